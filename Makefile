@@ -1,0 +1,55 @@
+# Tilewright. `make test` and `make demo` set everything up by themselves; they need Python 3.11 or newer.
+.DEFAULT_GOAL := help
+.PHONY: help test check format unit demo mutants bench clean
+
+# The first interpreter of this list that is new enough; `make PYTHON=... test` overrides it.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+SOURCES := src tests typings benchmarks examples
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+
+test: check unit ## set up, then style, types, floors and all tests
+
+check: $(VENV)/dev.stamp
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+unit: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest
+
+demo: $(VENV)/demo.stamp ## set up, then sentence similarity with a real model, beside onnxruntime
+	$(BIN)/python -m examples.sentence_similarity.main
+
+mutants: $(VENV)/dev.stamp ## plant faults in the compiler; the tests must notice each
+	$(BIN)/python tests/mutants/run.py
+
+bench: $(VENV)/demo.stamp ## benchmarks against peers (minutes; wants a quiet machine)
+	$(BIN)/python -m benchmarks
+
+format: $(VENV)/dev.stamp ## repair what the style check can repair
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+clean: ## remove the environment and the caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# Set-up, stamped: done again only when pyproject.toml changes.
+$(VENV)/python.stamp:
+	@test -n "$(PYTHON)" || { echo "Tilewright needs Python 3.11 or newer; make PYTHON=/path/to/python test"; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV) || { echo "no venv module: install it (Debian: python3-venv)"; exit 1; }
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/python.stamp pyproject.toml
+	$(PIP) install --editable '.[dev]'
+	@touch $@
+
+$(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml
+	$(PIP) install --editable '.[demo]'
+	@touch $@

@@ -1,0 +1,78 @@
+"""Compile time of MiniLM's kernels: milliseconds of Python (lowering, schedule, text) and of LLVM, per kernel.
+
+`python -m benchmarks.compile_time [--sequence N]` prints a table of the distinct kernels, and the medians over
+the tiled contractions. Nothing comes from the object cache.
+"""
+
+import argparse
+from dataclasses import dataclass, replace
+from statistics import median
+from time import perf_counter
+
+from examples.sentence_similarity.model import build_model
+from examples.sentence_similarity.weights import default_cache, load_pretrained
+from tilewright.base.target import Target
+from tilewright.codegen.image import kernel_text
+from tilewright.codegen.llvm import compile_object
+from tilewright.cost.analytic import schedule
+from tilewright.frontend import onnx_importer
+from tilewright.graph import Graph
+from tilewright.ops import FusionKind
+from tilewright.passes.fuse import Group, fuse
+from tilewright.passes.lower import to_kernel
+from tilewright.passes.normalize import normalize
+from tilewright.schedule.schedule import Schedule
+
+REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kernel; times in milliseconds, medians over ``REPEATS``."""
+
+    name: str
+    contraction: bool
+    python: float
+    llvm: float
+    lines: int
+
+
+def measure(group: Group, graph: Graph, target: Target) -> Row:
+    """Compile the kernel of ``group`` several times."""
+    python, llvm, lines = [], [], 0
+    for _ in range(REPEATS):
+        start = perf_counter()
+        program = replace(to_kernel(group, graph, target, {}).program, name="kernel")
+        text = kernel_text(schedule(Schedule(program), target).program).text
+        middle = perf_counter()
+        compile_object(text, target)
+        python.append(1e3 * (middle - start))
+        llvm.append(1e3 * (perf_counter() - middle))
+        lines = len(text.splitlines())
+    contraction = any(node.op.kind is FusionKind.CONTRACTION for node in group.nodes)
+    return Row(group.name, contraction, median(python), median(llvm), lines)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sequence", type=int, default=128)
+    arguments = parser.parse_args()
+    weights = load_pretrained(default_cache()).weights
+    graph = normalize(onnx_importer.load(build_model(weights, 1, arguments.sequence)))
+    target = Target.host()
+    rows: dict[str, Row] = {}
+    for group in fuse(graph):
+        key = f"{group.name} {[v.shape for v in group.inputs]} {[v.shape for v in group.outputs]}"
+        if key not in rows:
+            rows[key] = measure(group, graph, target)
+    print("| kernel | Python ms | LLVM ms | lines of IR |\n|---|---:|---:|---:|")
+    for row in rows.values():
+        print(f"| {row.name} | {row.python:.1f} | {row.llvm:.1f} | {row.lines} |")
+    tiled = [row for row in rows.values() if row.contraction]
+    middle = median(row.python for row in tiled), median(row.llvm for row in tiled)
+    print(f"| **median of the {len(tiled)} contractions** | {middle[0]:.1f} | {middle[1]:.1f} | |")
+
+
+if __name__ == "__main__":
+    main()

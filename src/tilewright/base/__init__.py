@@ -1,0 +1,14 @@
+"""Floor 0: what every other floor may use. It knows nothing of tensors, loops or models, and imports only NumPy.
+
+Enters: the environment, files of the kernel, texts that users write. Leaves: small frozen values, and errors.
+
+- ``errors``: the kinds of error. ``dtypes``: scalar types. ``names``: legal and unused names. ``sizes``: ``48K``.
+- ``target``: what the compiler knows of a processor. A new processor is a line in ``processors``; a new way to see what
+  this machine is, ``host``.
+- ``settings``: what environment variables say. A new setting is a field of ``Settings``.
+- ``store``: the cache on disk. ``events``: what happens, told to a listener.
+
+    target = Target.parse("x86_64,znver5,cores=8").restricted("avx2")
+    target.vector_bits  # 256
+    store = Store.open(Settings.from_environment(), listener=to_log(logging.getLogger("tilewright")))
+"""

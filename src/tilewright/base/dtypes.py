@@ -1,0 +1,118 @@
+"""Scalar data types.
+
+A ``DType`` is a frozen value; the module constants (``f32``, ``i64``, ``boolean`` ...) are the only instances that the
+compiler makes. ``index`` is the type of every loop variable, extent and address computation.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.base.errors import UnsupportedDType
+
+
+class Kind(Enum):
+    """What the bits of a scalar mean."""
+
+    FLOAT = "f"
+    BFLOAT = "bf"
+    INT = "i"
+    UINT = "u"
+    BOOL = "bool"
+
+
+@dataclass(frozen=True)
+class DType:
+    """A scalar type: its kind and its width in bits (a bool is one bit wide and stored in one byte)."""
+
+    kind: Kind
+    bits: int
+    is_float: bool = field(init=False, repr=False, compare=False)
+    is_int: bool = field(init=False, repr=False, compare=False)
+    """True of signed and unsigned integers, false of bool."""
+    is_signed: bool = field(init=False, repr=False, compare=False)
+    is_bool: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_float", self.kind in (Kind.FLOAT, Kind.BFLOAT))
+        object.__setattr__(self, "is_int", self.kind in (Kind.INT, Kind.UINT))
+        object.__setattr__(self, "is_signed", self.kind is Kind.INT)
+        object.__setattr__(self, "is_bool", self.kind is Kind.BOOL)
+
+    def __hash__(self) -> int:
+        return id(self.kind) ^ self.bits
+
+    def __str__(self) -> str:
+        return "bool" if self.kind is Kind.BOOL else f"{self.kind.value}{self.bits}"
+
+    __repr__ = __str__
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory."""
+        return max(1, self.bits // 8)
+
+    @cached_property
+    def numpy(self) -> np.dtype[np.generic]:
+        """The NumPy dtype with the same bits (bf16 through ml-dtypes)."""
+        return _NUMPY[self]
+
+    @property
+    def min(self) -> float | int:
+        """Smallest value: minus infinity for floats."""
+        if self.is_float:
+            return -float("inf")
+        return -(1 << (self.bits - 1)) if self.is_signed else 0
+
+    @property
+    def max(self) -> float | int:
+        """Largest value: infinity for floats."""
+        if self.is_float:
+            return float("inf")
+        return (1 << (self.bits - 1)) - 1 if self.is_signed else (1 << self.bits) - 1
+
+
+boolean = DType(Kind.BOOL, 1)
+i8, i16, i32, i64 = (DType(Kind.INT, bits) for bits in (8, 16, 32, 64))
+u8, u16, u32, u64 = (DType(Kind.UINT, bits) for bits in (8, 16, 32, 64))
+f16, f32, f64 = (DType(Kind.FLOAT, bits) for bits in (16, 32, 64))
+bf16 = DType(Kind.BFLOAT, 16)
+index = i64
+
+ALL: tuple[DType, ...] = (boolean, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64)
+
+_NUMPY: dict[DType, np.dtype[np.generic]] = {
+    boolean: np.dtype(np.bool_),
+    **{DType(Kind.INT, b): np.dtype(f"int{b}") for b in (8, 16, 32, 64)},
+    **{DType(Kind.UINT, b): np.dtype(f"uint{b}") for b in (8, 16, 32, 64)},
+    **{DType(Kind.FLOAT, b): np.dtype(f"float{b}") for b in (16, 32, 64)},
+    bf16: np.dtype(ml_dtypes.bfloat16),
+}
+_BY_NAME: dict[str, DType] = {str(t): t for t in ALL}
+_BY_NUMPY: dict[np.dtype[np.generic], DType] = {n: t for t, n in _NUMPY.items()}
+
+
+def parse(name: str) -> DType:
+    """The dtype written ``name`` (``f32``, ``bf16``, ``bool``); also NumPy's long names (``float32``).
+
+    Raises ``UnsupportedDType`` for any other name.
+    """
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if name == "bfloat16":
+        return bf16
+    try:
+        return from_numpy(np.dtype(name))
+    except TypeError as error:
+        raise UnsupportedDType(f"{name!r} is no data type; known: {', '.join(_BY_NAME)}") from error
+
+
+def from_numpy(dtype: np.dtype[np.generic]) -> DType:
+    """The dtype of a NumPy array's elements. Raises ``UnsupportedDType`` where there is none (strings, complex ...)."""
+    found = _BY_NUMPY.get(np.dtype(dtype).newbyteorder("="))
+    if found is None:
+        raise UnsupportedDType(f"arrays of {dtype} are not supported; known: {', '.join(_BY_NAME)}")
+    return found

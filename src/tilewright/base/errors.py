@@ -1,0 +1,70 @@
+"""The errors that Tilewright raises. Each has an owner, and its text says what to do.
+
+- ``BadInput``: the user's model, feed, option or te program is wrong. The text names the place and the remedy.
+- ``Unsupported``: well-formed, and beyond what Tilewright does. The text names the nearest supported form.
+- ``ScheduleError``: a primitive's precondition does not hold; the schedule is untouched.
+- ``InternalError``: our fault.
+"""
+
+
+class TilewrightError(Exception):
+    """Base of every error that Tilewright raises on purpose."""
+
+
+class BadInput(TilewrightError):
+    """Something that the user gave is wrong."""
+
+
+class BadProgram(BadInput):
+    """A tensor expression or loop program breaks a rule of its IR."""
+
+
+class ParseError(BadInput):
+    """A text (loop program, target, option) can't be read; carries line and column."""
+
+
+class BadModel(BadInput):
+    """A model file is malformed."""
+
+
+class BadFeed(BadInput):
+    """An input given to a compiled model has the wrong name, shape or dtype."""
+
+
+class BadArtifact(BadInput):
+    """A saved artifact is damaged or does not fit this machine."""
+
+
+class ResourceLimit(BadInput):
+    """A run or a compilation would take more time, memory or elements than it may."""
+
+
+class Unsupported(TilewrightError):
+    """Well-formed, but not supported."""
+
+
+class UnsupportedDType(Unsupported):
+    """A data type that Tilewright has not, or not in this place."""
+
+
+class UnsupportedModel(Unsupported):
+    """A model uses an operator or form that can't be compiled."""
+
+
+class UnsupportedTarget(Unsupported):
+    """A feature that this target has not."""
+
+
+class ScheduleError(TilewrightError):
+    """A schedule primitive was refused.
+
+    The text has the primitive, the reason, and the program with the place marked.
+    """
+
+
+class OutOfBounds(TilewrightError):
+    """A bounds-checked kernel or the interpreter met an access outside its buffer."""
+
+
+class InternalError(TilewrightError):
+    """A fault of Tilewright itself."""

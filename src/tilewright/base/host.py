@@ -1,0 +1,208 @@
+"""What this machine is: read from the files of the Linux kernel, without LLVM.
+
+The name of the processor only guides LLVM's scheduling; what code may use is decided by the features that the kernel
+reports, so an unknown processor is served by the generic one of its features.
+"""
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.base.errors import UnsupportedTarget
+from tilewright.base.processors import BASELINE, FEATURES, Architecture, closure, features_of
+from tilewright.base.sizes import parse_size
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Processor, features that may be used, bytes of the data caches by level, and cores that this process may use."""
+
+    arch: Architecture
+    cpu: str
+    features: frozenset[str]
+    caches: dict[int, int]
+    cores: int
+
+
+def detect(root: Path = Path("/"), machine: str | None = None) -> Host:
+    """This machine. ``root`` is where ``proc`` and ``sys`` are; ``machine``, the kernel's name of the architecture.
+
+    Raises ``UnsupportedTarget`` if the architecture is none of ``Architecture``.
+    """
+    name = machine or platform.machine()
+    arch = next((arch for arch in Architecture if arch.value == name), None)
+    if arch is None:
+        known = ", ".join(arch.value for arch in Architecture)
+        raise UnsupportedTarget(f"this machine is {name}; code can be made for {known}")
+    described = _first_processor(_read(root / "proc/cpuinfo"))
+    features = _features(arch, described)
+    processors = os.sched_getaffinity(0)
+    return Host(arch, _cpu(arch, described, features), features, _caches(root, min(processors)), len(processors))
+
+
+def _first_processor(text: str) -> dict[str, str]:
+    """The fields of the first processor, with their names in small letters."""
+    pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+# The kernel's names of features where they are not LLVM's. AMX is left out: a process must ask the kernel for it.
+_LINUX_TO_LLVM = {
+    Architecture.X86_64: {
+        "lahf_lm": "sahf",
+        "abm": "lzcnt",
+        "bmi1": "bmi",
+        "pni": "sse3",
+        "sse4_1": "sse4.1",
+        "sse4_2": "sse4.2",
+        "avx_vnni": "avxvnni",
+        "avx_vnni_int8": "avxvnniint8",
+        "avx_ifma": "avxifma",
+        "avx_ne_convert": "avxneconvert",
+        "avx512_vnni": "avx512vnni",
+        "avx512_vbmi2": "avx512vbmi2",
+        "avx512_bitalg": "avx512bitalg",
+        "avx512_vpopcntdq": "avx512vpopcntdq",
+        "avx512_vp2intersect": "avx512vp2intersect",
+        "avx512_bf16": "avx512bf16",
+        "avx512_fp16": "avx512fp16",
+    },
+    Architecture.AARCH64: {
+        "atomics": "lse",
+        "asimdrdm": "rdm",
+        "lrcpc": "rcpc",
+        "asimdhp": "fullfp16",
+        "asimdfhm": "fp16fml",
+        "asimddp": "dotprod",
+    },
+    Architecture.RISCV64: {},
+}
+_NEVER = frozenset(("amx-tile", "sme"))  # need a call to the kernel, or a mode, before they may be used
+
+
+def _features(arch: Architecture, described: dict[str, str]) -> frozenset[str]:
+    """The features that the kernel reports, less those whose implied ones it does not report."""
+    match arch:
+        case Architecture.X86_64:
+            words = described.get("flags", "").split()
+        case Architecture.AARCH64:
+            words = described.get("features", "").split()
+        case Architecture.RISCV64:
+            first, *rest = described.get("isa", "rv64imafdc").lower().split("_")
+            words = [*first.removeprefix("rv64").replace("g", "imafd"), *rest]
+    names = {_LINUX_TO_LLVM[arch].get(word, word) for word in words} & FEATURES[arch].keys()
+    return frozenset(n for n in names if (needs := closure(arch, frozenset((n,)))) <= names and not needs & _NEVER)
+
+
+def _cpu(arch: Architecture, described: dict[str, str], features: frozenset[str]) -> str:
+    match arch:
+        case Architecture.X86_64:
+            return _x86_cpu(described, features)
+        case Architecture.AARCH64:
+            part = (_number(described.get("cpu implementer")), _number(described.get("cpu part")))
+            return _ARM_PARTS.get(part, BASELINE[arch])
+        case Architecture.RISCV64:
+            return _RISCV_CORES.get(described.get("uarch", ""), BASELINE[arch])
+
+
+# (implementer, part), from the "main ID register" of the cores' manuals.
+_ARM_PARTS = {
+    (0x41, 0xD03): "cortex-a53",
+    (0x41, 0xD05): "cortex-a55",
+    (0x41, 0xD07): "cortex-a57",
+    (0x41, 0xD08): "cortex-a72",
+    (0x41, 0xD0B): "cortex-a76",
+    (0x41, 0xD41): "cortex-a78",
+    (0x41, 0xD44): "cortex-x1",
+    (0x41, 0xD0C): "neoverse-n1",
+    (0x41, 0xD40): "neoverse-v1",
+    (0x41, 0xD49): "neoverse-n2",
+    (0x41, 0xD4F): "neoverse-v2",
+    (0x61, 0x022): "apple-m1",
+    (0x61, 0x023): "apple-m1",
+    (0x61, 0x032): "apple-m2",
+    (0x61, 0x033): "apple-m2",
+}
+_RISCV_CORES = {"sifive,u74-mc": "sifive-u74", "sifive,bullet0": "sifive-u74", "spacemit,x60": "spacemit-x60"}
+_INTEL_MODELS = {
+    "haswell": (0x3C, 0x3F, 0x45, 0x46),
+    "broadwell": (0x3D, 0x47, 0x4F, 0x56),
+    "skylake": (0x4E, 0x5E, 0x8E, 0x9E, 0xA5, 0xA6),
+    "icelake-client": (0x7D, 0x7E),
+    "icelake-server": (0x6A, 0x6C),
+    "tigerlake": (0x8C, 0x8D),
+    "rocketlake": (0xA7,),
+    "alderlake": (0x97, 0x9A, 0xB7, 0xBA, 0xBF),
+    "sapphirerapids": (0x8F,),
+    "emeraldrapids": (0xCF,),
+    "graniterapids": (0xAD, 0xAE),
+}
+
+
+def _x86_cpu(described: dict[str, str], features: frozenset[str]) -> str:
+    vendor, family, model = (
+        described.get("vendor_id"),
+        _number(described.get("cpu family")),
+        _number(described.get("model")),
+    )
+    if vendor == "AuthenticAMD":
+        name = _amd_cpu(family, model)
+    elif vendor == "GenuineIntel" and family == 6:
+        name = _intel_cpu(model, features)
+    else:
+        name = None
+    return name or _generic_x86(features)
+
+
+def _amd_cpu(family: int, model: int) -> str | None:
+    match family:
+        case 0x17:
+            return "znver1" if model < 0x30 else "znver2"
+        case 0x19:
+            return "znver4" if 0x10 <= model < 0x20 or 0x60 <= model < 0xB0 else "znver3"
+        case 0x1A:
+            return "znver5"
+        case _:
+            return None
+
+
+def _intel_cpu(model: int, features: frozenset[str]) -> str | None:
+    if model == 0x55:  # one model number for three generations
+        return (
+            "cooperlake"
+            if "avx512bf16" in features
+            else "cascadelake"
+            if "avx512vnni" in features
+            else "skylake-avx512"
+        )
+    return next((name for name, models in _INTEL_MODELS.items() if model in models), None)
+
+
+def _generic_x86(features: frozenset[str]) -> str:
+    levels = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
+    return next((cpu for cpu in levels if features_of(Architecture.X86_64, cpu) <= features), "x86-64")
+
+
+def _caches(root: Path, processor: int) -> dict[int, int]:
+    """Bytes of the data caches that ``processor`` uses, by level."""
+    found: dict[int, int] = {}
+    for entry in sorted((root / f"sys/devices/system/cpu/cpu{processor}/cache").glob("index*")):
+        level, size = _number(_read(entry / "level")), parse_size(_read(entry / "size"))
+        if size and level > 0 and _read(entry / "type") in ("Data", "Unified"):
+            found[level] = size
+    return found
+
+
+def _number(text: str | None) -> int:
+    """The number that ``text`` starts with, decimal or hexadecimal; -1 if none."""
+    match = re.match(r"0[xX][0-9a-fA-F]+|[0-9]+", text or "")
+    return int(match[0], 0 if match[0][:2].lower() == "0x" else 10) if match else -1
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

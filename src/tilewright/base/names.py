@@ -1,0 +1,17 @@
+"""Names that programs give to things: legal ones, and unused ones."""
+
+import itertools
+import re
+from collections.abc import Container
+
+
+def identifier(text: str) -> str:
+    """``text`` with everything that can't be in a name replaced by underscores."""
+    name = re.sub(r"\W", "_", text, flags=re.ASCII)
+    return name if name and not name[0].isdigit() else f"_{name}"
+
+
+def fresh_name(wanted: str, taken: Container[str]) -> str:
+    """``wanted``, or ``wanted_1``, ``wanted_2`` ...: the first that is not in ``taken``."""
+    names = itertools.chain([wanted], (f"{wanted}_{i}" for i in itertools.count(1)))
+    return next(name for name in names if name not in taken)

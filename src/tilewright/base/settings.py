@@ -1,0 +1,160 @@
+"""Settings: what a user says by environment variables, read once and passed on as a value.
+
+There is no hidden global: ``Settings.from_environment()`` is called where work begins, and a caller may make or
+``dataclasses.replace`` a ``Settings`` instead. A new setting is a field here and one line in ``from_environment``.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
+from typing import cast
+
+from tilewright.base.errors import BadInput
+from tilewright.base.sizes import parse_size
+
+PREFIX = "TILEWRIGHT_"
+_DEFAULT_CACHE_BYTES = 1 << 30
+
+
+class Stage(Enum):
+    """What can be printed on the way; each value is the name of the pipeline's step that makes it."""
+
+    GRAPH = "graph"
+    NORMALIZE = "normalize"
+    FUSE = "fuse"
+    LOOPS = "loops"
+    SCHEDULE = "schedule"
+    MAIN = "main"
+    LLVM = "llvm"
+    ASM = "asm"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Choices that hold for a process, and change no result."""
+
+    print_stages: frozenset[Stage] = frozenset()
+    """``TILEWRIGHT_PRINT=graph,loops`` prints these stages to standard error; ``all`` is every stage."""
+
+    num_threads: int | None = None
+    """``TILEWRIGHT_NUM_THREADS=4``: the most threads that the worker pool uses; None: as many as the machine lends."""
+
+    cache_dir: Path | None = None
+    """``TILEWRIGHT_CACHE_DIR``: folder of compiled kernels, an absolute path; None (``off``): no cache on disk.
+
+    Unset, it is ``tilewright/kernels`` in ``XDG_CACHE_HOME``, or in ``~/.cache``.
+    """
+
+    cache_bytes: int = _DEFAULT_CACHE_BYTES
+    """``TILEWRIGHT_CACHE_BYTES=512M``: bound of that folder in bytes; 0: no cache on disk. 1 GiB if unset."""
+
+    bounds_check: bool = False
+    """``TILEWRIGHT_BOUNDS_CHECK=1``: compiled kernels check every access, and raise ``OutOfBounds``; slow."""
+
+    @staticmethod
+    def from_environment(environ: Mapping[str, str] = os.environ) -> "Settings":
+        """The settings that ``environ`` says; an empty variable is an unset one.
+
+        Raises ``BadInput`` for a value that can't be read, and for an unknown variable with our prefix.
+        """
+        given = {name.removeprefix(PREFIX): value.strip() for name, value in environ.items() if name.startswith(PREFIX)}
+        _refuse_unknown(given)
+        given = {name: value for name, value in given.items() if value}
+        return Settings(
+            print_stages=_stages(given.get("PRINT", "")),
+            num_threads=_positive("NUM_THREADS", given.get("NUM_THREADS")),
+            cache_dir=_cache_dir(given.get("CACHE_DIR"), environ),
+            cache_bytes=_bytes("CACHE_BYTES", given.get("CACHE_BYTES"), _DEFAULT_CACHE_BYTES),
+            bounds_check=_switch("BOUNDS_CHECK", given.get("BOUNDS_CHECK", "0")),
+        )
+
+    def watch(self, write: Callable[[str], object] | None = None) -> Callable[[str, object], None] | None:
+        """A watcher for the driver, which prints what the chosen stages make; None if none is chosen.
+
+        ``write`` takes the text; standard error by default.
+        """
+        if not self.print_stages:
+            return None
+        chosen = {stage.value for stage in self.print_stages}
+        sink = write or sys.stderr.write
+
+        def show(step: str, made: object) -> None:
+            if step in chosen:
+                sink(f"---- {step}\n{_text(made)}\n")
+
+        return show
+
+
+_NAMES = ("PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "BOUNDS_CHECK")
+_SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _refuse_unknown(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in _NAMES:
+            near = get_close_matches(name, _NAMES, n=1) or _NAMES
+            raise BadInput(f"there is no setting {PREFIX}{name}; there is {', '.join(PREFIX + n for n in near)}")
+
+
+def _refusal(name: str, value: str, remedy: str) -> BadInput:
+    return BadInput(f"{PREFIX}{name}={value!r} can't be read: {remedy}, or unset it")
+
+
+def _stages(text: str) -> frozenset[Stage]:
+    known = {stage.value: stage for stage in Stage}
+    words = [word.strip().lower() for word in text.split(",") if word.strip()]
+    if "all" in words:
+        return frozenset(Stage)
+    for word in words:
+        if word not in known:
+            raise _refusal("PRINT", text, f"{word!r} is no stage; give some of {', '.join(known)}, or all")
+    return frozenset(known[word] for word in words)
+
+
+def _positive(name: str, value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and len(value) < 7 and int(value) > 0):
+        raise _refusal(name, value, "give a whole number from 1 to 999999")
+    return int(value)
+
+
+def _bytes(name: str, value: str | None, default: int) -> int:
+    if value is None:
+        return default
+    size = parse_size(value)
+    if size is None:
+        raise _refusal(name, value, "give a number of bytes, such as 1073741824 or 512M")
+    return size
+
+
+def _switch(name: str, value: str) -> bool:
+    if value.lower() not in _SWITCH:
+        raise _refusal(name, value, "give 1 or 0")
+    return _SWITCH[value.lower()]
+
+
+def _cache_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:
+    """The folder that the user says, or the usual place; None if the cache is off, or there is no home."""
+    home = environ.get("HOME", "")
+    if value is None:
+        usual = environ.get("XDG_CACHE_HOME", "")
+        base = Path(usual) if usual.startswith("/") else Path(home) / ".cache"
+        return base / "tilewright" / "kernels" if base.is_absolute() else None
+    if value.lower() == "off":
+        return None
+    path = Path(home + value[1:]) if value.startswith("~/") else Path(value)
+    if not path.is_absolute():
+        raise _refusal("CACHE_DIR", value, "give an absolute path, or off")
+    return path
+
+
+def _text(made: object) -> str:
+    """``made`` as a person reads it: of a sequence, one item after the other."""
+    if isinstance(made, tuple | list):
+        return "\n\n".join(str(item) for item in cast("tuple[object, ...] | list[object]", made))
+    return str(made)

@@ -1,0 +1,239 @@
+"""A cache of bytes on disk, by content hash: bounded, shared by processes, and never in the way.
+
+An entry is one file, ``<first two digits of the key>/<key>``: eight bytes of magic, the SHA-256 of key and data, data.
+Files appear by rename, so a reader sees all of an entry or none. Every read checks the hash; an entry that does not
+check is removed, and is a miss. The time of last use is the file's modification time; when the folder outgrows its
+bound, the least recently used entries go.
+
+Compiled code is read from here and run, so the folder must be the user's own: mode 0700, owned by the user, writable by
+nobody else; other folders are refused. Trouble with the disk (full, read-only, gone) is a warning, never an error.
+
+    store = Store.open(Settings.from_environment())
+    store.put(key, data)  # key: 64 hexadecimal digits
+    store.get(key)  # the data, or None
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.base.errors import InternalError
+from tilewright.base.events import CacheLookup, Listener, Warned, ignore
+from tilewright.base.settings import Settings
+from tilewright.base.sizes import format_size
+
+_MAGIC = b"TWSTORE1"
+_HEADER_BYTES = len(_MAGIC) + hashlib.sha256().digest_size
+_KEY = re.compile(r"[0-9a-f]{64}")
+_PART = ".part"  # suffix of files being written
+_ABANDONED_SECONDS = 3600.0  # a part older than this was left by a process that died
+_KEPT_FRACTION = 0.9  # of the bound, after eviction: so that it does not run at every put
+_SCAN_FRACTION = 1 / 16  # of the bound: look at the folder again after writing so much
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What is in the folder: entries, and bytes of their files."""
+
+    entries: int
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.entries} entries, {format_size(self.bytes)} bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    size: int
+    used: float
+
+
+class Store:
+    """The cache in one folder. Threads and processes may use one folder at once.
+
+    The bound holds for each process by itself: with n processes writing at once the folder can pass it by n / 16.
+    """
+
+    def __init__(self, directory: Path, limit_bytes: int, listener: Listener = ignore) -> None:
+        """A store in ``directory``, which ``Store.open`` has made or checked; at most ``limit_bytes`` of files."""
+        self.directory = directory
+        self.limit_bytes = limit_bytes
+        self._listener = listener
+        self._warned: set[str] = set()
+        self._unscanned: float = float("inf")  # bytes written since the last look at the whole folder
+
+    @staticmethod
+    def open(settings: Settings, listener: Listener = ignore) -> "Store | None":
+        """The store that ``settings`` ask for; None if they ask for none, or if the folder can't be trusted or made.
+
+        The latter is told to ``listener`` as a warning.
+        """
+        if settings.cache_dir is None or settings.cache_bytes == 0:
+            return None
+        try:
+            fault = _own_folder(settings.cache_dir)
+        except OSError as error:
+            fault = _reason(error)
+        if fault is not None:
+            listener(Warned(f"no cache on disk: {settings.cache_dir}: {fault}"))
+            return None
+        return Store(settings.cache_dir, settings.cache_bytes, listener)
+
+    def get(self, key: str) -> bytes | None:
+        """The data put under ``key``, or None. Marks it as used now."""
+        path = self._path(key)
+        data = self._read(path, key)
+        self._listener(CacheLookup(key, data is not None))
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep ``data`` under ``key``, in place of what was there. Data larger than the bound are not kept."""
+        path = self._path(key)
+        size = _HEADER_BYTES + len(data)
+        if size > self.limit_bytes:
+            self._warn(f"an entry of {size} bytes is larger than the cache ({format_size(self.limit_bytes)})")
+            return
+        try:
+            _write(path, _MAGIC + _checksum(key, data) + data)
+        except OSError as error:
+            self._warn(f"can't write to the cache {self.directory}: {_reason(error)}")
+            return
+        self._unscanned += size
+        if self._unscanned > self.limit_bytes * _SCAN_FRACTION:
+            self._evict(path)
+
+    def usage(self) -> Usage:
+        """What is in the folder now."""
+        files = list(self._files())
+        return Usage(len(files), sum(file.size for file in files))
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        for file in self._files():
+            self._remove(file.path)
+
+    def _path(self, key: str) -> Path:
+        if _KEY.fullmatch(key) is None:
+            raise InternalError(f"the key of a cache entry is a SHA-256 in hexadecimal digits, not {key!r}")
+        return self.directory / key[:2] / key
+
+    def _read(self, path: Path, key: str) -> bytes | None:
+        try:
+            content = _read_file(path)
+        except OSError as error:
+            self._warn(f"can't read from the cache {self.directory}: {_reason(error)}")
+            return None
+        if content is None:
+            return None
+        data = content[_HEADER_BYTES:]
+        if content[:_HEADER_BYTES] == _MAGIC + _checksum(key, data):
+            with contextlib.suppress(OSError):  # evicted by another process, or a read-only disk
+                os.utime(path)
+            return data
+        self._remove(path)
+        self._listener(Warned(f"the cache entry {key[:12]} was damaged and has been removed"))
+        return None
+
+    def _evict(self, newest: Path) -> None:
+        """Remove least recently used entries, but not ``newest``, until the folder is within its bound."""
+        files = sorted(self._files(), key=lambda file: file.used)
+        total = sum(file.size for file in files)
+        self._unscanned = 0.0
+        if total <= self.limit_bytes:
+            return
+        for file in files:
+            if total <= self.limit_bytes * _KEPT_FRACTION:
+                return
+            if file.path != newest:
+                self._remove(file.path)
+                total -= file.size
+
+    def _files(self) -> Iterator[_File]:
+        """The entries on disk; removes parts that a process which died has left."""
+        oldest_part = time.time() - _ABANDONED_SECONDS
+        for folder in _entries(self.directory):
+            for entry in _entries(Path(folder.path)) if re.fullmatch("[0-9a-f]{2}", folder.name) else ():
+                with contextlib.suppress(FileNotFoundError):
+                    facts = entry.stat(follow_symlinks=False)
+                    if _KEY.fullmatch(entry.name) is not None:
+                        yield _File(Path(entry.path), facts.st_size, facts.st_mtime)
+                    elif entry.name.endswith(_PART) and facts.st_mtime < oldest_part:
+                        self._remove(Path(entry.path))
+
+    def _remove(self, path: Path) -> None:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._warn(f"can't remove from the cache {self.directory}: {_reason(error)}")
+
+    def _warn(self, text: str) -> None:
+        """Tell once; trouble with a disk comes in crowds."""
+        if text not in self._warned:
+            self._warned.add(text)
+            self._listener(Warned(text))
+
+
+def _own_folder(folder: Path) -> str | None:
+    """Make ``folder``, mode 0700, if it is missing; what is wrong with it if others could write to it, else None."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    facts = folder.stat()
+    if not stat.S_ISDIR(facts.st_mode):
+        return "is no folder"
+    if facts.st_uid != os.geteuid() or folder.lstat().st_uid != os.geteuid():
+        return "belongs to another user"
+    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "other users can write to it (chmod 700 it)"
+    return None
+
+
+def _checksum(key: str, data: bytes) -> bytes:
+    digest = hashlib.sha256(key.encode())
+    digest.update(data)
+    return digest.digest()
+
+
+def _read_file(path: Path) -> bytes | None:
+    """The content of a regular file; None if there is no such file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that appears with all of its content, or not at all. Raises ``OSError``."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_PART}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in ``folder``, by name; nothing if it can't be listed."""
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -1,0 +1,217 @@
+"""Targets: the facts of a processor that the compiler decides by.
+
+A target is written ``x86_64,znver5,-avx512bf16,cores=8,l2=1M``:
+
+    target  = "host" | architecture ["," processor] {"," change}
+    change  = ("+" | "-") feature | fact "=" number
+    fact    = "vector_bits" | "vector_registers" | "fma_per_cycle" | "loads_per_cycle" | "l1" | "l2" | "l3" | "cores"
+
+Changes count from left to right, starting at what the processor has (``processors.py``): ``+`` brings what the feature
+implies, ``-`` takes what implies it. Sizes may end in K, M or G. ``str`` gives the shortest such text, and ``parse`` of
+it the same target; the text is what records and caches are kept under. Nothing here needs LLVM.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+
+from tilewright.base import host
+from tilewright.base.errors import ParseError, UnsupportedTarget
+from tilewright.base.processors import (
+    BASELINE,
+    FEATURES,
+    LEVELS,
+    PROCESSORS,
+    Architecture,
+    closure,
+    features_of,
+    pipelines_of,
+    without,
+)
+from tilewright.base.sizes import format_size, parse_size
+
+__all__ = ["Architecture", "Target"]
+
+_KIB = 1024
+_MAX_FACT = 1 << 50
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A processor. Sizes in bytes, rates per cycle of one core. Made by ``parse``, ``of`` and ``host``."""
+
+    arch: Architecture
+    cpu: str
+    """LLVM's name of the processor."""
+    features: tuple[str, ...]
+    """LLVM's names of all features that code may use, implied ones too, sorted."""
+    vector_bits: int
+    vector_registers: int
+    fma_per_cycle: int
+    """Vector fused multiply-adds that a core starts per cycle."""
+    loads_per_cycle: int
+    """Vector loads that a core starts per cycle."""
+    l1_bytes: int = 32 * _KIB
+    """Data cache of a core."""
+    l2_bytes: int = 512 * _KIB
+    l3_bytes: int = 8 * 1024 * _KIB
+    cores: int = 1
+
+    @staticmethod
+    def of(arch: Architecture, cpu: str | None = None, features: Iterable[str] | None = None) -> "Target":
+        """The target with the processor's features, or with just these and what they imply; default caches, one core.
+
+        Raises ``UnsupportedTarget`` for an unknown processor or feature.
+        """
+        cpu = BASELINE[arch] if cpu is None else cpu
+        if cpu not in PROCESSORS[arch]:
+            raise UnsupportedTarget(f"unknown {arch.value} processor {cpu!r}; {_near(cpu, PROCESSORS[arch])}")
+        wanted = features_of(arch, cpu) if features is None else frozenset(features)
+        for name in sorted(wanted):
+            if name not in FEATURES[arch]:
+                raise UnsupportedTarget(f"unknown {arch.value} feature {name!r}; {_near(name, FEATURES[arch])}")
+        have = closure(arch, wanted)
+        core = pipelines_of(arch, cpu, have)
+        return Target(
+            arch,
+            cpu,
+            tuple(sorted(have)),
+            core.vector_bits,
+            core.vector_registers,
+            core.fma_per_cycle,
+            core.loads_per_cycle,
+        )
+
+    @staticmethod
+    def host() -> "Target":
+        """This machine. Raises ``UnsupportedTarget`` if its architecture is none of ``Architecture``."""
+        found = host.detect()
+        caches = {f"l{level}_bytes": size for level, size in found.caches.items() if level in (1, 2, 3)}
+        return replace(Target.of(found.arch, found.cpu, found.features), cores=found.cores, **caches)
+
+    @staticmethod
+    def parse(text: str) -> "Target":
+        """The target that ``text`` means. Raises ``ParseError``, which names the word and what is known."""
+        first, *rest = [word.strip() for word in text.split(",")]
+        if first == "host" and not rest:
+            return Target.host()
+        arch = next((arch for arch in Architecture if arch.value == first), None)
+        if arch is None:
+            known = ", ".join(arch.value for arch in Architecture)
+            raise ParseError(f"target {text!r}: unknown architecture {first!r}; known: {known}, and host alone")
+        cpu = rest.pop(0) if rest and not _is_change(rest[0]) else None
+        try:
+            return _changed(Target.of(arch, cpu), rest)
+        except UnsupportedTarget as error:
+            raise ParseError(f"target {text!r}: {error}") from error
+
+    def __str__(self) -> str:
+        cpu = () if self.cpu == BASELINE[self.arch] else (self.cpu,)
+        return ",".join((self.arch.value, *cpu, *self._feature_changes(), *self._fact_changes()))
+
+    @property
+    def llvm_features(self) -> str:
+        """The features as LLVM's target machine takes them: every one that this compiler knows, on or off.
+
+        Off ones come last, so what the processor's name switches on by itself is off too.
+        """
+        off = sorted(FEATURES[self.arch].keys() - set(self.features))
+        return ",".join((*(f"+{name}" for name in self.features), *(f"-{name}" for name in off)))
+
+    def has(self, feature: str) -> bool:
+        """True if code may use ``feature``."""
+        return feature in self.features
+
+    def lanes(self, bits: int) -> int:
+        """Elements of ``bits`` bits in a vector register, at least 1."""
+        return max(1, self.vector_bits // bits)
+
+    def restricted(self, level: str) -> "Target":
+        """This processor with no feature beyond ``level``: ``avx2`` on x86_64, ``neon`` on aarch64 ...
+
+        Caches and cores stay. Raises ``UnsupportedTarget`` for an unknown level, and for one that the processor lacks.
+        """
+        levels = LEVELS[self.arch]
+        if level not in levels:
+            raise UnsupportedTarget(f"{self.arch.value} has no feature level {level!r}; known: {', '.join(levels)}")
+        allowed = closure(self.arch, frozenset(levels[level].split()))
+        missing = sorted(allowed - set(self.features))
+        if missing:
+            raise UnsupportedTarget(f"{self.cpu} is below the level {level}: it lacks {', '.join(missing)}")
+        return self._with_features(allowed)
+
+    def _with_features(self, features: Iterable[str]) -> "Target":
+        made = Target.of(self.arch, self.cpu, features)
+        return replace(made, l1_bytes=self.l1_bytes, l2_bytes=self.l2_bytes, l3_bytes=self.l3_bytes, cores=self.cores)
+
+    def _feature_changes(self) -> list[str]:
+        """The fewest changes that lead from the processor's features to this target's."""
+        usual, have = features_of(self.arch, self.cpu), frozenset(self.features)
+        added, taken = have - usual, usual - have
+        implied = {name for one in added for name in closure(self.arch, frozenset((one,))) - {one}}
+        gone = {name for name in taken if len(closure(self.arch, frozenset((name,))) & taken) > 1}
+        return [f"+{name}" for name in sorted(added - implied)] + [f"-{name}" for name in sorted(taken - gone)]
+
+    def _fact_changes(self) -> list[str]:
+        usual = Target.of(self.arch, self.cpu, self.features)._facts()
+        return [f"{name}={text}" for name, text in self._facts().items() if text != usual[name]]
+
+    def _facts(self) -> dict[str, str]:
+        """The facts by the names that texts call them."""
+        return {
+            "vector_bits": str(self.vector_bits),
+            "vector_registers": str(self.vector_registers),
+            "fma_per_cycle": str(self.fma_per_cycle),
+            "loads_per_cycle": str(self.loads_per_cycle),
+            "l1": format_size(self.l1_bytes),
+            "l2": format_size(self.l2_bytes),
+            "l3": format_size(self.l3_bytes),
+            "cores": str(self.cores),
+        }
+
+
+# What a text calls a fact, and the field.
+_FACTS = {f.name.removesuffix("_bytes"): f.name for f in fields(Target) if f.name not in ("arch", "cpu", "features")}
+
+
+def _is_change(word: str) -> bool:
+    return word[:1] in ("+", "-") or "=" in word
+
+
+def _changed(target: Target, words: Iterable[str]) -> Target:
+    """``target`` after the changes: those of features first, as widths follow from them."""
+    have = frozenset(target.features)
+    facts: dict[str, int] = {}
+    for word in words:
+        sign, name = word[:1], word[1:]
+        if sign not in ("+", "-"):
+            field, value = _fact(word)
+            facts[field] = value
+        elif name not in FEATURES[target.arch]:
+            raise UnsupportedTarget(
+                f"unknown {target.arch.value} feature {name!r}; {_near(name, FEATURES[target.arch])}"
+            )
+        elif sign == "+":
+            have |= closure(target.arch, frozenset((name,)))
+        else:
+            have = without(target.arch, have, name)
+    return replace(Target.of(target.arch, target.cpu, have), **facts)
+
+
+def _fact(word: str) -> tuple[str, int]:
+    name, equals, number = (part.strip() for part in word.partition("="))
+    if not equals:
+        raise UnsupportedTarget(f"{word!r} is no change; features start with + or -, facts are written name=number")
+    if name not in _FACTS:
+        raise UnsupportedTarget(f"unknown fact {name!r}; {_near(name, _FACTS)}")
+    value = parse_size(number)
+    least = 0 if name in ("l1", "l2", "l3") else 1
+    if value is None or not least <= value <= _MAX_FACT:
+        raise UnsupportedTarget(f"{word!r} needs a whole number from {least} on; sizes may end in K, M or G")
+    return _FACTS[name], value
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    names = list(known)
+    near = get_close_matches(word, names, n=3)
+    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"

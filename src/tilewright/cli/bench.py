@@ -1,0 +1,110 @@
+"""``tilewright bench``: speed and results beside another engine, on the same inputs and with as many threads.
+
+Both run in this process, in turns. Reported are the median of all runs, the ratio to the fastest candidate of the peer
+(median over rounds; below 1, Tilewright is faster), and the largest difference of the outputs.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.cli.feeds import make_feeds
+from tilewright.cli.options import add_model_arguments, compiled, files
+from tilewright.cli.peers import Engine, Session, sessions
+from tilewright.cli.status import Status
+from tilewright.cli.timing import Plan, Timing, measure, ratio
+from tilewright.graph import Array
+
+OURS = "tilewright"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See ``options``; and how to compare."""
+    add_model_arguments(parser)
+    engines = [engine.value for engine in Engine]
+    parser.add_argument("--vs", choices=engines, default=engines[0], help="the peer (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=Plan().rounds, help="turns of each (default: %(default)s)")
+    parser.add_argument(
+        "--slot", type=float, default=Plan().slot, metavar="SECONDS", help="length of a turn (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-4,
+        help="largest difference that counts as equal, relative to the largest element (default: %(default)s)",
+    )
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Compile, compare, report."""
+    model = compiled(options)
+    feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
+    peers = sessions(Engine(options.vs), options.model, options.threads)
+    results = model.run(None, feeds)
+    difference = max(largest_difference(results, peer.run(None, feeds)) for peer in peers.values())
+    timings = measure(_candidates(model, peers, feeds), Plan(max(1, options.rounds), options.slot))
+    fastest = min(peers, key=lambda name: timings[name].median)
+    agree = difference <= options.tolerance
+    report = {
+        "model": str(options.model),
+        "threads": options.threads,
+        "milliseconds": {name: timing.median * 1e3 for name, timing in timings.items()},
+        "ratio": ratio(timings[OURS], timings[fastest]),
+        "fastest_peer": fastest,
+        "difference": difference,
+        "agree": agree,
+    }
+    if options.json:
+        print(json.dumps(report))
+    else:
+        console.print(_table(timings, fastest, options.threads))
+        verdict = "they agree" if agree else f"more than {options.tolerance:g}"
+        console.print(f"Largest relative difference: {difference:.1e}, {verdict}", highlight=False)
+    return Status.DONE if agree else Status.DIFFERENT
+
+
+def _candidates(ours: Session, peers: Mapping[str, Session], feeds: Mapping[str, Array]) -> dict[str, "_Run"]:
+    return {name: _Run(session, feeds) for name, session in {OURS: ours, **peers}.items()}
+
+
+class _Run:
+    """One run of a session."""
+
+    def __init__(self, session: Session, feeds: Mapping[str, Array]) -> None:
+        self._session = session
+        self._feeds = feeds
+
+    def __call__(self) -> Sequence[Array]:
+        return self._session.run(None, self._feeds)
+
+
+def largest_difference(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
+    """max|a - b| / max|b| over all outputs, 0 where both are 0; infinite if shapes or non-finite elements differ."""
+    if len(ours) != len(theirs):
+        return float("inf")
+    return max((_difference(a, b) for a, b in zip(ours, theirs, strict=True)), default=0.0)
+
+
+def _difference(a: Array, b: Array) -> float:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return float("inf")
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    finite = np.isfinite(y)
+    if not np.array_equal(x[~finite], y[~finite], equal_nan=True) or not np.isfinite(x[finite]).all():
+        return float("inf")
+    error = float(np.abs(x[finite] - y[finite]).max(initial=0.0))
+    scale = float(np.abs(y[finite]).max(initial=0.0))
+    return error / scale if scale else float("inf") if error else 0.0
+
+
+def _table(timings: Mapping[str, Timing], fastest: str, threads: int) -> Table:
+    table = Table(title=f"Median latency, run in turns; threads: {threads}")
+    for heading in ("", "milliseconds", f"relative to {fastest}"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, timing in timings.items():
+        table.add_row(name, f"{timing.median * 1e3:.3f}", f"{ratio(timing, timings[fastest]):.2f}")
+    return table

@@ -1,0 +1,75 @@
+"""Finds the verb, reads its arguments, runs it, and turns errors into messages and an exit status."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
+
+from rich.console import Console
+
+from tilewright import __version__
+from tilewright.base.errors import InternalError, TilewrightError
+from tilewright.cli.status import Status
+
+VERBS: Mapping[str, str] = {
+    "run": "compile a model and run it once",
+    "bench": "compare the speed and the results with those of another engine",
+}
+
+
+class Verb(Protocol):
+    """A module of this folder."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the verb's arguments."""
+        ...
+
+    def execute(self, options: argparse.Namespace, console: Console) -> int:
+        """Do it; the exit status. Raises ``TilewrightError``."""
+        ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status. Leaves by ``SystemExit`` for ``--help`` and for malformed arguments."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    chosen = _parser().parse_args(given[:1])
+    verb = cast(Verb, importlib.import_module(f"tilewright.cli.{chosen.verb}"))
+    parser = argparse.ArgumentParser(
+        prog=f"tilewright {chosen.verb}", description=VERBS[chosen.verb].capitalize() + "."
+    )
+    verb.add_arguments(parser)
+    parser.add_argument("--debug", action="store_true", help="show where in Tilewright an error was raised")
+    options = parser.parse_args(given[1:])
+    try:
+        return verb.execute(options, Console())
+    except KeyboardInterrupt:
+        return Status.INTERRUPTED
+    except Exception as error:  # what is no TilewrightError is a fault, too
+        if options.debug:
+            raise
+        return _report(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {verb:8} {does}" for verb, does in VERBS.items())
+    parser = argparse.ArgumentParser(
+        prog="tilewright",
+        description="A deep-learning compiler that a person can read.",
+        epilog=f"verbs:\n{listed}\n\n`tilewright VERB --help` says more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"tilewright {__version__}")
+    parser.add_argument("verb", choices=VERBS, metavar="VERB", help=" or ".join(VERBS))
+    return parser
+
+
+def _report(error: Exception) -> Status:
+    """Say what is wrong on standard error; whose fault it is decides the status."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
+        console.print(f"error: {error}", style="red", markup=False)
+        return Status.BAD_INPUT
+    console.print("a fault of Tilewright, please report it with the output of --debug:", style="red", markup=False)
+    console.print(f"{type(error).__name__}: {error}", style="red", markup=False)
+    return Status.INTERNAL

@@ -1,0 +1,96 @@
+"""``tilewright run``: compile a model, run it once, and show or save its outputs."""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.base.errors import BadInput
+from tilewright.cli.feeds import make_feeds
+from tilewright.cli.options import add_model_arguments, compiled, files
+from tilewright.cli.status import Status
+from tilewright.graph import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is said about one output; ``least``, ``mean`` and ``largest`` are None where it has no elements."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    least: float | None
+    mean: float | None
+    largest: float | None
+    file: str | None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See ``options``; and where to save."""
+    add_model_arguments(parser)
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="save outputs there as output_0.npy, output_1.npy ..., in order"
+    )
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Compile, run, report."""
+    begin = time.perf_counter()
+    model = compiled(options)
+    made = time.perf_counter()
+    feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
+    started = time.perf_counter()
+    results = model.run(None, feeds)
+    seconds = {"compile": made - begin, "run": time.perf_counter() - started}
+    saved = _save(results, options.output)
+    names = [spec.name for spec in model.outputs]
+    summaries = [summarize(*item) for item in zip(names, results, saved, strict=True)]
+    if options.json:
+        report = {"model": str(options.model), "seconds": seconds, "outputs": [asdict(s) for s in summaries]}
+        print(json.dumps(report, allow_nan=True))
+    else:
+        console.print(f"compiled in {seconds['compile']:.2f} s, ran in {seconds['run'] * 1e3:.2f} ms", highlight=False)
+        console.print(_table(summaries))
+    return Status.DONE
+
+
+def _save(results: Sequence[Array], folder: Path | None) -> list[Path | None]:
+    """Where each output was written. Names of outputs may be anything, so they are not used as names of files."""
+    if folder is None:
+        return [None] * len(results)
+    paths = [folder / f"output_{position}.npy" for position in range(len(results))]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, result in zip(paths, results, strict=True):
+            np.save(path, result, allow_pickle=False)
+    except OSError as error:
+        raise BadInput(f"--output {folder}: {error}") from error
+    return [*paths]
+
+
+def summarize(name: str, result: Array, path: Path | None) -> Summary:
+    """The summary of one output."""
+    file = None if path is None else str(path)
+    if not result.size:
+        return Summary(name, str(result.dtype), result.shape, None, None, None, file)
+    wide = result.astype(np.float64)
+    least, mean, largest = float(wide.min()), float(wide.mean()), float(wide.max())
+    return Summary(name, str(result.dtype), result.shape, least, mean, largest, file)
+
+
+def _table(summaries: Sequence[Summary]) -> Table:
+    saved = any(summary.file for summary in summaries)
+    table = Table(title="Outputs")
+    for heading in ("name", "type", "shape", "least", "mean", "largest", *(["file"] if saved else [])):
+        table.add_column(heading)
+    for summary in summaries:
+        numbers = ("" if n is None else f"{n:.6g}" for n in (summary.least, summary.mean, summary.largest))
+        file = [summary.file or ""] if saved else []
+        table.add_row(repr(summary.name)[1:-1], summary.dtype, str(list(summary.shape)), *numbers, *file)
+    return table

@@ -1,0 +1,65 @@
+"""Interleaved timing: all candidates take turns, round by round, so that the machine's noise hits them alike."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to measure; times in seconds. ``rest`` before a turn lets the threads of the one before fall asleep."""
+
+    rounds: int = 8
+    slot: float = 0.2
+    rest: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The seconds of each run of one candidate, turn by turn."""
+
+    turns: tuple[tuple[float, ...], ...]
+
+    @property
+    def median(self) -> float:
+        """Of all runs."""
+        return statistics.median(seconds for turn in self.turns for seconds in turn)
+
+    @property
+    def medians(self) -> list[float]:
+        """Of each turn."""
+        return [statistics.median(turn) for turn in self.turns]
+
+
+def measure(
+    candidates: Mapping[str, Callable[[], object]],
+    plan: Plan,
+    clock: Clock = time.perf_counter,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Timing]:
+    """Time all candidates in turns; the first run of each turn is not counted."""
+    turns: dict[str, list[tuple[float, ...]]] = {name: [] for name in candidates}
+    for _ in range(plan.rounds):
+        for name, function in candidates.items():
+            sleep(plan.rest)
+            turns[name].append(_turn(function, plan.slot, clock))
+    return {name: Timing(tuple(of_name)) for name, of_name in turns.items()}
+
+
+def _turn(function: Callable[[], object], slot: float, clock: Clock) -> tuple[float, ...]:
+    function()
+    runs: list[float] = []
+    end = clock() + slot
+    while not runs or clock() < end:
+        begin = clock()
+        function()
+        runs.append(clock() - begin)
+    return tuple(runs)
+
+
+def ratio(a: Timing, b: Timing) -> float:
+    """How many times longer ``a`` takes: the median, over the rounds, of the ratio of the turns' medians."""
+    return statistics.median(x / y for x, y in zip(a.medians, b.medians, strict=True))

@@ -1,0 +1,152 @@
+"""Whole functions: a kernel from a scheduled loop program, and the main function from a main program.
+
+Both have the signature of ``runtime.abi``: ``(buffers, dims, workspace, context)``. Main calls kernels with slices of
+its own workspace; its allocations have offsets that were planned by liveness (``plan``).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.base import dtypes
+from tilewright.base.errors import BadProgram
+from tilewright.codegen.intrinsics import emit_intrinsic
+from tilewright.codegen.plan import plan_memory
+from tilewright.codegen.prepare import prepare
+from tilewright.codegen.scalars import Environment, Place
+from tilewright.codegen.statements import Arena, CallEmitter, FunctionState, Module, StatementEmitter
+from tilewright.codegen.values import FunctionText, Value
+from tilewright.loops.ir import Buffer, Call, Callee
+from tilewright.loops.program import Program
+from tilewright.runtime import abi
+from tilewright.symbolic.expr import Var
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionInfo:
+    """What a function needs of its caller: bytes of workspace, and of scratch for each worker."""
+
+    name: str
+    workspace_bytes: int
+    scratch_bytes: int
+
+
+def emit_kernel(program: Program, module: Module) -> FunctionInfo:
+    """Append the kernel's functions to ``module``; ``program`` is scheduled, and prepared here."""
+    return _emit(
+        prepare(program),
+        program.name,
+        module,
+        {},
+        _intrinsic_calls(program),
+        f"define hidden void @{program.name}",
+        "ret void",
+    )
+
+
+def emit_main(
+    program: Program, constants: int, kernels: Mapping[str, tuple[Program, FunctionInfo]], module: Module
+) -> FunctionInfo:
+    """Append ``tw_main``. The last ``constants`` of the parameters that are only read are constants of the model.
+
+    Raises ``BadProgram`` if it calls a kernel that ``kernels`` has not.
+    """
+    offsets, planned = plan_memory(program)
+    top = -(-planned // abi.ALIGNMENT) * abi.ALIGNMENT
+    calls = _kernel_calls(kernels, top)
+    signature = f"define hidden i32 @{abi.MAIN}"
+    info = _emit(program, abi.MAIN, module, offsets, calls, signature, "ret i32 %code", constants)
+    deepest = max((k.workspace_bytes for _, k in kernels.values()), default=0)
+    scratch = max((k.scratch_bytes for _, k in kernels.values()), default=0)
+    return FunctionInfo(info.name, max(info.workspace_bytes, top + deepest), max(info.scratch_bytes, scratch))
+
+
+def _emit(
+    program: Program,
+    name: str,
+    module: Module,
+    offsets: Mapping[str, int],
+    calls: CallEmitter,
+    signature: str,
+    result: str,
+    constants: int = 0,
+) -> FunctionInfo:
+    text = FunctionText(module.declarations)
+    environment = _entry(program, constants, text)
+    bounds = {dim.var: dim.bound for dim in program.dims}
+    state = FunctionState(name, module, text, environment, Arena(), Arena(), bounds, offsets, calls)
+    StatementEmitter(state).emit(program.body)
+    if result != "ret void":
+        at = text.pure(f"getelementptr inbounds i8, ptr %context, i64 {abi.CONTEXT_CODE}", 0)
+        text.effect(f"%code64 = load i64, ptr {at}")
+        text.effect("%code = trunc i64 %code64 to i32")
+    parameters = "ptr noalias %buffers, ptr noalias %dims, ptr noalias %workspace, ptr %context"
+    module.functions.append(text.finish(f"{signature}({parameters}) nounwind", result))
+    return FunctionInfo(name, state.workspace.peak, state.scratch.peak)
+
+
+def _entry(program: Program, constants: int, text: FunctionText) -> Environment:
+    """Load the pointers of all parameters and the run-time extents."""
+    environment = Environment()
+    written = {p.name for p in program.params[len(program.params) - program.outputs :]}
+    for position, buffer in enumerate(_in_abi_order(program, constants)):
+        at = text.pure(f"getelementptr inbounds ptr, ptr %buffers, i64 {position}", 0)
+        pointer = Value(text.emit(f"load ptr, ptr {at}"), dtypes.index)
+        environment.places[buffer.name] = Place(pointer, buffer.name not in written, buffer.dtype.itemsize)
+    for position, dim in enumerate(program.dims):
+        at = text.pure(f"getelementptr inbounds i64, ptr %dims, i64 {position}", 0)
+        environment.scalars[dim.var] = Value(text.emit(f"load i64, ptr {at}"), dtypes.index)
+    return environment
+
+
+def _in_abi_order(program: Program, constants: int) -> tuple[Buffer, ...]:
+    """The parameters as the caller's array has them: constants, which a program has before its outputs, come last."""
+    results = len(program.params) - program.outputs
+    inputs = results - constants
+    return (*program.params[:inputs], *program.params[results:], *program.params[inputs:results])
+
+
+def _intrinsic_calls(program: Program) -> CallEmitter:
+    known = {intrinsic.name: intrinsic for intrinsic in program.intrinsics}
+
+    def emit(emitter: StatementEmitter, call: Call) -> None:
+        if call.kind is not Callee.INTRINSIC or call.callee not in known:
+            raise BadProgram(f"kernel `{program.name}` calls `{call.callee}`, which is not one of its intrinsics")
+        emit_intrinsic(emitter, known[call.callee], call)
+
+    return emit
+
+
+def _kernel_calls(kernels: Mapping[str, tuple[Program, FunctionInfo]], workspace: int) -> CallEmitter:
+    def emit(emitter: StatementEmitter, call: Call) -> None:
+        if call.kind is not Callee.KERNEL or call.callee not in kernels:
+            raise BadProgram(f"main calls `{call.callee}`, which is not one of its kernels")
+        program, _ = kernels[call.callee]
+        places = emitter.env.places
+        pointers = [places[region.buffer.name].pointer for region in call.args]
+        buffers = _array(emitter.text, "ptr", pointers)
+        dims = _array(emitter.text, "i64", _extents(program, call, emitter))
+        slice_ = emitter.text.pure(f"getelementptr inbounds i8, ptr %workspace, i64 {workspace}", 0)
+        emitter.text.effect(f"call void @{program.name}(ptr {buffers}, ptr {dims}, ptr {slice_}, ptr %context)")
+
+    return emit
+
+
+def _extents(program: Program, call: Call, emitter: StatementEmitter) -> list[Value]:
+    """The kernel's run-time extents: found where a parameter's shape names one, as the extent of the argument."""
+    found: dict[Var, Value] = {}
+    for parameter, region in zip(program.params, call.args, strict=True):
+        for extent, actual in zip(parameter.shape, region.buffer.shape, strict=True):
+            if isinstance(extent, Var):
+                found.setdefault(extent, emitter.scalars.value(actual))
+    return [found[dim.var] if dim.var in found else emitter.env.scalars[dim.var] for dim in program.dims]
+
+
+def _array(text: FunctionText, element: str, values: Sequence[Value]) -> str:
+    """An array on the stack with these eight-byte values."""
+    if not values:
+        return "null"
+    array = text.alloca(f"[{len(values)} x i64]")
+    for position, value in enumerate(values):
+        at = text.pure(f"getelementptr inbounds i64, ptr {array}, i64 {position}", 0)
+        text.effect(f"store {element} {value.text}, ptr {at}")
+    return array

@@ -1,0 +1,38 @@
+"""Index expressions as sums: ``constant + sum of atom * factor``, by structure alone (called for every access)."""
+
+from dataclasses import dataclass
+
+from tilewright.symbolic.expr import Binary, Const, Expr
+from tilewright.symbolic.operations import BinaryOp
+
+
+@dataclass(frozen=True, slots=True)
+class LinearForm:
+    """``constant`` plus each atom times its factor; atoms are no sums, differences or multiples."""
+
+    constant: int
+    terms: tuple[tuple[Expr, int], ...]
+
+
+def linear_form(expr: Expr) -> LinearForm:
+    """``expr`` (of dtype ``index``) as a sum; terms in the order of their first appearance."""
+    terms: dict[Expr, int] = {}
+    constant = _collect(expr, 1, terms)
+    return LinearForm(constant, tuple((atom, factor) for atom, factor in terms.items() if factor))
+
+
+def _collect(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:
+    match expr:
+        case Const(value):
+            return factor * int(value)
+        case Binary(BinaryOp.ADD, a, b):
+            return _collect(a, factor, terms) + _collect(b, factor, terms)
+        case Binary(BinaryOp.SUB, a, b):
+            return _collect(a, factor, terms) + _collect(b, -factor, terms)
+        case Binary(BinaryOp.MUL, a, Const(value)):
+            return _collect(a, factor * int(value), terms)
+        case Binary(BinaryOp.MUL, Const(value), b):
+            return _collect(b, factor * int(value), terms)
+        case _:
+            terms[expr] = terms.get(expr, 0) + factor
+            return 0

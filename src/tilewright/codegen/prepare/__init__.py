@@ -1,0 +1,24 @@
+"""From a scheduled program to one that can be written down statement by statement.
+
+dissolve             blocks become their bodies, initializations move before the reduction loops (``loops``)
+inline_intrinsics    intrinsics that have no implementation become their description
+fit_lanes            buffers that live in vectorized loops get a dimension for the lanes
+partition            loops with guards are cut where the guard is known; tails become loops of their own
+"""
+
+from dataclasses import replace
+
+from tilewright.codegen.prepare.inline import inline_intrinsics
+from tilewright.codegen.prepare.lanes import fit_lanes
+from tilewright.codegen.prepare.partition import partition
+from tilewright.loops.dissolve import dissolve
+from tilewright.loops.program import Program
+from tilewright.symbolic.bounds import Bounds
+
+
+def prepare(program: Program) -> Program:
+    """``program`` without blocks, and with guards only where they depend on data or on lanes."""
+    bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
+    intrinsics = {intrinsic.name: intrinsic for intrinsic in program.intrinsics}
+    body = fit_lanes(inline_intrinsics(dissolve(program.body), intrinsics))
+    return replace(program, body=partition(body, bounds))

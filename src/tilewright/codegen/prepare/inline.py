@@ -1,0 +1,62 @@
+"""Intrinsics without an implementation are replaced by their description."""
+
+from collections.abc import Mapping
+
+from tilewright.loops.dissolve import dissolve
+from tilewright.loops.ir import Buffer, Call, Callee, Region, Stmt, Store, Stores
+from tilewright.loops.program import Intrinsic
+from tilewright.loops.visit import rename_loops, transform_exprs, transform_stmts
+from tilewright.symbolic.expr import Expr, Read
+from tilewright.symbolic.traversal import transform
+
+
+def inline_intrinsics(stmt: Stmt, intrinsics: Mapping[str, Intrinsic]) -> Stmt:
+    """``stmt``, without blocks, with calls of such intrinsics written out; loops get names of their own."""
+    count = 0
+
+    def leave(node: Stmt) -> Stmt | None:
+        nonlocal count
+        if not isinstance(node, Call) or node.kind is not Callee.INTRINSIC:
+            return None
+        known = intrinsics.get(node.callee)
+        if known is None or known.implementation:
+            return None
+        count += 1
+        suffix = f".{known.name}{count}"
+        body = rename_loops(dissolve(known.description.body), lambda name: name + suffix)
+        return _on_regions(body, dict(zip(known.description.params, node.args, strict=True)))
+
+    return transform_stmts(stmt, leave)
+
+
+def _on_regions(stmt: Stmt, regions: Mapping[Buffer, Region]) -> Stmt:
+    """``stmt`` with accesses to the parameters moved to the regions that stand for them."""
+
+    def leave(node: Expr) -> Expr | None:
+        if isinstance(node, Read) and isinstance(node.source, Buffer) and node.source in regions:
+            region = regions[node.source]
+            return Read(region.buffer, _shifted(region, node.indices))
+        return None
+
+    def move(store: Store) -> Store:
+        region = regions.get(store.buffer)
+        return store if region is None else Store(region.buffer, _shifted(region, store.indices), store.value)
+
+    def leave_stmt(node: Stmt) -> Stmt | None:
+        match node:
+            case Store():
+                return move(node)
+            case Stores(stores):
+                return Stores(tuple(map(move, stores)))
+            case _:
+                return None
+
+    return transform_stmts(transform_exprs(stmt, lambda expr: transform(expr, leave)), leave_stmt)
+
+
+def _shifted(region: Region, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Indices of a parameter as indices of the region's buffer; leading dimensions that the parameter has not are 1."""
+    starts = [start for start, _ in region.ranges]
+    leading = len(starts) - len(indices)
+    moved = (start + index for start, index in zip(starts[leading:], indices, strict=True))
+    return (*starts[:leading], *moved)

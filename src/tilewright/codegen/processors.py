@@ -1,0 +1,64 @@
+"""What differs between processors in the support functions: waiting, and the floating-point mode.
+
+A new processor needs an entry in ``PROCESSORS``.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What the support functions need to know of a processor: short pieces of IR and a number.
+
+    ``pause`` says "I am spinning". ``save`` keeps the floating-point mode of this thread in ``%saved`` and sets the
+    default; ``restore`` brings it back. ``futex`` is the number of the system call on Linux.
+    """
+
+    futex: int
+    declarations: str = ""
+    pause: str = ""
+    pause_attribute: str = "alwaysinline"
+    save: str = ""
+    restore: str = ""
+
+
+_X86_DEFAULT_MXCSR = 0x1F80  # all exceptions masked, round to nearest, denormals kept
+
+PROCESSORS = {
+    "x86_64": Processor(
+        futex=202,
+        declarations="""\
+declare void @llvm.x86.sse2.pause()
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+""",
+        pause="  call void @llvm.x86.sse2.pause()",
+        save=f"""\
+  %saved = alloca i32
+  %default = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %saved)
+  store i32 {_X86_DEFAULT_MXCSR}, ptr %default
+  call void @llvm.x86.sse.ldmxcsr(ptr %default)""",
+        restore="  call void @llvm.x86.sse.ldmxcsr(ptr %saved)",
+    ),
+    "aarch64": Processor(
+        futex=98,
+        declarations="""\
+declare void @llvm.aarch64.isb(i32)
+declare i64 @llvm.aarch64.get.fpcr()
+declare void @llvm.aarch64.set.fpcr(i64)
+""",
+        pause="  call void @llvm.aarch64.isb(i32 15)",  # yield is a no-op on most cores; isb waits some 10 ns
+        save="""\
+  %saved = call i64 @llvm.aarch64.get.fpcr()
+  call void @llvm.aarch64.set.fpcr(i64 0)""",
+        restore="  call void @llvm.aarch64.set.fpcr(i64 %saved)",
+    ),
+    "riscv64": Processor(
+        futex=98,
+        declarations="declare void @llvm.riscv.pause()\n",
+        pause="  call void @llvm.riscv.pause()",
+        pause_attribute='noinline "target-features"="+zihintpause"',  # a hint: older cores run it as a no-op
+    ),
+}
+UNKNOWN = Processor(futex=0)

@@ -1,0 +1,366 @@
+"""Evaluating scalar expressions, and the addresses of reads and stores, on lanes.
+
+Inside a vectorized loop an expression is evaluated once, with vectors where its value differs between the lanes. An
+access whose index has lane stride one is a vector load or store, stride zero a scalar one, anything else a gather or
+scatter. What a guard forbids is not touched: a uniform guard reads from a block of zeros instead, a guard that differs
+between lanes becomes the mask of the access.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from tilewright.base import dtypes
+from tilewright.base.errors import InternalError
+from tilewright.codegen.arithmetic import ArithmeticEmitter
+from tilewright.codegen.checks import BoundsChecks, Guard
+from tilewright.codegen.offsets import LinearForm, linear_form
+from tilewright.codegen.values import FunctionText, Value, integer, integers, literal, memory_type
+from tilewright.loops.ir import Buffer
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var, binary, const
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.traversal import walk
+
+ZEROS = "@tw_zeros"
+"""A block of zeros that guarded loads are diverted to."""
+ZEROS_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a buffer's memory is."""
+
+    pointer: Value
+    constant: bool
+    """Nobody writes to it while this kernel runs."""
+    alignment: int
+    private: int = 0
+    """Elements of a buffer on the stack, 0 elsewhere. LLVM makes registers of it if all accesses are plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A pointer for a scalar or contiguous access, or one for each lane (``stride`` None)."""
+
+    pointer: Value
+    stride: int | None
+    alignment: int
+    known: int | None = None
+    """The offset from the start of the buffer, in elements, where it is a literal."""
+
+
+@dataclass(slots=True)
+class Environment:
+    """What names mean at the present place of a function."""
+
+    scalars: dict[Var, Value] = field(default_factory=dict[Var, Value])
+    places: dict[str, Place] = field(default_factory=dict[str, Place])
+    lane_variable: Var | None = None
+    lanes: int = 1
+    guard: Guard = field(default_factory=Guard)
+
+
+class ScalarEmitter:
+    """Evaluates expressions in one function."""
+
+    def __init__(self, text: FunctionText, environment: Environment, checks: BoundsChecks | None) -> None:
+        self.text = text
+        self.env = environment
+        self.ops = ArithmeticEmitter(text)
+        self._checks = checks
+        self._forms: dict[tuple[Buffer, tuple[Expr, ...]], LinearForm] = {}
+
+    # --- values -----------------------------------------------------------------------------------------------
+
+    def value(self, expr: Expr) -> Value:
+        """The value of ``expr``: a scalar if all lanes agree on it."""
+        match expr:
+            case Const(number, dtype):
+                return literal(number, dtype)
+            case Var():
+                return self._variable(expr)
+            case Read(source, indices) if isinstance(source, Buffer):
+                return self._read(source, indices)
+            case Cast(a, dtype):
+                return self.ops.cast(self.value(a), dtype)
+            case Unary(op, a):
+                return self.ops.unary(op, self.value(a))
+            case Select(condition, a, b):
+                return self._select(condition, a, b)
+            case Binary():
+                return self._binary(expr)
+            case _:
+                raise InternalError(f"no code for {expr!r}")
+
+    def _variable(self, var: Var) -> Value:
+        if var == self.env.lane_variable:
+            return iota(self.env.lanes)
+        known = self.env.scalars.get(var)
+        if known is None:
+            raise InternalError(f"`{var}` has no value here")
+        return known
+
+    def _binary(self, expr: Binary) -> Value:
+        op, a, b = expr.op, expr.a, expr.b
+        if expr.dtype == dtypes.index and op in (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL):
+            return self._index(expr)
+        if op is BinaryOp.ADD and expr.dtype in (dtypes.f32, dtypes.f64):
+            if isinstance(a, Binary) and a.op is BinaryOp.MUL:
+                return self._contracted(a, b)
+            if isinstance(b, Binary) and b.op is BinaryOp.MUL:
+                return self._contracted(b, a)
+        if expr.dtype.is_bool and op in (BinaryOp.AND, BinaryOp.OR) and a.dtype.is_bool and _may_fail(b):
+            return self._short_circuit(op, a, b)
+        return self.ops.binary(op, self.value(a), self.value(b))
+
+    def _contracted(self, product: Binary, addend: Expr) -> Value:
+        return self.ops.fma(self.value(product.a), self.value(product.b), self.value(addend))
+
+    def _index(self, expr: Binary) -> Value:
+        """Index arithmetic term by term, outermost variables first, so that each partial sum is made only once."""
+        form = linear_form(expr)
+        if form.terms == ((expr, 1),):  # a product of two variables
+            return self.ops.binary(expr.op, self.value(expr.a), self.value(expr.b))
+        constant = form.constant
+        total: Value | None = None
+        terms: list[tuple[Value, int]] = []
+        for atom, factor in form.terms:
+            value = self.value(atom)
+            if value.literal is not None:
+                constant += value.literal * factor
+            else:
+                terms.append((value, factor))
+        for value, factor in sorted(terms, key=lambda t: (t[0].lanes, t[0].depth)):
+            scaled = value if factor == 1 else self.ops.binary(BinaryOp.MUL, value, integer(factor))
+            total = scaled if total is None else self.ops.binary(BinaryOp.ADD, total, scaled)
+        if total is None:
+            return integer(constant)
+        return self.ops.binary(BinaryOp.ADD, total, integer(constant)) if constant else total
+
+    def _short_circuit(self, op: BinaryOp, a: Expr, b: Expr) -> Value:
+        first = self.value(a)
+        decides = first if op is BinaryOp.AND else self.ops.unary(UnaryOp.NOT, first)
+        with_b = self._guarded(decides, b)
+        return self.ops.binary(op, first, with_b)
+
+    def _select(self, condition: Expr, a: Expr, b: Expr) -> Value:
+        test = self.value(condition)
+        if test.literal is not None:
+            return self.value(a if test.literal else b)
+        chosen = self._guarded(test, a) if _may_fail(a) else self.value(a)
+        other = self._guarded(self.ops.unary(UnaryOp.NOT, test), b) if _may_fail(b) else self.value(b)
+        return self.ops.select(test, chosen, other)
+
+    def _guarded(self, condition: Value, expr: Expr) -> Value:
+        saved = self.env.guard
+        self.env.guard = self.narrowed(condition)
+        result = self.value(expr)
+        self.env.guard = saved
+        return result
+
+    def narrowed(self, condition: Value) -> Guard:
+        """The present guard, and ``condition``."""
+        guard = self.env.guard
+        if condition.lanes == 1:
+            both = condition if guard.uniform is None else self.ops.binary(BinaryOp.AND, guard.uniform, condition)
+            return replace(guard, uniform=both)
+        both = condition if guard.lanes is None else self.ops.binary(BinaryOp.AND, guard.lanes, condition)
+        return replace(guard, lanes=both)
+
+    # --- memory -----------------------------------------------------------------------------------------------
+
+    def _form(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
+        key = (buffer, indices)
+        known = self._forms.get(key)
+        if known is None:
+            flat: Expr = const(0)
+            for index, extent in zip(indices, buffer.shape, strict=True):
+                flat = binary(BinaryOp.ADD, binary(BinaryOp.MUL, flat, extent), index)
+            known = self._forms[key] = linear_form(flat)
+        return known
+
+    def _address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Address:
+        """The address of an element; offsets are added outermost variable first, literals last, at the access."""
+        place = self.env.places[buffer.name]
+        form = self._form(buffer, indices)
+        offset, stride = form.constant, 0
+        uniform: list[tuple[Value, int]] = []
+        vectors: list[tuple[Value, int]] = []
+        for atom, factor in form.terms:
+            if atom == self.env.lane_variable:
+                stride += factor
+                continue
+            value = self.value(atom)
+            if value.literal is not None:
+                offset += value.literal * factor
+            else:
+                (uniform if value.lanes == 1 else vectors).append((value, factor))
+        element = memory_type(buffer.dtype)
+        pointer, alignment = place.pointer, place.alignment
+        for value, factor in sorted(uniform, key=lambda t: t[0].depth):
+            scaled = self.ops.binary(BinaryOp.MUL, value, integer(factor)) if factor != 1 else value
+            pointer = self._advance(pointer, element, scaled)
+            alignment = _common_alignment(alignment, factor * buffer.dtype.itemsize)
+        if vectors:
+            return self._lane_addresses(pointer, element, offset, stride, vectors, buffer.dtype.itemsize)
+        alignment = _common_alignment(alignment, offset * buffer.dtype.itemsize)
+        if offset:
+            here = f"getelementptr inbounds {element}, ptr {pointer.text}, i64 {offset}"
+            pointer = Value(self.text.pure(here, self.text.depth), dtypes.index, 1, self.text.depth)
+        if stride in (0, 1) or self.env.lanes == 1:
+            return Address(pointer, stride, alignment, None if uniform else offset)
+        return self._lane_addresses(pointer, element, 0, stride, [], buffer.dtype.itemsize)
+
+    def pointer(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
+        """The address of one element."""
+        return self._address(buffer, indices).pointer
+
+    def _advance(self, pointer: Value, element: str, offset: Value) -> Value:
+        depth = max(pointer.depth, offset.depth)
+        text = f"getelementptr inbounds {element}, ptr {pointer.text}, i64 {offset.text}"
+        return Value(self.text.pure(text, depth), dtypes.index, 1, depth)
+
+    def _lane_addresses(
+        self, pointer: Value, element: str, offset: int, stride: int, vectors: list[tuple[Value, int]], itemsize: int
+    ) -> Address:
+        total = self.ops.broadcast(integer(offset), self.env.lanes)
+        if stride:
+            total = iota(self.env.lanes, stride, offset)
+        for value, factor in vectors:
+            scaled = self.ops.binary(BinaryOp.MUL, value, integer(factor)) if factor != 1 else value
+            total = self.ops.binary(BinaryOp.ADD, total, scaled)
+        depth = max(pointer.depth, total.depth)
+        text = f"getelementptr {element}, ptr {pointer.text}, {total.typed}"
+        return Address(Value(self.text.pure(text, depth), dtypes.index, self.env.lanes, depth), None, itemsize)
+
+    def _read(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
+        guard = self.env.guard
+        if self._checks is not None:
+            guard = self._checks.narrow(self, buffer, indices, guard)
+        address = self._address(buffer, indices)
+        place = self.env.places[buffer.name]
+        if self._is_inside(place, address):
+            loaded = self._plain_load(buffer, address, Guard(), place.constant)
+        elif address.stride is None or (address.stride == 1 and guard.lanes is not None):
+            loaded = self._masked_load(buffer, address, guard)
+        else:
+            loaded = self._plain_load(buffer, address, guard, place.constant)
+        return self._from_memory(loaded, buffer)
+
+    def _is_inside(self, place: Place, address: Address) -> bool:
+        """Whether all lanes of a contiguous access lie within a buffer on the stack: it may then ignore its guard."""
+        if address.known is None or address.stride is None:
+            return False
+        lanes = self.env.lanes if address.stride == 1 else 1
+        first, beyond = address.known, address.known + lanes
+        return first >= 0 and beyond <= place.private
+
+    def _plain_load(self, buffer: Buffer, address: Address, guard: Guard, constant: bool) -> Value:
+        lanes = self.env.lanes if address.stride == 1 else 1
+        pointer = address.pointer
+        alignment = address.alignment
+        condition = guard.uniform
+        if guard.lanes is not None:  # a scalar for all lanes: needed if any lane is
+            any_lane = self.ops.any_lane(guard.lanes)
+            condition = any_lane if condition is None else self.ops.binary(BinaryOp.AND, condition, any_lane)
+        if condition is not None and condition.literal != 1:
+            depth = max(pointer.depth, condition.depth)
+            text = f"select {condition.typed}, ptr {pointer.text}, ptr {ZEROS}"
+            pointer = Value(self.text.pure(text, depth), dtypes.index, 1, depth)
+        of = _vector(memory_type(buffer.dtype), lanes)
+        text = f"load {of}, ptr {pointer.text}, align {alignment}"
+        return Value(self.text.load(buffer.name, text, constant), buffer.dtype, lanes, self.text.depth)
+
+    def _mask(self, guard: Guard) -> Value:
+        mask = guard.lanes or literal(True, dtypes.boolean, self.env.lanes)
+        if guard.uniform is not None:
+            mask = self.ops.binary(BinaryOp.AND, mask, guard.uniform)
+        return self.ops.broadcast(mask, self.env.lanes)
+
+    def _masked_load(self, buffer: Buffer, address: Address, guard: Guard) -> Value:
+        lanes, element = self.env.lanes, memory_type(buffer.dtype)
+        vector = _vector(element, lanes)
+        mask = self._mask(guard)
+        gathers = address.stride is None
+        kind, at = ("gather", f"v{lanes}p0") if gathers else ("load", "p0")
+        name = f"llvm.masked.{kind}.v{lanes}{_suffix(element)}.{at}"
+        pointers = f"<{lanes} x ptr>" if gathers else "ptr"
+        self.text.declare(f"declare {vector} @{name}({pointers}, i32, {mask.type}, {vector})")
+        args = f"{pointers} {address.pointer.text}, i32 {address.alignment}, {mask.typed}, {vector} zeroinitializer"
+        loaded = self.text.load(buffer.name, f"call {vector} @{name}({args})", self.env.places[buffer.name].constant)
+        return Value(loaded, buffer.dtype, lanes, self.text.depth)
+
+    def _from_memory(self, value: Value, buffer: Buffer) -> Value:
+        if not buffer.dtype.is_bool:
+            return value
+        vector = _vector("i8", value.lanes)
+        zero = "0" if value.lanes == 1 else "zeroinitializer"
+        text = self.text.pure(f"icmp ne {vector} {value.text}, {zero}", value.depth)
+        return Value(text, dtypes.boolean, value.lanes, value.depth)
+
+    def _to_memory(self, value: Value, lanes: int) -> Value:
+        value = self.ops.broadcast(value, lanes)
+        return self.ops.cast(value, dtypes.u8) if value.dtype.is_bool else value
+
+    def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
+        """``buffer[indices] = value``, under the present guard (of which the uniform part is a branch by now)."""
+        guard = self.env.guard
+        if self._checks is not None:
+            guard = self._checks.narrow(self, buffer, indices, guard)
+        address = self._address(buffer, indices)
+        if address.stride == 0 and (value.lanes > 1 or guard.lanes is not None):
+            address = self._lane_addresses(address.pointer, memory_type(buffer.dtype), 0, 0, [], buffer.dtype.itemsize)
+        scalar = address.stride == 0 or self.env.lanes == 1
+        stored = self._to_memory(value, 1 if scalar else self.env.lanes)
+        if guard.lanes is not None and guard.uniform is None and self._is_inside(self.env.places[buffer.name], address):
+            stored = self._merged(stored, address, guard.lanes)
+            guard = Guard()
+        if address.stride is None or guard.lanes is not None or guard.uniform is not None:
+            self._masked_store(stored, address, guard, scalar)
+        else:
+            self.text.effect(f"store {stored.typed}, ptr {address.pointer.text}, align {address.alignment}")
+        self.text.forget(buffer.name)
+
+    def _merged(self, stored: Value, address: Address, mask: Value) -> Value:
+        """``stored`` in the lanes of ``mask``, what is in memory in the others."""
+        vector = _vector(memory_type(stored.dtype), stored.lanes)
+        old = self.text.emit(f"load {vector}, ptr {address.pointer.text}, align {address.alignment}")
+        return self.ops.select(mask, stored, Value(old, stored.dtype, stored.lanes, self.text.depth))
+
+    def _masked_store(self, stored: Value, address: Address, guard: Guard, scalar: bool) -> None:
+        if scalar:
+            if guard.uniform is None:
+                raise InternalError("a masked scalar store without a condition")
+            label = self.text.open_branch()
+            self.text.effect(f"store {stored.typed}, ptr {address.pointer.text}, align {address.alignment}")
+            self.text.branch(guard.uniform, [(label, self.text.close_branch()[1])])
+            return
+        lanes, element = stored.lanes, memory_type(stored.dtype)
+        mask = self._mask(guard)
+        scatters = address.stride is None
+        kind, at = ("scatter", f"v{lanes}p0") if scatters else ("store", "p0")
+        name = f"llvm.masked.{kind}.v{lanes}{_suffix(element)}.{at}"
+        pointers = f"<{lanes} x ptr>" if scatters else "ptr"
+        self.text.declare(f"declare void @{name}({stored.type}, {pointers}, i32, {mask.type})")
+        args = f"{stored.typed}, {pointers} {address.pointer.text}, i32 {address.alignment}, {mask.typed}"
+        self.text.effect(f"call void @{name}({args})")
+
+
+def iota(lanes: int, stride: int = 1, start: int = 0) -> Value:
+    """``start, start + stride, ...`` as index lanes."""
+    return integers(tuple(start + stride * lane for lane in range(lanes)), dtypes.index)
+
+
+def _vector(element: str, lanes: int) -> str:
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+def _suffix(element: str) -> str:
+    return {"float": "f32", "double": "f64", "half": "f16"}.get(element, element)
+
+
+def _common_alignment(alignment: int, offset: int) -> int:
+    return min(alignment, offset & -offset) if offset else alignment
+
+
+def _may_fail(expr: Expr) -> bool:
+    """Whether evaluating ``expr`` needlessly could touch memory out of bounds."""
+    return any(isinstance(node, Read) for node in walk(expr))

@@ -1,0 +1,341 @@
+"""Statements of a prepared loop program as LLVM IR: loops, branches, allocations, parallel regions, calls.
+
+A *prepared* program (``prepare``) has no blocks. Parallel loops become functions of their own, which the worker pool
+calls once per chunk; everything they use of the function around them travels in an array of eight-byte slots.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tilewright.base import dtypes
+from tilewright.base.errors import BadProgram, Unsupported, UnsupportedTarget
+from tilewright.codegen.checks import BoundsChecks, Guard
+from tilewright.codegen.scalars import Environment, Place, ScalarEmitter
+from tilewright.codegen.values import FunctionText, Value, integer, memory_type
+from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt, Store, Stores, Sync
+from tilewright.runtime.abi import ALIGNMENT
+from tilewright.symbolic.bounds import Bounds, interval
+from tilewright.symbolic.expr import Const, Expr, Var
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.traversal import conjuncts, free_vars
+
+MAX_CHUNKS = 64
+"""Most chunks of a parallel region: enough for many threads, and few enough that claiming them is free."""
+STACK_LIMIT = 64 * 1024
+"""Bytes: larger private buffers live in the worker's scratch."""
+
+
+@dataclass(slots=True)
+class Arena:
+    """Memory handed out in nested lifetimes; ``top`` is what is in use now."""
+
+    top: int = 0
+    peak: int = 0
+
+    def take(self, size: int) -> int:
+        """The offset of ``size`` bytes above all that is in use."""
+        offset = -(-self.top // ALIGNMENT) * ALIGNMENT
+        self.top = offset + size
+        self.peak = max(self.peak, self.top)
+        return offset
+
+
+@dataclass(slots=True)
+class Module:
+    """What the functions of one image share while they are written."""
+
+    declarations: dict[str, None] = field(default_factory=dict[str, None])
+    functions: list[str] = field(default_factory=list[str])
+    sites: list[str] = field(default_factory=list[str])
+    checked: bool = False
+
+
+CallEmitter = Callable[["StatementEmitter", Call], None]
+
+
+@dataclass(slots=True)
+class FunctionState:
+    """One function under construction, and the memory it uses."""
+
+    name: str
+    module: Module
+    text: FunctionText
+    environment: Environment
+    workspace: Arena
+    scratch: Arena
+    bounds: Mapping[Var, int | None]
+    offsets: Mapping[str, int]
+    call: CallEmitter
+    in_region: bool = False
+
+
+class StatementEmitter:
+    """Writes statements into one function."""
+
+    def __init__(self, state: FunctionState) -> None:
+        self.state = state
+        self.text = state.text
+        self.env = state.environment
+        checks = BoundsChecks("%context", state.module.sites) if state.module.checked else None
+        self.scalars = ScalarEmitter(state.text, state.environment, checks)
+
+    def emit(self, stmt: Stmt) -> None:
+        """Write ``stmt`` here."""
+        match stmt:
+            case Seq(statements):
+                for inner in statements:
+                    self.emit(inner)
+            case Store(buffer, indices, value):
+                self.scalars.store(buffer, indices, self.scalars.value(value))
+            case Stores(stores):
+                values = [self.scalars.value(store.value) for store in stores]
+                for store, value in zip(stores, values, strict=True):
+                    self.scalars.store(store.buffer, store.indices, value)
+            case Loop():
+                self._loop(stmt)
+            case If(condition, then, otherwise):
+                self._if(condition, then, otherwise)
+            case Alloc(buffer, body):
+                self._alloc(buffer, body)
+            case Call():
+                self.state.call(self, stmt)
+            case Sync():
+                pass  # the join at the end of a region is the only barrier that a CPU needs
+            case Block(name):
+                raise BadProgram(f"block `{name}` in a prepared program")
+
+    # --- loops ------------------------------------------------------------------------------------------------
+
+    def _loop(self, loop: Loop) -> None:
+        if isinstance(loop.extent, Const):
+            if int(loop.extent.value) <= 0:
+                return
+            if int(loop.extent.value) == 1:
+                self._with(loop.var, integer(0), loop.body)
+                return
+        match loop.kind:
+            case LoopKind.UNROLLED if isinstance(loop.extent, Const):
+                for i in range(int(loop.extent.value)):
+                    self._with(loop.var, integer(i), loop.body)
+            case LoopKind.VECTORIZED if isinstance(loop.extent, Const) and self.env.lane_variable is None:
+                self._lanes(loop.var, int(loop.extent.value), loop.body)
+            case LoopKind.PARALLEL if not self.state.in_region:
+                self._region(loop)
+            case LoopKind.SERIAL | LoopKind.UNROLLED | LoopKind.VECTORIZED | LoopKind.PARALLEL:
+                self._serial(loop)
+            case _:
+                raise UnsupportedTarget(f"loop `{loop.var}` is bound to {loop.kind.value}: needs a GPU target")
+
+    def _with(self, var: Var, value: Value, body: Stmt) -> None:
+        self.env.scalars[var] = value
+        self.emit(body)
+        del self.env.scalars[var]
+
+    def _lanes(self, var: Var, lanes: int, body: Stmt) -> None:
+        self.env.lane_variable, self.env.lanes = var, lanes
+        self.emit(body)
+        self.env.lane_variable, self.env.lanes = None, 1
+
+    def _serial(self, loop: Loop) -> None:
+        extent = self.scalars.value(loop.extent)
+        counter = self.text.open_loop()
+        self._with(loop.var, counter, loop.body)
+        self.text.close_loop(counter, extent, guard=extent.literal is None)
+
+    # --- branches ---------------------------------------------------------------------------------------------
+
+    def _if(self, condition: Expr, then: Stmt, otherwise: Stmt | None) -> None:
+        uniform: Value | None = None
+        lanes: Value | None = None
+        for part in conjuncts(condition):
+            value = self._under(Guard(uniform, lanes), part)
+            if value.lanes == 1:
+                uniform = value if uniform is None else self.scalars.ops.binary(BinaryOp.AND, uniform, value)
+            else:
+                lanes = value if lanes is None else self.scalars.ops.binary(BinaryOp.AND, lanes, value)
+        if lanes is None:
+            self._branch(uniform, then, otherwise)
+            return
+        both = lanes if uniform is None else self.scalars.ops.binary(BinaryOp.AND, lanes, uniform)
+        self._masked(both, then)
+        if otherwise is not None:
+            self._masked(self.scalars.ops.unary(UnaryOp.NOT, both), otherwise)
+
+    def _under(self, guard: Guard, condition: Expr) -> Value:
+        saved = self.env.guard
+        for part in (guard.uniform, guard.lanes):
+            if part is not None:
+                self.env.guard = self.scalars.narrowed(part)
+        value = self.scalars.value(condition)
+        self.env.guard = saved
+        return value
+
+    def _branch(self, condition: Value | None, then: Stmt, otherwise: Stmt | None) -> None:
+        if condition is None or condition.literal == 1:
+            self.emit(then)
+            return
+        if condition.literal == 0:
+            if otherwise is not None:
+                self.emit(otherwise)
+            return
+        sides: list[tuple[str, list[str]]] = []
+        for side in (then, otherwise):
+            if side is not None:
+                entry = self.text.open_branch()
+                self.emit(side)
+                sides.append((entry, self.text.close_branch()[1]))
+        self.text.branch(condition, sides)
+
+    def _masked(self, mask: Value, body: Stmt) -> None:
+        saved = self.env.guard
+        self.env.guard = self.scalars.narrowed(mask)
+        self.emit(body)
+        self.env.guard = saved
+
+    # --- memory -----------------------------------------------------------------------------------------------
+
+    def _alloc(self, buffer: Buffer, body: Stmt) -> None:
+        size = self._size(buffer)
+        arena = self.state.scratch if self.state.in_region else self.state.workspace
+        top = arena.top
+        private = 0
+        if buffer.name in self.state.offsets:
+            pointer = self._slice("%workspace", self.state.offsets[buffer.name])
+        elif size <= STACK_LIMIT and (self.state.in_region or buffer.scope is Scope.LOCAL):
+            private = max(1, size // buffer.dtype.itemsize)
+            text = f"[{private} x {memory_type(buffer.dtype)}], align {ALIGNMENT}"
+            pointer = Value(self.text.alloca(text), dtypes.index)
+        else:
+            base = "%scratch" if self.state.in_region else "%workspace"
+            pointer = self._slice(base, arena.take(size))
+        self.env.places[buffer.name] = Place(pointer, False, ALIGNMENT, private)
+        self.emit(body)
+        del self.env.places[buffer.name]
+        arena.top = top
+
+    def _slice(self, base: str, offset: int) -> Value:
+        return Value(self.text.pure(f"getelementptr inbounds i8, ptr {base}, i64 {offset}", 0), dtypes.index)
+
+    def _size(self, buffer: Buffer) -> int:
+        count = 1
+        for extent in buffer.shape:
+            count *= self._upper_bound(extent, buffer)
+        return count * buffer.dtype.itemsize
+
+    def _upper_bound(self, extent: Expr, buffer: Buffer) -> int:
+        if isinstance(extent, Const):
+            return int(extent.value)
+        if isinstance(extent, Var):
+            bound = self.state.bounds.get(extent)
+            if bound is not None:
+                return bound
+        bound = interval(extent, Bounds({}, dict(self.state.bounds))).hi
+        if bound is None:
+            raise Unsupported(f"`{buffer.name}` has extent {extent}, which has no upper bound: give one for its dims")
+        return bound
+
+    # --- parallel regions -------------------------------------------------------------------------------------
+
+    def _region(self, loop: Loop) -> None:
+        nest, body = _collapse(loop)
+        extents = [self.scalars.value(inner.extent) for inner in nest]
+        total = extents[0]
+        for extent in extents[1:]:
+            total = self.scalars.ops.binary(BinaryOp.MUL, total, extent)
+        chunks = self.scalars.ops.binary(BinaryOp.MIN, total, integer(MAX_CHUNKS))
+        name = f"{self.state.name}.region{len(self.state.module.functions)}"
+        captured = _Captures.of(self.env, extents, total, chunks)
+        argument = captured.pack(self.text)
+        self._outline(name, captured, nest, body)
+        self.text.effect(f"call void @tw_parallel_for(ptr %context, ptr @{name}, ptr {argument}, i64 {chunks.text})")
+        self.text.forget(None)
+
+    def _outline(self, name: str, captured: "_Captures", nest: list[Loop], body: Stmt) -> None:
+        """Write the region's function: the iterations from chunk*total/chunks up to (chunk+1)*total/chunks."""
+        text = FunctionText(self.state.module.declarations)
+        text.effect("%context = load ptr, ptr %argument")
+        environment, (total, chunks, *extents) = captured.unpack(text, self.env)
+        scratch = Arena()
+        state = replace(self.state, name=name, text=text, environment=environment, scratch=scratch, in_region=True)
+        inner = StatementEmitter(state)
+        ops = inner.scalars.ops
+        text.effect("%scratch = call ptr @tw_scratch(ptr %context, i64 %worker)")
+        chunk = Value("%chunk", dtypes.index)
+        following = ops.binary(BinaryOp.ADD, chunk, integer(1))
+        first, last = (_divided(inner, ops.binary(BinaryOp.MUL, at, total), chunks) for at in (chunk, following))
+        counter = text.open_loop(first.text)
+        remaining = counter
+        for loop, extent in list(zip(nest, extents, strict=True))[:0:-1]:
+            quotient = _divided(inner, remaining, extent)
+            product = ops.binary(BinaryOp.MUL, quotient, extent)
+            environment.scalars[loop.var] = ops.binary(BinaryOp.SUB, remaining, product)
+            remaining = quotient
+        environment.scalars[nest[0].var] = remaining
+        inner.emit(body)
+        text.close_loop(counter, last, guard=False)
+        self.state.scratch.peak = max(self.state.scratch.peak, scratch.peak)
+        signature = f"define internal void @{name}(ptr noalias %argument, i64 %chunk, i64 %worker) nounwind"
+        self.state.module.functions.append(text.finish(signature))
+
+
+def _collapse(loop: Loop) -> tuple[list[Loop], Stmt]:
+    """The parallel loops that are directly inside each other, and the body of the innermost."""
+    nest: list[Loop] = [loop]
+    body = loop.body
+    outer = {loop.var}
+    while isinstance(body, Loop) and body.kind is LoopKind.PARALLEL and not (free_vars(body.extent) & outer):
+        nest.append(body)
+        outer.add(body.var)
+        body = body.body
+    return nest, body
+
+
+def _divided(emitter: StatementEmitter, a: Value, b: Value) -> Value:
+    """``a // b`` of numbers that are never negative, ``b`` at least 1."""
+    depth = max(a.depth, b.depth)
+    return Value(emitter.text.pure(f"udiv i64 {a.text}, {b.text}", depth), dtypes.index, 1, depth)
+
+
+@dataclass(frozen=True, slots=True)
+class _Captures:
+    """What a region takes along: pointers and scalars, in slots of eight bytes; the context comes first."""
+
+    places: tuple[str, ...]
+    scalars: tuple[Var, ...]
+    slots: tuple[Value, ...]
+
+    @staticmethod
+    def of(env: Environment, extents: list[Value], total: Value, chunks: Value) -> "_Captures":
+        scalars = {var: value for var, value in env.scalars.items() if value.literal is None}
+        pointers = [place.pointer for place in env.places.values()]
+        return _Captures(tuple(env.places), tuple(scalars), (*pointers, *scalars.values(), total, chunks, *extents))
+
+    def pack(self, text: FunctionText) -> str:
+        """Write all slots; the pointer to them."""
+        array = text.alloca(f"[{len(self.slots) + 1} x i64]")
+        text.effect(f"store ptr %context, ptr {array}")
+        for position, value in enumerate(self.slots, start=1):
+            at = text.pure(f"getelementptr inbounds i64, ptr {array}, i64 {position}", 0)
+            kind = "ptr" if position <= len(self.places) else "i64"
+            text.effect(f"store {kind} {value.text}, ptr {at}")
+        return array
+
+    def unpack(self, text: FunctionText, env: Environment) -> tuple[Environment, list[Value]]:
+        """Read all slots; the environment inside, and the numbers that follow the scalars."""
+        loaded: list[Value] = []
+        for position, value in enumerate(self.slots, start=1):
+            if position > len(self.places) and value.literal is not None:
+                loaded.append(value)
+                continue
+            at = text.pure(f"getelementptr inbounds i64, ptr %argument, i64 {position}", 0)
+            kind = "ptr" if position <= len(self.places) else "i64"
+            loaded.append(Value(text.emit(f"load {kind}, ptr {at}"), dtypes.index))
+        count = len(self.places)
+        places = {
+            name: replace(env.places[name], pointer=pointer)
+            for name, pointer in zip(self.places, loaded[:count], strict=True)
+        }
+        literals = {var: value for var, value in env.scalars.items() if value.literal is not None}
+        carried = dict(zip(self.scalars, loaded[count : count + len(self.scalars)], strict=True))
+        inside = Environment({**literals, **carried}, places)
+        return inside, loaded[count + len(self.scalars) :]

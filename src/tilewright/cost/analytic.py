@@ -1,0 +1,188 @@
+"""The schedule of a kernel, chosen from its structure and the facts of the target: no measurement, no records."""
+
+from math import prod
+
+from tilewright.base.target import Target
+from tilewright.cost.tiles import Problem, choose_tile
+from tilewright.kernels.contraction import Contraction, Tile, analyze, extent_of
+from tilewright.kernels.schedules import (
+    REGISTERS,
+    inline_all,
+    is_reduction,
+    schedule_contraction,
+    schedule_elementwise,
+    schedule_reduction,
+    schedule_rows,
+)
+from tilewright.loops.ir import Block, Scope, Store
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef, all_blocks, block_at, consumers
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Binary, Expr, Read, Unary
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.traversal import free_vars, walk
+
+UNKNOWN_EXTENT = 128
+"""What is assumed of an extent that is known at run time only."""
+PARALLEL_WORK = 1 << 15
+"""Scalar operations below which a parallel region costs more than it saves."""
+PACKING_ROWS = 32
+"""Rows from which on it pays to copy a panel into packed layout first: each element is then read often enough."""
+
+
+def schedule(s: Schedule, target: Target) -> Schedule:
+    """Schedule ``s`` (a naive program) in place, and return it."""
+    anchor = _anchor(s)
+    inline_all(s, keep=_computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _expensive_shared(s))
+    if anchor is not None:
+        _contraction(s, anchor, target)
+    reductions = [b for b in all_blocks(s.program.body) if is_reduction(b)]
+    if anchor is None and reductions:
+        _reductions(s, reductions, target)
+    elif anchor is None:
+        for block in all_blocks(s.program.body):
+            schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _is_large(block))
+    return s
+
+
+def _anchor(s: Schedule) -> BlockRef | None:
+    """The contraction of a kernel that has exactly one reduction."""
+    reductions = [b for b in all_blocks(s.program.body) if is_reduction(b)]
+    if len(reductions) != 1 or analyze(reductions[0]) is None:
+        return None
+    return BlockRef(reductions[0].name)
+
+
+def _computed_operands(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
+    """What comes before the contraction and is more than an element found elsewhere: padding, or arithmetic.
+
+    The contraction reads every element many times, so it is computed once.
+    """
+    blocks = all_blocks(s.program.body)
+    if anchor is None:
+        return frozenset()
+    before = blocks[: [b.name for b in blocks].index(anchor.name)]
+    computed = [b for b in before if not (isinstance(b.body, Store) and isinstance(b.body.value, Read))]
+    return frozenset(b.writes[0].buffer.name for b in computed)
+
+
+def _expensive_shared(s: Schedule) -> frozenset[str]:
+    """Results of expensive operations that are read by several blocks, or several times by one."""
+    found: set[str] = set()
+    for block in all_blocks(s.program.body):
+        readers = consumers(s.program, block)
+        often = len(readers) > 1 or any(_points(reader) > _points(block) for reader in readers)
+        if often and isinstance(block.body, Store) and _is_expensive(block.body.value):
+            found.add(block.writes[0].buffer.name)
+    return frozenset(found)
+
+
+def _points(block: Block) -> int:
+    return prod(extent_of(axis, UNKNOWN_EXTENT) for axis in block.axes)
+
+
+_CHEAP = frozenset({UnaryOp.NEG, UnaryOp.NOT, UnaryOp.ABS})
+
+
+def _is_expensive(value: Expr) -> bool:
+    for node in walk(value):
+        if isinstance(node, Unary) and node.op not in _CHEAP:
+            return True
+        if isinstance(node, Binary) and node.op in (BinaryOp.DIV, BinaryOp.POW) and node.dtype.is_float:
+            return True
+    return False
+
+
+def _panel_to_keep(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
+    """The panel's buffer, if reading through to where it comes from would break its rows apart (a transpose, say)."""
+    if anchor is None:
+        return frozenset()
+    before = analyze(block_at(s.program, anchor).stmt)
+    trial = s.copy()
+    inline_all(trial, keep=_computed_operands(s, anchor))
+    after = analyze(block_at(trial.program, anchor).stmt)
+    if before is None or not before.panel_is_contiguous or (after is not None and after.panel_is_contiguous):
+        return frozenset()
+    return frozenset({before.panel})
+
+
+def _contraction(s: Schedule, anchor: BlockRef, target: Target) -> None:
+    block = block_at(s.program, anchor).stmt
+    roles = analyze(block)
+    if roles is None:
+        return
+    tile = choose_tile(_problem(block, roles), target)
+    for other in all_blocks(s.program.body):
+        if _comes_before(s, other, anchor):
+            schedule_elementwise(s, BlockRef(other.name), _lanes(other, target), _is_large(other))
+    if _wants_packing(s, block, roles, tile):
+        _pack_panel(s, anchor, roles, tile)
+    schedule_contraction(s, anchor, roles, tile, _is_large(block))
+
+
+def _problem(block: Block, roles: Contraction) -> Problem:
+    def extent(axis: int | None) -> int:
+        return 1 if axis is None else extent_of(block.axes[axis], UNKNOWN_EXTENT)
+
+    itemsize = block.writes[0].buffer.dtype.itemsize
+    return Problem(extent(roles.vector), extent(roles.rows), extent(roles.panels), itemsize)
+
+
+def _comes_before(s: Schedule, block: Block, anchor: BlockRef) -> bool:
+    names = [b.name for b in all_blocks(s.program.body)]
+    return names.index(block.name) < names.index(anchor.name)
+
+
+def _wants_packing(s: Schedule, block: Block, roles: Contraction, tile: Tile) -> bool:
+    """A matrix that comes row-major at run time, with rows longer than a panel, is copied into panels first."""
+    if roles.rows is None or not roles.panel_is_contiguous or roles.panels is not None:
+        return False
+    is_parameter = any(p.name == roles.panel and len(p.shape) == 2 for p in s.program.params)
+    rows = extent_of(block.axes[roles.rows], UNKNOWN_EXTENT)
+    return is_parameter and rows >= PACKING_ROWS and extent_of(block.axes[roles.vector], UNKNOWN_EXTENT) > tile.lanes
+
+
+def _pack_panel(s: Schedule, anchor: BlockRef, roles: Contraction, tile: Tile) -> None:
+    copy = s.cache_read(anchor, roles.panel, Scope.GLOBAL)
+    packed = block_at(s.program, copy).stmt.writes[0].buffer.name
+    s.transform_layout(copy, packed, f"k, n -> n // {tile.lanes}, k, n % {tile.lanes}")
+    schedule_elementwise(s, copy, tile.lanes, parallel=True)
+
+
+def _reductions(s: Schedule, reductions: list[Block], target: Target) -> None:
+    """Row by row where the last axis is reduced; else lanes along the last axis, and the reduction around them."""
+    blocks = all_blocks(s.program.body)
+    result = blocks[-1]
+    if all(_reduces_last(b) for b in reductions) and _rows_of(result) == _rows_of(reductions[0]):
+        schedule_rows(s, BlockRef(result.name), _lanes(result, target), _is_large(reductions[0]))
+        return
+    for block in blocks:
+        if is_reduction(block):
+            schedule_reduction(s, BlockRef(block.name), _lanes(block, target), _is_large(block))
+        else:
+            schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _is_large(block))
+
+
+def _reduces_last(block: Block) -> bool:
+    """Whether the one reduction axis is the last dimension of what is read along it."""
+    reduced = [axis.var for axis in block.axes if axis.kind is IterKind.REDUCE]
+    if len(reduced) != 1:
+        return False
+    along = [r for r in block.reads if any(reduced[0] in free_vars(start) for start, _ in r.ranges)]
+    return bool(along) and all(region.ranges[-1][0] == reduced[0] for region in along)
+
+
+def _rows_of(block: Block) -> tuple[object, ...]:
+    """The extents of the leading axes: all spatial ones but the last, without those that a reduction keeps as 1."""
+    spatial = [axis.extent for axis in block.axes if axis.kind is IterKind.SPATIAL]
+    return tuple(spatial[:-1])
+
+
+def _lanes(block: Block, target: Target) -> int:
+    """Lanes of a vector loop."""
+    widest = max(region.buffer.dtype.itemsize for region in (*block.reads, *block.writes))
+    return max(1, REGISTERS * target.vector_bits // (8 * widest))
+
+
+def _is_large(block: Block) -> bool:
+    return _points(block) >= PARALLEL_WORK

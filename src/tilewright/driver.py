@@ -1,0 +1,201 @@
+"""The way of a model, on one page: the names of the steps are the names in logs and in ``TILEWRIGHT_PRINT``.
+
+graph -> normalize -> fuse -> lower -> schedule -> main program -> image -> executable
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tilewright.base.errors import InternalError
+from tilewright.base.store import Store
+from tilewright.base.target import Target
+from tilewright.codegen import image
+from tilewright.codegen.image import Image
+from tilewright.cost.analytic import schedule
+from tilewright.graph import Array, Graph, Value, verify
+from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
+from tilewright.loops.program import Dim, Program
+from tilewright.passes.fuse import Group, fuse
+from tilewright.passes.lower import to_kernel
+from tilewright.passes.normalize import normalize
+from tilewright.runtime.manifest import Extent, Manifest, Symbol, TensorSpec
+from tilewright.runtime.model import Executable
+from tilewright.schedule.schedule import Schedule
+from tilewright.symbolic.expr import ZERO, Const, Expr, Var
+from tilewright.symbolic.traversal import free_vars
+
+Watch = Callable[[str, object], None]
+"""Called with the name of each step and what it made: printing, logging and timing hang on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user may choose. ``threads``: None for all; ``bounds``: upper bounds of run-time extents, by name."""
+
+    target: Target
+    threads: int | None = None
+    bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+    checked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledKernel:
+    """A kernel as it is compiled, how it came about, and what of the user's model it computes."""
+
+    schedule: Schedule
+    groups: tuple[Group, ...]
+
+    @property
+    def program(self) -> Program:
+        return self.schedule.program
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Everything that compiling made."""
+
+    executable: Executable
+    graph: Graph
+    main: Program
+    kernels: tuple[ScheduledKernel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One call of main: a kernel's name, and its arguments as they are laid out for it."""
+
+    kernel: str
+    arguments: tuple[Value, ...]
+
+
+def compile_graph(graph: Graph, options: Options, cache: Store | None = None, watch: Watch | None = None) -> Compiled:
+    """Compile ``graph``. Raises ``Unsupported`` for what can't be compiled for ``options.target``."""
+    note = watch or _ignore
+    note("graph", graph)
+    graph = normalize(graph)
+    note("normalize", graph)
+    verify(graph)
+    groups = fuse(graph)
+    note("fuse", groups)
+    kernels, steps, packed = _schedule_all(groups, graph, options)
+    note("schedule", kernels)
+    constants = _used_constants(graph, steps, packed)
+    main = _main_program(graph, steps, constants, options)
+    note("main", main)
+    programs = [kernel.program for kernel in kernels]
+    made = image.build(main, programs, options.target, constants=len(constants), cache=cache, checked=options.checked)
+    note("image", made)
+    manifest = _manifest(graph, constants, main, made)
+    executable = Executable(manifest, made.objects, list(constants.values()), threads=options.threads)
+    return Compiled(executable, graph, main, tuple(kernels))
+
+
+def _ignore(name: str, made: object) -> None:
+    """What is called with each step if nobody watches."""
+
+
+def _schedule_all(
+    groups: Sequence[Group], graph: Graph, options: Options
+) -> tuple[list[ScheduledKernel], list[_Step], dict[Value, Array]]:
+    """Kernels (equal groups share one), the calls of main, and the constants that were packed for them."""
+    kernels: dict[str, ScheduledKernel] = {}
+    steps: list[_Step] = []
+    packed: dict[Value, Array] = {}
+    for group in groups:
+        kernel = to_kernel(group, graph, options.target, options.bounds)
+        identity = str(kernel.program)
+        known = kernels.get(identity)
+        if known is None:
+            named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
+            made = schedule(Schedule(named), options.target)
+            known = ScheduledKernel(made, ())
+        kernels[identity] = replace(known, groups=(*known.groups, group))
+        arguments: list[Value] = []
+        for value in kernel.arguments:
+            packing = kernel.packings.get(value)
+            if packing is not None:
+                plain = value
+                value = Value(f"{plain.name}.{packing.name}", plain.dtype, packing.shape(plain.shape))
+                if value not in packed:
+                    packed[value] = packing.apply(graph.constants[plain])
+            arguments.append(value)
+        steps.append(_Step(known.program.name, tuple(arguments)))
+    return list(kernels.values()), steps, packed
+
+
+def _used_constants(graph: Graph, steps: Sequence[_Step], packed: Mapping[Value, Array]) -> dict[Value, Array]:
+    known = {**graph.constants, **packed}
+    used = dict.fromkeys((*(v for step in steps for v in step.arguments), *graph.outputs))
+    return {value: known[value] for value in used if value in known}
+
+
+def _main_program(graph: Graph, steps: Sequence[_Step], constants: Mapping[Value, Array], options: Options) -> Program:
+    """Main: one call per group; what is neither input, constant nor output is allocated."""
+    buffers = _buffers(graph, steps, constants)
+    outputs = [Buffer(f"{v.name}.out", v.dtype, v.shape) for v in graph.outputs]
+    writes = {v: buffer for v, buffer in zip(graph.outputs, outputs, strict=True) if _is_made(v, graph, constants)}
+    buffers.update(writes)
+    body: Stmt = Seq(tuple(_call(step, buffers) for step in steps))
+    given = {*graph.inputs, *constants, *writes}
+    for value in reversed([v for v in buffers if v not in given]):
+        body = Alloc(buffers[value], body)
+    params = (*(buffers[v] for v in graph.inputs), *(buffers[v] for v in constants), *outputs)
+    return Program("main", params, body, _dims(graph, options), len(outputs))
+
+
+def _is_made(value: Value, graph: Graph, constants: Mapping[Value, Array]) -> bool:
+    if value in graph.inputs or value in constants:
+        raise InternalError(f"output {value.name} is an input or constant: the importer should have copied it")
+    return True
+
+
+def _buffers(graph: Graph, steps: Sequence[_Step], constants: Mapping[Value, Array]) -> dict[Value, Buffer]:
+    mentioned = dict.fromkeys((*graph.inputs, *constants, *(v for step in steps for v in step.arguments)))
+    return {value: Buffer(value.name, value.dtype, value.shape) for value in mentioned}
+
+
+def _call(step: _Step, buffers: Mapping[Value, Buffer]) -> Call:
+    arguments = (buffers[value] for value in step.arguments)
+    regions = tuple(Region(b, tuple((ZERO, extent) for extent in b.shape)) for b in arguments)
+    return Call(Callee.KERNEL, step.kernel, regions)
+
+
+def _dims(graph: Graph, options: Options) -> tuple[Dim, ...]:
+    variables = dict.fromkeys(v for value in graph.inputs for e in value.shape for v in sorted(free_vars(e), key=str))
+    return tuple(Dim(var, options.bounds.get(var.name)) for var in variables)
+
+
+def _manifest(graph: Graph, constants: Mapping[Value, Array], main: Program, made: Image) -> Manifest:
+    return Manifest(
+        tuple(_spec(v) for v in graph.inputs),
+        tuple(_spec(v) for v in graph.outputs),
+        tuple(_spec(v) for v in constants),
+        tuple(Symbol(dim.var.name, 0, dim.bound) for dim in main.dims),
+        made.workspace_bytes,
+        made.scratch_bytes,
+        made.sites,
+    )
+
+
+def _spec(value: Value) -> TensorSpec:
+    return TensorSpec(value.name, value.dtype, tuple(map(_extent, value.shape)))
+
+
+def _extent(extent: Expr) -> Extent:
+    if isinstance(extent, Const):
+        return int(extent.value)
+    if isinstance(extent, Var):
+        return extent.name
+    raise InternalError(f"extent {extent} of an input or output is no single dimension")
+
+
+def build_program(
+    program: Program, target: Target, *, threads: int | None = None, checked: bool = False, cache: Store | None = None
+) -> Executable:
+    """One scheduled loop program as native code: its parameters are the inputs, then the outputs."""
+    made = image.build(image.main_for(program), [program], target, cache=cache, checked=checked)
+    specs = tuple(TensorSpec(p.name, p.dtype, tuple(map(_extent, p.shape))) for p in program.params)
+    count = len(specs) - program.outputs
+    symbols = tuple(Symbol(dim.var.name, 0, dim.bound) for dim in program.dims)
+    memory = (made.workspace_bytes, made.scratch_bytes, made.sites)
+    return Executable(Manifest(specs[:count], specs[count:], (), symbols, *memory), made.objects, threads=threads)

@@ -1,0 +1,10 @@
+"""Frontends: models to graphs.
+
+In: an ONNX file or ``ModelProto``. Out: ``graph.Graph``, every node with its place in the user's model.
+
+    graph = onnx_importer.load("model.onnx", shapes={"ids": (1, "sequence")})
+
+``onnx_proto.py`` reads the parts of a file, ``onnx_shapes.py`` has the shapes of inputs, ``onnx_importer.py`` puts it
+together. To support an ONNX operator: write it in ``ops`` and add a line to ``onnx_rules.RULES``. A frontend computes
+shapes only; what is unknown or malformed is refused with the node's name and what would help.
+"""

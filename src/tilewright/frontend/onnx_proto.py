@@ -1,0 +1,165 @@
+"""Reading the parts of an ONNX file: the model, its tensors, attributes and element types, each with clear errors."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import numpy_helper
+from onnx.external_data_helper import load_external_data_for_model
+
+from tilewright.base import dtypes
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import BadModel, ResourceLimit, UnsupportedDType, UnsupportedModel
+from tilewright.graph import Array
+from tilewright.ops import Attribute
+
+MIN_OPSET = 13
+"""The first opset in which the operators' axes are inputs."""
+
+MAX_FILE_BYTES = (1 << 31) - 1
+"""What protobuf can hold."""
+
+MAX_ELEMENTS = 1 << 34
+"""Elements of one tensor: more than any machine that this compiler runs on has room for."""
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """The model in a file, with its external data. Raises ``BadModel``."""
+    if not path.is_file():
+        raise BadModel(f"there is no model file {path}")
+    size = path.stat().st_size
+    if not size:
+        raise BadModel(f"{path} is empty")
+    if size > MAX_FILE_BYTES:
+        raise ResourceLimit(f"{path} has {size} bytes, more than {MAX_FILE_BYTES}; store the weights as external data")
+    try:
+        model = onnx.load_model_from_string(path.read_bytes())
+        load_external_data_for_model(model, str(path.parent))
+    except (DecodeError, ValueError, OSError, onnx.checker.ValidationError) as error:
+        raise BadModel(f"{path} can't be read as ONNX: {error}") from error
+    if not model.graph.node and not model.graph.output:
+        raise BadModel(f"{path} is no ONNX model: it holds no graph")
+    return model
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operators. Raises ``BadModel`` for none, ``UnsupportedModel`` for an unknown one."""
+    version = next((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), None)
+    newest = onnx.defs.onnx_opset_version()
+    if version is None:
+        raise BadModel("the model does not say which ONNX opset it uses; add opset_import")
+    if not MIN_OPSET <= version <= newest:
+        raise UnsupportedModel(
+            f"the model uses opset {version}; {MIN_OPSET} to {newest} are known: "
+            f"convert it by onnx.version_converter.convert_version(model, {min(21, newest)})"
+        )
+    return version
+
+
+def dtype_of(code: int, place: str) -> DType:
+    """The dtype of an ONNX element type. Raises ``BadModel`` or ``UnsupportedModel`` naming ``place``."""
+    if code not in onnx.TensorProto.DataType.values() or code == onnx.TensorProto.UNDEFINED:
+        raise BadModel(f"{place}: {code} is no ONNX element type")
+    try:
+        return dtypes.from_numpy(onnx.helper.tensor_dtype_to_np_dtype(code))
+    except (KeyError, UnsupportedDType) as error:
+        name = onnx.TensorProto.DataType.Name(code)
+        known = ", ".join(map(str, dtypes.ALL))
+        raise UnsupportedModel(f"{place} has element type {name}, which is not supported; there is: {known}") from error
+
+
+def array_of(tensor: onnx.TensorProto, place: str) -> Array:
+    """The values of a constant. Raises ``BadModel`` or ``UnsupportedModel`` naming ``place``."""
+    if any(extent < 0 for extent in tensor.dims):
+        raise BadModel(f"{place} has the shape {list(tensor.dims)}; extents are not negative")
+    check_size(tuple(tensor.dims), place)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raise BadModel(f"{place} is in another file; give the model's path, or load it with onnx.load")
+    dtype = dtype_of(tensor.data_type, place)
+    try:
+        array = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, OverflowError, OSError, onnx.checker.ValidationError) as error:
+        raise BadModel(f"{place} can't be read: {error}") from error
+    return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
+
+
+def check_size(shape: tuple[int, ...], place: str) -> None:
+    """Raises ``ResourceLimit`` naming ``place`` if a tensor of this shape is larger than any memory."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    if count > MAX_ELEMENTS:
+        raise ResourceLimit(f"{place} has the shape {list(shape)}: {count} elements, more than {MAX_ELEMENTS}")
+
+
+def constant_of(node: onnx.NodeProto, place: str) -> Array:
+    """What a ``Constant`` node holds. Raises ``BadModel`` or ``UnsupportedModel`` naming ``place``."""
+    for attribute in node.attribute:
+        match attribute.name:
+            case "value":
+                return array_of(attribute.t, place)
+            case "value_float":
+                return np.array(attribute.f, np.float32)
+            case "value_int":
+                return np.array(attribute.i, np.int64)
+            case "value_floats":
+                return np.array(attribute.floats, np.float32)
+            case "value_ints":
+                return np.array(attribute.ints, np.int64)
+            case _:
+                raise UnsupportedModel(f"{place}: {attribute.name} is not supported; give a dense tensor as `value`")
+    raise BadModel(f"{place} holds no value")
+
+
+def attribute_of(attribute: onnx.AttributeProto, place: str) -> Attribute:
+    """The value of an attribute. Raises ``UnsupportedModel`` naming ``place`` for tensors, graphs and lists of text."""
+    kinds = onnx.AttributeProto
+    match attribute.type:
+        case kinds.INT:
+            return attribute.i
+        case kinds.FLOAT:
+            return attribute.f
+        case kinds.STRING:
+            return attribute.s.decode(errors="replace")
+        case kinds.INTS:
+            return tuple(attribute.ints)
+        case kinds.FLOATS:
+            return tuple(attribute.floats)
+        case _:
+            raise UnsupportedModel(f"{place}: attribute {attribute.name} is of a kind that is not supported")
+
+
+_SCHEMA_TYPES = {
+    onnx.AttributeProto.INT: onnx.defs.OpSchema.AttrType.INT,
+    onnx.AttributeProto.FLOAT: onnx.defs.OpSchema.AttrType.FLOAT,
+    onnx.AttributeProto.STRING: onnx.defs.OpSchema.AttrType.STRING,
+    onnx.AttributeProto.TENSOR: onnx.defs.OpSchema.AttrType.TENSOR,
+    onnx.AttributeProto.GRAPH: onnx.defs.OpSchema.AttrType.GRAPH,
+    onnx.AttributeProto.SPARSE_TENSOR: onnx.defs.OpSchema.AttrType.SPARSE_TENSOR,
+    onnx.AttributeProto.INTS: onnx.defs.OpSchema.AttrType.INTS,
+    onnx.AttributeProto.FLOATS: onnx.defs.OpSchema.AttrType.FLOATS,
+    onnx.AttributeProto.STRINGS: onnx.defs.OpSchema.AttrType.STRINGS,
+}
+
+
+def check_node(node: onnx.NodeProto, opset: int, place: str) -> None:
+    """Whether inputs and attributes are what ONNX's definition of the operator says. Raises ``BadModel``."""
+    schema = onnx.defs.get_schema(node.op_type, opset, "")
+    if not schema.min_input <= len(node.input) <= schema.max_input:
+        wanted = f"{schema.min_input} to {schema.max_input}"
+        raise BadModel(f"{place} has {len(node.input)} inputs; {node.op_type} takes {wanted}")
+    for attribute in node.attribute:
+        known = schema.attributes.get(attribute.name)
+        if known is None:
+            there = ", ".join(schema.attributes) or "none"
+            raise BadModel(
+                f"{place}: {node.op_type} of opset {opset} has no attribute {attribute.name} (there is: {there})"
+            )
+        if _SCHEMA_TYPES.get(attribute.type) != known.type:
+            kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
+            raise BadModel(f"{place}: attribute {attribute.name} can't be of the kind {kind}")
+    given = {attribute.name for attribute in node.attribute}
+    missing = [name for name, known in schema.attributes.items() if known.required and name not in given]
+    if missing:
+        raise BadModel(f"{place}: attribute {', '.join(missing)} is missing")

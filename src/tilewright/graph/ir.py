@@ -1,0 +1,165 @@
+"""Graphs: named, typed, shaped values and the operators between them.
+
+Grammar
+-------
+::
+
+    graph = Graph(name, inputs, outputs, nodes, constants)      nodes in topological order
+    node  = Node(op, inputs, outputs, attributes, source)       an input may be missing (None)
+    value = Value(name, dtype, shape)                           extents: integers or run-time extents
+
+Meaning
+-------
+A node's outputs are what its operator's te function makes of its inputs. Values are immutable; each is produced once:
+by a node, as an input, or as a constant. ``source`` says where in the user's model a node comes from.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import BadProgram, InternalError
+from tilewright.ops import Attribute, Operator
+from tilewright.ops.shapes import same_extent, static
+from tilewright.symbolic.expr import Expr
+from tilewright.tensor.build import placeholder
+from tilewright.tensor.ir import Tensor
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Value:
+    """A tensor in a graph; the name is unique."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One application of an operator."""
+
+    op: Operator
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    attributes: tuple[tuple[str, Attribute], ...] = ()
+    source: str = ""
+
+    def __str__(self) -> str:
+        results = ", ".join(map(repr, self.outputs))
+        operands = ["_" if v is None else v.name for v in self.inputs]
+        options = [f"{name}={value}" for name, value in self.attributes]
+        return f"{results} = {self.op}({', '.join([*operands, *options])})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Graph:
+    """A whole model, or a part of one."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    nodes: tuple[Node, ...]
+    constants: Mapping[Value, Array]
+
+    def __str__(self) -> str:
+        lines = [f"graph {self.name}({', '.join(map(repr, self.inputs))}):"]
+        lines += [f"  {value!r} = constant" for value in self.constants]
+        lines += [f"  {node}" for node in self.nodes]
+        lines.append(f"  return {', '.join(v.name for v in self.outputs)}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def producers(self) -> dict[Value, Node]:
+        """The node that makes each value."""
+        return {value: node for node in self.nodes for value in node.outputs}
+
+    def consumers(self) -> dict[Value, list[Node]]:
+        """The nodes that read each value, each once."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(v for v in node.inputs if v is not None):
+                found.setdefault(value, []).append(node)
+        return found
+
+
+def apply(node_op: Operator, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]) -> tuple[Tensor, ...]:
+    """The te program of one node over placeholders for its inputs: its shape and dtype rules."""
+    return node_op.apply([None if v is None else as_placeholder(v) for v in inputs], attributes)
+
+
+def as_placeholder(value: Value) -> Tensor:
+    """A te input that stands for ``value``."""
+    return placeholder(value.shape, value.dtype, value.name)
+
+
+def make_node(
+    op: Operator,
+    inputs: Sequence[Value | None],
+    names: Sequence[str],
+    attributes: Mapping[str, Attribute],
+    source: str = "",
+) -> Node:
+    """A node whose outputs get ``names``; their dtypes and shapes follow from the operator.
+
+    Raises ``BadProgram`` if the inputs do not fit; the text names ``source``.
+    """
+    try:
+        results = apply(op, inputs, attributes)
+    except BadProgram as error:
+        raise BadProgram(f"{source or op.name}: {error}") from error
+    if len(names) > len(results):
+        raise BadProgram(f"{source or op.name}: {op} has {len(results)} outputs, not {len(names)}")
+    outputs = tuple(Value(name, t.dtype, t.shape) for name, t in zip(names, results, strict=False))
+    return Node(op, tuple(inputs), outputs, tuple(attributes.items()), source)
+
+
+def verify(graph: Graph) -> None:
+    """Check that the graph is what the grammar and meaning above say. Raises ``InternalError`` if it is not."""
+    known: set[str] = set()
+    for value in (*graph.inputs, *graph.constants):
+        _define(value, known)
+    for value, array in graph.constants.items():
+        if array.dtype != value.dtype.numpy or static(value.shape) != array.shape:
+            raise InternalError(f"constant {value!r} holds {array.dtype}{list(array.shape)}")
+    for node in graph.nodes:
+        _verify_node(node, known)
+    missing = [value.name for value in graph.outputs if value.name not in known]
+    if missing:
+        raise InternalError(f"outputs {', '.join(missing)} are never made")
+
+
+def _define(value: Value, known: set[str]) -> None:
+    if value.name in known:
+        raise InternalError(f"{value.name} is made twice")
+    known.add(value.name)
+
+
+def _verify_node(node: Node, known: set[str]) -> None:
+    for value in node.inputs:
+        if value is not None and value.name not in known:
+            raise InternalError(f"`{node}` uses {value.name} before it is made")
+    results = apply(node.op, node.inputs, dict(node.attributes))
+    for value, tensor in zip(node.outputs, results, strict=False):
+        _define(value, known)
+        same_shape = len(value.shape) == tensor.ndim and all(map(same_extent, value.shape, tensor.shape))
+        if value.dtype != tensor.dtype or not same_shape:
+            raise InternalError(f"`{node}`: {value!r} should be {tensor!r}")
+
+
+def walk_back(graph: Graph) -> Iterator[Node]:
+    """The nodes that the outputs need, last first."""
+    needed = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs):
+            needed.update(v for v in node.inputs if v is not None)
+            yield node

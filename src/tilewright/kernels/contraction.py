@@ -1,0 +1,134 @@
+"""Sums of products: what a contraction looks like to a scheduler, and the space of its schedules.
+
+A contraction is a reduction block whose value is a product of two operands: matrix products and all convolutions.
+Its register tile keeps a box of the output in registers during the whole reduction:
+
+    vector   the output's last axis, which one operand (the *panel*) reads with stride one; the other one broadcasts
+    rows     an axis that the panel does not depend on: every panel load serves all rows
+    panels   an axis that only the panel depends on, in addition to the vector axis (blocked layouts have it)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilewright.base.errors import InternalError
+from tilewright.loops.ir import Block, Store
+from tilewright.symbolic.domain import IterKind, IterVar
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Var
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import free_vars, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """The roles of a block's axes, by their position among its axes; None where no axis has the role."""
+
+    vector: int
+    rows: int | None
+    panels: int | None
+    panel: str
+    """The buffer of the operand that depends on the vector axis."""
+    broadcast: str
+    """The buffer of the other one."""
+    panel_is_contiguous: bool
+    """The vector axis is the last dimension of the panel's buffer."""
+
+
+def analyze(block: Block) -> Contraction | None:
+    """The roles of the axes, or None if ``block`` is no sum of products with an axis to vectorize."""
+    product = _product(block)
+    if product is None or not isinstance(block.body, Store):
+        return None
+    vector = _vector_axis(block, block.body)
+    if vector is None:
+        return None
+    var = block.axes[vector].var
+    depends = [_depends_on(side) for side in product]
+    if (var in depends[0]) is (var in depends[1]):
+        return None
+    panel, broadcast = (product[0], product[1]) if var in depends[0] else (product[1], product[0])
+    return Contraction(
+        vector,
+        _last_spatial(block, lambda v: v not in _depends_on(panel), vector),
+        _last_spatial(block, lambda v: v in _depends_on(panel) and v not in _depends_on(broadcast), vector),
+        _source(panel),
+        _source(broadcast),
+        _is_contiguous(panel, var),
+    )
+
+
+def _product(block: Block) -> tuple[Expr, Expr] | None:
+    """The operands, if the block computes ``out = out + a * b``."""
+    if block.init is None or not isinstance(block.body, Store):
+        return None
+    match block.body.value:
+        case Binary(BinaryOp.ADD, Read(), Binary(BinaryOp.MUL, a, b)) if _source(a) and _source(b):
+            return a, b
+        case _:
+            return None
+
+
+def _strip(expr: Expr) -> Expr:
+    return _strip(expr.a) if isinstance(expr, Cast) else expr
+
+
+def _source(operand: Expr) -> str:
+    """The name of the one buffer that an operand reads, or nothing."""
+    reads = {node.source.name for node in walk(operand) if isinstance(node, Read)}
+    return reads.pop() if len(reads) == 1 else ""
+
+
+def _depends_on(operand: Expr) -> frozenset[Var]:
+    return free_vars(operand)
+
+
+def _vector_axis(block: Block, store: Store) -> int | None:
+    last = store.indices[-1] if store.indices else None
+    for position, axis in enumerate(block.axes):
+        if axis.var == last and axis.kind is IterKind.SPATIAL:
+            return position
+    return None
+
+
+def _last_spatial(block: Block, wanted: Callable[[Var], bool], vector: int) -> int | None:
+    found: int | None = None
+    for position, axis in enumerate(block.axes):
+        if position != vector and axis.kind is IterKind.SPATIAL and not _is_unit(axis) and wanted(axis.var):
+            found = position
+    return found
+
+
+def _is_unit(axis: IterVar) -> bool:
+    return isinstance(axis.extent, Const) and int(axis.extent.value) == 1
+
+
+def _is_contiguous(panel: Expr, var: Var) -> bool:
+    """Whether the axis is the last dimension of the panel, or its place within a packed panel."""
+    read = _strip(panel)
+    if not isinstance(read, Read):
+        return False
+    match read.indices[-1]:
+        case Var() as last:
+            return last == var
+        case Binary(BinaryOp.MOD, last, Const()):
+            return last == var
+        case _:
+            return False
+
+
+def extent_of(axis: IterVar, bound: int) -> int:
+    """The axis's extent; ``bound`` if it is known at run time only."""
+    return int(axis.extent.value) if isinstance(axis.extent, Const) else bound
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A register tile: ``lanes`` of the vector axis, ``rows`` and ``panels`` of those axes (1 where there is none)."""
+
+    lanes: int
+    rows: int
+    panels: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.lanes, self.rows, self.panels) < 1:
+            raise InternalError(f"{self} is empty")

@@ -1,0 +1,218 @@
+"""Schedules for each class of kernel, with their parameters open: what the analytic model and the tuner choose from.
+
+Each function takes a fresh ``Schedule`` of a naive program and applies primitives to it, nothing else: the trace says
+all, and replays.
+"""
+
+from contextlib import suppress
+
+from tilewright.base.errors import InternalError, ScheduleError
+from tilewright.kernels.contraction import Contraction, Tile
+from tilewright.loops.ir import Alloc, Block, Loop, Scope
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of, walk
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Const, Var
+from tilewright.symbolic.traversal import free_vars
+
+REGISTERS = 4
+"""Vector registers that a vectorized loop fills at a time, so that the latencies of a chain of operations overlap."""
+
+
+def is_reduction(block: Block) -> bool:
+    """Whether ``block`` reduces."""
+    return any(axis.kind is IterKind.REDUCE for axis in block.axes)
+
+
+def inline_all(s: Schedule, keep: frozenset[str]) -> None:
+    """Inline every block that computes element by element, except those that write a result or a buffer in ``keep``."""
+    results = {p.name for p in s.program.params} | keep
+    for block in all_blocks(s.program.body):
+        written = {region.buffer.name for region in block.writes}
+        if not is_reduction(block) and not written & results:
+            with suppress(ScheduleError):  # what can't be inlined (a gather by data, say) stays a step of its own
+                s.compute_inline(BlockRef(block.name))
+
+
+def ref(loop: Loop) -> LoopRef:
+    """The handle of a loop."""
+    return LoopRef(loop.var.name)
+
+
+def driving_loop(s: Schedule, block: BlockRef, axis: int) -> LoopRef:
+    """The loop that drives an axis of a block, in a program in which each axis has a loop of its own."""
+    binding = block_at(s.program, block).stmt.bindings[axis]
+    if not isinstance(binding, Var):
+        raise InternalError(f"axis {axis} of {block} is driven by {binding}")
+    return LoopRef(binding.name)
+
+
+def schedule_contraction(s: Schedule, anchor: BlockRef, roles: Contraction, tile: Tile, parallel: bool) -> None:
+    """Keep a tile of the output in registers over the whole reduction; what follows is done on the tile.
+
+    Outer loops: the vector axis before the rows, so that a panel of constants stays in cache for all rows.
+    """
+    epilogue = _epilogue(s, anchor)
+    block = block_at(s.program, anchor).stmt
+    spatial = {p: driving_loop(s, anchor, p) for p, a in enumerate(block.axes) if a.kind is IterKind.SPATIAL}
+    reduced = [driving_loop(s, anchor, p) for p, a in enumerate(block.axes) if a.kind is IterKind.REDUCE]
+    factors = {roles.vector: tile.lanes}
+    if roles.rows is not None:
+        factors[roles.rows] = tile.rows
+    if roles.panels is not None:
+        factors[roles.panels] = tile.panels
+    outer: dict[int, LoopRef] = dict(spatial)
+    inner: dict[int, LoopRef] = {}
+    for axis, factor in factors.items():
+        outer[axis], inner[axis] = s.split(spatial[axis], (None, factor))
+    order = _outer_order(outer, roles)
+    # Rows before panels: a broadcast is then used up at once, and only the panels' few vectors stay in registers.
+    inside = [inner[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
+    s.reorder(*order, *reduced, *inside)
+    for loop in inside[:-1]:
+        s.unroll(loop)
+    s.vectorize(inside[-1])
+    _finish_tile(s, epilogue, order[-1])
+    if parallel:
+        for loop in order:
+            s.parallel(loop)
+
+
+def _outer_order(outer: dict[int, LoopRef], roles: Contraction) -> list[LoopRef]:
+    """Batch axes, then panels and vector, then rows."""
+    last = [axis for axis in (roles.panels, roles.vector, roles.rows) if axis is not None]
+    return [outer[axis] for axis in outer if axis not in last] + [outer[axis] for axis in last]
+
+
+def _epilogue(s: Schedule, anchor: BlockRef) -> BlockRef:
+    """The block that reads the anchor's result, which becomes private: the fused epilogue, or a plain copy."""
+    block = block_at(s.program, anchor).stmt
+    readers = consumers(s.program, block)
+    if not readers:
+        return s.cache_write(anchor, block.writes[0].buffer.name, Scope.LOCAL)
+    s.set_scope(block.writes[0].buffer.name, Scope.LOCAL)
+    return BlockRef(readers[0].name)
+
+
+def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef) -> None:
+    """Compute the epilogue on each tile as soon as the tile is done."""
+    s.reverse_compute_at(epilogue, at)
+    position = [ref(loop) for loop in loops_of(s.program, epilogue)].index(at)
+    own = [ref(loop) for loop in loops_of(s.program, epilogue)[position + 1 :]]
+    for loop in own[:-1]:
+        s.unroll(loop)
+    if own:
+        s.vectorize(own[-1])
+
+
+def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:
+    """Lanes along the last axis; the other axes in parallel.
+
+    The last axis is joined with the one before only if it does not even fill a register: accesses to tensors that are
+    broadcast or moved would no longer be contiguous.
+    """
+    loops = [ref(loop) for loop in loops_of(s.program, block)]
+    if not loops:
+        return
+    while len(loops) > 1 and _extent(s, loops[-1]) < lanes // REGISTERS:
+        loops[-2:] = [s.fuse(loops[-2], loops[-1])]
+    outer = [*loops[:-1], *_vectorize(s, loops[-1], lanes)]
+    if parallel:
+        for loop in outer:
+            s.parallel(loop)
+
+
+def _vectorize(s: Schedule, loop: LoopRef, lanes: int) -> list[LoopRef]:
+    """At most ``lanes`` iterations of ``loop`` become lanes; returns the loop around them, if there is one."""
+    if _extent(s, loop) <= lanes:
+        s.vectorize(loop)
+        return []
+    outer, inner = s.split(loop, (None, lanes))
+    s.vectorize(inner)
+    return [outer]
+
+
+def _extent(s: Schedule, loop: LoopRef) -> int:
+    for stmt in walk(s.program.body):
+        if isinstance(stmt, Loop) and stmt.var.name == loop.name:
+            return int(stmt.extent.value) if isinstance(stmt.extent, Const) else 1 << 30
+    return 0
+
+
+def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:
+    """A reduction over axes other than the last: lanes along the last axis, partial results in registers."""
+    stmt = block_at(s.program, block).stmt
+    spatial = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.SPATIAL]
+    reduced = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.REDUCE]
+    if not spatial or _extent(s, spatial[-1]) == 1:
+        return
+    outer, inner = s.split(spatial[-1], (None, lanes))
+    s.reorder(*spatial[:-1], outer, *reduced, inner)
+    s.vectorize(inner)
+    if parallel:
+        for loop in (*spatial[:-1], outer):
+            s.parallel(loop)
+
+
+def schedule_rows(s: Schedule, result: BlockRef, lanes: int, parallel: bool) -> None:
+    """A chain of reductions and elementwise steps along the last axis (softmax, normalization): row by row.
+
+    All steps of a row run while it is in cache. Reductions keep partial results in vectors, and combine these by ever
+    narrower vectors.
+    """
+    rows = [ref(loop) for loop in loops_of(s.program, result)][:-1]
+    if rows:
+        _pull_producers(s, result, rows[-1])
+    for block in [b for b in all_blocks(s.program.body) if is_reduction(b)]:
+        _partial_results(s, BlockRef(block.name), lanes)
+    for block in all_blocks(s.program.body):
+        _vectorize_columns(s, BlockRef(block.name), rows, lanes)
+    if parallel:
+        for loop in rows:
+            s.parallel(loop)
+
+
+def _partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
+    """Reduce into ``lanes`` partial results side by side, these into a quarter as many, and so on."""
+    width = min(lanes, 1 << (_extent(s, _reducing_loop(s, block)).bit_length() - 1))
+    while width >= REGISTERS and _extent(s, _reducing_loop(s, block)) < 1 << 30:
+        _, inner = s.split(_reducing_loop(s, block), (None, width))
+        s.rfactor(inner, 0)
+        width //= REGISTERS
+
+
+def _reducing_loop(s: Schedule, block: BlockRef) -> LoopRef:
+    """The loop that drives the last reduction axis."""
+    axes = block_at(s.program, block).stmt.axes
+    return driving_loop(s, block, [p for p, axis in enumerate(axes) if axis.kind is IterKind.REDUCE][-1])
+
+
+def _pull_producers(s: Schedule, result: BlockRef, at: LoopRef) -> None:
+    """Move everything that ``result`` needs, directly or not, into ``at``; nearest first."""
+    for block in reversed(all_blocks(s.program.body)):
+        if block.name != result.name:
+            s.compute_at(BlockRef(block.name), at)
+            written = block_at(s.program, BlockRef(block.name)).stmt.writes[0].buffer
+            if _is_allocated(s, written.name):
+                s.set_scope(written.name, Scope.LOCAL)
+
+
+def _vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int) -> None:
+    """Within a row: lanes along the one axis that is spatial; a short reduction of what is left is unrolled."""
+    stmt = block_at(s.program, block).stmt
+    own = [loop for loop in loops_of(s.program, block) if ref(loop) not in rows and _extent(s, ref(loop)) > 1]
+    spatial = {
+        v for a, e in zip(stmt.axes, stmt.bindings, strict=True) if a.kind is IterKind.SPATIAL for v in free_vars(e)
+    }
+    columns = [ref(loop) for loop in own if loop.var in spatial]
+    others = [ref(loop) for loop in own if loop.var not in spatial]
+    if columns:
+        s.reorder(*others, *columns)
+        _vectorize(s, columns[-1], lanes)
+    for loop in others:
+        if _extent(s, loop) <= REGISTERS:
+            s.unroll(loop)
+
+
+def _is_allocated(s: Schedule, buffer: str) -> bool:
+    return any(isinstance(stmt, Alloc) and stmt.buffer.name == buffer for stmt in walk(s.program.body))

@@ -1,0 +1,413 @@
+"""The meaning of loop programs, executed one element at a time: the oracle of schedules and of generated code.
+
+Besides computing, it holds a program to the rules of ``ir.py`` at run time, and raises where one is broken:
+
+- ``OutOfBounds``: an access outside of its buffer.
+- ``BadProgram``: a read of an element that was never written; an access outside of the regions that a block declares; a
+  point of a block's axes executed twice; a reduction that does not start at its zero point, or ends unfinished; ordered
+  axes not ascending; an output element that nobody wrote.
+
+Loops that may run in any order can be run in another one (``Order``), which shows dependences between iterations.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+from random import Random
+from typing import TypeAlias
+
+import numpy as np
+
+from tilewright.base import dtypes
+from tilewright.base.errors import BadFeed, BadProgram, OutOfBounds
+from tilewright.loops.dissolve import dissolve
+from tilewright.loops.ir import (
+    Alloc,
+    Block,
+    Buffer,
+    Call,
+    Callee,
+    If,
+    Loop,
+    LoopKind,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    Stores,
+    Sync,
+)
+from tilewright.loops.program import Program
+from tilewright.loops.scalars import Evaluator, Value, as_int, as_value, evaluator
+from tilewright.loops.storage import Array, Box, Point, Progress, Storage
+from tilewright.loops.visit import walk
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Const, Expr, Source, Var
+
+_Env: TypeAlias = dict[str, int]
+_Action: TypeAlias = Callable[[_Env], None]
+
+
+class Order(Enum):
+    """In which order the iterations of loops run that are not serial."""
+
+    ASCENDING = "ascending"
+    REVERSED = "reversed"
+    SHUFFLED = "shuffled"
+
+
+def interpret(
+    program: Program,
+    arrays: Mapping[str, Array],
+    dims: Mapping[str, int] | None = None,
+    programs: Mapping[str, Program] | None = None,
+    order: Order = Order.ASCENDING,
+) -> dict[str, Array]:
+    """The outputs of ``program``, by name, when its parameters have the values in ``arrays``.
+
+    ``dims`` gives run-time extents that no shape tells; ``programs`` are the kernels that it calls, by name. An output
+    may be fed too: it starts with these values. Raises ``BadFeed`` for feeds that do not fit, and what the module says.
+    """
+    extents = run_time_extents(program, {name: array.shape for name, array in arrays.items()}, dims or {})
+    storages: dict[str, Storage] = {}
+    for param in program.params:
+        shape = tuple(_extent(e, extents) for e in param.shape)
+        fed = arrays.get(param.name)
+        if fed is None and param in program.inputs:
+            raise BadFeed(f"{program.name}: no array is given for {param!r}")
+        if fed is not None and (fed.shape != shape or dtypes.from_numpy(fed.dtype) != param.dtype):
+            raise BadFeed(f"{program.name}: {param!r} can't be {fed.dtype}{list(fed.shape)}")
+        storages[param.name] = Storage.new(param, shape) if fed is None else Storage.full(fed.copy())
+    unknown = arrays.keys() - storages.keys()
+    if unknown:
+        raise BadFeed(f"{program.name} has no parameter {', '.join(sorted(unknown))}")
+    with np.errstate(all="ignore"):
+        _Machine(program, programs or {}, order).run(storages, extents)
+    for result in program.results:
+        storages[result.name].check_complete(program.name, result.name)
+    return {result.name: storages[result.name].array for result in program.results}
+
+
+def run_time_extents(
+    program: Program, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int]
+) -> dict[str, int]:
+    """The run-time extents of ``program`` by name: those given, and those that are a dimension of an argument.
+
+    Raises ``BadFeed`` if one is unknown, negative, above its bound, or differs from one argument to the next.
+    """
+    known = {name: value for name, value in given.items() if any(dim.var.name == name for dim in program.dims)}
+    for param in program.params:
+        for extent, size in zip(param.shape, shapes.get(param.name, ()), strict=False):
+            if isinstance(extent, Var) and known.setdefault(extent.name, size) != size:
+                raise BadFeed(f"{program.name}: {extent.name} is {known[extent.name]}, but {param.name} says {size}")
+    for dim in program.dims:
+        value = known.get(dim.var.name)
+        if value is None:
+            raise BadFeed(
+                f"{program.name}: the run-time extent {dim.var.name} follows from no argument; give it in dims="
+            )
+        if value < 0 or (dim.bound is not None and value > dim.bound):
+            raise BadFeed(f"{program.name}: {dim.var.name} is {value}; it must be 0 .. {dim.bound}")
+    return known
+
+
+def _extent(extent: Expr, extents: Mapping[str, int]) -> int:
+    return int(extent.value) if isinstance(extent, Const) else as_int(evaluator(extent, _no_load)(extents))
+
+
+def _no_load(source: Source, at: Point) -> Value:
+    raise BadProgram(f"an extent reads {source.name}{list(at)}; extents are made of run-time extents only")
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A block that is being executed."""
+
+    block: Block
+    point: Point
+    reads: dict[str, list[Box]]
+    writes: dict[str, list[Box]]
+
+
+class _Machine:
+    """Runs one program. Statements are turned into closures once, and called with the values of the variables."""
+
+    def __init__(self, program: Program, programs: Mapping[str, Program], order: Order) -> None:
+        self._program = program
+        self._programs = programs
+        self._order = order
+        self._random = Random(0)
+        self._intrinsics = {intrinsic.name: intrinsic.description for intrinsic in program.intrinsics}
+        self._storages: dict[str, Storage] = {}
+        self._frames: list[_Frame] = []
+        self._extents: dict[str, int] = {}
+
+    def run(self, storages: Mapping[str, Storage], extents: Mapping[str, int]) -> None:
+        """Execute the program on ``storages``, by the names of its parameters."""
+        self._storages = dict(storages)
+        self._extents = dict(extents)
+        self._action(self._program.body)(dict(extents))
+        for storage in storages.values():
+            storage.finish()
+
+    # Statements
+
+    def _action(self, stmt: Stmt) -> _Action:
+        match stmt:
+            case Store():
+                return self._store(stmt)
+            case Stores(stores):
+                return self._stores(stores)
+            case Seq(statements):
+                return self._seq([self._action(inner) for inner in statements])
+            case If():
+                return self._if(stmt)
+            case Loop():
+                return self._loop(stmt)
+            case Alloc():
+                return self._alloc(stmt)
+            case Block():
+                return self._block(stmt)
+            case Call():
+                return self._call(stmt)
+            case Sync():
+                return lambda env: None
+
+    def _store(self, stmt: Store) -> _Action:
+        at, value = self._evaluators(stmt.indices), self._evaluator(stmt.value)
+        return lambda env: self._write(stmt.buffer, tuple(as_int(i(env)) for i in at), value(env))
+
+    def _stores(self, stores: Sequence[Store]) -> _Action:
+        parts = [(s.buffer, self._evaluators(s.indices), self._evaluator(s.value)) for s in stores]
+
+        def run(env: _Env) -> None:
+            ready = [(buffer, tuple(as_int(i(env)) for i in at), value(env)) for buffer, at, value in parts]
+            for buffer, where, value in ready:
+                self._write(buffer, where, value)
+
+        return run
+
+    def _seq(self, actions: Sequence[_Action]) -> _Action:
+        def run(env: _Env) -> None:
+            for action in actions:
+                action(env)
+
+        return run
+
+    def _if(self, stmt: If) -> _Action:
+        condition, then = self._evaluator(stmt.condition), self._action(stmt.then)
+        otherwise = None if stmt.otherwise is None else self._action(stmt.otherwise)
+
+        def run(env: _Env) -> None:
+            if condition(env):
+                then(env)
+            elif otherwise is not None:
+                otherwise(env)
+
+        return run
+
+    def _loop(self, stmt: Loop) -> _Action:
+        name, extent, body = stmt.var.name, self._evaluator(stmt.extent), self._action(stmt.body)
+        may_start = any(isinstance(node, Block) and node.init is not None for node in walk(stmt))
+
+        def run(env: _Env) -> None:
+            count = as_int(extent(env))
+            if count <= 0 and may_start:
+                # A reduction over nothing: without blocks, its initialization stands before the loop.
+                self._action(dissolve(stmt))(env)
+                return
+            for value in self._iterations(stmt.kind, count):
+                env[name] = value
+                body(env)
+            env.pop(name, None)
+
+        return run
+
+    def _iterations(self, kind: LoopKind, extent: int) -> Sequence[int]:
+        values = range(extent)
+        if kind in (LoopKind.SERIAL, LoopKind.UNROLLED) or self._order is Order.ASCENDING:
+            return values
+        return values[::-1] if self._order is Order.REVERSED else self._random.sample(values, extent)
+
+    def _alloc(self, stmt: Alloc) -> _Action:
+        buffer, body = stmt.buffer, self._action(stmt.body)
+        shape = self._evaluators(buffer.shape)
+
+        def run(env: _Env) -> None:
+            extents = tuple(as_int(e(env)) for e in shape)
+            outer = self._storages.get(buffer.name)
+            self._storages[buffer.name] = storage = Storage.new(buffer, extents, len(self._frames))
+            body(env)
+            storage.finish()
+            del self._storages[buffer.name]
+            if outer is not None:
+                self._storages[buffer.name] = outer
+
+        return run
+
+    # Blocks
+
+    def _block(self, block: Block) -> _Action:
+        predicate = self._evaluator(block.predicate)
+        bindings = self._evaluators(block.bindings)
+        extents = self._evaluators([axis.extent for axis in block.axes])
+        reads, writes = self._boxes(block.reads), self._boxes(block.writes)
+        init = None if block.init is None else self._action(block.init)
+        body = self._action(block.body)
+
+        def run(env: _Env) -> None:
+            if not predicate(env):
+                return
+            point = tuple(as_int(binding(env)) for binding in bindings)
+            sizes = tuple(as_int(extent(env)) for extent in extents)
+            is_first = self._enter(block, point, sizes)
+            inner = dict(self._extents)
+            inner.update((axis.name, value) for axis, value in zip(block.axes, point, strict=True))
+            self._frames.append(_Frame(block, point, reads(inner), writes(inner)))
+            if init is not None and is_first:
+                init(inner)
+            body(inner)
+            self._frames.pop()
+
+        return run
+
+    def _boxes(self, regions: Sequence[Region]) -> Callable[[_Env], dict[str, list[Box]]]:
+        parts = [(region.buffer.name, self._box(region)) for region in regions]
+
+        def evaluate(env: _Env) -> dict[str, list[Box]]:
+            found: dict[str, list[Box]] = {}
+            for name, box in parts:
+                found.setdefault(name, []).append(box(env))
+            return found
+
+        return evaluate
+
+    def _box(self, region: Region) -> Callable[[_Env], Box]:
+        ranges = [(self._evaluator(start), self._evaluator(extent)) for start, extent in region.ranges]
+        return lambda env: tuple((as_int(start(env)), as_int(extent(env))) for start, extent in ranges)
+
+    def _enter(self, block: Block, point: Point, sizes: tuple[int, ...]) -> bool:
+        """Note that ``block`` is executed at ``point``; whether this is the first point of its reduction."""
+        for axis, value, size in zip(block.axes, point, sizes, strict=True):
+            if not 0 <= value < size:
+                raise BadProgram(f"block {block.name}: axis {axis.name} is {value}, but its extent is {size}")
+        by_kind = {
+            kind: tuple(v for a, v in zip(block.axes, point, strict=True) if a.kind is kind) for kind in IterKind
+        }
+        reduced = by_kind[IterKind.REDUCE]
+        is_first = not any(reduced)
+        progress = self._progress(block)
+        if progress is None:
+            return is_first
+        progress.points = prod(s for a, s in zip(block.axes, sizes, strict=True) if a.kind is IterKind.REDUCE)
+        outer = tuple((frame.block.name, frame.point) for frame in self._frames)
+        others = tuple(v for a, v in zip(block.axes, point, strict=True) if a.kind is not IterKind.REDUCE)
+        done = progress.reduced.setdefault((outer, others), set())
+        if reduced in done:
+            raise BadProgram(f"block {block.name}: point {_named(block, point)} is executed twice")
+        if block.init is not None and not done and not is_first:
+            raise BadProgram(f"block {block.name}: reduction starts at {_named(block, point)}, not at its zero point")
+        done.add(reduced)
+        clock = by_kind[IterKind.ORDERED]
+        spatial = (outer, by_kind[IterKind.SPATIAL], reduced)
+        if clock < progress.clock.get(spatial, clock):
+            raise BadProgram(
+                f"block {block.name}: {_named(block, point)} comes after {progress.clock[spatial]}; "
+                "ordered axes must ascend"
+            )
+        progress.clock[spatial] = clock
+        return is_first
+
+    def _progress(self, block: Block) -> Progress | None:
+        """The block's record, kept with the youngest buffer that it writes."""
+        written = [self._storage(region.buffer) for region in block.writes]
+        if not written:
+            return None
+        ages = {id(storage): age for age, storage in enumerate(self._storages.values())}
+        youngest = max(written, key=lambda storage: ages[id(storage)])
+        return youngest.progress.setdefault(block.name, Progress())
+
+    # Accesses
+
+    def _evaluator(self, expr: Expr) -> Evaluator:
+        return evaluator(expr, self._read)
+
+    def _evaluators(self, exprs: Sequence[Expr]) -> tuple[Evaluator, ...]:
+        return tuple(self._evaluator(expr) for expr in exprs)
+
+    def _storage(self, source: Source) -> Storage:
+        found = self._storages.get(source.name)
+        if found is None:
+            raise BadProgram(f"{self._place()}buffer {source.name} does not exist here")
+        return found
+
+    def _place(self) -> str:
+        return f"block {self._frames[-1].block.name}: " if self._frames else ""
+
+    def _read(self, source: Source, at: Point) -> Value:
+        storage = self._checked(source, at, "read", [frame.reads for frame in self._frames])
+        if not storage.written[at]:
+            raise BadProgram(f"{self._place()}reads {source.name}{list(at)}, which was never written")
+        return as_value(storage.array[at], source.dtype)
+
+    def _write(self, buffer: Buffer, at: Point, value: Value) -> None:
+        storage = self._checked(buffer, at, "written", [frame.writes for frame in self._frames])
+        storage.array[at] = value
+        storage.written[at] = True
+
+    def _checked(self, source: Source, at: Point, verb: str, declared: Sequence[dict[str, list[Box]]]) -> Storage:
+        storage = self._storage(source)
+        if any(not 0 <= i < size for i, size in zip(at, storage.array.shape, strict=True)):
+            shape = list(storage.array.shape)
+            raise OutOfBounds(f"{self._place()}{source.name}{list(at)} is {verb}, outside of its shape {shape}")
+        for boxes in declared[storage.depth :]:
+            if not any(
+                all(lo <= i < lo + n for i, (lo, n) in zip(at, box, strict=True)) for box in boxes.get(source.name, ())
+            ):
+                raise BadProgram(f"{self._place()}{source.name}{list(at)} is {verb}, outside of the declared regions")
+        return storage
+
+    # Calls
+
+    def _call(self, call: Call) -> _Action:
+        known = self._programs if call.kind is Callee.KERNEL else self._intrinsics
+        callee = known.get(call.callee)
+        if callee is None:
+            where = "programs=" if call.kind is Callee.KERNEL else "the program's intrinsics"
+            raise BadProgram(f"{call.kind.value} {call.callee} is called, but is not in {where}")
+        if (len(callee.params), callee.outputs) != (len(call.args), call.outputs):
+            raise BadProgram(
+                f"{call.callee} takes {len(callee.params)} arguments, {callee.outputs} of them outputs, but is called "
+                f"with {len(call.args)} and {call.outputs}"
+            )
+        boxes = [self._box(region) for region in call.args]
+
+        def run(env: _Env) -> None:
+            views: dict[str, Storage] = {}
+            for param, region, box in zip(callee.params, call.args, boxes, strict=True):
+                views[param.name] = self._argument(callee, param, region.buffer, box(env))
+            extents = run_time_extents(callee, {name: view.array.shape for name, view in views.items()}, self._extents)
+            _Machine(callee, self._programs, self._order).run(views, extents)
+
+        return run
+
+    def _argument(self, callee: Program, param: Buffer, buffer: Buffer, box: Box) -> Storage:
+        is_result = param in callee.results
+        declared = [frame.writes if is_result else frame.reads for frame in self._frames]
+        for corner in _corners(box):
+            self._checked(buffer, corner, "passed to " + callee.name, declared)
+        if param.dtype != buffer.dtype or len(box) < len(param.shape):
+            raise BadProgram(f"{callee.name}: {param!r} can't be a region of {buffer!r}")
+        return self._storage(buffer).view(box, len(param.shape))
+
+
+def _corners(box: Box) -> Iterator[Point]:
+    """The first and the last point, if there are any."""
+    if all(size > 0 for _, size in box):
+        yield tuple(start for start, _ in box)
+        yield tuple(start + size - 1 for start, size in box)
+
+
+def _named(block: Block, point: Point) -> str:
+    return ", ".join(f"{axis.name} = {value}" for axis, value in zip(block.axes, point, strict=True)) or "()"

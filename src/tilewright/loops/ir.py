@@ -1,0 +1,202 @@
+"""Loop programs: how something is computed. One IR for kernels and for the main program of a network.
+
+Grammar
+-------
+::
+
+    statement = Loop(var, extent, kind, body)
+              | Block(name, axes, bindings, predicate, init, body, reads, writes, annotations)
+              | Seq(statements) | If(condition, then, otherwise)
+              | Alloc(buffer, body)
+              | Store(buffer, indices, value) | Stores(stores)      one element; several at once
+              | Call(callee, args)            an intrinsic on regions, or a kernel on whole buffers
+              | Sync(scope)                   a barrier (GPU targets)
+    buffer    = Buffer(name, dtype, shape, scope)
+    region    = Region(buffer, ranges)        ranges: (start, extent) for each dimension
+
+Meaning
+-------
+- Statements run in order; a ``Loop`` runs its body for ``var`` = 0 .. extent - 1 (not at all if the extent is <= 0).
+  Its kind says how, never what: ``PARALLEL`` iterations may run at once on several workers (with a join at the end),
+  ``VECTORIZED`` ones are lanes, ``UNROLLED`` ones are copies of the body, ``GRID`` ones are a GPU's blocks and threads.
+- ``Block`` is the unit of scheduling. On entry its axes take the values of ``bindings`` (over the loops outside). If
+  ``predicate`` (over the loops outside) is false, nothing happens. Otherwise, if ``init`` is there and all reduction
+  axes are 0, ``init`` runs; then ``body``. Where a reduction axis has no points, ``init`` alone runs, once for each
+  spatial point: a reduction of nothing is the identity. Inside, only the block's own axes and run-time extents are
+  visible.
+  Each point of the axes' box is executed exactly once (for ``REDUCE`` with init: the zero point of the reduction axes
+  before all others with the same spatial point; ``ORDERED`` axes ascending). The verifier and the interpreter check it.
+  "Once" is counted while the written buffers live: in a loop around their ``Alloc``, points may be computed again, and
+  points whose elements nobody reads may be left out (with all their reduction points).
+- Names of loops, and of axes, are never hidden: an axis is called differently from all loops, extents and axes around.
+- ``Alloc`` gives ``buffer`` undefined contents for the duration of its body: in a parallel loop, one for each worker.
+- ``reads`` and ``writes`` are the regions, over the block's axes, that ``init`` and ``body`` may touch.
+- Buffers are dense and row-major, and never alias.
+- A program (``program.py``) adds the parameters and the run-time extents, which are never negative.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import BadProgram
+from tilewright.symbolic.domain import IterVar
+from tilewright.symbolic.expr import TRUE, Expr, ExprLike, Read, Source, Var, as_expr
+from tilewright.tensor.ir import Opaque
+
+
+class Scope(Enum):
+    """Where a buffer lives."""
+
+    GLOBAL = "global"
+    """Arguments, and allocations in memory that all workers see."""
+    LOCAL = "local"
+    """Private to one worker: registers where all indices become constants, else its stack or scratch."""
+    SHARED = "shared"
+    """Shared by the threads of one GPU block."""
+
+
+class LoopKind(Enum):
+    """How a loop's iterations run."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    BLOCK_X = "blockIdx.x"
+    BLOCK_Y = "blockIdx.y"
+    BLOCK_Z = "blockIdx.z"
+    THREAD_X = "threadIdx.x"
+    THREAD_Y = "threadIdx.y"
+    THREAD_Z = "threadIdx.z"
+    VIRTUAL_THREAD = "vthread"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Buffer(Source):
+    """A dense row-major array. Names are unique within a program."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    scope: Scope = Scope.GLOBAL
+
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Expr:
+        """The element at ``indices`` (of rank 0: ``b[()]``)."""
+        listed = indices if isinstance(indices, tuple) else (indices,)
+        if len(listed) != len(self.shape):
+            raise BadProgram(f"{self.name} has {len(self.shape)} dimensions, but is read with {len(listed)} indices")
+        return Read(self, tuple(map(as_expr, listed)))
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+Range: TypeAlias = tuple[Expr, Expr]
+Annotations: TypeAlias = tuple[tuple[str, int | str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A box of a buffer: ``(start, extent)`` for each dimension."""
+
+    buffer: Buffer
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Store(Opaque):
+    """``buffer[indices] = value``."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Stores(Opaque):
+    """Simultaneous assignment: all values are evaluated before the first store (tuple reducers need it)."""
+
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seq(Opaque):
+    """One after the other. ``Seq(())`` does nothing."""
+
+    statements: tuple["Stmt", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If(Opaque):
+    """``then`` where ``condition`` holds, else ``otherwise``."""
+
+    condition: Expr
+    then: "Stmt"
+    otherwise: "Stmt | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop(Opaque):
+    """``for var in range(extent)``, run as ``kind`` says."""
+
+    var: Var
+    extent: Expr
+    body: "Stmt"
+    kind: LoopKind = LoopKind.SERIAL
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc(Opaque):
+    """``buffer`` exists within ``body``."""
+
+    buffer: Buffer
+    body: "Stmt"
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Opaque):
+    """The unit of scheduling (see the module's notes)."""
+
+    name: str
+    axes: tuple[IterVar, ...]
+    bindings: tuple[Expr, ...]
+    reads: tuple[Region, ...]
+    writes: tuple[Region, ...]
+    body: "Stmt"
+    init: "Stmt | None" = None
+    predicate: Expr = TRUE
+    annotations: Annotations = ()
+
+
+class Callee(Enum):
+    """The kinds of thing that can be called."""
+
+    INTRINSIC = "intrinsic"
+    KERNEL = "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Opaque):
+    """``callee(args)``: an intrinsic on regions, or a kernel (another program, by name) on whole buffers.
+
+    The last ``outputs`` arguments may be written, the others are only read.
+    """
+
+    kind: Callee
+    callee: str
+    args: tuple[Region, ...]
+    outputs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sync(Opaque):
+    """A barrier among the workers that share ``scope``."""
+
+    scope: Scope
+
+
+Stmt: TypeAlias = Store | Stores | Seq | If | Loop | Alloc | Block | Call | Sync
+
+NOTHING = Seq(())

@@ -1,0 +1,136 @@
+"""Scalar expressions as Python closures: the part of the interpreter that computes values.
+
+Values of dtype ``index`` are Python ints and bools are Python bools; all others are NumPy scalars. Integer arithmetic
+on loop variables and the four float operations take a direct way; every other operation is ``symbolic.evaluate``'s.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.dtypes import DType, boolean, f32, f64, index
+from tilewright.base.errors import BadProgram
+from tilewright.symbolic.evaluate import evaluate_binary, evaluate_cast, evaluate_unary
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Source, Unary, Var, wrap
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+
+Value: TypeAlias = int | bool | np.generic
+_Array: TypeAlias = NDArray[np.generic]
+Env: TypeAlias = Mapping[str, int]
+"""The loop variables, axes and run-time extents in scope, by name."""
+Evaluator: TypeAlias = Callable[[Env], Value]
+Load: TypeAlias = Callable[[Source, tuple[int, ...]], Value]
+
+
+class _Float(Protocol):
+    """An f32 or f64 scalar of NumPy's."""
+
+    def __add__(self, other: "_Float", /) -> np.generic: ...
+    def __sub__(self, other: "_Float", /) -> np.generic: ...
+    def __mul__(self, other: "_Float", /) -> np.generic: ...
+    def __truediv__(self, other: "_Float", /) -> np.generic: ...
+
+
+_INDEX: dict[BinaryOp, Callable[[int, int], int]] = {
+    BinaryOp.ADD: lambda a, b: a + b,
+    BinaryOp.SUB: lambda a, b: a - b,
+    BinaryOp.MUL: lambda a, b: a * b,
+    BinaryOp.FLOORDIV: lambda a, b: a // b if b else 0,
+    BinaryOp.MOD: lambda a, b: a % b if b else 0,
+    BinaryOp.MIN: min,
+    BinaryOp.MAX: max,
+    BinaryOp.LT: lambda a, b: a < b,
+    BinaryOp.LE: lambda a, b: a <= b,
+    BinaryOp.GT: lambda a, b: a > b,
+    BinaryOp.GE: lambda a, b: a >= b,
+    BinaryOp.EQ: lambda a, b: a == b,
+    BinaryOp.NE: lambda a, b: a != b,
+}
+_FLOAT: dict[BinaryOp, Callable[[_Float, _Float], np.generic]] = {
+    BinaryOp.ADD: lambda a, b: a + b,
+    BinaryOp.SUB: lambda a, b: a - b,
+    BinaryOp.MUL: lambda a, b: a * b,
+    BinaryOp.DIV: lambda a, b: a / b,
+}
+
+
+def as_value(element: _Array | np.generic, dtype: DType) -> Value:
+    """A NumPy scalar, or array without dimensions, as the interpreter holds it."""
+    if dtype == index:
+        return int(element.item())
+    return bool(element.item()) if dtype == boolean else np.asarray(element).flat[0]
+
+
+def as_int(value: Value) -> int:
+    """The value of an index or bool expression."""
+    assert isinstance(value, int)
+    return value
+
+
+def evaluator(expr: Expr, load: Load) -> Evaluator:
+    """The function that computes ``expr``; ``load`` reads an element of a buffer."""
+    match expr:
+        case Const(value, dtype):
+            literal = as_value(np.asarray(value, dtype.numpy), dtype)
+            return lambda env: literal
+        case Var(name, _):
+            return _variable(name)
+        case Read(source, indices):
+            at = tuple(evaluator(i, load) for i in indices)
+            return lambda env: load(source, tuple(as_int(i(env)) for i in at))
+        case Select(condition, a, b):
+            test, left, right = (evaluator(e, load) for e in (condition, a, b))
+            return lambda env: left(env) if test(env) else right(env)
+        case Cast(a, dtype):
+            inner, before = evaluator(a, load), a.dtype
+            return lambda env: _take(evaluate_cast(_array(inner(env), before), dtype), dtype)
+        case Unary(op, a):
+            return _unary(op, evaluator(a, load), a.dtype, expr.dtype)
+        case Binary(op, a, b):
+            return _binary(op, evaluator(a, load), evaluator(b, load), a.dtype, expr.dtype)
+        case _:
+            raise BadProgram(f"{expr!r} is no scalar expression")
+
+
+def _variable(name: str) -> Evaluator:
+    def get(env: Env) -> Value:
+        found = env.get(name)
+        if found is None:
+            raise BadProgram(
+                f"variable {name} has no value here; inside a block only its own axes and extents have one"
+            )
+        return found
+
+    return get
+
+
+def _unary(op: UnaryOp, a: Evaluator, dtype: DType, result: DType) -> Evaluator:
+    return lambda env: _take(evaluate_unary(op, _array(a(env), dtype)), result)
+
+
+def _binary(op: BinaryOp, a: Evaluator, b: Evaluator, dtype: DType, result: DType) -> Evaluator:
+    if dtype == boolean and op is BinaryOp.AND:
+        return lambda env: a(env) and b(env)
+    if dtype == boolean and op is BinaryOp.OR:
+        return lambda env: a(env) or b(env)
+    if dtype == index and op in _INDEX:
+        on_ints = _INDEX[op]
+        return lambda env: _wrapped(on_ints(as_int(a(env)), as_int(b(env))))
+    if dtype in (f32, f64) and op in _FLOAT:
+        on_floats = _FLOAT[op]
+        return lambda env: on_floats(cast(_Float, a(env)), cast(_Float, b(env)))
+    return lambda env: _take(evaluate_binary(op, _array(a(env), dtype), _array(b(env), dtype), dtype), result)
+
+
+def _wrapped(value: int) -> int:
+    return value if -(1 << 63) <= value < (1 << 63) else wrap(value, index)
+
+
+def _array(value: Value, dtype: DType) -> _Array:
+    return np.asarray(value, dtype.numpy)
+
+
+def _take(array: _Array, dtype: DType) -> Value:
+    return as_value(array, dtype)

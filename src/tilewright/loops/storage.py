@@ -1,0 +1,70 @@
+"""Buffers as the interpreter holds them: which elements were written, and what blocks have done to them."""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.errors import BadProgram
+from tilewright.loops.ir import Buffer
+
+Array: TypeAlias = NDArray[np.generic]
+Point: TypeAlias = tuple[int, ...]
+Box: TypeAlias = tuple[tuple[int, int], ...]
+"""A region's start and extent in each dimension."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a block has done since the buffer that it writes came to life."""
+
+    reduced: dict[tuple[object, ...], set[Point]] = field(default_factory=dict[tuple[object, ...], set[Point]])
+    """The reduction points that were executed at each other point."""
+    clock: dict[tuple[object, ...], Point] = field(default_factory=dict[tuple[object, ...], Point])
+    """The last values of the ordered axes, at each spatial point."""
+    points: int = 1
+    """How many reduction points there are."""
+
+
+@dataclass(slots=True, eq=False)
+class Storage:
+    """A buffer that is alive: its elements, which of them were written, and what was done to it."""
+
+    array: Array
+    written: NDArray[np.bool_]
+    progress: dict[str, Progress] = field(default_factory=dict[str, Progress])
+    depth: int = 0
+    """How many blocks were being executed when it was allocated."""
+
+    @staticmethod
+    def new(buffer: Buffer, shape: tuple[int, ...], depth: int = 0) -> "Storage":
+        """Nothing is written yet."""
+        shape = tuple(max(extent, 0) for extent in shape)
+        return Storage(np.zeros(shape, buffer.dtype.numpy), np.zeros(shape, np.bool_), depth=depth)
+
+    @staticmethod
+    def full(array: Array) -> "Storage":
+        """Everything has the values in ``array``."""
+        return Storage(array, np.ones(array.shape, np.bool_))
+
+    def view(self, box: Box, rank: int) -> "Storage":
+        """The part in ``box``, without leading dimensions until ``rank`` are left."""
+        leading = len(box) - rank
+        slices = tuple(start if d < leading else slice(start, start + size) for d, (start, size) in enumerate(box))
+        return Storage(self.array[*slices, ...], self.written[*slices, ...])  # `...`: a view, also of one element
+
+    def check_complete(self, program: str, name: str) -> None:
+        """Raise ``BadProgram`` if an element of this output was never written."""
+        if not self.written.all():
+            missing = [int(i) for i in np.argwhere(~self.written)[0]]
+            raise BadProgram(f"{program}: nothing writes the output element {name}{missing}")
+
+    def finish(self) -> None:
+        """The end of its life: all reductions into it are complete."""
+        for block, progress in self.progress.items():
+            for where, done in progress.reduced.items():
+                if len(done) != progress.points:
+                    raise BadProgram(
+                        f"block {block}: at {where[-1]}, {len(done)} of {progress.points} reduction points are executed"
+                    )

@@ -1,0 +1,274 @@
+"""Walking and rewriting statements: what every pass over loop programs is made of."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tilewright.loops.ir import (
+    NOTHING,
+    Alloc,
+    Block,
+    Buffer,
+    Call,
+    If,
+    Loop,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    Stores,
+    Sync,
+)
+from tilewright.symbolic import traversal as symbolic
+from tilewright.symbolic.domain import IterVar
+from tilewright.symbolic.expr import Expr, Read, Var
+
+ChangeExpr = Callable[[Expr], Expr]
+ChangeBuffer = Callable[[Buffer], Buffer]
+
+
+def seq(*statements: Stmt) -> Stmt:
+    """``statements`` in order, in canonical form: no ``Seq`` within a ``Seq``, and none around a single statement."""
+    flat: list[Stmt] = []
+    for statement in statements:
+        flat.extend(seq_items(statement))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat)) if flat else NOTHING
+
+
+def seq_items(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements that ``stmt`` runs one after the other: itself, if it is no ``Seq``."""
+    if not isinstance(stmt, Seq):
+        return (stmt,)
+    return tuple(item for inner in stmt.statements for item in seq_items(inner))
+
+
+def children(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside (of a block: its init, then its body)."""
+    match stmt:
+        case Seq(statements):
+            return statements
+        case If(_, then, otherwise):
+            return (then,) if otherwise is None else (then, otherwise)
+        case Loop(body=body) | Alloc(body=body):
+            return (body,)
+        case Block(init=init, body=body):
+            return (body,) if init is None else (init, body)
+        case Store() | Stores() | Call() | Sync():
+            return ()
+
+
+def with_children(stmt: Stmt, parts: tuple[Stmt, ...]) -> Stmt:
+    """``stmt`` with other statements inside, in the order of ``children``."""
+    match stmt:
+        case Seq():
+            return seq(*parts)
+        case If(condition, _, otherwise):
+            return If(condition, parts[0], None if otherwise is None else parts[1])
+        case Loop(var, extent, _, kind):
+            return Loop(var, extent, parts[0], kind)
+        case Alloc(buffer, _):
+            return Alloc(buffer, parts[0])
+        case Block(name, axes, bindings, reads, writes, _, init, predicate, annotations):
+            new_init = None if init is None else parts[0]
+            return Block(name, axes, bindings, reads, writes, parts[-1], new_init, predicate, annotations)
+        case Store() | Stores() | Call() | Sync():
+            return stmt
+
+
+def walk(stmt: Stmt) -> Iterator[Stmt]:
+    """``stmt`` and all statements in it, parents first, in program order."""
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def transform_stmts(stmt: Stmt, leave: Callable[[Stmt], Stmt | None]) -> Stmt:
+    """Rewrite bottom-up: ``leave`` sees each statement with its inside rewritten, and returns another one or None."""
+    before = children(stmt)
+    after = tuple(transform_stmts(child, leave) for child in before)
+    rebuilt = stmt if all(x is y for x, y in zip(before, after, strict=True)) else with_children(stmt, after)
+    result = leave(rebuilt)
+    return rebuilt if result is None else result
+
+
+def own_exprs(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions that ``stmt`` itself holds, not those of the statements inside."""
+    match stmt:
+        case Store(_, indices, value):
+            return (*indices, value)
+        case Stores(stores):
+            return tuple(expr for store in stores for expr in own_exprs(store))
+        case If(condition=condition):
+            return (condition,)
+        case Loop(extent=extent):
+            return (extent,)
+        case Alloc(buffer, _):
+            return buffer.shape
+        case Block(_, axes, bindings, reads, writes, _, _, predicate, _):
+            ranges = tuple(expr for region in (*reads, *writes) for expr in _range_exprs(region))
+            return (*(axis.extent for axis in axes), *bindings, predicate, *ranges)
+        case Call(_, _, args):
+            return tuple(expr for region in args for expr in _range_exprs(region))
+        case Seq() | Sync():
+            return ()
+
+
+def _range_exprs(region: Region) -> Iterator[Expr]:
+    for start, extent in region.ranges:
+        yield start
+        yield extent
+
+
+def free_vars(stmt: Stmt) -> frozenset[Var]:
+    """The variables that ``stmt`` takes from outside: loops around it, axes of a block around it, run-time extents."""
+    inner: frozenset[Var] = frozenset[Var]().union(*map(free_vars, children(stmt)))
+    match stmt:
+        case Loop(var, extent, _, _):
+            return (inner - {var}) | symbolic.free_vars(extent)
+        case Block(_, axes, bindings, reads, writes, _, _, predicate, _):
+            ranges = (expr for region in (*reads, *writes) for expr in _range_exprs(region))
+            inside = inner.union(*map(symbolic.free_vars, ranges)) - {axis.var for axis in axes}
+            outside = (predicate, *bindings, *(axis.extent for axis in axes))
+            return inside.union(*map(symbolic.free_vars, outside))
+        case _:
+            return inner.union(*map(symbolic.free_vars, own_exprs(stmt)))
+
+
+def buffers(stmt: Stmt) -> tuple[Buffer, ...]:
+    """The buffers that ``stmt`` mentions, each once, in program order."""
+    found: dict[Buffer, None] = {}
+    for node in walk(stmt):
+        match node:
+            case Store(buffer, _, _) | Alloc(buffer, _):
+                found[buffer] = None
+            case Stores(stores):
+                found.update(dict.fromkeys(store.buffer for store in stores))
+            case Block(reads=reads, writes=writes):
+                found.update(dict.fromkeys(region.buffer for region in (*reads, *writes)))
+            case Call(_, _, args):
+                found.update(dict.fromkeys(region.buffer for region in args))
+            case _:
+                pass
+        found.update(dict.fromkeys(read_buffers(*own_exprs(node))))
+    return tuple(found)
+
+
+def read_buffers(*exprs: Expr) -> tuple[Buffer, ...]:
+    """The buffers that expressions read, each once, in order of first use."""
+    nodes = (node for expr in exprs for node in symbolic.walk(expr))
+    return tuple(
+        dict.fromkeys(node.source for node in nodes if isinstance(node, Read) and isinstance(node.source, Buffer))
+    )
+
+
+def transform_exprs(stmt: Stmt, change: ChangeExpr, change_buffer: ChangeBuffer = lambda buffer: buffer) -> Stmt:
+    """``stmt`` with ``change`` applied to every expression in it (whole indices, values, extents, bindings ...).
+
+    ``change_buffer`` is applied to every buffer outside of expressions; reads inside them are up to ``change``.
+    """
+
+    def region(old: Region) -> Region:
+        return Region(change_buffer(old.buffer), tuple((change(start), change(extent)) for start, extent in old.ranges))
+
+    def store(old: Store) -> Store:
+        return Store(change_buffer(old.buffer), tuple(map(change, old.indices)), change(old.value))
+
+    def go(old: Stmt) -> Stmt:
+        match old:
+            case Store():
+                return store(old)
+            case Stores(stores):
+                return Stores(tuple(map(store, stores)))
+            case Seq(statements):
+                return seq(*map(go, statements))
+            case If(condition, then, otherwise):
+                return If(change(condition), go(then), None if otherwise is None else go(otherwise))
+            case Loop(var, extent, body, kind):
+                return Loop(var, change(extent), go(body), kind)
+            case Alloc(buffer, body):
+                return Alloc(change_buffer(buffer), go(body))
+            case Call(kind, callee, args, outputs):
+                return Call(kind, callee, tuple(map(region, args)), outputs)
+            case Sync():
+                return old
+            case Block(name, axes, bindings, reads, writes, body, init, predicate, annotations):
+                return Block(
+                    name,
+                    tuple(IterVar(axis.var, change(axis.extent), axis.kind) for axis in axes),
+                    tuple(map(change, bindings)),
+                    tuple(map(region, reads)),
+                    tuple(map(region, writes)),
+                    go(body),
+                    None if init is None else go(init),
+                    change(predicate),
+                    annotations,
+                )
+
+    return go(stmt)
+
+
+def substitute(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
+    """``stmt`` with variables replaced, also in the shapes of buffers. Loops and axes keep the variables they bind.
+
+    No loop or axis in ``stmt`` may hide one of the variables; the verifier sees to it that no names are hidden at all.
+    """
+    if not values:
+        return stmt
+    changed: dict[Buffer, Buffer] = {}
+
+    def buffer(old: Buffer) -> Buffer:
+        if old not in changed:
+            shape = tuple(symbolic.substitute(extent, values) for extent in old.shape)
+            changed[old] = old if shape == old.shape else Buffer(old.name, old.dtype, shape, old.scope)
+        return changed[old]
+
+    def leave(node: Expr) -> Expr | None:
+        if isinstance(node, Var):
+            return values.get(node)
+        return _moved_read(node, buffer)
+
+    return transform_exprs(stmt, lambda expr: symbolic.transform(expr, leave), buffer)
+
+
+def replace_buffers(stmt: Stmt, replacements: Mapping[Buffer, Buffer]) -> Stmt:
+    """``stmt`` with buffers replaced by others of the same rank."""
+
+    def buffer(old: Buffer) -> Buffer:
+        return replacements.get(old, old)
+
+    def change(expr: Expr) -> Expr:
+        return symbolic.transform(expr, lambda node: _moved_read(node, buffer))
+
+    return transform_exprs(stmt, change, buffer) if replacements else stmt
+
+
+def _moved_read(node: Expr, change: ChangeBuffer) -> Expr | None:
+    if not isinstance(node, Read) or not isinstance(node.source, Buffer):
+        return None
+    source = change(node.source)
+    return None if source is node.source else Read(source, node.indices)
+
+
+def rename_loops(stmt: Stmt, fresh: Callable[[str], str]) -> Stmt:
+    """``stmt`` with the loops in it renamed by ``fresh``."""
+
+    def leave(node: Stmt) -> Stmt | None:
+        if not isinstance(node, Loop):
+            return None
+        var = Var(fresh(node.var.name), node.var.dtype)
+        return None if var == node.var else Loop(var, node.extent, substitute(node.body, {node.var: var}), node.kind)
+
+    return transform_stmts(stmt, leave)
+
+
+def rename_allocs(stmt: Stmt, fresh: Callable[[str], str]) -> Stmt:
+    """``stmt`` with the buffers that live in it renamed by ``fresh``."""
+
+    def leave(node: Stmt) -> Stmt | None:
+        if not isinstance(node, Alloc):
+            return None
+        old = node.buffer
+        buffer = Buffer(fresh(old.name), old.dtype, old.shape, old.scope)
+        return Alloc(buffer, replace_buffers(node.body, {old: buffer}))
+
+    return transform_stmts(stmt, leave)

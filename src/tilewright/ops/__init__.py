@@ -1,0 +1,25 @@
+"""Operators: each is one Python function from tensors and attributes to tensors.
+
+In: te tensors and attributes. Out: te tensors; shape, dtype, meaning and reference code follow from them.
+
+    find("Softmax").apply([x], {"axis": -1})       the te program of a softmax over the last axis of x
+
+To add an operator, write a function in the file of its family and decorate it with ``@operator(name, kind)``; a new
+file is also imported here. ``kind`` says how it may be fused (``FusionKind``). Names and rules are those of ONNX.
+"""
+
+from tilewright.ops import contraction, elementwise, movement, reduction
+from tilewright.ops.operator import Attribute, Attributes, FusionKind, Operator, find, names
+
+__all__ = [
+    "Attribute",
+    "Attributes",
+    "FusionKind",
+    "Operator",
+    "contraction",
+    "elementwise",
+    "find",
+    "movement",
+    "names",
+    "reduction",
+]

@@ -1,0 +1,31 @@
+"""What the operators' te programs are built with: bodies over an index tuple, and the dtypes to compute in."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tilewright.base.dtypes import DType, f32
+from tilewright.ops.shapes import Shape
+from tilewright.symbolic.expr import Expr, cast
+from tilewright.tensor import build as te
+from tilewright.tensor.ir import Reduction, Tensor
+
+Index: TypeAlias = tuple[Expr, ...]
+
+
+def tensor(shape: Shape, body: Callable[[Index], Expr | Reduction]) -> Tensor:
+    """The tensor whose element at ``index`` is ``body(index)``: ``te.compute`` for any rank."""
+
+    def at(*index: Expr) -> Expr | Reduction:
+        return body(index)
+
+    return te.compute(shape, at)
+
+
+def accumulator(dtype: DType) -> DType:
+    """The dtype in which elements of ``dtype`` are added up: f32 for 16-bit floats, else the same."""
+    return f32 if dtype.is_float and dtype.bits < 32 else dtype
+
+
+def narrowed(x: Tensor, dtype: DType) -> Tensor:
+    """``x`` rounded to ``dtype``; itself if it has that dtype."""
+    return x if x.dtype == dtype else tensor(x.shape, lambda index: cast(x[index], dtype))

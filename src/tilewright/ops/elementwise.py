@@ -1,0 +1,169 @@
+"""Elementwise operators, with NumPy's broadcasting."""
+
+from collections.abc import Callable
+from functools import reduce
+from typing import overload
+
+from tilewright.base.dtypes import DType, boolean, f64
+from tilewright.base.errors import BadProgram
+from tilewright.ops.build import Index, tensor
+from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.shapes import broadcast, element
+from tilewright.symbolic.expr import Expr, binary, cast, const, maximum, minimum, select, unary
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.tensor.ir import Tensor
+
+
+@overload
+def elementwise(body: Callable[[Expr], Expr], a: Tensor, /) -> Tensor: ...
+@overload
+def elementwise(body: Callable[[Expr, Expr], Expr], a: Tensor, b: Tensor, /) -> Tensor: ...
+@overload
+def elementwise(body: Callable[[Expr, Expr, Expr], Expr], a: Tensor, b: Tensor, c: Tensor, /) -> Tensor: ...
+def elementwise(body: Callable[..., Expr], /, *inputs: Tensor) -> Tensor:
+    """``body`` of the inputs' elements, broadcast."""
+    return tensor(broadcast(*(t.shape for t in inputs)), lambda index: body(*(element(t, index) for t in inputs)))
+
+
+_UNARY = {
+    "Abs": UnaryOp.ABS,
+    "Acos": UnaryOp.ACOS,
+    "Acosh": UnaryOp.ACOSH,
+    "Asin": UnaryOp.ASIN,
+    "Asinh": UnaryOp.ASINH,
+    "Atan": UnaryOp.ATAN,
+    "Atanh": UnaryOp.ATANH,
+    "Ceil": UnaryOp.CEIL,
+    "Cos": UnaryOp.COS,
+    "Cosh": UnaryOp.COSH,
+    "Erf": UnaryOp.ERF,
+    "Exp": UnaryOp.EXP,
+    "Floor": UnaryOp.FLOOR,
+    "IsNaN": UnaryOp.ISNAN,
+    "Log": UnaryOp.LOG,
+    "Neg": UnaryOp.NEG,
+    "Not": UnaryOp.NOT,
+    "Round": UnaryOp.ROUND,
+    "Sigmoid": UnaryOp.SIGMOID,
+    "Sin": UnaryOp.SIN,
+    "Sinh": UnaryOp.SINH,
+    "Sqrt": UnaryOp.SQRT,
+    "Tan": UnaryOp.TAN,
+    "Tanh": UnaryOp.TANH,
+}
+_BINARY = {
+    "Add": BinaryOp.ADD,
+    "And": BinaryOp.AND,
+    "Equal": BinaryOp.EQ,
+    "Greater": BinaryOp.GT,
+    "GreaterOrEqual": BinaryOp.GE,
+    "Less": BinaryOp.LT,
+    "LessOrEqual": BinaryOp.LE,
+    "Mul": BinaryOp.MUL,
+    "Or": BinaryOp.OR,
+    "Sub": BinaryOp.SUB,
+    "Xor": BinaryOp.XOR,
+}
+_VARIADIC = {"Max": BinaryOp.MAX, "Min": BinaryOp.MIN, "Sum": BinaryOp.ADD}
+
+
+def _enter_unary(name: str, op: UnaryOp) -> None:
+    def function(x: Tensor) -> Tensor:
+        return elementwise(lambda v: unary(op, v), x)
+
+    operator(name, FusionKind.INJECTIVE)(function)
+
+
+def _enter_binary(name: str, op: BinaryOp) -> None:
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        return elementwise(lambda x, y: binary(op, x, y), a, b)
+
+    operator(name, FusionKind.INJECTIVE)(function)
+
+
+def _enter_variadic(name: str, op: BinaryOp) -> None:
+    def function(first: Tensor, *others: Tensor) -> Tensor:
+        inputs = (first, *others)
+
+        def body(index: Index) -> Expr:
+            return reduce(lambda x, y: binary(op, x, y), [element(t, index) for t in inputs])
+
+        return tensor(broadcast(*(t.shape for t in inputs)), body)
+
+    operator(name, FusionKind.INJECTIVE)(function)
+
+
+for _name, _unary in _UNARY.items():
+    _enter_unary(_name, _unary)
+for _name, _binary in _BINARY.items():
+    _enter_binary(_name, _binary)
+for _name, _binary in _VARIADIC.items():
+    _enter_variadic(_name, _binary)
+
+
+@operator("Pow", FusionKind.INJECTIVE)
+def power(base: Tensor, exponent: Tensor) -> Tensor:
+    """``base ** exponent`` in the dtype of ``base``; an integer to a float power is computed in f64 and truncated."""
+    wide = f64 if base.dtype.is_int and exponent.dtype.is_float else base.dtype
+
+    def body(x: Expr, y: Expr) -> Expr:
+        return cast(binary(BinaryOp.POW, cast(x, wide), cast(y, wide)), base.dtype)
+
+    return elementwise(body, base, exponent)
+
+
+@operator("Mod", FusionKind.INJECTIVE)
+def modulo(a: Tensor, b: Tensor, *, fmod: bool = False) -> Tensor:
+    """The remainder with the sign of ``b``; with ``fmod``, as in C, with that of ``a``."""
+    return elementwise(lambda x, y: binary(BinaryOp.TRUNCMOD if fmod else BinaryOp.MOD, x, y), a, b)
+
+
+@operator("Div", FusionKind.INJECTIVE)
+def div(a: Tensor, b: Tensor) -> Tensor:
+    """Quotient; of integers, truncated towards zero."""
+    op = BinaryOp.DIV if a.dtype.is_float else BinaryOp.TRUNCDIV
+    return elementwise(lambda x, y: binary(op, x, y), a, b)
+
+
+@operator("Relu", FusionKind.INJECTIVE)
+def relu(x: Tensor) -> Tensor:
+    """``max(x, 0)``."""
+    return elementwise(lambda v: maximum(v, const(0, x.dtype)), x)
+
+
+@operator("Reciprocal", FusionKind.INJECTIVE)
+def reciprocal(x: Tensor) -> Tensor:
+    """``1 / x``."""
+    return elementwise(lambda v: binary(BinaryOp.DIV, const(1.0, x.dtype), v), x)
+
+
+@operator("Clip", FusionKind.INJECTIVE)
+def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
+    """``min(max(x, low), high)``; a missing limit is none."""
+    for limit in (low, high):
+        if limit is not None and limit.ndim:
+            raise BadProgram(f"Clip: the limit {limit} is no scalar")
+    result = x
+    if low is not None:
+        result = elementwise(maximum, result, low)
+    return result if high is None else elementwise(minimum, result, high)
+
+
+@operator("Where", FusionKind.INJECTIVE)
+def where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """``a`` where ``condition`` holds, else ``b``."""
+    if condition.dtype != boolean:
+        raise BadProgram(f"Where: the condition is {condition.dtype}, not bool")
+    return elementwise(select, condition, a, b)
+
+
+@operator("Cast", FusionKind.INJECTIVE)
+def cast_to(x: Tensor, *, to: DType) -> Tensor:
+    """``x`` converted to ``to``; floats saturate when they become integers."""
+    return elementwise(lambda v: cast(v, to), x)
+
+
+@operator("Identity", FusionKind.INJECTIVE)
+def identity(x: Tensor) -> Tensor:
+    """``x``."""
+    return elementwise(lambda v: v, x)

@@ -1,0 +1,159 @@
+"""Operators that only move elements: each output element is one input element."""
+
+from collections.abc import Sequence
+
+from tilewright.base.dtypes import index as index_dtype
+from tilewright.base.errors import BadProgram, Unsupported
+from tilewright.ops.build import Index, tensor
+from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.shapes import (
+    broadcast,
+    element,
+    element_count,
+    infer_reshape,
+    normalize_axes,
+    normalize_axis,
+    reshape_indices,
+    same_extent,
+)
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, cast, select
+from tilewright.tensor.ir import Tensor
+
+
+@operator("Reshape", FusionKind.VIEW)
+def reshape(x: Tensor, *, shape: Sequence[int | Expr], allow_zero: bool = False) -> Tensor:
+    """The same elements in row-major order; 0 copies an extent, -1 is inferred (ONNX)."""
+    target = infer_reshape(x.shape, shape, allow_zero)
+    return tensor(target, lambda index: x[reshape_indices(x.shape, target, index)])
+
+
+@operator("Flatten", FusionKind.VIEW)
+def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
+    """A matrix: the dimensions before ``axis`` are its rows, the others its columns."""
+    if not -x.ndim <= axis <= x.ndim:
+        raise BadProgram(f"Flatten: axis {axis} is out of range for {x}")
+    at = axis + x.ndim if axis < 0 else axis
+    target = element_count(x.shape[:at]), element_count(x.shape[at:])
+    return tensor(target, lambda index: x[reshape_indices(x.shape, target, index)])
+
+
+@operator("Unsqueeze", FusionKind.VIEW)
+def unsqueeze(x: Tensor, *, axes: Sequence[int]) -> Tensor:
+    """Extents of 1 inserted at ``axes`` of the result."""
+    rank = x.ndim + len(axes)
+    inserted = set(normalize_axes(axes, rank))
+    own = iter(x.shape)
+    shape = tuple(ONE if position in inserted else next(own) for position in range(rank))
+    return tensor(shape, lambda index: x[tuple(i for p, i in enumerate(index) if p not in inserted)])
+
+
+@operator("Squeeze", FusionKind.VIEW)
+def squeeze(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
+    """Extents of 1 removed: those at ``axes``, or all."""
+    ones = tuple(p for p, extent in enumerate(x.shape) if extent == ONE)
+    removed = set(ones if axes is None else normalize_axes(axes, x.ndim))
+    if not removed <= set(ones):
+        raise BadProgram(f"Squeeze: axes {tuple(axes or ())} of {x} are not all 1")
+    kept = [p for p in range(x.ndim) if p not in removed]
+
+    def body(index: Index) -> Expr:
+        position = dict(zip(kept, index, strict=True))
+        return x[tuple(position.get(p, ZERO) for p in range(x.ndim))]
+
+    return tensor(tuple(x.shape[p] for p in kept), body)
+
+
+@operator("Transpose", FusionKind.VIEW)
+def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
+    """Dimension ``p`` of the result is dimension ``perm[p]`` of ``x``; without ``perm``, reversed."""
+    order = tuple(range(x.ndim))[::-1] if perm is None else tuple(perm)
+    if sorted(order) != list(range(x.ndim)):
+        raise BadProgram(f"Transpose: {order} is no permutation of {x.ndim} dimensions")
+    source = [order.index(p) for p in range(x.ndim)]
+    return tensor(tuple(x.shape[p] for p in order), lambda index: x[tuple(index[p] for p in source)])
+
+
+@operator("Gather", FusionKind.INJECTIVE)
+def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    """Slices of ``data`` along ``axis``; a negative index counts from the end. Out of range is undefined (ONNX)."""
+    at = normalize_axis(axis, data.ndim)
+    shape = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
+
+    def body(index: Index) -> Expr:
+        chosen = cast(indices[index[at : at + indices.ndim]], index_dtype)
+        wrapped = select(chosen < ZERO, chosen + data.shape[at], chosen)
+        return data[(*index[:at], wrapped, *index[at + indices.ndim :])]
+
+    return tensor(shape, body)
+
+
+@operator("Concat", FusionKind.INJECTIVE)
+def concat(*inputs: Tensor, axis: int) -> Tensor:
+    """The inputs one after the other along ``axis``."""
+    if not inputs:
+        raise BadProgram("Concat: there is nothing to join")
+    first = inputs[0]
+    at = normalize_axis(axis, first.ndim)
+    starts: list[Expr] = [ZERO]
+    for other in inputs:
+        if not _joins(first, other, at):
+            raise BadProgram(f"Concat of {first} and {other} along axis {at}: the dtype or another extent differs")
+        starts.append(starts[-1] + other.shape[at])
+    shape = (*first.shape[:at], starts[-1], *first.shape[at + 1 :])
+
+    def read(position: int, index: Index) -> Expr:
+        return inputs[position][(*index[:at], index[at] - starts[position], *index[at + 1 :])]
+
+    def choose(begin: int, end: int, index: Index) -> Expr:
+        """The element, which is in one of the inputs ``begin .. end - 1``: by bisection, so that nothing nests deep."""
+        if end - begin == 1:
+            return read(begin, index)
+        middle = (begin + end) // 2
+        return select(index[at] < starts[middle], choose(begin, middle, index), choose(middle, end, index))
+
+    return tensor(shape, lambda index: choose(0, len(inputs), index))
+
+
+def _joins(a: Tensor, b: Tensor, axis: int) -> bool:
+    if a.dtype != b.dtype or a.ndim != b.ndim:
+        return False
+    return all(p == axis or same_extent(x, y) for p, (x, y) in enumerate(zip(a.shape, b.shape, strict=True)))
+
+
+@operator("Expand", FusionKind.INJECTIVE)
+def expand(x: Tensor, *, shape: Sequence[int | Expr]) -> Tensor:
+    """``x`` broadcast with ``shape``, in both directions (ONNX)."""
+    target = broadcast(x.shape, tuple(map(as_expr, shape)))
+    return tensor(target, lambda index: element(x, index))
+
+
+@operator("Slice", FusionKind.INJECTIVE)
+def slice_(
+    x: Tensor,
+    *,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
+) -> Tensor:
+    """``x[starts:ends:steps]`` along ``axes``, by Python's rules."""
+    listed = tuple(range(len(starts))) if axes is None else axes
+    strides = (1,) * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(listed) == len(strides):
+        raise BadProgram(f"Slice: {len(starts)} starts, {len(ends)} ends, {len(listed)} axes, {len(strides)} steps")
+    if 0 in strides:
+        raise BadProgram("Slice: a step is 0")
+    ranges: dict[int, range] = {}
+    for axis, start, end, step in zip(listed, starts, ends, strides, strict=True):
+        at = normalize_axis(axis, x.ndim)
+        extent = x.shape[at]
+        if not isinstance(extent, Const):
+            raise Unsupported(f"Slice: extent {extent} of {x} is known at run time only; give it by shapes=")
+        ranges[at] = range(*slice(start, end, step).indices(int(extent.value)))
+    shape = tuple(as_expr(len(ranges[p])) if p in ranges else extent for p, extent in enumerate(x.shape))
+
+    def body(index: Index) -> Expr:
+        moved = (i * ranges[p].step + ranges[p].start if p in ranges else i for p, i in enumerate(index))
+        return x[tuple(moved)]
+
+    return tensor(shape, body)

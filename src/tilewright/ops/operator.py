@@ -1,0 +1,93 @@
+"""What an operator is, and the table of all of them.
+
+An operator is one Python function from tensors (and attributes, as keyword arguments) to tensors. Its shape and dtype
+rules, its meaning and its reference code follow from the te program that it returns.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from inspect import Parameter, signature
+from typing import TypeAlias, TypeVar
+
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import BadProgram, InternalError
+from tilewright.symbolic.expr import Expr
+from tilewright.tensor.ir import Tensor
+
+Attribute: TypeAlias = (
+    bool | int | float | str | DType | tuple[int, ...] | tuple[float, ...] | tuple[int | Expr, ...] | None
+)
+Attributes: TypeAlias = Mapping[str, Attribute]
+Function: TypeAlias = Callable[..., Tensor | tuple[Tensor, ...]]
+Decorated = TypeVar("Decorated", bound=Function)
+
+
+class FusionKind(Enum):
+    """How an operator may join others in one kernel (TVM's pattern kinds, Chen et al. 2018)."""
+
+    VIEW = "view"
+    """Only names the elements anew (reshape, transpose): dissolved into the indices of its consumers."""
+    INJECTIVE = "injective"
+    """Each output element is a function of single input elements: inlined into its consumers, or an epilogue."""
+    REDUCTION = "reduction"
+    """Rows are reduced, possibly several times (softmax, normalizations): elementwise producers are inlined."""
+    CONTRACTION = "contraction"
+    """A sum of products: the anchor of a kernel; injective consumers become its epilogue."""
+    OPAQUE = "opaque"
+    """Has a body in loop IR, or gathers by data: stands alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A named te function."""
+
+    name: str
+    function: Function
+    kind: FusionKind
+
+    def apply(self, inputs: Sequence[Tensor | None], attributes: Attributes) -> tuple[Tensor, ...]:
+        """The outputs' tensors. Raises ``BadProgram`` if inputs, shapes, dtypes or attributes do not fit."""
+        self._check_inputs(inputs)
+        try:
+            signature(self.function).bind(*inputs, **attributes)
+        except TypeError as error:
+            raise BadProgram(f"{self.name}: {error}") from error
+        result = self.function(*inputs, **attributes)
+        return result if isinstance(result, tuple) else (result,)
+
+    def _check_inputs(self, inputs: Sequence[Tensor | None]) -> None:
+        """Only parameters with a default may be left out."""
+        parameters = list(signature(self.function).parameters.values())
+        for position, tensor in enumerate(inputs):
+            parameter = parameters[min(position, len(parameters) - 1)]
+            if tensor is None and parameter.default is Parameter.empty:
+                raise BadProgram(f"{self.name}: input {position} is missing")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_TABLE: dict[str, Operator] = {}
+
+
+def operator(name: str, kind: FusionKind) -> Callable[[Decorated], Decorated]:
+    """Enter the decorated function into the table as ``name``."""
+
+    def enter(function: Decorated) -> Decorated:
+        if name in _TABLE:
+            raise InternalError(f"operator {name} is defined twice")
+        _TABLE[name] = Operator(name, function, kind)
+        return function
+
+    return enter
+
+
+def find(name: str) -> Operator | None:
+    """The operator called ``name``."""
+    return _TABLE.get(name)
+
+
+def names() -> tuple[str, ...]:
+    """All operators, sorted."""
+    return tuple(sorted(_TABLE))

@@ -1,0 +1,159 @@
+"""Shapes of operators: broadcasting, axes, reshapes."""
+
+from collections.abc import Sequence
+
+from tilewright.base.errors import BadProgram
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr
+from tilewright.symbolic.simplify import equivalent, simplify
+from tilewright.tensor.ir import Tensor
+
+Shape = tuple[Expr, ...]
+_NOTHING_KNOWN = Bounds({})
+
+
+def same_extent(a: Expr, b: Expr) -> bool:
+    """Whether two extents are provably equal."""
+    return a == b or equivalent(a, b, _NOTHING_KNOWN)
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The common shape, by NumPy's rules. Raises ``BadProgram`` if there is none."""
+    rank = max(map(len, shapes), default=0)
+    padded = [(ONE,) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple(_common(extents, shapes) for extents in zip(*padded, strict=True))
+
+
+def _common(extents: Sequence[Expr], shapes: Sequence[Shape]) -> Expr:
+    result: Expr = ONE
+    for extent in extents:
+        if result == ONE:
+            result = extent
+        elif extent != ONE and not same_extent(extent, result):
+            raise BadProgram(f"shapes {', '.join(map(show, shapes))} do not broadcast: {extent} against {result}")
+    return result
+
+
+def show(shape: Shape) -> str:
+    """``[2, n, 3]``."""
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def require_broadcast(tensor: Tensor, shape: Shape, role: str) -> None:
+    """Raises ``BadProgram`` unless ``tensor`` broadcasts to ``shape`` itself; ``role`` is what the text calls it."""
+    if broadcast(shape, tensor.shape) != shape:
+        raise BadProgram(f"{role} {tensor} does not broadcast to {show(shape)}")
+
+
+def element(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
+    """``tensor`` at ``indices`` of a shape that it broadcasts to."""
+    own = indices[len(indices) - tensor.ndim :]
+    return tensor[tuple(ZERO if extent == ONE else index for extent, index in zip(tensor.shape, own, strict=True))]
+
+
+def normalize_axis(axis: int, rank: int) -> int:
+    """``axis`` counted from the front. Raises ``BadProgram`` if there is no such axis."""
+    if not -rank <= axis < rank:
+        raise BadProgram(f"axis {axis} is out of range for {rank} dimensions")
+    return axis % rank
+
+
+def normalize_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """Sorted axes counted from the front; None means all. Raises ``BadProgram`` for a repeated one."""
+    if axes is None:
+        return tuple(range(rank))
+    result = sorted(normalize_axis(axis, rank) for axis in axes)
+    if len(set(result)) != len(result):
+        raise BadProgram(f"axes {tuple(axes)} repeat one")
+    return tuple(result)
+
+
+def element_count(shape: Shape) -> Expr:
+    """The number of elements."""
+    count: Expr = ONE
+    for extent in shape:
+        count = count * extent
+    return simplify(count, _NOTHING_KNOWN)
+
+
+def static(shape: Shape) -> tuple[int, ...] | None:
+    """The extents as integers, if all are."""
+    values = [int(extent.value) for extent in shape if isinstance(extent, Const)]
+    return tuple(values) if len(values) == len(shape) else None
+
+
+def reshape_indices(old: Shape, new: Shape, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Where the element at ``indices`` of ``new`` lies in ``old``, both row-major.
+
+    Dimensions are matched in groups of equal size first, so that only what really changes is divided.
+    """
+    result: list[Expr] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        i_end, j_end = _next_group(old, new, i, j)
+        result.extend(_regroup(old[i:i_end], new[j:j_end], indices[j:j_end]))
+        i, j = i_end, j_end
+    return tuple(result)
+
+
+def _next_group(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
+    """The ends of the smallest groups from ``i`` and ``j`` on that have equally many elements."""
+    for i_end in range(i + (i < len(old)), len(old) + 1):
+        for j_end in range(j + (j < len(new)), len(new) + 1):
+            if same_extent(element_count(old[i:i_end]), element_count(new[j:j_end])):
+                rest = element_count(old[i_end:]), element_count(new[j_end:])
+                if same_extent(*rest):
+                    return i_end, j_end
+    return len(old), len(new)
+
+
+def _regroup(old: Shape, new: Shape, indices: Sequence[Expr]) -> list[Expr]:
+    """Indices into ``old`` from those of ``new``; extents of 1 take no part."""
+    flat: Expr = ZERO
+    for index, extent in zip(indices, new, strict=True):
+        flat = flat if extent == ONE else flat * extent + index
+    outermost = next((p for p, extent in enumerate(old) if extent != ONE), None)
+    result: list[Expr] = []
+    for position in reversed(range(len(old))):
+        extent = old[position]
+        result.append(ZERO if extent == ONE else flat if position == outermost else flat % extent)
+        flat = flat // extent
+    return result[::-1]
+
+
+def infer_reshape(shape: Shape, target: Sequence[int | Expr], allow_zero: bool = False) -> Shape:
+    """ONNX's Reshape: 0 copies the input's extent (unless ``allow_zero``), one -1 is what is left.
+
+    Raises ``BadProgram`` if the numbers of elements differ.
+    """
+    result: list[Expr | None] = []
+    for position, extent in enumerate(target):
+        if extent == 0 and not allow_zero:
+            if position >= len(shape):
+                raise BadProgram(f"0 at position {position} of {list(target)} copies what {show(shape)} has not")
+            result.append(shape[position])
+        elif isinstance(extent, int) and extent < -1:
+            raise BadProgram(f"{list(target)} is no shape: {extent} is negative")
+        else:
+            result.append(None if isinstance(extent, int) and extent == -1 else as_expr(extent))
+    if result.count(None) > 1:
+        raise BadProgram(f"{list(target)} is no shape: only one extent may be -1")
+    known = tuple(extent for extent in result if extent is not None)
+    left = _quotient(shape, known) if None in result else ONE
+    final = tuple(left if extent is None else extent for extent in result)
+    total = element_count(shape)
+    ambiguous = None in result and element_count(known) == ZERO
+    if ambiguous or not same_extent(element_count(final), total):
+        raise BadProgram(f"{show(shape)} with {total} elements can't become {list(target)}")
+    return final
+
+
+def _quotient(shape: Shape, part: Shape) -> Expr:
+    """How often the elements of ``part`` go into those of ``shape``; extents in both cancel out, even if they are 0."""
+    above, below = list(shape), list[Expr]()
+    for extent in part:
+        if extent in above:
+            above.remove(extent)
+        else:
+            below.append(extent)
+    return simplify(element_count(tuple(above)) // element_count(tuple(below)), _NOTHING_KNOWN)

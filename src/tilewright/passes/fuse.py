@@ -1,0 +1,152 @@
+"""Fusion: which nodes share a kernel.
+
+A group is an anchor and the injective nodes that follow it up to a post-dominator, so that exactly one value leaves it
+(Chen et al., "TVM", 2018, section 3). Injective nodes that only one elementwise group uses join it. Views have no
+kernel of their own: each group that reads through one gets a copy of it. Nothing is ever computed twice.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tilewright.graph import Graph, Node, Value
+from tilewright.ops import FusionKind
+from tilewright.passes.dominators import post_dominators
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes of one kernel, in topological order; ``inputs`` enter it, ``outputs`` leave it."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def name(self) -> str:
+        """The operators, as an identifier."""
+        kinds = [node.op.name for node in self.nodes if node.op.kind is not FusionKind.VIEW]
+        return "_".join(kinds or [node.op.name for node in self.nodes]).lower()
+
+    def __str__(self) -> str:
+        inside = "\n".join(f"  {node}" for node in self.nodes)
+        entering, leaving = (", ".join(v.name for v in values) for values in (self.inputs, self.outputs))
+        return f"group {self.name}({entering}):\n{inside}\n  return {leaving}"
+
+
+def fuse(graph: Graph) -> tuple[Group, ...]:
+    """All groups, in an order in which they can run. Every value that leaves the graph must be made by a node."""
+    return _Fusion(graph).groups()
+
+
+class _Fusion:
+    """Facts about one graph. A node is known by its first output."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._position = {node.outputs[0]: position for position, node in enumerate(graph.nodes)}
+        self._dominators = post_dominators(graph)
+        self._consumers = graph.consumers()
+        self._producers = graph.producers()
+        self._leaving_graph = frozenset(graph.outputs)
+        self._views = {v: node for node in graph.nodes if node.op.kind is FusionKind.VIEW for v in node.outputs}
+        self._taken: set[Value] = set()
+
+    def groups(self) -> tuple[Group, ...]:
+        """See ``fuse``. What enters a group was made before its last node, so the last nodes' order is an order."""
+        kernels = self._grown() + [[self._views[v]] for v in self._graph.outputs if v in self._views]
+        return tuple(self._closed(nodes) for nodes in sorted(kernels, key=lambda nodes: self._at(nodes[-1])))
+
+    def _at(self, node: Node) -> int:
+        return self._position[node.outputs[0]]
+
+    def _grown(self) -> list[list[Node]]:
+        """Groups around all that is not injective, then around the injective nodes that are left."""
+        computing = [node for node in self._graph.nodes if node.op.kind is not FusionKind.VIEW]
+        anchors = sorted(computing, key=lambda node: node.op.kind is FusionKind.INJECTIVE)
+        grown: list[list[Node]] = []
+        for anchor in anchors:
+            if anchor.outputs[0] not in self._taken:
+                nodes = self._followed(anchor)
+                self._taken.update(node.outputs[0] for node in nodes)
+                grown.append(self._preceded(nodes) if anchor.op.kind is FusionKind.INJECTIVE else self._sorted(nodes))
+        return grown
+
+    def _sorted(self, nodes: Iterable[Node]) -> list[Node]:
+        return sorted(nodes, key=self._at)
+
+    def _followed(self, anchor: Node) -> list[Node]:
+        """The anchor, and all on the ways to its post-dominators as far as these are free and elementwise."""
+        nodes = [anchor]
+        if len(anchor.outputs) != 1 or anchor.op.kind is FusionKind.OPAQUE:
+            return nodes
+        end = anchor
+        while (target := self._dominators.get(end.outputs[0])) is not None:
+            between = self._between(end.outputs[0], target)
+            if not all(self._may_join(node, anchor.outputs[0]) for node in between):
+                break
+            nodes.extend(between)
+            end = target
+        return nodes
+
+    def _preceded(self, nodes: Sequence[Node]) -> list[Node]:
+        """With the injective nodes whose results are used, as elements at the same place, by ``nodes`` only."""
+        members = {node.outputs[0]: node for node in nodes}
+        end = nodes[-1].outputs[0]
+        stack = self._producers_for(nodes)
+        while stack:
+            node = stack.pop()
+            value = node.outputs[0]
+            inside = all(reader.outputs[0] in members for reader in self._consumers[value])
+            if inside and value not in members and value not in self._leaving_graph and self._may_join(node, end):
+                members[value] = node
+                stack += self._producers_for([node])
+        self._taken.update(members)
+        return self._sorted(members.values())
+
+    def _producers_for(self, nodes: Iterable[Node]) -> list[Node]:
+        return [self._producers[v] for node in nodes for v in node.inputs if v is not None and v in self._producers]
+
+    def _may_join(self, node: Node, value: Value) -> bool:
+        """Whether ``node`` is free, and makes elements one by one at the places of ``value``."""
+        (result, *others) = node.outputs
+        free = result not in self._taken and not others
+        return free and node.op.kind is FusionKind.INJECTIVE and result.shape == value.shape
+
+    def _between(self, start: Value, end: Node) -> list[Node]:
+        """All nodes on the ways from ``start`` to ``end``, the latter included."""
+        found: dict[Value, Node] = {}
+        stack = [start]
+        while stack:
+            for node in self._consumers.get(stack.pop(), ()):
+                if node.outputs[0] not in found:
+                    found[node.outputs[0]] = node
+                    if node is not end:
+                        stack.extend(node.outputs)
+        return self._sorted(found.values())
+
+    def _closed(self, nodes: Sequence[Node]) -> Group:
+        """With the views that ``nodes`` read through; what enters and what leaves."""
+        order = self._sorted({node.outputs[0]: node for node in (*nodes, *self._views_before(nodes))}.values())
+        made = {value for node in order for value in node.outputs}
+        entering = dict.fromkeys(v for node in order for v in node.inputs if v is not None and v not in made)
+        return Group(tuple(order), tuple(entering), self._leaving(nodes))
+
+    def _views_before(self, nodes: Sequence[Node]) -> list[Node]:
+        found: dict[Value, Node] = {}
+        stack = list(nodes)
+        while stack:
+            for value in stack.pop().inputs:
+                if value is not None and value in self._views and value not in found:
+                    found[value] = self._views[value]
+                    stack.append(self._views[value])
+        return list(found.values())
+
+    def _leaving(self, nodes: Sequence[Node]) -> tuple[Value, ...]:
+        """What is read outside of ``nodes`` (by a view, too), or leaves the graph."""
+        members = {node.outputs[0] for node in nodes}
+
+        def leaves(value: Value) -> bool:
+            read_outside = any(reader.outputs[0] not in members for reader in self._consumers.get(value, ()))
+            return read_outside or value in self._leaving_graph
+
+        return tuple(value for node in nodes for value in node.outputs if leaves(value))

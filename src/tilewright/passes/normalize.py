@@ -1,0 +1,131 @@
+"""Normalization: constants folded, nodes that do nothing, common subexpressions and dead code removed.
+
+Every pass keeps the graph's inputs and outputs, by name. A value that leaves the graph is made by a node before and
+after, so that it has a kernel to write it.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tilewright.base.errors import BadModel, OutOfBounds
+from tilewright.graph import Array, Graph, Node, Value, evaluate_node
+from tilewright.graph.ir import walk_back
+from tilewright.ops.shapes import static
+
+FOLD_LIMIT = 1 << 26
+"""Bytes: larger results are folded only if the inputs are as large, as they would bloat the artifact (``Expand``)."""
+
+_MAY_DO_NOTHING = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""Operators whose result is their input if it has the same dtype and shape."""
+
+
+def normalize(graph: Graph) -> Graph:
+    """All four, in the order in which each leaves work for the next. Raises ``BadModel`` for an impossible constant."""
+    graph = eliminate_identities(fold_constants(graph))
+    return eliminate_dead_code(eliminate_common_subexpressions(graph))
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Nodes whose inputs are all constants are computed now, by the te evaluator.
+
+    Raises ``BadModel`` if one reads outside of its input.
+    """
+    constants = dict(graph.constants)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if _foldable(node, constants) and not set(node.outputs).intersection(graph.outputs):
+            constants.update(zip(node.outputs, _folded(node, constants), strict=True))
+        else:
+            nodes.append(node)
+    return replace(graph, nodes=tuple(nodes), constants=constants)
+
+
+def _foldable(node: Node, constants: Mapping[Value, Array]) -> bool:
+    if any(v is not None and v not in constants for v in node.inputs):
+        return False
+    shapes = [static(value.shape) for value in node.outputs]
+    if not all(shape is not None for shape in shapes):
+        return False
+    before = sum(constants[v].nbytes for v in node.inputs if v is not None)
+    after = sum(value.dtype.itemsize * _count(shape) for value, shape in zip(node.outputs, shapes, strict=True))
+    return after <= max(FOLD_LIMIT, before)
+
+
+def _count(shape: tuple[int, ...] | None) -> int:
+    return int(np.prod(shape or (), dtype=object))
+
+
+def _folded(node: Node, constants: Mapping[Value, Array]) -> list[Array]:
+    try:
+        return evaluate_node(node, constants)
+    except OutOfBounds as error:
+        raise BadModel(f"{node.source or node.op.name}: {error}") from error
+
+
+def eliminate_identities(graph: Graph) -> Graph:
+    """Without nodes whose output is their input, unless it leaves the graph."""
+    renamed: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        node = _renamed(node, renamed)
+        source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
+        if source is not None and _does_nothing(node, source) and result not in graph.outputs:
+            renamed[result] = source
+        else:
+            nodes.append(node)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _does_nothing(node: Node, source: Value) -> bool:
+    result = node.outputs[0]
+    return node.op.name in _MAY_DO_NOTHING and (source.dtype, source.shape) == (result.dtype, result.shape)
+
+
+def _renamed(node: Node, renamed: Mapping[Value, Value]) -> Node:
+    if not any(value in renamed for value in node.inputs if value is not None):
+        return node
+    return replace(node, inputs=tuple(v if v is None else renamed.get(v, v) for v in node.inputs))
+
+
+def eliminate_common_subexpressions(graph: Graph) -> Graph:
+    """Nodes with the same operator, inputs and attributes become one; so do constants with the same bytes."""
+    renamed: dict[Value, Value] = {}
+    constants = dict(_unique_constants(graph, renamed))
+    seen: dict[tuple[object, ...], Node] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        node = _renamed(node, renamed)
+        key = (node.op.name, node.inputs, node.attributes, len(node.outputs))
+        twin = seen.get(key)
+        if twin is None or set(node.outputs).intersection(graph.outputs):
+            seen.setdefault(key, node)
+            nodes.append(node)
+        else:
+            renamed.update(zip(node.outputs, twin.outputs, strict=True))
+    return replace(graph, nodes=tuple(nodes), constants=constants)
+
+
+def _unique_constants(graph: Graph, renamed: dict[Value, Value]) -> Iterator[tuple[Value, Array]]:
+    seen: dict[tuple[object, ...], Value] = {}
+    for value, array in graph.constants.items():
+        key = (value.dtype, array.shape, _digest(array))
+        if key in seen and value not in graph.outputs:
+            renamed[value] = seen[key]
+        else:
+            seen.setdefault(key, value)
+            yield value, array
+
+
+def _digest(array: Array) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
+
+
+def eliminate_dead_code(graph: Graph) -> Graph:
+    """Without nodes and constants that no output needs. Inputs stay: they are the model's interface."""
+    nodes = tuple(walk_back(graph))[::-1]
+    used = {v for node in nodes for v in node.inputs} | set(graph.outputs)
+    constants = {value: array for value, array in graph.constants.items() if value in used}
+    return replace(graph, nodes=nodes, constants=constants)

@@ -1,0 +1,14 @@
+"""Runs compiled models; needs NumPy (and ml-dtypes) only, and nothing of the compiler.
+
+In: an image (relocatable objects), a ``Manifest`` and constants. Out: an ``Executable``, which takes NumPy arrays and
+gives NumPy arrays. ``abi`` is the contract with generated code. The way of a call:
+
+    model      check feeds (feeds), allocate outputs, take a context (context), one native call
+    loader     objects (elf) -> one image (linker, relocations, imports) in memory (memory)
+    pool       worker threads for parallel regions; how many: sizing. What they run: ``codegen.pool_text``
+
+    executable = Executable(Manifest(inputs, outputs), objects)
+    y, = executable.run({"x": x})
+
+New object format: ``loader``; processor: ``relocations`` and ``codegen.processors``; error code: ``abi``.
+"""

@@ -1,0 +1,133 @@
+"""The binary interface between a native image, its caller and the worker pool. Version 1.
+
+An **image** is machine code: one or more relocatable objects, linked by ``runtime.loader``. It holds kernels, one main
+and the support functions of ``codegen.support``. All integers are little endian; every pointer has 8 bytes.
+
+    i32  tw_main(ptr buffers, ptr dims, ptr workspace, ptr context)         the whole model; returns an ErrorCode
+    void kernel (ptr buffers, ptr dims, ptr workspace, ptr context)         one fused group; any name
+
+- ``buffers``: array of pointers. Of main: the inputs, then the outputs, then the constants, in the manifest's order.
+  Of a kernel: what main passes (inputs, outputs, constants, or parts of main's workspace).
+  Inputs and outputs are C-contiguous and aligned to their *element* only (outputs that the runtime allocates are
+  aligned to ``ALIGNMENT``); constants, workspace and scratch are aligned to ``ALIGNMENT``. A bool is a byte: it is
+  written as 0 or 1, and read as true unless 0. A pointer to a tensor with no elements may be anything.
+- ``dims``: array of i64: the run-time extents, in the order of the manifest's ``symbols``. Of a kernel: its own list.
+- ``workspace``: the arena, planned at compile time; its contents are undefined on entry. Main hands slices of it on.
+- ``context``: a block of ``CONTEXT_BYTES`` that belongs to one call (below). Null means: one thread, no scratch, and
+  errors are dropped. Only the support functions and main look into it:
+
+      +0   ptr  pool           the process's pool, or null: run everything on the calling thread
+      +8   i64  threads        most workers for this call, the caller included; >= 1
+      +16  ptr  scratch        ``threads`` slices, aligned to ALIGNMENT
+      +24  i64  scratch_stride bytes of one slice; a multiple of ALIGNMENT
+      +32  i64  cancel         nonzero: main should return CANCELLED soon (main looks once per iteration of its loops)
+      +40  i64  code           ErrorCode of the first error of this call; 0 = none. Zeroed by the caller
+      +48  i64  site           index into the manifest's ``sites``: which access
+      +56  i64  value          the bad index (or trip count)
+      +64  i64  bound          what it should have been below
+      +72  ptr  main           these four are what ``tw_enter`` passes on
+      +80  ptr  buffers
+      +88  ptr  dims
+      +96  ptr  workspace
+      +104 ..   reserved, zero
+
+**Support functions**, part of every image (text: ``codegen.support``):
+
+    void tw_parallel_for(ptr context, ptr fn, ptr arg, i64 n)
+        Calls ``void fn(ptr arg, i64 chunk, i64 worker)`` once for each chunk in 0..n-1, on several threads and in any
+        order, and returns when all are done (what they wrote is visible). ``worker`` is in 0..threads-1, the caller
+        is 0; no two chunks run at once with one ``worker``. Regions do not nest: inside a chunk, run inner parallel
+        loops as plain loops. ``n`` is fixed at compile time, so the result does not depend on the number of threads.
+    ptr  tw_scratch(ptr context, i64 worker)
+        The scratch slice of a worker. Its contents are undefined at the start of each chunk.
+    void tw_fail(ptr context, i64 code, i64 site, i64 value, i64 bound)
+        Records an error of this call; the first one wins. The kernel then skips the access and goes on or returns.
+        Main ends with ``ret`` of the code in its context, and looks at it after every kernel that can fail.
+    i32  tw_enter(ptr context)
+        Runs ``main`` of the context in the default floating-point mode (round to nearest, no flush to zero) and
+        restores the caller's after: the pool's threads run in that mode too, so bits do not depend on who runs a chunk.
+    ptr  tw_worker(ptr slot)   what a thread of the pool runs (started by ``runtime.pool``)
+    void tw_stop(ptr pool)     asks the pool's threads to end as soon as they have no chunk
+    i32  tw_abi_version        constant: VERSION
+
+**The pool** is one block of memory per process, made by ``runtime.pool``. Any image's code can drive it, as the layout
+is fixed by VERSION; every group of fields that is written together has cache lines of its own:
+
+      +0    i64 ticket     epoch:32 | limit:12 | remaining:20. A job is open while ``remaining`` > 0
+      +128  ptr fn, +136 ptr arg, +144 i64 count, +152 i64 base        the job: chunks base .. base+count-1
+      +256  i32 pending    chunks not yet finished (a futex: the caller sleeps here), +260 i32 waiter
+      +384  i32 wake       counts wake-ups (a futex: idle workers sleep here), +388 i32 sleepers
+      +512  i32 busy       1 while a caller owns the pool
+      +640  i32 workers    threads that were started, +644 i32 stop, +648 i32 spins (pauses before sleeping)
+      +768  slots          16 bytes for each thread: ptr pool, i64 worker id (>= 1)
+
+*The protocol.* A caller takes ``busy`` (who fails runs its chunks itself), writes the job and ``pending``, and then
+publishes a ticket with a new epoch. Everybody, the caller too, claims a chunk by ``cmpxchg ticket -> ticket - 1``;
+chunk = base + count - remaining. The caller returns when ``pending`` is 0.
+Why it is right: all that decides on a claim is in the one word. Job fields are read *before* the claim, and count only
+if it succeeds. Then the job of this epoch was still open, so its caller can't have begun to write the next one before
+this claimant has subtracted its chunk from ``pending``: the fields were those of this epoch. A worker that comes late
+fails to claim, touches nothing, and is waited for by nobody. A wrong match needs a thread that stands still for exactly
+a multiple of 2^32 regions.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+VERSION: Final = 1
+MAIN: Final = "tw_main"
+ENTER: Final = "tw_enter"
+WORKER: Final = "tw_worker"
+STOP: Final = "tw_stop"
+VERSION_SYMBOL: Final = "tw_abi_version"
+ALIGNMENT: Final = 64
+"""Bytes: alignment of constants, workspace, scratch, and of the outputs that the runtime allocates."""
+
+
+class ErrorCode(IntEnum):
+    """What ``tw_main`` returns."""
+
+    OK = 0
+    OUT_OF_BOUNDS = 1
+    CANCELLED = 2
+    LIMIT = 3
+
+
+CONTEXT_BYTES: Final = 128
+CONTEXT_POOL: Final = 0
+CONTEXT_THREADS: Final = 8
+CONTEXT_SCRATCH: Final = 16
+CONTEXT_SCRATCH_STRIDE: Final = 24
+CONTEXT_CANCEL: Final = 32
+CONTEXT_CODE: Final = 40
+CONTEXT_SITE: Final = 48
+CONTEXT_VALUE: Final = 56
+CONTEXT_BOUND: Final = 64
+CONTEXT_MAIN: Final = 72
+CONTEXT_BUFFERS: Final = 80
+CONTEXT_DIMS: Final = 88
+CONTEXT_WORKSPACE: Final = 96
+
+POOL_TICKET: Final = 0
+POOL_FN: Final = 128
+POOL_ARG: Final = 136
+POOL_COUNT: Final = 144
+POOL_BASE: Final = 152
+POOL_PENDING: Final = 256
+POOL_WAITER: Final = 260
+POOL_WAKE: Final = 384
+POOL_SLEEPERS: Final = 388
+POOL_BUSY: Final = 512
+POOL_WORKERS: Final = 640
+POOL_STOP: Final = 644
+POOL_SPINS: Final = 648
+POOL_SLOTS: Final = 768
+SLOT_BYTES: Final = 16
+
+REMAINING_BITS: Final = 20
+LIMIT_BITS: Final = 12
+MAX_THREADS: Final = 1024
+"""Most threads of a pool, the caller included."""
+POOL_BYTES: Final = POOL_SLOTS + MAX_THREADS * SLOT_BYTES
+DEFAULT_SPINS: Final = 20_000
+"""Pauses (about 0.5 ms) before a thread that waits goes to sleep."""

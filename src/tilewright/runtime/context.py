@@ -1,0 +1,96 @@
+"""What one call needs to itself: the ABI's context block, pointers, extents, arena and scratch.
+
+A model keeps finished contexts in a free list, so a call allocates nothing, and several threads may call at once.
+"""
+
+import struct
+import threading
+from collections.abc import Sequence
+
+from tilewright.runtime import abi
+from tilewright.runtime.memory import Bytes, address_of, aligned, round_up
+
+_WORD = 8
+_ERROR = struct.Struct("<qqqq")
+_NO_ERROR = _ERROR.pack(0, 0, 0, 0)
+
+
+class Context:
+    """Memory for calls to one image, one call at a time.
+
+    ``leading`` is how many pointers change with each call (inputs and outputs); ``constants`` are the addresses after
+    them; ``symbols`` is the number of run-time extents.
+    """
+
+    def __init__(
+        self, main: int, leading: int, constants: Sequence[int], symbols: int, workspace: int, scratch: int
+    ) -> None:
+        self._block: Bytes = aligned(abi.CONTEXT_BYTES + _WORD * (leading + len(constants) + symbols))
+        self._block.fill(0)
+        self.address = address_of(self._block)
+        self._memory = self._block.data
+        self._arena = aligned(workspace)
+        self._stride = round_up(scratch, abi.ALIGNMENT)
+        self._scratch = aligned(0)
+        self._threads = 0
+        buffers = self.address + abi.CONTEXT_BYTES
+        dims = buffers + _WORD * (leading + len(constants))
+        self._pointers = struct.Struct(f"<{leading}Q")
+        self._extents = struct.Struct(f"<{symbols}q")
+        self._dims_at = dims - self.address
+        struct.pack_into("<4Q", self._memory, abi.CONTEXT_MAIN, main, buffers, dims, address_of(self._arena))
+        struct.pack_into(f"<{len(constants)}Q", self._memory, abi.CONTEXT_BYTES + _WORD * leading, *constants)
+
+    def staff(self, pool: int, threads: int) -> None:
+        """Let calls use ``threads`` threads of the pool at address ``pool``."""
+        if threads == self._threads:
+            return
+        if threads * self._stride > self._scratch.nbytes:
+            self._scratch = aligned(threads * self._stride)
+        self._threads = threads
+        scratch = address_of(self._scratch) if self._stride else 0
+        struct.pack_into("<QqQq", self._memory, abi.CONTEXT_POOL, pool, threads, scratch, self._stride)
+
+    def fill(self, pointers: Sequence[int]) -> None:
+        """Set the pointers of the inputs and outputs."""
+        self._pointers.pack_into(self._memory, abi.CONTEXT_BYTES, *pointers)
+
+    def set_extents(self, extents: Sequence[int]) -> None:
+        """Set the run-time extents."""
+        self._extents.pack_into(self._memory, self._dims_at, *extents)
+
+    def take_error(self) -> tuple[int, int, int, int]:
+        """Code, site, value and bound of the last call's error; cleared, as is a request to cancel."""
+        found = _ERROR.unpack_from(self._memory, abi.CONTEXT_CODE)
+        self._memory[abi.CONTEXT_CODE : abi.CONTEXT_CODE + _ERROR.size] = _NO_ERROR
+        struct.pack_into("<q", self._memory, abi.CONTEXT_CANCEL, 0)
+        return found
+
+    def cancel(self) -> None:
+        """Ask the running call to end soon. Another thread may do this."""
+        struct.pack_into("<q", self._memory, abi.CONTEXT_CANCEL, 1)
+
+
+class Deadline:
+    """Cancels a context's call after some seconds, unless it ends before: ``with Deadline(context, 0.5): ...``."""
+
+    def __init__(self, context: Context, seconds: float) -> None:
+        self._context = context
+        self._over = False
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(seconds, self._expire)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        # The lock: after this, the timer can't touch a context that belongs to another call by then.
+        with self._lock:
+            self._over = True
+        self._timer.cancel()
+
+    def _expire(self) -> None:
+        with self._lock:
+            if not self._over:
+                self._context.cancel()

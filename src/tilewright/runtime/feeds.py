@@ -1,0 +1,169 @@
+"""The values that a user gives for inputs -> arrays that native code may read; and arrays for outputs.
+
+What is taken: NumPy arrays; anything with ``__dlpack__`` (in host memory) or ``__array__``, without a copy where its
+layout is right; Python numbers and nested lists, which take the input's dtype if nothing is lost in kind. Arrays that
+are not C-contiguous, not aligned, or in the other byte order are copied. Dtypes are never converted: an array of
+another dtype is most often a mistake, and the message says how to convert it.
+"""
+
+import ctypes
+import math
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from typing import Final, TypeGuard, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.base.errors import BadFeed
+from tilewright.runtime.abi import ALIGNMENT
+from tilewright.runtime.manifest import TensorSpec
+
+Array = npt.NDArray[np.generic]
+
+_DLPACK_HOST: Final = (1, 3, 11, 13)
+"""DLPack device types in host memory: CPU, and memory that a GPU driver has pinned or manages."""
+
+_byte_at = cast(Callable[[Array], ctypes.c_char], ctypes.c_char.from_buffer)
+
+
+class Feed:
+    """One input of a model: takes the values given for it."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.dtype = spec.dtype.numpy
+        self.shape = spec.static_shape
+        """None if the shape has symbols."""
+
+    def fits(self, value: object) -> TypeGuard[Array]:
+        """Whether native code can read ``value`` as it is. False does not mean that it is wrong. (This is hot.)"""
+        return (
+            type(value) is np.ndarray
+            and value.dtype == self.dtype
+            and value.shape == self.shape
+            and (flags := value.flags).c_contiguous
+            and flags.aligned
+        )
+
+    def accept(self, value: object) -> Array:
+        """A C-contiguous, aligned array of native byte order with this input's dtype and shape.
+
+        Raises ``BadFeed`` with the input, what was expected, what was given, and a remedy.
+        """
+        array = self._as_array(value)
+        if array.dtype != self.dtype:
+            if array.dtype.newbyteorder("=") != self.dtype:
+                raise self._bad(array, f"convert it: feeds[{self.name!r}].astype({self.dtype.name!r})")
+            array = array.astype(self.dtype)
+        self._check_shape(array)
+        if not (array.flags.c_contiguous and array.flags.aligned):
+            array = np.array(array, order="C", copy=True)
+        return array
+
+    def bind(self, array: Array, extents: dict[str, int]) -> None:
+        """Add the values of this input's symbols to ``extents``. Raises ``BadFeed`` if another input has another."""
+        for extent, given in zip(self.spec.shape, array.shape, strict=True):
+            if isinstance(extent, str) and extents.setdefault(extent, given) != given:
+                raise BadFeed(
+                    f"input {self.spec}: extent {extent!r} is {given} here and {extents[extent]} in another input; "
+                    "extents of the same name must be equal"
+                )
+
+    def _as_array(self, value: object) -> Array:
+        if isinstance(value, np.ma.MaskedArray):
+            raise BadFeed(f"input {self.spec}: a masked array was given; use .filled(value) to say what the holes are")
+        if isinstance(value, (np.ndarray, np.generic)):
+            return np.asarray(cast(Array, value))
+        if isinstance(value, (bool, int, float, list, tuple)):
+            return self._from_python(cast(object, value))
+        if hasattr(value, "__dlpack__"):
+            return self._from_dlpack(value)
+        if hasattr(value, "__array__"):
+            return np.asarray(value)
+        raise BadFeed(f"input {self.spec}: {_describe(value)} is no array; give a NumPy array")
+
+    def _from_python(self, value: object) -> Array:
+        """Numbers have no dtype of their own, so they take the input's, unless a fraction or a sign would be lost."""
+        try:
+            array = np.asarray(value)
+            if array.size and not np.can_cast(array.dtype, self.dtype, "same_kind") and not self._holds(array):
+                raise self._bad(array, f"give numbers that {self.spec.dtype} can hold")
+            with np.errstate(over="ignore"):
+                return np.asarray(value, dtype=self.dtype)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise BadFeed(f"input {self.spec}: {_describe(value)} makes no such array ({error})") from error
+
+    def _holds(self, array: Array) -> bool:
+        """Whether plain ints fit this input: NumPy has them as i64, which is of another kind than unsigned."""
+        return array.dtype.kind in "iu" and self.dtype.kind == "u" and array.min() >= 0
+
+    def _from_dlpack(self, value: object) -> Array:
+        device = getattr(value, "__dlpack_device__", None)
+        if device is not None and device()[0] not in _DLPACK_HOST:
+            raise BadFeed(f"input {self.spec}: {_describe(value)} is not in host memory; move it, e.g. with .cpu()")
+        try:
+            return np.from_dlpack(value)  # pyright: ignore[reportArgumentType] # the attribute was looked up above
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise BadFeed(
+                f"input {self.spec}: {_describe(value)} can't be read through DLPack ({error}); "
+                "give a NumPy array (of a torch tensor: .detach().numpy(); "
+                "of bfloat16: .view(torch.int16).numpy().view(ml_dtypes.bfloat16))"
+            ) from error
+
+    def _check_shape(self, array: Array) -> None:
+        expected = self.spec.shape
+        fits = len(array.shape) == len(expected) and all(
+            isinstance(e, str) or e == given for e, given in zip(expected, array.shape, strict=True)
+        )
+        if not fits:
+            raise self._bad(array, _shape_remedy(self.name, self.shape, array))
+
+    def _bad(self, array: Array, remedy: str) -> BadFeed:
+        given = f"{array.dtype}[{', '.join(map(str, array.shape))}]"
+        return BadFeed(f"input {self.spec} was given {given}; {remedy}")
+
+
+def wrong_names(expected: Collection[str], given: Mapping[str, object], what: str = "input") -> BadFeed:
+    """The error for names that are missing or unknown; it suggests a near one."""
+    missing = [name for name in expected if name not in given]
+    unknown = [name for name in given if name not in expected]
+    if unknown:
+        near = get_close_matches(str(unknown[0]), missing or expected, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return BadFeed(f"the model has no {what} {unknown[0]!r}{hint}; its {what}s are {', '.join(expected) or 'none'}")
+    return BadFeed(f"{what} {', '.join(map(repr, missing))} is missing; the {what}s are {', '.join(expected)}")
+
+
+def new_output(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> tuple[Array, int]:
+    """An uninitialized array that starts on a multiple of ``ALIGNMENT``, and its address."""
+    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    address = ctypes.addressof(_byte_at(raw))
+    start = -address % ALIGNMENT
+    return np.ndarray(shape, dtype, raw, start), address + start
+
+
+def check_output(spec: TensorSpec, shape: tuple[int, ...], array: object) -> Array:
+    """A preallocated output, if it fits. Raises ``BadFeed``."""
+    if not isinstance(array, np.ndarray):
+        raise BadFeed(f"output {spec}: {_describe(array)} is no NumPy array; preallocated outputs must be")
+    found = cast(Array, array)
+    if found.dtype != spec.dtype.numpy or found.shape != shape:
+        raise BadFeed(
+            f"output {spec} was given {found.dtype}{list(found.shape)}; "
+            f"allocate it as np.empty({shape}, {spec.dtype.numpy.name!r})"
+        )
+    if not found.flags.writeable:
+        raise BadFeed(f"output {spec}: the array given is read-only; give a writable one")
+    return found
+
+
+def _shape_remedy(name: str, shape: tuple[int, ...] | None, array: Array) -> str:
+    if shape is not None and math.prod(shape) == array.size:
+        return f"reshape it: feeds[{name!r}].reshape{shape}"
+    return "give an array of that shape"
+
+
+def _describe(value: object) -> str:
+    return f"a {type(value).__module__}.{type(value).__qualname__}"

@@ -1,0 +1,70 @@
+"""Objects -> code that runs in this process: parse, lay out, map, relocate, protect.
+
+No linker, no C compiler and no llvmlite: NumPy and the standard library do. Pages are writable or executable, never
+both. Another object format (Mach-O, COFF) is another parser in ``_PARSERS`` with its relocation table; another way to
+get pages is another ``Pages``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tilewright.base.errors import BadArtifact
+from tilewright.runtime.elf import parse_elf
+from tilewright.runtime.imports import process_imports
+from tilewright.runtime.linker import Plan, link, plan, undefined
+from tilewright.runtime.memory import EXECUTE, READ, WRITE, Pages
+from tilewright.runtime.objectfile import ObjectFile, Place, Segment, host_machine
+
+_PARSERS: Mapping[bytes, Callable[[bytes, str], ObjectFile]] = {b"\x7fELF": parse_elf}
+_ACCESS = {Segment.CODE: READ | EXECUTE, Segment.CONSTANTS: READ, Segment.DATA: READ | WRITE}
+
+
+class LoadedImage:
+    """Machine code in memory, ready to be called. Unmapped when this object goes: keep it while its code may run."""
+
+    def __init__(self, layout: Plan) -> None:
+        self._pages = Pages(layout.size)
+        base = self._pages.address
+        with self._pages.view() as memory:
+            link(layout, memory, base)
+        # AArch64: the kernel cleans the caches of fresh pages when they first become executable.
+        for segment, span in layout.parts.items():
+            self._pages.protect(span.start, span.size, _ACCESS[segment])
+        self._symbols = {
+            name: layout.address(key, base)
+            for name, key in layout.definitions.items()
+            if layout.objects[key[0]].symbols[key[1]].place is not Place.DROPPED
+        }
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that the image takes."""
+        return self._pages.size
+
+    def symbol(self, name: str) -> int:
+        """Address of a global function or variable. Raises ``BadArtifact`` if the image has none of that name."""
+        if name not in self._symbols:
+            raise BadArtifact(f"the image has no symbol {name!r}; it has {', '.join(sorted(self._symbols)) or 'none'}")
+        return self._symbols[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._symbols
+
+
+def load_image(objects: Sequence[bytes], imports: Mapping[str, int] | None = None) -> LoadedImage:
+    """Link relocatable objects to each other and to this process, and map the result.
+
+    ``imports`` maps names to addresses and comes before the process's own (``imports.process_imports``). Raises
+    ``BadArtifact`` for a damaged object, one for another machine, or a name that nobody defines.
+    """
+    parsed = [_parse(data, f"object {i}") for i, data in enumerate(objects)]
+    needed = undefined(parsed)
+    return LoadedImage(plan(parsed, host_machine(), {**process_imports(needed), **(imports or {})}))
+
+
+def _parse(data: bytes, name: str) -> ObjectFile:
+    parser = _PARSERS.get(bytes(data[:4]))
+    if parser is None:
+        raise BadArtifact(
+            f"{name}: {len(data)} bytes that start with {bytes(data[:4])!r} are no known object format (ELF)"
+        )
+    return parser(data, name)

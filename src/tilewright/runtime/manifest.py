@@ -1,0 +1,148 @@
+"""What a caller must know of an image: its inputs, outputs, constants, run-time extents and memory.
+
+An extent is an int, or the name of a symbol. The manifest lists the symbols in the order of the ABI's ``dims``. A
+symbol is read off the inputs that have it in their shape, or computed from earlier symbols by a ``Formula``:
+
+    Symbol("n", 1, 512)                          an extent of some input, in 1..512
+    Symbol("m", value=("//", ("+", "n", 1), 2))  (n + 1) // 2, for example the extent of an output
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import BadArtifact, BadFeed
+
+Extent = int | str
+Shape = tuple[Extent, ...]
+Formula = int | str | tuple[str, "Formula", "Formula"]
+"""An int, a symbol, or an operator (``+ - * // % min max``; ``//`` rounds down) and its two operands."""
+
+_OPERATORS: Mapping[str, Callable[[int, int], int]] = {
+    "+": int.__add__,
+    "-": int.__sub__,
+    "*": int.__mul__,
+    "//": int.__floordiv__,
+    "%": int.__mod__,
+    "min": min,
+    "max": max,
+}
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, element type and shape of an input, output or constant (constants have no symbols)."""
+
+    name: str
+    dtype: DType
+    shape: Shape
+
+    @cached_property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape, if it has no symbols."""
+        shape = tuple(extent for extent in self.shape if isinstance(extent, int))
+        return shape if len(shape) == len(self.shape) else None
+
+    def concrete(self, extents: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape with its symbols replaced."""
+        return tuple(extent if isinstance(extent, int) else extents[extent] for extent in self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A run-time extent with the bounds (both included) that the code was compiled for. ``maximum`` None: no bound."""
+
+    name: str
+    minimum: int = 0
+    maximum: int | None = None
+    value: Formula | None = None
+
+    def check(self, extent: int, origin: str) -> None:
+        """Raise ``BadFeed`` if ``extent`` is out of bounds; ``origin`` says where it came from."""
+        if extent < self.minimum or (self.maximum is not None and extent > self.maximum):
+            bounds = f"{self.minimum} or more" if self.maximum is None else f"{self.minimum} to {self.maximum}"
+            raise BadFeed(
+                f"{origin}: extent {self.name!r} is {extent}, but the model was compiled for {bounds}; "
+                "give an input of such a size, or compile the model with other bounds"
+            )
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything about an image but its bytes. Sizes in bytes.
+
+    ``workspace``: the arena of one call. ``scratch``: of one worker. ``sites``: what the error record's ``site`` means,
+    for messages. Raises ``BadArtifact`` if it contradicts itself.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    constants: tuple[TensorSpec, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    workspace: int = 0
+    scratch: int = 0
+    sites: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for specs, what in ((self.inputs, "inputs"), (self.outputs, "outputs"), (self.constants, "constants")):
+            names = [spec.name for spec in specs]
+            if len(set(names)) != len(names):
+                raise BadArtifact(f"manifest: two {what} have the same name ({', '.join(names)})")
+        if min(self.workspace, self.scratch, *(e for e in self._extents() if isinstance(e, int)), 0) < 0:
+            raise BadArtifact("manifest: a size or extent is negative")
+        self._check_symbols()
+
+    def _extents(self) -> list[Extent]:
+        return [extent for spec in (*self.inputs, *self.outputs, *self.constants) for extent in spec.shape]
+
+    def _check_symbols(self) -> None:
+        known: set[str] = set()
+        given = {extent for spec in self.inputs for extent in spec.shape if isinstance(extent, str)}
+        for symbol in self.symbols:
+            missing = symbols_of(symbol.value) - known if symbol.value is not None else {symbol.name} - given
+            if missing or symbol.name in known:
+                raise BadArtifact(
+                    f"manifest: symbol {symbol.name!r} is listed twice, is in no input's shape, "
+                    "or is computed from one that does not come before it"
+                )
+            known.add(symbol.name)
+        unknown = {extent for extent in self._extents() if isinstance(extent, str)} - known
+        if unknown or any(spec.static_shape is None for spec in self.constants):
+            raise BadArtifact(f"manifest: extents {sorted(unknown)} are not listed, or a constant has a symbolic shape")
+
+
+def symbols_of(formula: Formula) -> set[str]:
+    """The symbols that a formula reads."""
+    match formula:
+        case int():
+            return set()
+        case str():
+            return {formula}
+        case (sign, left, right):
+            if sign not in _OPERATORS:
+                raise BadArtifact(f"manifest: {sign!r} is no operator of a formula; known: {' '.join(_OPERATORS)}")
+            return symbols_of(left) | symbols_of(right)
+
+
+def evaluate(formula: Formula, extents: Mapping[str, int]) -> int:
+    """The value of a formula. Raises ``BadFeed`` for a division by zero."""
+    match formula:
+        case int():
+            return formula
+        case str():
+            return extents[formula]
+        case (sign, left, right):
+            a, b = evaluate(left, extents), evaluate(right, extents)
+            if sign in ("//", "%") and b == 0:
+                raise BadFeed(f"an extent is computed as {a} {sign} 0 for these inputs; their shapes do not fit")
+            return _OPERATORS[sign](a, b)
+
+
+def byte_size(dtype: DType, shape: tuple[int, ...]) -> int:
+    """Bytes of a dense array."""
+    return prod(shape) * dtype.itemsize

@@ -1,0 +1,75 @@
+"""Memory that NumPy does not give: pages whose protection can be set, and arrays on cache-line boundaries."""
+
+import ctypes
+import mmap
+from typing import Final, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tilewright.base.errors import InternalError
+from tilewright.runtime.abi import ALIGNMENT
+
+Bytes = npt.NDArray[np.uint8]
+
+PAGE: Final = mmap.PAGESIZE
+READ: Final = mmap.PROT_READ
+WRITE: Final = mmap.PROT_WRITE
+EXECUTE: Final = mmap.PROT_EXEC
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_byte_at = ctypes.c_char.from_buffer
+
+
+class Pages:
+    """Private zeroed pages, readable and writable at first. They go when the object goes.
+
+    Private, not shared: after a fork the child has its own copy.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = round_up(max(size, 1), PAGE)
+        self._map = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._first = ctypes.c_char.from_buffer(self._map)
+        self.address = ctypes.addressof(self._first)
+
+    def view(self) -> memoryview:
+        """All bytes, writable. Release it before the pages are protected."""
+        return memoryview(self._map)
+
+    def protect(self, start: int, size: int, access: int) -> None:
+        """Set what may be done with the pages of ``size`` bytes from ``start``, a page boundary."""
+        where = ctypes.c_void_p(self.address + start)
+        if size and _libc.mprotect(where, ctypes.c_size_t(round_up(size, PAGE)), access) != 0:
+            reason = ctypes.get_errno()
+            raise InternalError(f"mprotect refused access {access} for {size} bytes: error {reason}")
+
+
+def round_up(size: int, unit: int) -> int:
+    """The smallest multiple of ``unit`` that is not below ``size``."""
+    return -(-size // unit) * unit
+
+
+def aligned(size: int) -> Bytes:
+    """``size`` uninitialized bytes that start on a multiple of ``ALIGNMENT``."""
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -address_of(raw) % ALIGNMENT
+    return raw[start : start + size]
+
+
+def aligned_copy(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """The array itself if it is C-contiguous and on a multiple of ``ALIGNMENT``; else a copy that is."""
+    if array.flags.c_contiguous and address_of(array) % ALIGNMENT == 0:
+        return array
+    copy: npt.NDArray[np.generic] = np.ndarray(array.shape, array.dtype, aligned(array.nbytes))
+    copy[...] = array
+    return copy
+
+
+def address_of(array: npt.NDArray[np.generic]) -> int:
+    """Where an array's elements start. Valid while the array lives."""
+    try:
+        # Five times faster than the other way, but only for writable, non-empty arrays of the standard dtypes.
+        return ctypes.addressof(_byte_at(cast(bytearray, array)))
+    except (TypeError, ValueError):
+        return array.ctypes.data

@@ -1,0 +1,236 @@
+"""A compiled model, ready to run: NumPy arrays in, NumPy arrays out, one native call between.
+
+``run`` is on the path of every inference and written for speed: for a small model Python's part is most of the time.
+The rare cases (an array that needs a copy, a wrong feed, an error) are in methods of their own and in ``feeds``.
+"""
+
+import ctypes
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.base.errors import (
+    BadArtifact,
+    BadFeed,
+    BadInput,
+    InternalError,
+    OutOfBounds,
+    ResourceLimit,
+    TilewrightError,
+)
+from tilewright.runtime import abi
+from tilewright.runtime.context import Context, Deadline
+from tilewright.runtime.feeds import Array, Feed, check_output, new_output, wrong_names
+from tilewright.runtime.loader import LoadedImage, load_image
+from tilewright.runtime.manifest import Manifest, evaluate
+from tilewright.runtime.memory import address_of, aligned_copy
+from tilewright.runtime.pool import shared_pool
+from tilewright.runtime.sizing import default_threads
+
+_Enter = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+"""Releases the interpreter lock during the call."""
+
+_Shapes = Sequence[tuple[tuple[int, ...], np.dtype[np.generic]]]
+
+_KEPT_CONTEXTS = 16
+"""Free contexts that a model keeps; if more threads than this call at once, the others make theirs anew."""
+
+
+class Executable:
+    """An image with its manifest and constants. Any number of threads may call ``run`` at once.
+
+    ``objects`` are relocatable objects that together make the image; ``constants`` the arrays of the manifest's
+    constants, in its order. ``threads`` is the most that a call uses; by default what the machine lends to this process
+    (``sizing``). Raises ``BadArtifact`` if the parts do not fit each other or this machine.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        objects: Sequence[bytes],
+        constants: Sequence[Array] = (),
+        *,
+        threads: int | None = None,
+        imports: Mapping[str, int] | None = None,
+    ) -> None:
+        self.manifest = manifest
+        self.threads = _checked_threads(default_threads() if threads is None else threads)
+        self._constants = _checked_constants(manifest, constants)
+        self._image = load_image(objects, imports)
+        _check_version(self._image)
+        self._enter = _Enter(self._image.symbol(abi.ENTER))
+        self._main = self._image.symbol(abi.MAIN)
+        self._pool = shared_pool()
+        self._feeds = tuple(Feed(spec) for spec in manifest.inputs)
+        self._static_shapes = [(spec.static_shape or (), spec.dtype.numpy) for spec in manifest.outputs]
+        self._free: deque[Context] = deque(maxlen=_KEPT_CONTEXTS)
+
+    def run(
+        self,
+        feeds: Mapping[str, object],
+        out: Mapping[str, Array] | None = None,
+        *,
+        threads: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Array]:
+        """Run the model on ``feeds`` (input name -> array) and return its outputs in the manifest's order.
+
+        ``out`` has arrays to write some or all outputs to; those are the ones returned. They are written directly where
+        they are C-contiguous and share no memory with inputs. ``threads`` overrides the model's number for this call.
+        ``timeout`` is in seconds; the native code looks at it in its loops over kernels only.
+
+        Raises ``BadFeed`` for an input or output that does not fit, ``OutOfBounds`` for an index that a run-time check
+        refused, ``ResourceLimit`` after the timeout or a loop's trip limit.
+        """
+        arrays = self._accept(feeds)
+        pointers = [address_of(array) for array in arrays]
+        extents, shapes = self._shapes(arrays) if self.manifest.symbols else ((), self._static_shapes)
+        wanted = self.threads if threads is None else _checked_threads(threads)
+        if out:
+            results, computed = self._place(out, arrays, shapes)
+            pointers += [address_of(array) for array in computed]
+            self._call(pointers, extents, wanted, timeout)
+            _copy_back(results, computed)
+            return results
+        results = list[Array]()
+        for shape, dtype in shapes:
+            result, address = new_output(shape, dtype)
+            results.append(result)
+            pointers.append(address)
+        self._call(pointers, extents, wanted, timeout)
+        return results
+
+    def _accept(self, feeds: Mapping[str, object]) -> list[Array]:
+        """The inputs in order, each in the form that native code reads."""
+        arrays: list[Array] = []
+        for feed in self._feeds:
+            try:
+                value = feeds[feed.name]
+            except KeyError:
+                raise self._wrong_names(feeds) from None
+            arrays.append(value if feed.fits(value) else feed.accept(value))
+        if len(feeds) != len(arrays):
+            raise self._wrong_names(feeds)
+        return arrays
+
+    def _wrong_names(self, feeds: Mapping[str, object]) -> BadFeed:
+        return wrong_names([feed.name for feed in self._feeds], feeds)
+
+    def _shapes(self, arrays: Sequence[Array]) -> tuple[Sequence[int], _Shapes]:
+        """The values of all symbols, and the outputs' shapes that follow."""
+        found: dict[str, int] = {}
+        for feed, array in zip(self._feeds, arrays, strict=True):
+            feed.bind(array, found)
+        for symbol in self.manifest.symbols:
+            if symbol.value is None:
+                symbol.check(found[symbol.name], "inputs")
+            else:
+                found[symbol.name] = evaluate(symbol.value, found)
+                symbol.check(found[symbol.name], "computed from the inputs' shapes")
+        shapes = [(spec.concrete(found), spec.dtype.numpy) for spec in self.manifest.outputs]
+        return [found[symbol.name] for symbol in self.manifest.symbols], shapes
+
+    def _place(
+        self, out: Mapping[str, Array], inputs: Sequence[Array], shapes: _Shapes
+    ) -> tuple[list[Array], list[Array]]:
+        """The arrays to return, and those to compute into: others where the given ones can't be written directly."""
+        names = [spec.name for spec in self.manifest.outputs]
+        if not out.keys() <= set(names):
+            raise wrong_names(names, out, "output")
+        results: list[Array] = []
+        computed: list[Array] = []
+        for spec, (shape, dtype) in zip(self.manifest.outputs, shapes, strict=True):
+            if spec.name not in out:
+                given = target = new_output(shape, dtype)[0]
+            else:
+                given = check_output(spec, shape, out[spec.name])
+                taken = any(np.may_share_memory(given, other) for other in (*inputs, *computed))
+                target = given if given.flags.carray and not taken else new_output(shape, dtype)[0]
+            results.append(given)
+            computed.append(target)
+        return results, computed
+
+    def _call(self, pointers: Sequence[int], extents: Sequence[int], threads: int, timeout: float | None) -> None:
+        try:
+            context = self._free.pop()
+        except IndexError:
+            context = self._new_context()
+        try:
+            usable = self._pool.ensure(threads, self._image) if threads > 1 else 1
+            context.staff(self._pool.address, usable)
+            context.fill(pointers)
+            if extents:
+                context.set_extents(extents)
+            if timeout is None:
+                code = self._enter(context.address)
+            else:
+                with Deadline(context, timeout):
+                    code = self._enter(context.address)
+            if code or timeout is not None:
+                self._raise(context, code)
+        finally:
+            self._free.append(context)
+
+    def _new_context(self) -> Context:
+        manifest = self.manifest
+        return Context(
+            main=self._main,
+            leading=len(manifest.inputs) + len(manifest.outputs),
+            constants=[address_of(array) for array in self._constants],
+            symbols=len(manifest.symbols),
+            workspace=manifest.workspace,
+            scratch=manifest.scratch,
+        )
+
+    def _raise(self, context: Context, code: int) -> None:
+        """Clear the context's error record, and raise what it says, if anything."""
+        recorded, site, value, bound = context.take_error()
+        if code == abi.ErrorCode.OK:
+            return
+        sites = self.manifest.sites
+        where = sites[site] if recorded and 0 <= site < len(sites) else "the model"
+        raise _error(code, where, value, bound)
+
+
+def _error(code: int, where: str, value: int, bound: int) -> TilewrightError:
+    match code:
+        case abi.ErrorCode.OUT_OF_BOUNDS:
+            return OutOfBounds(f"{where}: index {value} is outside 0..{bound - 1}")
+        case abi.ErrorCode.CANCELLED:
+            return ResourceLimit(f"{where} was stopped: the run took longer than its timeout")
+        case abi.ErrorCode.LIMIT:
+            return ResourceLimit(f"{where}: a loop reached {value} iterations; the limit is {bound}")
+        case _:
+            return InternalError(f"{where}: native code ended with the unknown error code {code}")
+
+
+def _copy_back(results: Sequence[Array], computed: Sequence[Array]) -> None:
+    for given, source in zip(results, computed, strict=True):
+        if given is not source:
+            given[...] = source
+
+
+def _checked_threads(threads: int) -> int:
+    if not 1 <= threads <= abi.MAX_THREADS:
+        raise BadInput(f"threads={threads}: the number of threads must be in 1..{abi.MAX_THREADS}")
+    return threads
+
+
+def _checked_constants(manifest: Manifest, constants: Sequence[Array]) -> list[Array]:
+    """The constants, aligned. Raises ``BadArtifact`` if they are not those of the manifest."""
+    if len(constants) != len(manifest.constants):
+        raise BadArtifact(f"{len(constants)} constants were given; the manifest lists {len(manifest.constants)}")
+    for spec, array in zip(manifest.constants, constants, strict=True):
+        if array.dtype != spec.dtype.numpy or array.shape != spec.static_shape:
+            raise BadArtifact(f"constant {spec} was given {array.dtype}{list(array.shape)}")
+    return [aligned_copy(array) for array in constants]
+
+
+def _check_version(image: LoadedImage) -> None:
+    version = ctypes.c_int32.from_address(image.symbol(abi.VERSION_SYMBOL)).value
+    if version != abi.VERSION:
+        raise BadArtifact(
+            f"the image was compiled for version {version} of the runtime's interface, and this is {abi.VERSION}; "
+            "compile the model again with this Tilewright"
+        )

@@ -1,0 +1,92 @@
+"""A relocatable object, free of its file format: what a parser (``elf``) makes and the linker takes.
+
+Only what is loaded is here: code, constants and data. Debug information, notes and unwind tables are left out.
+"""
+
+import platform
+from dataclasses import dataclass
+from enum import Enum
+
+from tilewright.base.errors import UnsupportedTarget
+
+
+class Machine(Enum):
+    """The instruction set of an object."""
+
+    X86_64 = "x86_64"
+    AARCH64 = "aarch64"
+
+
+class Segment(Enum):
+    """What a section holds, and so how its pages are protected once it is loaded (never writable and executable)."""
+
+    CODE = "code"
+    CONSTANTS = "constants"
+    DATA = "data"
+
+
+class Place(Enum):
+    """Where a symbol is, if it is in no loaded section."""
+
+    UNDEFINED = "undefined"
+    ABSOLUTE = "absolute"
+    DROPPED = "dropped"
+
+
+class Binding(Enum):
+    """Who sees a symbol, and who wins among equal names."""
+
+    LOCAL = "local"
+    GLOBAL = "global"
+    WEAK = "weak"
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """A place to patch: ``offset`` in its section, the format's ``kind``, index of a symbol, and an addend in bytes."""
+
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A piece that is loaded as a whole: ``size`` bytes that start with ``data``; the rest is zero."""
+
+    name: str
+    segment: Segment
+    alignment: int
+    size: int
+    data: bytes
+    relocations: tuple[Relocation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name for ``value`` bytes after the start of section number ``place``, or after nothing."""
+
+    name: str
+    binding: Binding
+    place: int | Place
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFile:
+    """One parsed object. ``name`` is for error messages."""
+
+    name: str
+    machine: Machine
+    sections: tuple[Section, ...]
+    symbols: tuple[Symbol, ...]
+
+
+def host_machine() -> Machine:
+    """The machine of this process. Raises ``UnsupportedTarget`` where the loader has no relocations for it."""
+    names = {"x86_64": Machine.X86_64, "amd64": Machine.X86_64, "aarch64": Machine.AARCH64, "arm64": Machine.AARCH64}
+    name = platform.machine().lower()
+    if name not in names:
+        raise UnsupportedTarget(f"images can't be loaded on {name} yet; known: {', '.join(m.value for m in Machine)}")
+    return names[name]

@@ -1,0 +1,129 @@
+"""The worker pool of this process: its block of memory, its threads, fork and exit.
+
+What the threads do is native code (``codegen.pool_text``; the protocol is in ``abi``); this file only starts and ends
+them. They are bare pthreads, not Python threads: they never touch the interpreter, so it needs not know of them. They
+run the ``tw_worker`` of the first image that asked for threads; that image stays mapped for ever.
+
+Fork: a child has its parent's memory and none of its threads. It clears the block, in place, so that the contexts that
+point to it stay right, and starts threads of its own when a model next asks for them.
+"""
+
+import atexit
+import ctypes
+import os
+import signal
+import threading
+import warnings
+from typing import Final
+
+from tilewright.runtime import abi
+from tilewright.runtime.loader import LoadedImage
+from tilewright.runtime.memory import Pages
+
+_libc = ctypes.CDLL(None)
+_word = ctypes.c_void_p
+_create = ctypes.CFUNCTYPE(ctypes.c_int, _word, _word, _word, _word)(("pthread_create", _libc))
+_join = ctypes.CFUNCTYPE(ctypes.c_int, _word, _word)(("pthread_join", _libc))
+_Stop = ctypes.CFUNCTYPE(None, _word)
+
+# Faults of a kernel belong to the thread that makes them; all other signals go to Python's threads.
+_FAULTS: Final = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT}
+
+# What threads may still use after their pool's last Python reference has gone.
+_forever: list[tuple[Pages, LoadedImage]] = []
+
+
+class Pool:
+    """Threads and the block that they share with native callers. Use the process's one: ``shared_pool``."""
+
+    def __init__(self, spins: int = abi.DEFAULT_SPINS) -> None:
+        self._pages = Pages(abi.POOL_BYTES)
+        self._spins = spins
+        self._image: LoadedImage | None = None
+        self._reset()
+
+    @property
+    def address(self) -> int:
+        """Address of the block, for ``abi.CONTEXT_POOL``. It never changes."""
+        return self._pages.address
+
+    def ensure(self, threads: int, image: LoadedImage) -> int:
+        """Have at least ``threads - 1`` workers, if the system lets; returns how many threads a call can use.
+
+        Cheap when they are there already. An image that was compiled without a pool gets one thread.
+        """
+        if len(self._threads) < threads - 1 and not self._full:
+            with self._lock:
+                self._start(min(threads, abi.MAX_THREADS), image)
+        return min(threads, len(self._threads) + 1)
+
+    def stop(self) -> None:
+        """End the workers as soon as they have no chunk, and wait for them. Calls then run on their own thread."""
+        with self._lock:
+            self._full = True
+            if self._image is not None and self._threads:
+                _Stop(self._image.symbol(abi.STOP))(self.address)
+            while self._threads:
+                _join(self._threads.pop(), None)
+            self._put(abi.POOL_WORKERS, 0)
+
+    def after_fork(self) -> None:
+        """In a forked child: forget the parent's threads and whatever they were doing."""
+        ctypes.memset(self.address, 0, abi.POOL_BYTES)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: list[int] = []
+        self._full = False
+        """No more threads: the system refused one, or the pool was stopped."""
+        self._put(abi.POOL_SPINS, self._spins)
+
+    def _start(self, threads: int, image: LoadedImage) -> None:
+        """Start workers until there are ``threads - 1``. The caller holds the lock."""
+        if self._full or abi.WORKER not in image:
+            return
+        if self._image is None:
+            self._image = image
+            _forever.append((self._pages, image))
+        # Threads inherit the mask of who starts them.
+        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
+        try:
+            while len(self._threads) < threads - 1 and self._start_one(self._image.symbol(abi.WORKER)):
+                pass
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+
+    def _start_one(self, worker: int) -> bool:
+        """Start the next worker; false, with a warning, if the system refuses."""
+        number = len(self._threads) + 1
+        slot = self.address + abi.POOL_SLOTS + number * abi.SLOT_BYTES
+        ctypes.c_uint64.from_address(slot).value = self.address
+        ctypes.c_int64.from_address(slot + 8).value = number
+        handle = ctypes.c_void_p()
+        error = _create(ctypes.addressof(handle), None, worker, slot)
+        if error:
+            self._full = True
+            warnings.warn(f"only {number} threads: the system refused another ({os.strerror(error)})", stacklevel=2)
+            return False
+        self._threads.append(handle.value or 0)
+        self._put(abi.POOL_WORKERS, number)
+        return True
+
+    def _put(self, offset: int, value: int) -> None:
+        ctypes.c_int32.from_address(self.address + offset).value = value
+
+
+def _make_shared() -> Pool:
+    pool = Pool()
+    atexit.register(pool.stop)
+    os.register_at_fork(after_in_child=pool.after_fork)
+    return pool
+
+
+_shared = _make_shared()
+
+
+def shared_pool() -> Pool:
+    """The one pool of this process; it starts without workers. Ends with the process, and survives a fork."""
+    return _shared

@@ -1,0 +1,145 @@
+"""How each relocation computes and stores its value: one table for each machine, and the stubs for far calls.
+
+S is the symbol's address, A the addend, P the address of the patched place, G the address of the symbol's entry in the
+table of addresses. Source: the processor supplements of the ELF ABI (x86-64 psABI 1.0, table 4.9; AAELF64 2024Q3).
+A new machine needs a table here and its number in ``elf``.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tilewright.runtime.objectfile import Machine
+
+
+class Via(Enum):
+    """What the patched place refers to."""
+
+    SYMBOL = "symbol"
+    CALL = "call"
+    """The symbol, or a stub that jumps to it where it may be too far away."""
+    TABLE = "table"
+    """The symbol's entry in the table of addresses."""
+
+
+Encode = Callable[[int, int, int], int | None]
+"""(S + A or G + A, P, bits now there) -> the bits to store, or None if the value does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One relocation type: the field's width in bytes, what it refers to, and its formula."""
+
+    name: str
+    width: int
+    via: Via
+    encode: Encode
+
+
+def _absolute(bits: int, signed: bool = False) -> Encode:
+    low, high = (-(1 << (bits - 1)), 1 << (bits - 1)) if signed else (0, 1 << bits)
+
+    def encode(target: int, place: int, old: int) -> int | None:
+        del place, old
+        return target % (1 << bits) if low <= target < high else None
+
+    return encode
+
+
+def _relative(bits: int) -> Encode:
+    def encode(target: int, place: int, old: int) -> int | None:
+        del old
+        distance = target - place
+        return distance % (1 << bits) if -(1 << (bits - 1)) <= distance < 1 << (bits - 1) else None
+
+    return encode
+
+
+def _branch(bits: int, shift: int) -> Encode:
+    """AArch64: a signed distance in instructions, ``bits`` wide, at bit ``shift`` of the instruction."""
+
+    def encode(target: int, place: int, old: int) -> int | None:
+        distance = target - place
+        if distance % 4 or not -(1 << (bits + 1)) <= distance < 1 << (bits + 1):
+            return None
+        mask = (1 << bits) - 1
+        return old & ~(mask << shift) | (distance >> 2 & mask) << shift
+
+    return encode
+
+
+def _address(distance: int, old: int) -> int | None:
+    """AArch64 ``adr``/``adrp``: a signed 21-bit number, its two low bits apart."""
+    if not -(1 << 20) <= distance < 1 << 20:
+        return None
+    return old & ~(3 << 29 | 0x7FFFF << 5) | (distance & 3) << 29 | (distance >> 2 & 0x7FFFF) << 5
+
+
+def _near(target: int, place: int, old: int) -> int | None:
+    return _address(target - place, old)
+
+
+def _page(target: int, place: int, old: int) -> int | None:
+    return _address((target >> 12) - (place >> 12), old)
+
+
+def _low12(scale: int) -> Encode:
+    """AArch64: the low 12 bits of the address, in units of ``1 << scale`` bytes."""
+
+    def encode(target: int, place: int, old: int) -> int | None:
+        del place
+        low = target & 0xFFF
+        return None if low % (1 << scale) else old & ~(0xFFF << 10) | (low >> scale) << 10
+
+    return encode
+
+
+_X86_64: Mapping[int, Rule] = {
+    1: Rule("R_X86_64_64", 8, Via.SYMBOL, _absolute(64)),
+    2: Rule("R_X86_64_PC32", 4, Via.SYMBOL, _relative(32)),
+    4: Rule("R_X86_64_PLT32", 4, Via.CALL, _relative(32)),
+    9: Rule("R_X86_64_GOTPCREL", 4, Via.TABLE, _relative(32)),
+    10: Rule("R_X86_64_32", 4, Via.SYMBOL, _absolute(32)),
+    11: Rule("R_X86_64_32S", 4, Via.SYMBOL, _absolute(32, signed=True)),
+    24: Rule("R_X86_64_PC64", 8, Via.SYMBOL, _relative(64)),
+    41: Rule("R_X86_64_GOTPCRELX", 4, Via.TABLE, _relative(32)),
+    42: Rule("R_X86_64_REX_GOTPCRELX", 4, Via.TABLE, _relative(32)),
+}
+_AARCH64: Mapping[int, Rule] = {
+    257: Rule("R_AARCH64_ABS64", 8, Via.SYMBOL, _absolute(64)),
+    260: Rule("R_AARCH64_PREL64", 8, Via.SYMBOL, _relative(64)),
+    261: Rule("R_AARCH64_PREL32", 4, Via.SYMBOL, _relative(32)),
+    274: Rule("R_AARCH64_ADR_PREL_LO21", 4, Via.SYMBOL, _near),
+    275: Rule("R_AARCH64_ADR_PREL_PG_HI21", 4, Via.SYMBOL, _page),
+    277: Rule("R_AARCH64_ADD_ABS_LO12_NC", 4, Via.SYMBOL, _low12(0)),
+    278: Rule("R_AARCH64_LDST8_ABS_LO12_NC", 4, Via.SYMBOL, _low12(0)),
+    279: Rule("R_AARCH64_TSTBR14", 4, Via.SYMBOL, _branch(14, 5)),
+    280: Rule("R_AARCH64_CONDBR19", 4, Via.SYMBOL, _branch(19, 5)),
+    282: Rule("R_AARCH64_JUMP26", 4, Via.CALL, _branch(26, 0)),
+    283: Rule("R_AARCH64_CALL26", 4, Via.CALL, _branch(26, 0)),
+    284: Rule("R_AARCH64_LDST16_ABS_LO12_NC", 4, Via.SYMBOL, _low12(1)),
+    285: Rule("R_AARCH64_LDST32_ABS_LO12_NC", 4, Via.SYMBOL, _low12(2)),
+    286: Rule("R_AARCH64_LDST64_ABS_LO12_NC", 4, Via.SYMBOL, _low12(3)),
+    299: Rule("R_AARCH64_LDST128_ABS_LO12_NC", 4, Via.SYMBOL, _low12(4)),
+    311: Rule("R_AARCH64_ADR_GOT_PAGE", 4, Via.TABLE, _page),
+    312: Rule("R_AARCH64_LD64_GOT_LO12_NC", 4, Via.TABLE, _low12(3)),
+}
+_RULES: Mapping[Machine, Mapping[int, Rule]] = {Machine.X86_64: _X86_64, Machine.AARCH64: _AARCH64}
+
+STUB_BYTES: Final = 16
+
+
+def rule(machine: Machine, kind: int) -> Rule | None:
+    """The rule of a relocation type, or None if it is not known."""
+    return _RULES[machine].get(kind)
+
+
+def stub(machine: Machine, place: int, entry: int) -> bytes:
+    """Code at address ``place`` that jumps to the address stored at ``entry`` (both in one image, so within 2 GiB)."""
+    if machine is Machine.X86_64:
+        jump = b"\xff\x25" + struct.pack("<i", entry - (place + 6))  # jmp *[rip + distance]
+        return jump.ljust(STUB_BYTES, b"\xcc")
+    words = (_page(entry, place, 0x90000010), _low12(3)(entry, place, 0xF9400210), 0xD61F0200, 0xD4200000)
+    return struct.pack("<4I", *(word or 0 for word in words))  # adrp x16; ldr x16, [x16]; br x16; brk

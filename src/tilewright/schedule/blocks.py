@@ -1,0 +1,140 @@
+"""Making blocks: regions that follow from the body, accesses that go elsewhere, loops around."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from tilewright.loops.access import point, regions
+from tilewright.loops.ir import Block, Buffer, Call, Loop, Region, Stmt, Store, Stores
+from tilewright.loops.program import Program
+from tilewright.loops.visit import seq, transform_exprs, transform_stmts, walk
+from tilewright.schedule.tree import fresh_loop_vars, fresh_name, nest
+from tilewright.symbolic import traversal as symbolic
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.domain import IterKind, IterVar
+from tilewright.symbolic.expr import ZERO, Expr, Read, Var
+from tilewright.symbolic.simplify import prove, simplify
+from tilewright.symbolic.traversal import all_of
+
+Indices = tuple[Expr, ...]
+ChangeIndices = Callable[[Indices], Indices]
+
+
+def bounds_within(program: Program, axes: Iterable[IterVar]) -> Bounds:
+    """What is known inside a block with these ``axes``."""
+    return Bounds({axis.var: axis.extent for axis in axes}, {dim.var: dim.bound for dim in program.dims})
+
+
+def parts(block: Block) -> Stmt:
+    """The init (if any) and the body of ``block``, one after the other."""
+    return block.body if block.init is None else seq(block.init, block.body)
+
+
+def map_parts(block: Block, change: Callable[[Stmt], Stmt]) -> Block:
+    """``block`` with ``change`` applied to its init and its body."""
+    init = None if block.init is None else change(block.init)
+    return dataclasses.replace(block, init=init, body=change(block.body))
+
+
+def refreshed(program: Program, block: Block) -> Block:
+    """``block`` with the read and write regions that its init and body have."""
+    found = regions(parts(block), bounds_within(program, block.axes))
+    return dataclasses.replace(block, reads=found.reads, writes=found.writes)
+
+
+def redirected(stmt: Stmt, old: Buffer, new: Buffer, change: ChangeIndices = lambda indices: indices) -> Stmt:
+    """``stmt`` (the inside of a block) with every access to ``old`` made one to ``new``, at changed indices.
+
+    Of the regions that calls take, the starts are changed.
+    """
+
+    def moved_read(node: Expr) -> Expr | None:
+        return Read(new, change(node.indices)) if isinstance(node, Read) and node.source == old else None
+
+    def moved_store(store: Store) -> Store:
+        return Store(new, change(store.indices), store.value) if store.buffer == old else store
+
+    def moved_region(region: Region) -> Region:
+        starts = change(tuple(start for start, _ in region.ranges))
+        extents = (extent for _, extent in region.ranges)
+        return Region(new, tuple(zip(starts, extents, strict=True))) if region.buffer == old else region
+
+    def leave(node: Stmt) -> Stmt:
+        match node:
+            case Store():
+                return moved_store(node)
+            case Stores(stores):
+                return Stores(tuple(map(moved_store, stores)))
+            case Call():
+                return dataclasses.replace(node, args=tuple(map(moved_region, node.args)))
+            case _:
+                return node
+
+    return transform_stmts(transform_exprs(stmt, lambda expr: symbolic.transform(expr, moved_read)), leave)
+
+
+def moved_accesses(
+    program: Program, block: Block, old: Buffer, new: Buffer, change: ChangeIndices = lambda indices: indices
+) -> Block:
+    """``block`` with its accesses to ``old`` made ones to ``new``, at changed indices."""
+    return refreshed(program, map_parts(block, lambda inside: redirected(inside, old, new, change)))
+
+
+def stores_in(stmt: Stmt) -> Iterator[Store]:
+    """All single stores in ``stmt``, in program order."""
+    for node in walk(stmt):
+        if isinstance(node, Store):
+            yield node
+        elif isinstance(node, Stores):
+            yield from node.stores
+
+
+def bindings_by_kind(block: Block) -> tuple[list[Expr], list[Expr]]:
+    """The bindings of the spatial axes, and those of all others."""
+    pairs = list(zip(block.axes, block.bindings, strict=True))
+    spatial = [binding for axis, binding in pairs if axis.kind is IterKind.SPATIAL]
+    return spatial, [binding for axis, binding in pairs if axis.kind is not IterKind.SPATIAL]
+
+
+def calls_in(stmt: Stmt) -> tuple[Call, ...]:
+    """All calls in ``stmt``."""
+    return tuple(node for node in walk(stmt) if isinstance(node, Call))
+
+
+def axis_vars(program: Program, wanted: Sequence[str], used: Iterable[str] = ()) -> tuple[Var, ...]:
+    """New variables for the axes of a block, called differently from all loops and extents, and the axes ``used``."""
+    taken = {*used, *(dim.var.name for dim in program.dims)}
+    taken.update(node.var.name for node in walk(program.body) if isinstance(node, Loop))
+    found: list[Var] = []
+    for name in wanted:
+        found.append(Var(fresh_name(name, taken)))
+        taken.add(found[-1].name)
+    return tuple(found)
+
+
+def copy_nest(
+    program: Program,
+    name: str,
+    target: Buffer,
+    source: Buffer,
+    change: Callable[[Expr, tuple[Var, ...]], Expr] = lambda value, _: value,
+) -> Stmt:
+    """``target[...] = source[...]`` over all elements: the block ``name`` in loops of its own.
+
+    ``change`` makes something else of what is read, given the indices.
+    """
+    rank = range(len(target.shape))
+    loops = fresh_loop_vars(program, [f"{name}_{d}" for d in rank])
+    variables = axis_vars(program, [f"v{d}" for d in rank])
+    axes = tuple(IterVar(v, e, IterKind.SPATIAL) for v, e in zip(variables, target.shape, strict=True))
+    body = Store(target, variables, change(Read(source, variables), variables))
+    block = Block(name, axes, loops, (point(source, variables),), (point(target, variables),), body)
+    return nest([Loop(v, e, body) for v, e in zip(loops, target.shape, strict=True)], block)
+
+
+def guard(values: Iterable[tuple[Expr, Expr]], bounds: Bounds) -> Expr:
+    """The condition that each value lies in ``0 <= value < extent``, without what is proven."""
+    conditions: list[Expr] = []
+    for value, extent in values:
+        exact = simplify(value, bounds)
+        conditions.extend(c for c in (exact >= ZERO, exact < extent) if not prove(c, bounds))
+    return all_of(*conditions)

@@ -1,0 +1,268 @@
+"""Small buffers: an intermediate lives in the innermost loop that holds all of its accesses, as large as they need.
+
+Inside a block only the block's own axes are visible, so "index minus start of the window" is written over the axes:
+with the binding ``vi = io * 12 + ii``, a window that starts at ``io * 12`` turns ``T[vi]`` into ``T[vi % 12]``; codegen
+puts the bindings in and finds ``T[ii]``.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.loops.access import span
+from tilewright.loops.ir import Alloc, Block, Buffer, Loop, LoopKind, Scope, Seq, Stmt
+from tilewright.loops.program import Program
+from tilewright.loops.visit import buffers, read_buffers
+from tilewright.schedule.blocks import Indices, bounds_within, moved_accesses, parts, redirected
+from tilewright.schedule.region import Touched, Window, Windows, tightened, touched, unit_index, unit_of
+from tilewright.schedule.tree import (
+    Location,
+    Path,
+    all_blocks,
+    blocks_in,
+    bounds_at,
+    buffers_read,
+    buffers_written,
+    depends_on,
+    locations,
+    normalize,
+    replace_at,
+    transform_stmts,
+)
+from tilewright.symbolic import traversal as symbolic
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import ONE, ZERO, Binary, Expr, Var, const
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.simplify import LinearForm, linear_form, prove, simplify
+from tilewright.symbolic.traversal import free_vars, walk
+
+
+def compact(program: Program, name: str) -> Program:
+    """``program`` with the allocation of the buffer ``name`` as deep and as small as its accesses allow.
+
+    Parameters, and buffers with accesses outside of blocks, stay as they are.
+    """
+    outer = next((at for at in locations(program.body) if _allocated(at.stmt, name)), None)
+    if outer is None:
+        return program
+    buffer = _allocated(outer.stmt, name)
+    assert buffer is not None
+    users = [at for at in locations(outer.stmt, outer.ancestors, outer.path) if _is_user(at.stmt, buffer)]
+    if not users or _is_used_outside_of_blocks(outer.stmt, buffer):
+        return program
+    for place in _places(outer, users, buffer.scope):
+        bounds = bounds_at(program, place)
+        found = touched(place.stmt, bounds)
+        windows = found.of(buffer, bounds)
+        if windows is not None and _starts_afresh(place, outer, buffer, found, bounds):
+            return _Shrinking(program, buffer, windows, bounds).moved(outer, place)
+    return program
+
+
+def _allocated(stmt: Stmt, name: str) -> Buffer | None:
+    return stmt.buffer if isinstance(stmt, Alloc) and stmt.buffer.name == name else None
+
+
+def _is_user(stmt: Stmt, buffer: Buffer) -> bool:
+    return isinstance(stmt, Block) and buffer in buffers_read(stmt) | buffers_written(stmt)
+
+
+def _is_used_outside_of_blocks(outer: Stmt, buffer: Buffer) -> bool:
+    """Whether there is an access that no block declares (in a binding, a condition, a bare statement)."""
+    assert isinstance(outer, Alloc)
+    bare = transform_stmts(outer.body, lambda stmt: Seq(()) if isinstance(stmt, Block) else stmt)
+    bindings = (expr for block in all_blocks(outer.body) for expr in (block.predicate, *block.bindings))
+    return buffer in buffers(bare) or buffer in read_buffers(*bindings)
+
+
+def _places(outer: Location[Stmt], users: Sequence[Location[Stmt]], scope: Scope) -> Iterator[Location[Stmt]]:
+    """The statements that hold all ``users``, innermost first, up to the present ``Alloc``."""
+    common = _common_path([user.path for user in users])
+    ancestors = (*users[0].ancestors, users[0].stmt)
+    for depth in range(len(common), len(outer.path), -1):
+        loops = [a for a in ancestors[len(outer.path) : depth] if isinstance(a, Loop)]
+        inside_block = any(isinstance(a, Block) for a in ancestors[len(outer.path) : depth])
+        if not inside_block and all(_may_hold(loop.kind, scope) for loop in loops):
+            yield Location(ancestors[depth], ancestors[:depth], common[:depth])
+
+
+def _common_path(paths: Sequence[Path]) -> Path:
+    common = paths[0]
+    for path in paths[1:]:
+        same = 0
+        while same < min(len(common), len(path)) and common[same] == path[same]:
+            same += 1
+        common = common[:same]
+    return common
+
+
+_SEQUENTIAL = frozenset({LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PARALLEL})
+_GRID = frozenset({LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z})
+
+
+def _may_hold(kind: LoopKind, scope: Scope) -> bool:
+    """Whether a buffer of ``scope`` may be allocated inside a loop of ``kind``: lanes and threads share some."""
+    if kind is LoopKind.VECTORIZED:
+        return False
+    if kind in _SEQUENTIAL:
+        return True
+    return scope is Scope.LOCAL or (scope is Scope.SHARED and kind in _GRID)
+
+
+def _starts_afresh(
+    place: Location[Stmt], outer: Location[Stmt], buffer: Buffer, found: Touched, bounds: Bounds
+) -> bool:
+    """Whether each run of ``place`` writes all that it reads, so that nothing is carried from run to run."""
+    crossed = [a.var for a in place.ancestors[len(outer.path) :] if isinstance(a, Loop)]
+    for block in blocks_in(place.stmt):
+        if buffer in buffers_written(block) and _carries(block, crossed):
+            return False
+    written, read = found.writes.get(buffer), found.reads.get(buffer)
+    first = next(block for block in blocks_in(place.stmt) if _is_user(block, buffer))
+    if written is None or buffer not in buffers_written(first):
+        return not crossed
+    if read is None or not crossed:
+        return True
+    return all(_holds(w, r, bounds) for w, r in zip(written, read, strict=True))
+
+
+def _carries(block: Block, loops: Sequence[Var]) -> bool:
+    kinds = (axis.kind for axis in block.axes)
+    return any(k is not IterKind.SPATIAL and depends_on(b, loops) for k, b in zip(kinds, block.bindings, strict=True))
+
+
+def _holds(written: Window, read: Window, bounds: Bounds) -> bool:
+    begins = prove(written.start <= read.start, bounds)
+    return begins and prove(read.start + read.extent <= written.start + written.extent, bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A linear term of an index, as a part that only the loops outside decide and a part that those inside do."""
+
+    kept: Expr
+    """The outer part, over the block's axes."""
+    value: Expr
+    """The outer part, over the loops outside."""
+
+
+class _Shrinking:
+    """Replaces ``buffer`` by its ``windows``, at a place of which ``bounds`` is known."""
+
+    def __init__(self, program: Program, buffer: Buffer, windows: Windows, bounds: Bounds) -> None:
+        self._program = program
+        self._buffer = buffer
+        self._windows = windows
+        self._bounds = bounds
+
+    def moved(self, outer: Location[Stmt], place: Location[Stmt]) -> Program:
+        """The program with the buffer allocated around ``place`` instead of at ``outer``."""
+        pinned = {block.name: values for block, values in self._inner_values(place.stmt)}
+        small = self._small_buffer(place.stmt, pinned)
+        body = place.stmt if small == self._buffer else self._rebased(place.stmt, small, pinned)
+        inside = replace_at(outer.stmt, place.path[len(outer.path) :], Alloc(small, body))
+        assert isinstance(inside, Alloc)
+        replaced = replace_at(self._program.body, outer.path, inside.body)
+        return dataclasses.replace(self._program, body=normalize(replaced))
+
+    def _inner_values(self, stmt: Stmt) -> Iterator[tuple[Block, tuple[Mapping[Var, Expr], Bounds]]]:
+        """The user blocks, with the values of their axes and what is known of the loops in these."""
+        for at in locations(tightened(stmt, self._bounds)):
+            if isinstance(at.stmt, Block) and _is_user(at.stmt, self._buffer):
+                inner = {a.var: a.extent for a in at.ancestors if isinstance(a, Loop)}
+                values = {axis.var: b for axis, b in zip(at.stmt.axes, at.stmt.bindings, strict=True)}
+                yield at.stmt, (values, self._bounds.extended(inner))
+
+    def _small_buffer(self, stmt: Stmt, pinned: Mapping[str, tuple[Mapping[Var, Expr], Bounds]]) -> Buffer:
+        """The buffer with those dimensions shrunk for which all accesses can be rebased."""
+        shape = list(self._buffer.shape)
+        for dimension, window in enumerate(self._windows):
+            if not window.is_whole(shape[dimension]) and all(
+                self._offset(block, indices[dimension], window, *pinned[block.name]) is not None
+                for block in blocks_in(stmt)
+                if _is_user(block, self._buffer)
+                for indices in _accesses(block, self._buffer)
+            ):
+                shape[dimension] = window.extent
+        return dataclasses.replace(self._buffer, shape=tuple(shape))
+
+    def _rebased(self, stmt: Stmt, small: Buffer, pinned: Mapping[str, tuple[Mapping[Var, Expr], Bounds]]) -> Stmt:
+        def leave(node: Stmt) -> Stmt:
+            if not isinstance(node, Block) or not _is_user(node, self._buffer):
+                return node
+            known = pinned[node.name]
+
+            def change(indices: Indices) -> Indices:
+                return self._indices(node, indices, small, known)
+
+            return moved_accesses(self._program, node, self._buffer, small, change)
+
+        return transform_stmts(stmt, leave)
+
+    def _indices(
+        self, block: Block, indices: Indices, small: Buffer, known: tuple[Mapping[Var, Expr], Bounds]
+    ) -> Indices:
+        inside = bounds_within(self._program, block.axes)
+        result: list[Expr] = []
+        for index, window, old, new in zip(indices, self._windows, self._buffer.shape, small.shape, strict=True):
+            offset = ZERO if old == new else self._offset(block, index, window, *known)
+            assert offset is not None
+            result.append(index if offset == ZERO else simplify(index - offset, _dividing(offset, inside)))
+        return tuple(result)
+
+    def _offset(
+        self, block: Block, index: Expr, window: Window, values: Mapping[Var, Expr], bounds: Bounds
+    ) -> Expr | None:
+        """The start of ``window`` over the axes of ``block``, as ``index`` sees it; None if it does not."""
+        kept: Expr = ZERO
+        value: Expr = ZERO
+        for atom, factor in linear_form(index, bounds_within(self._program, block.axes)).terms:
+            split = self._split(atom, values, bounds)
+            if split is None:
+                return None
+            kept, value = kept + split.kept * factor, value + split.value * factor
+        rest = simplify(window.start - value, self._bounds)
+        return kept + rest if self._bounds.extents.keys().isdisjoint(free_vars(rest)) else None
+
+    def _split(self, atom: Expr, values: Mapping[Var, Expr], bounds: Bounds) -> _Split | None:
+        """``atom`` is ``outer + inner``, with ``outer`` a multiple of ``unit`` and ``inner`` within one unit."""
+        form = linear_form(symbolic.substitute(atom, values), bounds)
+        outer, inner = _parted(form, self._bounds)
+        if outer == ZERO:
+            return _Split(ZERO, ZERO)
+        unit = unit_of(outer, self._bounds)
+        reach = span(inner, bounds, frozenset(bounds.extents) - self._bounds.extents.keys())
+        number = None if reach is None else unit_index(reach.lo, reach.hi, unit, bounds)
+        return None if number is None else _Split(atom // unit * unit, outer + number * unit)
+
+
+def _dividing(expr: Expr, bounds: Bounds) -> Bounds:
+    """``bounds`` where no divisor in ``expr`` is 0: symbolic factors are the extents of loops around."""
+    divisors = (node.b for node in walk(expr) if isinstance(node, Binary) and node.op is BinaryOp.FLOORDIV)
+    return bounds.assuming(*(v >= ONE for divisor in divisors for v in sorted(free_vars(divisor), key=str)))
+
+
+def _parted(form: LinearForm, outside: Bounds) -> tuple[Expr, Expr]:
+    """The terms over loops outside (which are in ``outside``), and all others with the constant."""
+    outer: Expr = ZERO
+    inner: Expr = const(form.constant)
+    for atom, factor in form.terms:
+        inner_vars = free_vars(atom) - outside.extents.keys()
+        if inner_vars <= outside.dims.keys() and free_vars(atom) & outside.extents.keys():
+            outer = outer + atom * factor
+        else:
+            inner = inner + atom * factor
+    return outer, inner
+
+
+def _accesses(block: Block, buffer: Buffer) -> tuple[Indices, ...]:
+    """The indices of all accesses (of calls: the starts of the regions)."""
+    found: dict[Indices, None] = {}
+
+    def note(indices: Indices) -> Indices:
+        found[indices] = None
+        return indices
+
+    redirected(parts(block), buffer, buffer, note)
+    return tuple(found)

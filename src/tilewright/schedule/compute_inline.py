@@ -1,0 +1,240 @@
+"""``compute_inline`` and ``reverse_compute_inline``: a block disappears into its consumers, or into its producer."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, Stmt, Store
+from tilewright.loops.program import Program
+from tilewright.loops.visit import buffers, transform_exprs, transform_stmts
+from tilewright.schedule.blocks import bounds_within, calls_in, map_parts, refreshed
+from tilewright.schedule.placing import before, check_scopes, intermediate
+from tilewright.schedule.tree import (
+    BlockRef,
+    all_blocks,
+    block_at,
+    buffers_read,
+    buffers_written,
+    change_blocks,
+    normalize,
+    refuse,
+    rewrite,
+)
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import ONE, ZERO, Expr, Read, Var
+from tilewright.symbolic.simplify import equivalent, simplify
+from tilewright.symbolic.traversal import free_vars, substitute, transform
+
+
+def compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
+    """Put the value that ``block`` computes in place of every read of it; the block and its buffer are gone.
+
+    Refuses unless the block stores one value at its own axes (no reduction) in a buffer that is no output.
+    """
+    place = block_at(program, block)
+    mapped = _mapped(program, place.stmt)
+    without = rewrite(program, place, NOTHING)
+    readers = {b.name for b in all_blocks(without.body) if mapped.buffer in buffers_read(b)}
+    _check_value_stays(program, place.stmt, readers)
+
+    def inlined(reader: Block) -> Stmt:
+        if reader.name not in readers:
+            return reader
+        if any(region.buffer == mapped.buffer for call in calls_in(reader) for region in call.args):
+            raise refuse(f"`{reader.name}` passes `{mapped.buffer.name}` to an intrinsic", BlockRef(reader.name))
+        return _replaced(without, reader, mapped)
+
+    body = change_blocks(without.body, inlined)
+    result = _without_buffer(dataclasses.replace(without, body=body), mapped.buffer, block)
+    for reader in readers:
+        check_scopes(result, BlockRef(reader))
+    return result, None
+
+
+def reverse_compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
+    """Let the producer of ``block`` store what ``block`` makes of its value; the block and the buffer between are gone.
+
+    Refuses unless the block stores one value at its own axes, and reads, at exactly these, one buffer of which it is
+    the only reader and which one block without a reduction makes. (For reductions: ``cache_write`` and
+    ``reverse_compute_at``.)
+    """
+    place = block_at(program, block)
+    reader = place.stmt
+    store = _single_store(reader)
+    producer, between = _only_producer(program, reader)
+    indices = _read_indices(reader, between)
+    made = producer.body
+    if producer.init is not None or any(axis.kind is not IterKind.SPATIAL for axis in producer.axes):
+        reason = f"`{producer.name}` is a reduction; use cache_write and reverse_compute_at"
+        raise refuse(reason, BlockRef(producer.name))
+    if not isinstance(made, Store):
+        raise refuse(f"`{producer.name}` is no single store", BlockRef(producer.name))
+    _check_whole(program, reader, between, indices)
+    _check_inputs_ready(program, reader, producer, between)
+    values = {v: e for v, e in zip(indices, made.indices, strict=True) if isinstance(v, Var)}
+    values |= {axis.var: ZERO for axis in reader.axes if axis.var not in values}
+    value = _with_value(substitute(store.value, values), between, made.value)
+    target = tuple(substitute(index, values) for index in store.indices)
+    bounds = bounds_within(program, producer.axes)
+    body = Store(store.buffer, tuple(simplify(i, bounds) for i in target), simplify(value, bounds))
+    merged = refreshed(program, dataclasses.replace(producer, body=body))
+    without = rewrite(program, place, NOTHING)
+    changed = change_blocks(without.body, lambda b: merged if b.name == producer.name else b)
+    result = _without_buffer(dataclasses.replace(without, body=changed), between, block)
+    check_scopes(result, BlockRef(producer.name))
+    return result, None
+
+
+# The value of a producer ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Mapped:
+    """``buffer[axes] = value`` for all elements."""
+
+    buffer: Buffer
+    axes: tuple[Expr, ...]
+    value: Expr
+
+    def at(self, indices: tuple[Expr, ...]) -> Expr:
+        values = {axis: index for axis, index in zip(self.axes, indices, strict=True) if isinstance(axis, Var)}
+        return substitute(self.value, values)
+
+
+def _mapped(program: Program, block: Block) -> _Mapped:
+    store = _single_store(block)
+    ref = BlockRef(block.name)
+    if not intermediate(program, store.buffer):
+        raise refuse(f"`{store.buffer.name}` is an output, and must be stored", ref)
+    other = [b.name for b in all_blocks(program.body) if store.buffer in buffers_written(b) and b.name != block.name]
+    if other:
+        raise refuse(f"`{store.buffer.name}` is written by `{other[0]}` too", BlockRef(other[0]))
+    if store.buffer in buffers_read(block):
+        raise refuse(f"`{block.name}` reads what it writes", ref)
+    free = [axis for axis in block.axes if axis.var not in store.indices]
+    for axis in free:
+        if axis.extent != ONE and axis.var in free_vars(store.value):
+            raise refuse(f"its elements are computed anew for each `{axis.name}`, as after compute_at", ref)
+    value = substitute(store.value, {axis.var: ZERO for axis in free})
+    return _Mapped(store.buffer, store.indices, value)
+
+
+def _single_store(block: Block) -> Store:
+    """The store of a block that only stores one value at its own axes."""
+    ref = BlockRef(block.name)
+    reduced = [axis.name for axis in block.axes if axis.kind is not IterKind.SPATIAL]
+    if block.init is not None or reduced:
+        raise refuse(f"`{block.name}` is a reduction or recurrence (axis {', '.join(reduced)})", ref)
+    if not isinstance(block.body, Store):
+        raise refuse(f"`{block.name}` is no single store", ref)
+    indices = block.body.indices
+    variables = [index for index in indices if index != ZERO]
+    own = {axis.var: axis.extent for axis in block.axes}
+    sizes = dict(zip(indices, block.body.buffer.shape, strict=True))
+    distinct = len(set(variables)) == len(variables)
+    if not distinct or not all(isinstance(v, Var) and own.get(v) == sizes[v] for v in variables):
+        shown = ", ".join(map(str, indices))
+        raise refuse(f"`{block.name}` does not store at its own axes, but at [{shown}]", ref)
+    return block.body
+
+
+def _check_value_stays(program: Program, block: Block, readers: set[str]) -> None:
+    """What the block reads must not change until its value is used."""
+    earlier = before(program, block.name)
+    for other in all_blocks(program.body):
+        changed = buffers_written(other) & buffers_read(block)
+        if changed and other.name not in earlier and other.name != block.name:
+            names = ", ".join(buffer.name for buffer in changed)
+            raise refuse(f"`{other.name}` writes {names} after `{block.name}` has read it", BlockRef(other.name))
+
+
+def _replaced(program: Program, reader: Block, mapped: _Mapped) -> Block:
+    bounds = bounds_within(program, reader.axes)
+
+    def leave(node: Expr) -> Expr | None:
+        return mapped.at(node.indices) if isinstance(node, Read) and node.source == mapped.buffer else None
+
+    def change(stmt: Stmt) -> Stmt:
+        return transform_exprs(stmt, lambda expr: simplify(transform(expr, leave), bounds))
+
+    return refreshed(program, map_parts(reader, change))
+
+
+# The value of a consumer ---------------------------------------------------------------------------------------------
+
+
+def _only_producer(program: Program, reader: Block) -> tuple[Block, Buffer]:
+    """The block that makes an intermediate buffer which only ``reader`` reads, and that buffer."""
+    reasons: list[str] = []
+    for buffer in sorted(buffers_read(reader), key=lambda b: b.name):
+        writers = [b for b in all_blocks(program.body) if buffer in buffers_written(b)]
+        own = {reader.name, *(b.name for b in writers)}
+        others = [b.name for b in all_blocks(program.body) if buffer in buffers_read(b) and b.name not in own]
+        if not intermediate(program, buffer) or not writers:
+            continue
+        if len(writers) > 1:
+            reasons.append(f"`{buffer.name}` has several writers")
+        elif others:
+            reasons.append(f"`{others[0]}` reads `{buffer.name}` too")
+        else:
+            return writers[0], buffer
+    raise refuse("; ".join(reasons) or f"`{reader.name}` reads no intermediate buffer", BlockRef(reader.name))
+
+
+def _read_indices(reader: Block, between: Buffer) -> tuple[Expr, ...]:
+    found: set[tuple[Expr, ...]] = set()
+
+    def leave(node: Expr) -> None:
+        if isinstance(node, Read) and node.source == between:
+            found.add(node.indices)
+
+    transform_exprs(reader.body, lambda expr: transform(expr, leave))
+    if len(found) != 1:
+        raise refuse(f"`{reader.name}` reads `{between.name}` at several places", BlockRef(reader.name))
+    return found.pop()
+
+
+def _check_whole(program: Program, reader: Block, between: Buffer, indices: tuple[Expr, ...]) -> None:
+    """The reader's domain must be exactly the elements of the buffer."""
+    ref = BlockRef(reader.name)
+    extents: Mapping[Expr, Expr] = {axis.var: axis.extent for axis in reader.axes}
+    own = [index for index in indices if index != ZERO]
+    if len(set(own)) != len(own) or not all(index in extents for index in own):
+        shown = ", ".join(map(str, indices))
+        raise refuse(f"`{reader.name}` reads `{between.name}` at [{shown}], not just at its own axes", ref)
+    for axis in reader.axes:
+        if axis.var not in own and axis.extent != ZERO + 1:
+            raise refuse(f"`{reader.name}` reads each element of `{between.name}` for all `{axis.name}`", ref)
+    for index, size in zip(indices, between.shape, strict=True):
+        if not equivalent(extents.get(index, ZERO + 1), size, program.bounds):
+            raise refuse(f"`{reader.name}` reads only a part of `{between.name}`", ref)
+
+
+def _check_inputs_ready(program: Program, reader: Block, producer: Block, between: Buffer) -> None:
+    earlier = before(program, producer.name)
+    needed = buffers_read(reader) - {between}
+    late = before(program, reader.name) - earlier - {producer.name}
+    for other in all_blocks(program.body):
+        used = buffers_read(other) | buffers_written(other)
+        shared = buffers_written(other) & needed | used & buffers_written(reader)
+        if shared and other.name in late:
+            names = ", ".join(buffer.name for buffer in shared)
+            reason = f"`{other.name}` uses {names} between `{producer.name}` and `{reader.name}`"
+            raise refuse(reason, BlockRef(other.name))
+
+
+def _with_value(expr: Expr, buffer: Buffer, value: Expr) -> Expr:
+    """``expr`` with the reads of ``buffer`` replaced by ``value``."""
+    return transform(expr, lambda node: value if isinstance(node, Read) and node.source == buffer else None)
+
+
+def _without_buffer(program: Program, buffer: Buffer, block: BlockRef) -> Program:
+    """The program without the allocation of ``buffer``, which nothing uses any more."""
+
+    def leave(stmt: Stmt) -> Stmt | None:
+        return stmt.body if isinstance(stmt, Alloc) and stmt.buffer == buffer else None
+
+    body = normalize(transform_stmts(program.body, leave))
+    if buffer in buffers(body):
+        raise refuse(f"`{buffer.name}` is also used outside of blocks", block)
+    return dataclasses.replace(program, body=body)

@@ -1,0 +1,86 @@
+"""When the values of index expressions determine that of a loop variable: when iterations are told apart."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tilewright.symbolic.bounds import Bounds, interval
+from tilewright.symbolic.expr import ONE, ZERO, Binary, Const, Expr, Var
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.simplify import linear_form, prove, simplify
+from tilewright.symbolic.traversal import free_vars, substitute
+
+
+def determines(indices: Iterable[Expr], variable: Var, varying: Sequence[Var], bounds: Bounds) -> bool:
+    """Whether ``indices``, of which the ``varying`` variables run and all others stand still, determine ``variable``.
+
+    True is proven, by these rules: a sum determines its terms if each step of a term is larger than all smaller terms
+    together (mixed radix); ``r + e // c`` and ``e % c`` together determine ``r * c + e``; a sum that rises with the
+    variable, whatever the others do, determines it.
+    """
+    known: set[Expr] = set()
+    fresh = [_moving(simplify(index, bounds), varying) for index in indices]
+    if any(_rises(index, variable, varying, bounds) for index in fresh):
+        return True
+    while fresh and variable not in known:
+        for expr in fresh:
+            known.add(expr)
+            known.update(_digits(expr, bounds))
+        fresh = [e for e in _combined(known, bounds) if e not in known]
+    return variable in known
+
+
+def _moving(index: Expr, varying: Sequence[Var]) -> Expr:
+    """``index`` with the variables that stand still at 0, if they only add to it."""
+    still = free_vars(index).difference(varying)
+    inside = [node for node in _nonlinear(index) if not still.isdisjoint(free_vars(node))]
+    return index if inside else substitute(index, dict.fromkeys(still, ZERO))
+
+
+def _nonlinear(expr: Expr) -> Iterator[Expr]:
+    """The parts of ``expr`` that are no sums, differences or multiples."""
+    match expr:
+        case Binary(BinaryOp.ADD | BinaryOp.SUB, a, b):
+            yield from _nonlinear(a)
+            yield from _nonlinear(b)
+        case Binary(BinaryOp.MUL, a, Const()) | Binary(BinaryOp.MUL, Const(), a):
+            yield from _nonlinear(a)
+        case Const() | Var():
+            pass
+        case _:
+            yield expr
+
+
+def _rises(index: Expr, variable: Var, varying: Sequence[Var], bounds: Bounds) -> bool:
+    """Whether ``index`` at ``variable + 1`` is larger than at ``variable``, for all values of the others at both."""
+    others = [v for v in varying if v != variable and v in free_vars(index)]
+    again = {v: Var(f"{v.name}'") for v in others}
+    both = bounds.extended({again[v]: bounds.extents[v] for v in others})
+    later = substitute(index, {variable: variable + ONE, **again})
+    return variable in free_vars(index) and prove(later > index, both)
+
+
+def _digits(expr: Expr, bounds: Bounds) -> tuple[Expr, ...]:
+    """The atoms of the sum ``expr`` that its value determines: all, or none."""
+    reach = 0
+    terms = sorted(linear_form(expr, bounds).terms, key=lambda term: abs(term[1]))
+    for position, (atom, factor) in enumerate(terms):
+        if abs(factor) <= reach:
+            return ()
+        low, high = interval(atom, bounds)
+        if low is not None and high is not None:
+            reach += abs(factor) * (high - low)
+        elif position < len(terms) - 1:
+            return ()
+    return tuple(atom for atom, _ in terms)
+
+
+def _combined(known: Iterable[Expr], bounds: Bounds) -> Iterator[Expr]:
+    """``r * c + e`` for known ``r + e // c`` and ``e % c``."""
+    for remainder in known:
+        if isinstance(remainder, Binary) and remainder.op is BinaryOp.MOD:
+            dividend, divisor = remainder.a, remainder.b
+            quotient = simplify(dividend // divisor, bounds)
+            if isinstance(quotient, Const):
+                yield dividend
+            for index in known:
+                if linear_form(index, bounds).coefficient(quotient) == 1:
+                    yield simplify((index - quotient) * divisor + dividend, bounds)

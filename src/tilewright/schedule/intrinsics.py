@@ -1,0 +1,127 @@
+"""Tensor intrinsics: hardware operations for ``tensorize``, declared by a tensor expression.
+
+Of a reduction there are three forms (as in the TVM paper): ``compute`` does all of it, ``reset`` makes the identity,
+and ``update`` adds to what is there. Each is an ``Intrinsic`` of the loop IR whose description follows from the
+expression::
+
+    w, x = te.placeholder((8, 8), name="w"), te.placeholder((8, 8), name="x")
+    k = te.reduce_axis((0, 8), name="k")
+    y = te.compute((8, 8), lambda i, j: te.sum(w[i, k] * x[j, k], axis=k), name="y")
+    gemm8x8 = decl_tensor_intrin(y, "gemm8x8", reset="fill_zero", update="fused_gemm8x8_add")
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.base.errors import BadProgram
+from tilewright.loops.ir import Block, Loop
+from tilewright.loops.lower import lower
+from tilewright.loops.program import Intrinsic, Program
+from tilewright.loops.visit import walk
+from tilewright.schedule.tree import all_blocks, nest
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Const
+from tilewright.tensor.ir import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class TensorIntrinsic:
+    """What ``tensorize`` looks for (``description``: one nest around one block), and what it puts there."""
+
+    name: str
+    description: Program
+    compute: Intrinsic | None = None
+    """The whole of the description; inputs, then outputs."""
+    reset: Intrinsic | None = None
+    """The init of a reduction; outputs only."""
+    update: Intrinsic | None = None
+    """The reduction without its init; inputs, then outputs."""
+
+    @property
+    def block(self) -> Block:
+        """The block of the description."""
+        return all_blocks(self.description.body)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class IntrinsicSet:
+    """A library of intrinsics, by name."""
+
+    intrinsics: tuple[TensorIntrinsic, ...] = ()
+
+    def get(self, name: str) -> TensorIntrinsic | None:
+        """The intrinsic ``name``, or None."""
+        return next((intrinsic for intrinsic in self.intrinsics if intrinsic.name == name), None)
+
+    def with_intrinsic(self, intrinsic: TensorIntrinsic) -> "IntrinsicSet":
+        """This set and ``intrinsic``, in place of another one of the same name."""
+        return IntrinsicSet((*(i for i in self.intrinsics if i.name != intrinsic.name), intrinsic))
+
+
+def decl_tensor_intrin(
+    output: Tensor,
+    name: str,
+    *,
+    reset: str | None = None,
+    update: str | None = None,
+    implementations: Mapping[str, str] | None = None,
+) -> TensorIntrinsic:
+    """Declare the intrinsic that computes ``output`` from its placeholders.
+
+    ``name`` is the form that computes all of it; a reduction that is also split outside of the intrinsic needs
+    ``reset`` and ``update`` too. ``implementations``: LLVM IR text by the name of the form (see ``Intrinsic``); without
+    one, code is made from the description. Raises ``BadProgram`` unless ``output`` is one compute of constant shape
+    over placeholders.
+    """
+    description = lower([output], name)
+    block = _single_block(description)
+    if block.init is None and (reset or update):
+        raise BadProgram(f"{name} is no reduction, so it has no reset and no update")
+    texts = dict(implementations or {})
+
+    def form(called: str | None, program: Program) -> Intrinsic | None:
+        return (
+            None
+            if called is None
+            else Intrinsic(called, dataclasses.replace(program, name=called), texts.pop(called, ""))
+        )
+
+    declared = TensorIntrinsic(
+        name,
+        description,
+        form(name, description),
+        form(reset, _reset_program(description, block)),
+        form(update, _update_program(description, block)),
+    )
+    if texts:
+        raise BadProgram(f"{name} has no form called {', '.join(texts)}; an implementation has the name of a form")
+    return declared
+
+
+def _single_block(description: Program) -> Block:
+    blocks = all_blocks(description.body)
+    extents = [stmt.extent for stmt in walk(description.body) if isinstance(stmt, Loop)]
+    if len(blocks) != 1 or description.dims or not all(isinstance(extent, Const) for extent in extents):
+        raise BadProgram(f"the intrinsic {description.name} must be one te.compute of constant shape over placeholders")
+    return blocks[0]
+
+
+def _reset_program(description: Program, block: Block) -> Program:
+    """``output = identity``, over the spatial axes."""
+    if block.init is None:
+        return description
+    spatial = [(a, b) for a, b in zip(block.axes, block.bindings, strict=True) if a.kind is IterKind.SPATIAL]
+    axes = tuple(axis for axis, _ in spatial)
+    own = dataclasses.replace(
+        block, axes=axes, bindings=tuple(b for _, b in spatial), reads=(), body=block.init, init=None
+    )
+    bindings = frozenset(own.bindings)
+    loops = [stmt for stmt in walk(description.body) if isinstance(stmt, Loop) and stmt.var in bindings]
+    return dataclasses.replace(description, params=description.results, body=nest(loops, own))
+
+
+def _update_program(description: Program, block: Block) -> Program:
+    """``output = output + ...``, without the init."""
+    loops = [stmt for stmt in walk(description.body) if isinstance(stmt, Loop)]
+    return dataclasses.replace(description, body=nest(loops, dataclasses.replace(block, init=None)))

@@ -1,0 +1,96 @@
+"""Whether a block does what an intrinsic's description says, and on which regions.
+
+The two bodies are walked together: same operations in the same order; indices equal up to where the region starts. No
+algebra on values: ``a * b`` is not ``b * a`` to an intrinsic, and the message names both.
+"""
+
+from collections.abc import Sequence
+
+from tilewright.loops.ir import Buffer, Region, Seq, Stmt, Store, Stores
+from tilewright.loops.visit import children
+from tilewright.schedule.tree import Refusal, depends_on, refuse
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.expr import ONE, Binary, Cast, Expr, Read, Select, Unary, Var
+from tilewright.symbolic.simplify import equivalent, simplify
+from tilewright.symbolic.traversal import children as operands
+
+
+class Matcher:
+    """Matches statements over the intrinsic's axes ``inner`` (and anything else that stands still) with its pattern."""
+
+    def __init__(self, intrinsic: str, inner: Sequence[Var], bounds: Bounds) -> None:
+        self._intrinsic = intrinsic
+        self._inner = frozenset(inner)
+        self._bounds = bounds
+        self._found: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
+
+    def region(self, param: Buffer) -> Region:
+        """The region that a parameter of the description stands for; leading dimensions that it has not are points."""
+        if param not in self._found:
+            raise refuse(f"{self._intrinsic} has the parameter {param.name}, which its description does not use")
+        buffer, starts = self._found[param]
+        extents = [*[ONE] * (len(starts) - len(param.shape)), *param.shape]
+        return Region(buffer, tuple(zip(starts, extents, strict=True)))
+
+    def statement(self, stmt: Stmt, pattern: Stmt) -> None:
+        """Refuse unless ``stmt`` does what ``pattern`` does."""
+        match stmt, pattern:
+            case Store(), Store():
+                self._store(stmt, pattern)
+            case (Stores(), Stores()) | (Seq(), Seq()):
+                mine = stmt.stores if isinstance(stmt, Stores) else children(stmt)
+                theirs = pattern.stores if isinstance(pattern, Stores) else children(pattern)
+                if len(mine) != len(theirs):
+                    raise refuse(f"the block stores {len(mine)} values, but {self._intrinsic} {len(theirs)}")
+                for own, other in zip(mine, theirs, strict=True):
+                    self.statement(own, other)
+            case _:
+                raise refuse(f"the block is a {type(stmt).__name__}, but {self._intrinsic} a {type(pattern).__name__}")
+
+    def _store(self, store: Store, pattern: Store) -> None:
+        try:
+            self._access(store.buffer, store.indices, pattern.buffer, pattern.indices)
+            self._value(store.value, pattern.value)
+        except Refusal as refusal:
+            text = f"the block stores `{_text(store)}`, but {self._intrinsic} `{_text(pattern)}`: {refusal.reason}"
+            raise refuse(text) from refusal
+
+    def _value(self, expr: Expr, pattern: Expr) -> None:
+        match expr, pattern:
+            case Read(Buffer() as buffer, indices), Read(Buffer() as param, places):
+                self._access(buffer, indices, param, places)
+            case (Unary(a, _), Unary(b, _)) | (Binary(a, _, _), Binary(b, _, _)) if a is not b:
+                raise refuse(f"`{expr}` is not `{pattern}`")
+            case (Unary(), Unary()) | (Binary(), Binary()) | (Select(), Select()) | (Cast(), Cast()):
+                self._operands(expr, pattern)
+            case _:
+                if expr.dtype != pattern.dtype or not equivalent(expr, pattern, self._bounds):
+                    raise refuse(f"`{expr}` is not `{pattern}`")
+
+    def _operands(self, expr: Expr, pattern: Expr) -> None:
+        if expr.dtype != pattern.dtype:
+            raise refuse(f"`{expr}` is {expr.dtype}, but `{pattern}` is {pattern.dtype}")
+        for own, other in zip(operands(expr), operands(pattern), strict=True):
+            self._value(own, other)
+
+    def _access(self, buffer: Buffer, indices: Sequence[Expr], param: Buffer, places: Sequence[Expr]) -> None:
+        """``buffer[indices]`` is ``param[places]``: fixed starts are left when the places are taken off."""
+        mine, theirs = _element(buffer, indices), _element(param, places)
+        leading = len(indices) - len(places)
+        if buffer.dtype != param.dtype or leading < 0:
+            raise refuse(f"`{buffer!r}` can't be passed as `{param!r}`")
+        aligned = [*indices[:leading], *(i - p for i, p in zip(indices[leading:], places, strict=True))]
+        starts = tuple(simplify(index, self._bounds) for index in aligned)
+        if any(depends_on(start, self._inner) for start in starts):
+            raise refuse(f"`{mine}` is not `{theirs}`")
+        known = self._found.setdefault(param, (buffer, starts))
+        if known != (buffer, starts):
+            raise refuse(f"`{mine}` is not `{theirs}`, which is a part of {known[0].name} elsewhere")
+
+
+def _element(buffer: Buffer, indices: Sequence[Expr]) -> str:
+    return f"{buffer.name}[{', '.join(map(str, indices))}]"
+
+
+def _text(store: Store) -> str:
+    return f"{_element(store.buffer, store.indices)} = {store.value}"

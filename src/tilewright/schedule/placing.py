@@ -1,0 +1,223 @@
+"""Taking a block out of its nest, and giving it a new one elsewhere: what both directions of ``compute_at`` share."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, If, Loop, Stmt
+from tilewright.loops.program import Program
+from tilewright.loops.visit import seq, seq_items, walk
+from tilewright.schedule.blocks import guard
+from tilewright.schedule.determination import determines
+from tilewright.schedule.region import Window, Windows, domain
+from tilewright.schedule.tree import (
+    BlockRef,
+    Location,
+    LoopRef,
+    all_blocks,
+    block_at,
+    bounds_at,
+    bounds_inside,
+    buffers_of,
+    buffers_read,
+    buffers_written,
+    depends_on,
+    fresh_loop_vars,
+    loop_at,
+    nest,
+    refuse,
+    rewrite,
+)
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.domain import IterKind, IterVar
+from tilewright.symbolic.expr import ONE, ZERO, Expr, Var
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """A block without its nest, on its way into another loop."""
+
+    original: Program
+    program: Program
+    """Without the block."""
+    block: Block
+    target: Location[Loop]
+    """The loop that it goes into, in ``program``."""
+    own: Windows
+    """What its axes run through now, for fixed values of the loops that stay around it."""
+    kept: tuple[bool, ...]
+    """For each axis: whether only loops that stay around the block decide it."""
+    bounds: Bounds
+    """What is known in the body of the target loop."""
+
+    @property
+    def ref(self) -> BlockRef:
+        return BlockRef(self.block.name)
+
+    @property
+    def new_loops(self) -> tuple[Loop, ...]:
+        """The loops around the new place that are not around the old one."""
+        old = {loop.var for loop in block_at(self.original, self.ref).loops}
+        around = (*self.target.loops, self.target.stmt)
+        return tuple(loop for loop in around if loop.var not in old)
+
+
+def lift(program: Program, block: BlockRef, loop: LoopRef) -> Lifted:
+    """Take ``block`` out of its nest, to put it into ``loop``. Refuses where its place can't change."""
+    place = block_at(program, block)
+    if any(isinstance(a, Block | If) for a in place.ancestors):
+        raise refuse(f"`{block}` is inside a condition or another block, and stays there", block)
+    if any(axis.kind is IterKind.ORDERED for axis in place.stmt.axes):
+        raise refuse(f"`{block}` has ordered axes (a recurrence), which run in sequence where they are", block)
+    if any(isinstance(a, Block) for a in loop_at(program, loop).ancestors):
+        raise refuse(f"the loop `{loop}` is inside a block, which is opaque to the schedule", loop)
+    without = rewrite(program, place, NOTHING)
+    if not any(isinstance(s, Loop) and s.var.name == loop.name for s in walk(without.body)):
+        raise refuse(f"the loop `{loop}` has nothing inside but `{block}` itself", loop)
+    target = loop_at(without, loop)
+    around = {target.stmt.var, *(outer.var for outer in target.loops)}
+    inner = [own for own in place.loops if own.var not in around]
+    bounds = bounds_inside(without, target)
+    kept = tuple(not depends_on(binding, [own.var for own in inner]) for binding in place.stmt.bindings)
+    return Lifted(program, without, place.stmt, target, domain(place.stmt, inner, bounds), kept, bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A block in new loops."""
+
+    stmt: Stmt
+    block: Block
+    loops: tuple[Loop, ...]
+
+    @property
+    def refs(self) -> tuple[LoopRef, ...]:
+        return tuple(LoopRef(loop.var.name) for loop in self.loops)
+
+
+def nest_over(lifted: Lifted, windows: Sequence[Window]) -> Nest:
+    """The block in a new loop for each axis, over its window; axes that the loops around decide keep their binding."""
+    block = lifted.block
+    free = [axis for axis, kept in zip(block.axes, lifted.kept, strict=True) if not kept]
+    fresh = iter(fresh_loop_vars(lifted.program, [_loop_name(block, axis) for axis in free]))
+    loops: list[Loop] = []
+    bindings: list[Expr] = []
+    for binding, window, kept in zip(block.bindings, windows, lifted.kept, strict=True):
+        if kept:
+            bindings.append(binding)
+        else:
+            loops.append(Loop(next(fresh), window.extent, NOTHING))
+            bindings.append(window.start + loops[-1].var)
+    inside = lifted.bounds.extended({loop.var: loop.extent for loop in loops})
+    predicate = guard([(b, axis.extent) for b, axis in zip(bindings, block.axes, strict=True)], inside)
+    placed = dataclasses.replace(block, bindings=tuple(bindings), predicate=predicate)
+    return Nest(nest(loops, placed), placed, tuple(loops))
+
+
+def _loop_name(block: Block, axis: IterVar) -> str:
+    """``i`` for the axis ``vi``; where there is only a number, as in the axes of copies, ``T_copy_0`` for ``v0``."""
+    name = axis.name.removeprefix("v")
+    return name if name.isidentifier() else f"{block.name}_{name}"
+
+
+def insert_before(body: Stmt, holds: Callable[[Stmt], bool], new: Stmt) -> Stmt:
+    """``body`` with ``new`` before the first statement that ``holds``; inside allocations, not inside loops."""
+    if isinstance(body, Alloc):
+        return Alloc(body.buffer, insert_before(body.body, holds, new))
+    items = list(seq_items(body))
+    position = next(i for i, item in enumerate(items) if holds(item))
+    if isinstance(items[position], Alloc):
+        items[position] = insert_before(items[position], holds, new)
+        return seq(*items)
+    return seq(*items[:position], new, *items[position:])
+
+
+def insert_after(body: Stmt, holds: Callable[[Stmt], bool], new: Stmt) -> Stmt:
+    """``body`` with ``new`` after the last statement that ``holds``; inside allocations, not inside loops."""
+    if isinstance(body, Alloc):
+        return Alloc(body.buffer, insert_after(body.body, holds, new))
+    items = list(seq_items(body))
+    position = max(i for i, item in enumerate(items) if holds(item))
+    if isinstance(items[position], Alloc):
+        items[position] = insert_after(items[position], holds, new)
+        return seq(*items)
+    return seq(*items[: position + 1], new, *items[position + 1 :])
+
+
+def put(lifted: Lifted, body: Stmt) -> Program:
+    """The program with ``body``, which has the block in it, in the target loop. Refuses if the move changes a value."""
+    target = lifted.target
+    program = rewrite(lifted.program, target, dataclasses.replace(target.stmt, body=body))
+    _check_order(lifted, program)
+    check_scopes(program, lifted.ref)
+    return program
+
+
+def _check_order(lifted: Lifted, program: Program) -> None:
+    """No block that runs before this one on one side of the move, and after it on the other, may touch its values."""
+    block = block_at(program, lifted.ref).stmt
+    moved_over = before(lifted.original, block.name) ^ before(program, block.name)
+    for other in all_blocks(program.body):
+        if other.name not in moved_over:
+            continue
+        shared = buffers_written(other) & (buffers_read(block) | buffers_written(block))
+        shared |= buffers_read(other) & buffers_written(block)
+        if shared:
+            names = ", ".join(sorted(f"`{buffer.name}`" for buffer in shared))
+            raise refuse(f"`{block.name}` can't move across `{other.name}`: both use {names}", BlockRef(other.name))
+
+
+def check_each_once(program: Program, block: BlockRef) -> None:
+    """No point of the block may be computed again while the buffers that it writes live."""
+    place = block_at(program, block)
+    bounds = bounds_at(program, place)
+    for buffer in buffers_written(place.stmt):
+        inside = loops_since_allocation(place, buffer)
+        if any(loop.extent == ZERO for loop in inside):
+            continue
+        varying = [loop.var for loop in inside if loop.extent != ONE]
+        free = _undetermined(place.stmt.bindings, varying, bounds)
+        if free:
+            reason = f"iterations of `{free[0]}` would store the same elements of `{buffer.name}` again"
+            raise refuse(reason, LoopRef(free[0].name))
+
+
+def _undetermined(bindings: Sequence[Expr], varying: list[Var], bounds: Bounds) -> list[Var]:
+    """Those of the variables that the values of ``bindings`` do not determine."""
+    while True:
+        # What is determined stands still for the others.
+        found = [v for v in varying if not determines(bindings, v, varying, bounds)]
+        if not found or len(found) == len(varying):
+            return found
+        varying = found
+
+
+def loops_since_allocation(place: Location[Block], buffer: Buffer) -> list[Loop]:
+    """The loops around ``place`` in which ``buffer`` lives on from iteration to iteration."""
+    loops: list[Loop] = []
+    for ancestor in place.ancestors:
+        if isinstance(ancestor, Loop):
+            loops.append(ancestor)
+        elif isinstance(ancestor, Alloc) and ancestor.buffer.name == buffer.name:
+            loops.clear()
+    return loops
+
+
+def before(program: Program, name: str) -> set[str]:
+    """The names of the blocks before the block ``name``, in program order."""
+    names = [block.name for block in all_blocks(program.body)]
+    return set(names[: names.index(name)])
+
+
+def check_scopes(program: Program, block: BlockRef) -> None:
+    """Refuse unless all buffers that the block uses exist at its place."""
+    place = block_at(program, block)
+    present = {*(p.name for p in program.params), *(a.buffer.name for a in place.ancestors if isinstance(a, Alloc))}
+    for buffer in buffers_read(place.stmt) | buffers_written(place.stmt):
+        if buffer.name not in present:
+            raise refuse(f"`{buffer.name}`, which `{block}` would use, is not allocated around it", block)
+
+
+def intermediate(program: Program, buffer: Buffer) -> bool:
+    """Whether ``buffer`` is allocated in the program (and is no parameter)."""
+    return buffer in buffers_of(program).values() and buffer not in program.params

@@ -1,0 +1,50 @@
+"""Replaying a trace: the same steps on a program, with the recorded decisions or with others."""
+
+from collections.abc import Callable, Mapping
+
+from tilewright.base.errors import ScheduleError
+from tilewright.loops.program import Program
+from tilewright.schedule.intrinsics import IntrinsicSet
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.trace import SAMPLING, Argument, Primitive, Result, Sampled, Step, Trace
+
+
+def replay(
+    trace: Trace,
+    program: Program,
+    decisions: Mapping[int, tuple[int, ...]] | None = None,
+    intrinsics: IntrinsicSet | None = None,
+) -> Schedule:
+    """The schedule that the steps of ``trace`` make of ``program``, step by step.
+
+    ``decisions`` replaces what sampling steps decided, by the position of the step. On the program that the trace was
+    recorded for, the result is the same program; on others (another size), handles are followed by where they came
+    from. Raises ``ScheduleError`` where a step is refused.
+    """
+    schedule = Schedule(program, intrinsics)
+    known: dict[Argument, Argument] = {}
+    for position, step in enumerate(trace.steps):
+        decided = tuple(int(result) for result in step.results if isinstance(result, Sampled))
+        made = _run(schedule, step, (decisions or {}).get(position, decided), known)
+        if len(made) != len(step.results):
+            raise ScheduleError(f"step {position} of the trace, `{step}`, now has {len(made)} results\n\n{schedule}")
+        known.update(zip(step.results, made, strict=True))
+    return schedule
+
+
+def _run(
+    schedule: Schedule, step: Step, decided: tuple[int, ...], known: Mapping[Argument, Argument]
+) -> tuple[Result, ...]:
+    """Apply ``step``, with the handles that stand for the recorded ones now; returns its results."""
+    options = {name: _followed(value, known) for name, value in step.options}
+    if step.primitive in SAMPLING:
+        options["decision"] = decided[0] if step.primitive is Primitive.SAMPLE_CATEGORICAL else decided
+    method: Callable[..., object] = getattr(schedule, step.primitive.value)
+    method(*(_followed(value, known) for value in step.arguments), **options)
+    return schedule.trace.steps[-1].results
+
+
+def _followed(value: Argument, known: Mapping[Argument, Argument]) -> Argument:
+    if isinstance(value, tuple):
+        return tuple(_followed(item, known) for item in value)
+    return known.get(value, value)

@@ -1,0 +1,319 @@
+"""``Schedule``: a program, and the primitives that rewrite it.
+
+Each method checks its precondition first and raises ``ScheduleError``, which leaves the schedule as it was; what
+succeeds is one step of the trace. Handles are names, and survive all rewrites that keep the loop or block; where a
+handle is expected, its name does as well. What a primitive does is told by the function of the same name.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TypeAlias, TypeVar
+
+from tilewright.base.errors import BadInput, ScheduleError
+from tilewright.loops.ir import Scope
+from tilewright.loops.program import Program
+from tilewright.schedule import devices, loop_kinds
+from tilewright.schedule.annotate import annotate, unannotate
+from tilewright.schedule.bind_factors import bind_factors
+from tilewright.schedule.cache import cache_read, cache_write
+from tilewright.schedule.compute_at import compute_at
+from tilewright.schedule.compute_inline import compute_inline, reverse_compute_inline
+from tilewright.schedule.decompose_reduction import decompose_reduction
+from tilewright.schedule.fuse import fuse
+from tilewright.schedule.index_map import IndexMap
+from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic
+from tilewright.schedule.pad import pad
+from tilewright.schedule.reorder import reorder
+from tilewright.schedule.reverse_compute_at import reverse_compute_at
+from tilewright.schedule.rfactor import rfactor
+from tilewright.schedule.sampling import check_perfect_tile, sample_categorical, sample_perfect_tile
+from tilewright.schedule.set_scope import set_scope
+from tilewright.schedule.split import Factor, split, tile
+from tilewright.schedule.tensorize import tensorize
+from tilewright.schedule.trace import Argument, Primitive, Result, Sampled, Step, Trace
+from tilewright.schedule.transform_layout import transform_layout
+from tilewright.schedule.tree import BlockRef, Handle, LoopRef, Refusal, block_at, loops_of, refuse
+
+LoopLike: TypeAlias = LoopRef | str
+BlockLike: TypeAlias = BlockRef | str
+FactorLike: TypeAlias = Factor | Sampled
+
+Made = TypeVar("Made", bound=Result | tuple[Result, ...] | None)
+Found = TypeVar("Found")
+
+
+class Schedule:
+    """A program under rewriting, with the trace of how it came about.
+
+    ``intrinsics`` are those that ``tensorize`` knows by name; ``seed`` starts the random choices of the sampling
+    methods.
+    """
+
+    def __init__(self, program: Program, intrinsics: IntrinsicSet | None = None, seed: int = 0) -> None:
+        self.program = program
+        self.trace = Trace()
+        self.intrinsics = intrinsics or IntrinsicSet()
+        self._random = Random(seed)
+
+    def __str__(self) -> str:
+        return str(self.program)
+
+    def copy(self) -> "Schedule":
+        """Another schedule at the same point, random choices included."""
+        other = Schedule(self.program, self.intrinsics)
+        other.trace = self.trace
+        other._random.setstate(self._random.getstate())
+        return other
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    def get_block(self, name: str) -> BlockRef:
+        """The block ``name``. Raises ``ScheduleError`` if there is none."""
+        return self._look(lambda: BlockRef(block_at(self.program, BlockRef(name)).stmt.name))
+
+    def get_loops(self, block: BlockLike) -> tuple[LoopRef, ...]:
+        """The loops around ``block``, outermost first. Raises ``ScheduleError`` if there is no such block."""
+        return self._look(lambda: tuple(LoopRef(loop.var.name) for loop in loops_of(self.program, _block(block))))
+
+    # --- loops --------------------------------------------------------------------------------------------------
+
+    def split(
+        self, loop: LoopLike, factors: Sequence[FactorLike], names: Sequence[str] | None = None
+    ) -> tuple[LoopRef, ...]:
+        """Several nested loops instead of one; at most one factor is None, for what is left."""
+        call = _call(Primitive.SPLIT, _loop(loop), tuple(factors), names=_names(names))
+        return self._apply(call, lambda: split(self.program, _loop(loop), _numbers(factors), names))
+
+    def tile(
+        self, loops: Sequence[LoopLike], factors: Sequence[FactorLike], names: Sequence[str] | None = None
+    ) -> tuple[LoopRef, ...]:
+        """Split each of nested loops, and put all outer ones outside; returns the outer ones, then the inner ones."""
+        handles = tuple(map(_loop, loops))
+        call = _call(Primitive.TILE, handles, tuple(factors), names=_names(names))
+        return self._apply(call, lambda: tile(self.program, handles, _numbers(factors), names))
+
+    def fuse(self, *loops: LoopLike, name: str | None = None) -> LoopRef:
+        """One loop instead of several that are directly in one another."""
+        handles = tuple(map(_loop, loops))
+        return self._apply(_call(Primitive.FUSE, *handles, name=name), lambda: fuse(self.program, handles, name))
+
+    def reorder(self, *loops: LoopLike) -> None:
+        """Nested loops in another order, outermost first; loops that are not listed stay where they are."""
+        handles = tuple(map(_loop, loops))
+        self._apply(_call(Primitive.REORDER, *handles), lambda: reorder(self.program, handles))
+
+    def serial(self, loop: LoopLike) -> None:
+        """Iterations run one after the other."""
+        self._apply(_call(Primitive.SERIAL, _loop(loop)), lambda: loop_kinds.serial(self.program, _loop(loop)))
+
+    def unroll(self, loop: LoopLike) -> None:
+        """The body is there once for each iteration."""
+        self._apply(_call(Primitive.UNROLL, _loop(loop)), lambda: loop_kinds.unroll(self.program, _loop(loop)))
+
+    def vectorize(self, loop: LoopLike) -> None:
+        """Iterations are lanes of vectors."""
+        self._apply(_call(Primitive.VECTORIZE, _loop(loop)), lambda: loop_kinds.vectorize(self.program, _loop(loop)))
+
+    def parallel(self, loop: LoopLike) -> None:
+        """Iterations are spread over workers."""
+        self._apply(_call(Primitive.PARALLEL, _loop(loop)), lambda: loop_kinds.parallel(self.program, _loop(loop)))
+
+    def bind(self, loop: LoopLike, thread: str) -> None:
+        """Iterations are threads of a GPU. Refused so far."""
+        self._apply(_call(Primitive.BIND, _loop(loop), thread), lambda: devices.bind(self.program, _loop(loop), thread))
+
+    # --- where things are computed ------------------------------------------------------------------------------
+
+    def compute_at(self, block: BlockLike, loop: LoopLike) -> tuple[LoopRef, ...]:
+        """Compute a producer inside ``loop`` of its consumer, as needed there; returns its new loops."""
+        call = _call(Primitive.COMPUTE_AT, _block(block), _loop(loop))
+        return self._apply(call, lambda: compute_at(self.program, _block(block), _loop(loop)))
+
+    def reverse_compute_at(self, block: BlockLike, loop: LoopLike) -> tuple[LoopRef, ...]:
+        """Compute a consumer inside ``loop`` of its producer, as soon as it can be; returns its new loops."""
+        call = _call(Primitive.REVERSE_COMPUTE_AT, _block(block), _loop(loop))
+        return self._apply(call, lambda: reverse_compute_at(self.program, _block(block), _loop(loop)))
+
+    def compute_inline(self, block: BlockLike) -> None:
+        """Put what ``block`` computes in place of every read of it."""
+        self._apply(_call(Primitive.COMPUTE_INLINE, _block(block)), lambda: compute_inline(self.program, _block(block)))
+
+    def reverse_compute_inline(self, block: BlockLike) -> None:
+        """Let the producer of ``block`` store what ``block`` makes of its value."""
+        call = _call(Primitive.REVERSE_COMPUTE_INLINE, _block(block))
+        self._apply(call, lambda: reverse_compute_inline(self.program, _block(block)))
+
+    def rfactor(self, loop: LoopLike, axis: int = 0) -> BlockRef:
+        """Factor ``loop`` out of its reduction; returns the block of the partial results."""
+        return self._apply(
+            _call(Primitive.RFACTOR, _loop(loop), axis), lambda: rfactor(self.program, _loop(loop), axis)
+        )
+
+    def decompose_reduction(self, block: BlockLike, loop: LoopLike) -> BlockRef:
+        """Move the init of ``block`` to just before ``loop``; returns the new block."""
+        call = _call(Primitive.DECOMPOSE_REDUCTION, _block(block), _loop(loop))
+        return self._apply(call, lambda: decompose_reduction(self.program, _block(block), _loop(loop)))
+
+    # --- where values live --------------------------------------------------------------------------------------
+
+    def cache_read(self, block: BlockLike, buffer: str, scope: Scope) -> BlockRef:
+        """``block`` reads a copy of ``buffer`` in ``scope``; returns the block that copies."""
+        call = _call(Primitive.CACHE_READ, _block(block), buffer, scope)
+        return self._apply(call, lambda: cache_read(self.program, _block(block), buffer, scope))
+
+    def cache_write(self, block: BlockLike, buffer: str, scope: Scope) -> BlockRef:
+        """``block`` writes to a buffer in ``scope``, which is then copied; returns the block that copies."""
+        call = _call(Primitive.CACHE_WRITE, _block(block), buffer, scope)
+        return self._apply(call, lambda: cache_write(self.program, _block(block), buffer, scope))
+
+    def set_scope(self, buffer: str, scope: Scope) -> None:
+        """``buffer`` lives in ``scope``."""
+        self._apply(_call(Primitive.SET_SCOPE, buffer, scope), lambda: set_scope(self.program, buffer, scope))
+
+    def transform_layout(self, block: BlockLike, buffer: str, index_map: IndexMap | str) -> tuple[LoopRef, ...]:
+        """Store ``buffer`` packed, as in ``"k, n -> n // 16, k, n % 16"``; returns the loops of a plain writer."""
+        packing = self._look(lambda: IndexMap.parse(index_map) if isinstance(index_map, str) else index_map)
+        call = _call(Primitive.TRANSFORM_LAYOUT, _block(block), buffer, packing)
+        return self._apply(call, lambda: transform_layout(self.program, _block(block), buffer, packing))
+
+    def pad(self, block: BlockLike, multiples: Sequence[int | Sampled]) -> tuple[BlockRef, ...]:
+        """Round the extent of each axis of ``block`` up to a multiple; returns the blocks that copy."""
+        call = _call(Primitive.PAD, _block(block), tuple(multiples))
+        return self._apply(call, lambda: pad(self.program, _block(block), tuple(map(int, multiples))))
+
+    def storage_align(self, block: BlockLike, buffer: str, axis: int, factor: int, offset: int = 0) -> None:
+        """Pad the stride of a dimension. Refused so far."""
+        call = _call(Primitive.STORAGE_ALIGN, _block(block), buffer, axis, factor, offset)
+        self._apply(call, lambda: devices.storage_align(self.program, _block(block), buffer, axis, factor, offset))
+
+    def double_buffer(self, block: BlockLike) -> None:
+        """Compute one iteration ahead. Refused so far."""
+        call = _call(Primitive.DOUBLE_BUFFER, _block(block))
+        self._apply(call, lambda: devices.double_buffer(self.program, _block(block)))
+
+    # --- hardware, notes, symbols -------------------------------------------------------------------------------
+
+    def tensorize(self, loop: LoopLike, intrinsic: TensorIntrinsic | str) -> BlockRef:
+        """Replace ``loop`` and what is in it by a call of ``intrinsic``; returns the block that calls it."""
+        known = self.intrinsics if isinstance(intrinsic, str) else self.intrinsics.with_intrinsic(intrinsic)
+        name = intrinsic if isinstance(intrinsic, str) else intrinsic.name
+
+        def run() -> tuple[Program, BlockRef]:
+            found = known.get(name)
+            if found is None:
+                raise refuse(f"no intrinsic is called {name}; pass its declaration, or a set that has it to Schedule")
+            return tensorize(self.program, _loop(loop), found)
+
+        result = self._apply(_call(Primitive.TENSORIZE, _loop(loop), name), run)
+        self.intrinsics = known
+        return result
+
+    def annotate(self, block: BlockLike, key: str, value: int | str | Sampled) -> None:
+        """Note ``key = value`` on ``block``."""
+        call = _call(Primitive.ANNOTATE, _block(block), key, value)
+        noted = int(value) if isinstance(value, Sampled) else value
+        self._apply(call, lambda: annotate(self.program, _block(block), key, noted))
+
+    def unannotate(self, block: BlockLike, key: str) -> None:
+        """Remove the note ``key`` from ``block``."""
+        call = _call(Primitive.UNANNOTATE, _block(block), key)
+        self._apply(call, lambda: unannotate(self.program, _block(block), key))
+
+    def bind_factors(self, **values: int | Sampled) -> None:
+        """Put numbers in place of symbolic split factors, by name."""
+        numbers = {name: int(value) for name, value in values.items()}
+        self._apply(_call(Primitive.BIND_FACTORS, **values), lambda: bind_factors(self.program, numbers))
+
+    # --- random choices -----------------------------------------------------------------------------------------
+
+    def sample_perfect_tile(
+        self, loop: LoopLike, parts: int, max_innermost: int = 16, decision: Sequence[int] | None = None
+    ) -> tuple[Sampled, ...]:
+        """Random factors of the extent of ``loop``, for ``split``; ``decision`` gives them instead."""
+
+        def run() -> tuple[Program, tuple[Sampled, ...]]:
+            chosen = decision
+            if chosen is None:
+                chosen = sample_perfect_tile(self.program, _loop(loop), parts, max_innermost, self._random)
+            check_perfect_tile(self.program, _loop(loop), parts, chosen)
+            return self.program, self._sampled(chosen)
+
+        return self._apply(_call(Primitive.SAMPLE_PERFECT_TILE, _loop(loop), parts, max_innermost), run)
+
+    def sample_categorical(
+        self, candidates: Sequence[int], weights: Sequence[float] | None = None, decision: int | None = None
+    ) -> Sampled:
+        """One of ``candidates``, with probabilities in proportion to ``weights``; ``decision`` gives it instead."""
+        likely = tuple(weights) if weights is not None else (1.0,) * len(candidates)
+
+        def run() -> tuple[Program, Sampled]:
+            if len(likely) != len(candidates):
+                raise refuse(f"{len(candidates)} candidates need as many weights, not {len(likely)}")
+            chosen = candidates[sample_categorical(likely, self._random)] if decision is None else decision
+            if chosen not in candidates:
+                raise refuse(f"the decision {chosen} is none of the candidates {tuple(candidates)}")
+            return self.program, self._sampled((chosen,))[0]
+
+        return self._apply(_call(Primitive.SAMPLE_CATEGORICAL, tuple(candidates), likely), run)
+
+    def _sampled(self, values: Sequence[int]) -> tuple[Sampled, ...]:
+        count = sum(isinstance(result, Sampled) for step in self.trace.steps for result in step.results)
+        return tuple(Sampled(f"d{count + i}", value) for i, value in enumerate(values))
+
+    # --- every primitive ----------------------------------------------------------------------------------------
+
+    def _apply(self, call: Step, run: Callable[[], tuple[Program, Made]]) -> Made:
+        """Run a primitive: keep its program and note the step, or raise ``ScheduleError`` and change nothing."""
+        try:
+            program, made = run()
+        except Refusal as refusal:
+            raise ScheduleError(explain(call, refusal.reason, refusal.place, self.program)) from refusal
+        except BadInput as error:
+            raise ScheduleError(explain(call, str(error), None, self.program)) from error
+        self.program = program
+        self.trace = self.trace.then(Step(call.primitive, call.arguments, call.options, _results(made)))
+        return made
+
+    def _look(self, find: Callable[[], Found]) -> Found:
+        try:
+            return find()
+        except (Refusal, BadInput) as error:
+            raise ScheduleError(f"{error}\n\n{self.program}") from error
+
+
+def explain(call: Step, reason: str, place: Handle | None, program: Program) -> str:
+    """The text of a ``ScheduleError``: the primitive, the reason, and the program with the place marked."""
+    word = "block" if isinstance(place, BlockRef) else "for"
+    head = None if place is None else f"{word} {place.name}"
+    lines = [f"{'>' if _starts(line, head) else ' '} {line}".rstrip() for line in str(program).splitlines()]
+    return "\n".join([f"{call.call()} is refused: {reason}", "", *lines])
+
+
+def _starts(line: str, head: str | None) -> bool:
+    text = line.lstrip()
+    return head is not None and text.startswith(head) and not text[len(head) : len(head) + 1].isidentifier()
+
+
+def _loop(loop: LoopLike) -> LoopRef:
+    return LoopRef(loop) if isinstance(loop, str) else loop
+
+
+def _block(block: BlockLike) -> BlockRef:
+    return BlockRef(block) if isinstance(block, str) else block
+
+
+def _numbers(factors: Sequence[FactorLike]) -> tuple[Factor, ...]:
+    return tuple(factor.value if isinstance(factor, Sampled) else factor for factor in factors)
+
+
+def _names(names: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names)
+
+
+def _call(primitive: Primitive, *arguments: Argument, **options: Argument) -> Step:
+    given = {name: value for name, value in options.items() if value is not None}
+    return Step(primitive, arguments, tuple(given.items()))
+
+
+def _results(made: Result | tuple[Result, ...] | None) -> tuple[Result, ...]:
+    return made if isinstance(made, tuple) else () if made is None else (made,)

@@ -1,0 +1,226 @@
+"""``tensorize``: a nest of loops around one block becomes a call of a hardware intrinsic.
+
+The block keeps its name; each of its axes now counts tiles. With ``vi = yo * 8 + yi`` and an intrinsic of 8 rows::
+
+    for yo in range(128):                 for yo in range(128):
+      for yi in range(8):         ->        block C(vi = yo: spatial 128):
+        block C(vi = yo * 8 + yi ...)          intrinsic gemm8x8(A[vi * 8 +: 8, ...], ...)
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.loops import visit
+from tilewright.loops.ir import Block, Call, Callee, Loop, Region, Stmt
+from tilewright.loops.program import Intrinsic, Program
+from tilewright.schedule.determination import determines
+from tilewright.schedule.intrinsics import TensorIntrinsic
+from tilewright.schedule.matching import Matcher
+from tilewright.schedule.tree import (
+    BlockRef,
+    Location,
+    LoopRef,
+    bounds_at,
+    bounds_below,
+    loop_at,
+    perfect_nest,
+    refuse,
+    rewrite,
+)
+from tilewright.symbolic.bounds import Bounds, interval
+from tilewright.symbolic.domain import IterKind, IterVar
+from tilewright.symbolic.expr import ONE, TRUE, ZERO, Expr, Var, const, equal
+from tilewright.symbolic.simplify import equivalent, prove, simplify
+from tilewright.symbolic.traversal import substitute
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """An axis of the block, in tiles of ``size`` points; ``start`` is the binding's first point in the tile."""
+
+    axis: IterVar
+    start: Expr
+    size: int
+
+    @property
+    def outer(self) -> IterVar:
+        """The axis that counts tiles."""
+        return IterVar(self.axis.var, self.axis.extent // self.size, self.axis.kind)
+
+    @property
+    def tile(self) -> Expr:
+        """Which tile it is."""
+        return self.start // self.size
+
+
+def tensorize(program: Program, loop: LoopRef, intrinsic: TensorIntrinsic) -> tuple[Program, BlockRef]:
+    """Replace ``loop`` and everything in it by ``intrinsic``; returns the block that calls it.
+
+    A reduction that goes on outside of ``loop`` takes the forms ``reset`` and ``update``. Refuses unless the loops are
+    a perfect nest around one block without a predicate (so splits must be exact), which does, in tiles of the
+    intrinsic's size, what its description says, operand by operand.
+    """
+    place = loop_at(program, loop)
+    block, axes = _tiles(program, place)
+    pattern = _pattern(block, intrinsic)
+    matched = _matched(axes, pattern, intrinsic.name)
+    matcher = _match(program, block, axes, matched, pattern, intrinsic.name)
+    new, used = _calling(block, axes, matcher, pattern, intrinsic)
+    bounds = bounds_at(program, place)
+    new = dataclasses.replace(new, bindings=tuple(simplify(binding, bounds) for binding in new.bindings))
+    known = {known.name for known in program.intrinsics}
+    program = dataclasses.replace(
+        program, intrinsics=(*program.intrinsics, *(form for form in used if form.name not in known))
+    )
+    return rewrite(program, place, new), BlockRef(block.name)
+
+
+# The nest, as tiles --------------------------------------------------------------------------------------------------
+
+
+def _tiles(program: Program, place: Location[Loop]) -> tuple[Block, tuple[_Axis, ...]]:
+    """The block inside, and its axes in tiles of what the loops from ``place`` inward run over."""
+    inner = perfect_nest(place.stmt)
+    block = inner[-1].body
+    if not isinstance(block, Block):
+        raise refuse("there must be one block inside, and nothing else", LoopRef(inner[-1].var.name))
+    ref = BlockRef(block.name)
+    if block.predicate != TRUE:
+        raise refuse(f"the block has the predicate `{block.predicate}`; split by factors that divide the extents", ref)
+    bounds = bounds_below(program, (*place.ancestors, *inner))
+    variables = [loop.var for loop in inner]
+    axes = tuple(_tile(axis, b, variables, bounds, ref) for axis, b in zip(block.axes, block.bindings, strict=True))
+    _require_exact(inner, axes, block, bounds)
+    return block, axes
+
+
+def _tile(axis: IterVar, binding: Expr, inner: Sequence[Var], bounds: Bounds, ref: BlockRef) -> _Axis:
+    start = simplify(substitute(binding, dict.fromkeys(inner, ZERO)), bounds)
+    within = interval(simplify(binding - start, bounds), bounds)
+    if within.lo != 0 or within.hi is None:
+        raise refuse(f"axis `{axis.name}` = {binding} does not run over a tile of constant size", ref)
+    size = within.hi + 1
+    if not (prove(equal(axis.extent % size, 0), bounds) and prove(equal(start % size, 0), bounds)):
+        raise refuse(f"axis `{axis.name}` = {binding} of extent {axis.extent} is not made of tiles of {size}", ref)
+    return _Axis(axis, start, size)
+
+
+def _require_exact(inner: Sequence[Loop], axes: Sequence[_Axis], block: Block, bounds: Bounds) -> None:
+    """The loops must run over each point of the tile once."""
+    variables = [loop.var for loop in inner]
+    iterations: Expr = ONE
+    for loop in inner:
+        iterations = iterations * loop.extent
+    points = 1
+    for axis in axes:
+        points *= axis.size
+    offsets = [b - axis.start for axis, b in zip(axes, block.bindings, strict=True)]
+    if iterations != const(points) or not all(determines(offsets, v, variables, bounds) for v in variables):
+        raise refuse(f"the loops run {iterations} times, not once for each of {points} points", BlockRef(block.name))
+
+
+# The intrinsic, axis by axis -----------------------------------------------------------------------------------------
+
+
+def _pattern(block: Block, intrinsic: TensorIntrinsic) -> Block:
+    """What the block is compared with: the description, or its init or update alone."""
+    pattern = intrinsic.block
+    if pattern.init is None or block.init is not None:
+        return pattern
+    if any(axis.kind is IterKind.REDUCE for axis in block.axes):
+        return dataclasses.replace(pattern, init=None)
+    spatial = tuple(axis for axis in pattern.axes if axis.kind is IterKind.SPATIAL)
+    return dataclasses.replace(pattern, axes=spatial, init=None, body=pattern.init)
+
+
+def _matched(axes: Sequence[_Axis], pattern: Block, name: str) -> dict[Var, IterVar]:
+    """The intrinsic's axis for each axis of the block: from the right, for each kind; the others are points."""
+    matched: dict[Var, IterVar] = {}
+    for kind in IterKind:
+        own = [axis for axis in axes if axis.axis.kind is kind]
+        theirs = [axis for axis in pattern.axes if axis.kind is kind]
+        leading = len(own) - len(theirs)
+        fits = leading >= 0 and all(axis.size == 1 for axis in own[:leading])
+        if not fits or any(const(a.size) != t.extent for a, t in zip(own[leading:], theirs, strict=True)):
+            mine = " x ".join(f"{axis.size} ({axis.axis.name})" for axis in own) or "none"
+            wanted = " x ".join(f"{axis.extent} ({axis.name})" for axis in theirs) or "none"
+            raise refuse(f"the {kind.value} tile is {mine}, but {name} takes {wanted}")
+        matched.update(zip((axis.axis.var for axis in own[leading:]), theirs, strict=True))
+    return matched
+
+
+def _match(
+    program: Program, block: Block, axes: Sequence[_Axis], matched: dict[Var, IterVar], pattern: Block, name: str
+) -> Matcher:
+    """The two bodies, compared over the axes that count tiles and the intrinsic's axes."""
+    inner = {axis.var: Var(f"{name}.{axis.name}") for axis in pattern.axes}
+    extents = {axis.axis.var: axis.outer.extent for axis in axes}
+    extents.update((inner[axis.var], axis.extent) for axis in pattern.axes)
+    bounds = program.bounds.extended(extents)
+    values: dict[Var, Expr] = {}
+    for axis in axes:
+        other = matched.get(axis.axis.var)
+        offset = ZERO if other is None else inner[other.var]
+        values[axis.axis.var] = axis.axis.var * axis.size + offset
+    matcher = Matcher(name, tuple(inner.values()), bounds)
+    for own, their in ((block.body, pattern.body), (block.init, pattern.init)):
+        if own is not None and their is not None:
+            matcher.statement(visit.substitute(own, values), visit.substitute(their, inner))
+    return matcher
+
+
+# The call ------------------------------------------------------------------------------------------------------------
+
+
+def _calling(
+    block: Block, axes: Sequence[_Axis], matcher: Matcher, pattern: Block, intrinsic: TensorIntrinsic
+) -> tuple[Block, tuple[Intrinsic, ...]]:
+    """The block over tiles that calls the right form of ``intrinsic``, and the forms that it uses."""
+    is_reset = len(pattern.axes) < len(intrinsic.block.axes)
+    inputs = () if is_reset else tuple(matcher.region(p) for p in intrinsic.description.inputs)
+    outputs = tuple(matcher.region(p) for p in intrinsic.description.results)
+    touched = (*outputs, *inputs)  # an intrinsic may read what it writes
+    is_whole = all(a.axis.kind is not IterKind.REDUCE or equivalent(a.outer.extent, ONE, Bounds()) for a in axes)
+    if pattern.init is not None and not (is_whole and intrinsic.compute):
+        reset, update = _form(intrinsic.reset, "reset", intrinsic), _form(intrinsic.update, "update", intrinsic)
+        body, init = _call(update, inputs, outputs), _call(reset, (), outputs)
+        return _over_tiles(block, axes, touched, outputs, body, init), (reset, update)
+    if intrinsic.block.init is None or pattern.init is not None:
+        compute = _form(intrinsic.compute, "compute", intrinsic)
+        kept = [axis for axis in axes if axis.axis.kind is not IterKind.REDUCE]
+        return _over_tiles(block, kept, touched, outputs, _call(compute, inputs, outputs), None), (compute,)
+    if is_reset:
+        reset = _form(intrinsic.reset, "reset", intrinsic)
+        return _over_tiles(block, axes, outputs, outputs, _call(reset, (), outputs), None), (reset,)
+    update = _form(intrinsic.update, "update", intrinsic)
+    return _over_tiles(block, axes, touched, outputs, _call(update, inputs, outputs), None), (update,)
+
+
+def _form(form: Intrinsic | None, role: str, intrinsic: TensorIntrinsic) -> Intrinsic:
+    if form is None:
+        raise refuse(f"{intrinsic.name} is declared without the form `{role}`, which this place needs")
+    return form
+
+
+def _call(form: Intrinsic, inputs: tuple[Region, ...], outputs: tuple[Region, ...]) -> Call:
+    return Call(Callee.INTRINSIC, form.name, (*inputs, *outputs), len(outputs))
+
+
+def _over_tiles(
+    block: Block,
+    axes: Sequence[_Axis],
+    reads: tuple[Region, ...],
+    writes: tuple[Region, ...],
+    body: Stmt,
+    init: Stmt | None,
+) -> Block:
+    return dataclasses.replace(
+        block,
+        axes=tuple(axis.outer for axis in axes),
+        bindings=tuple(axis.tile for axis in axes),
+        reads=reads,
+        writes=writes,
+        body=body,
+        init=init,
+    )

@@ -1,0 +1,149 @@
+"""``transform_layout``: an intermediate buffer is packed another way, ``T[k, j]`` as ``T[j // 32, k, j % 32]``.
+
+Where an extent does not divide, the last tile is partly undefined, and never read. (Layouts as in Liu et al.,
+"Optimizing CNN Model Inference on CPUs", ATC 2019.)
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, Loop, LoopKind, Seq, Stmt, Store
+from tilewright.loops.program import Program
+from tilewright.loops.visit import buffers, transform_stmts
+from tilewright.schedule.blocks import Indices, bounds_within, calls_in, guard, moved_accesses
+from tilewright.schedule.cache import buffer_named
+from tilewright.schedule.index_map import IndexMap
+from tilewright.schedule.tree import (
+    BlockRef,
+    Location,
+    LoopRef,
+    all_blocks,
+    block_at,
+    bounds_at,
+    buffers_read,
+    buffers_written,
+    change_blocks,
+    fresh_loop_vars,
+    nest,
+    refuse,
+    rewrite,
+)
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import ONE, TRUE, Expr, Var
+from tilewright.symbolic.simplify import equivalent, simplify
+
+
+def transform_layout(
+    program: Program, block: BlockRef, buffer: str, index_map: IndexMap
+) -> tuple[Program, tuple[LoopRef, ...]]:
+    """Store ``buffer``, which ``block`` reads or writes, packed by ``index_map``, in all blocks.
+
+    If ``block`` writes the buffer in plain loops over its dimensions, they become loops over the packed dimensions,
+    which are returned. Refuses parameters (pack a ``cache_read`` or ``cache_write`` copy instead), maps that send two
+    elements to one place, and buffers that are passed to intrinsics.
+    """
+    old = buffer_named(program, buffer)
+    user = block_at(program, block)
+    if old not in buffers_read(user.stmt) | buffers_written(user.stmt):
+        raise refuse(f"`{block}` does not use `{buffer}`", block)
+    if old in program.params:
+        raise refuse(f"`{buffer}` is a parameter, laid out by the caller; transform a cache_read or cache_write of it")
+    if len(index_map.variables) != len(old.shape):
+        raise refuse(f"the map has {len(index_map.variables)} indices, but `{buffer}` has {len(old.shape)} dimensions")
+    index_map.inverse(old.shape, index_map.results)
+    shape = tuple(simplify(extent, program.bounds) for extent in index_map.shape(old.shape))
+    new = dataclasses.replace(old, shape=shape)
+    _check_uses(program, old)
+    if not equivalent(_count(shape), _count(old.shape), program.bounds):
+        _check_elementwise_writers(program, old)
+    changed: Program = program
+    loops: tuple[LoopRef, ...] = ()
+    plain = _plain_nest(user, old)
+    if plain is not None:
+        changed, loops = _reordered(program, plain, user.stmt, old, new, index_map)
+    body = change_blocks(_with_allocation(changed.body, old, new), lambda b: _packed(program, b, old, new, index_map))
+    return dataclasses.replace(changed, body=body), loops
+
+
+def _check_uses(program: Program, old: Buffer) -> None:
+    """All accesses must be plain reads and stores inside of blocks."""
+    bare = transform_stmts(program.body, lambda stmt: Seq(()) if isinstance(stmt, Block) else None)
+    without = transform_stmts(bare, lambda stmt: stmt.body if isinstance(stmt, Alloc) else None)
+    if old in buffers(without):
+        raise refuse(f"`{old.name}` is used outside of blocks")
+    for block in all_blocks(program.body):
+        if any(region.buffer == old for call in calls_in(block) for region in call.args):
+            raise refuse(f"`{block.name}` passes `{old.name}` to an intrinsic", BlockRef(block.name))
+
+
+def _count(shape: Sequence[Expr]) -> Expr:
+    count: Expr = ONE
+    for extent in shape:
+        count = count * extent
+    return count
+
+
+def _check_elementwise_writers(program: Program, old: Buffer) -> None:
+    """Padding stays undefined, so no block may claim to write whole ranges."""
+    for block in all_blocks(program.body):
+        if any(region.buffer == old and any(extent != ONE for _, extent in region.ranges) for region in block.writes):
+            reason = f"`{block.name}` writes ranges of `{old.name}`, which the layout would pad"
+            raise refuse(reason, BlockRef(block.name))
+
+
+def _with_allocation(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    def leave(node: Stmt) -> Stmt | None:
+        return Alloc(new, node.body) if isinstance(node, Alloc) and node.buffer == old else None
+
+    return transform_stmts(stmt, leave)
+
+
+def _packed(program: Program, block: Block, old: Buffer, new: Buffer, index_map: IndexMap) -> Block:
+    if old not in buffers_read(block) | buffers_written(block):
+        return block
+    bounds = bounds_within(program, block.axes)
+
+    def change(indices: Indices) -> Indices:
+        return tuple(simplify(result, bounds) for result in index_map.apply(indices))
+
+    return moved_accesses(program, block, old, new, change)
+
+
+# The loops of the writer ---------------------------------------------------------------------------------------------
+
+
+def _plain_nest(user: Location[Block], buffer: Buffer) -> Location[Loop] | None:
+    """The outermost of the loops that run over the dimensions of ``buffer``, and nothing else, around its writer."""
+    block = user.stmt
+    store = block.body
+    if not isinstance(store, Store) or store.buffer != buffer or block.init is not None or block.predicate != TRUE:
+        return None
+    rank = len(buffer.shape)
+    loops = [a for a in user.ancestors[len(user.ancestors) - rank :] if isinstance(a, Loop)]
+    own = {axis.var: axis.extent for axis in block.axes}
+    is_plain = (
+        0 < rank == len(loops) == len(own) == len(set(store.indices))
+        and {loop.var for loop in loops} == set(block.bindings)
+        and all(loop.kind is LoopKind.SERIAL for loop in loops)
+        and all(isinstance(i, Var) and own.get(i) == size for i, size in zip(store.indices, buffer.shape, strict=True))
+        and all(axis.kind is IterKind.SPATIAL for axis in block.axes)
+    )
+    outermost = len(user.ancestors) - rank
+    return Location(loops[0], user.ancestors[:outermost], user.path[:outermost]) if is_plain else None
+
+
+def _reordered(
+    program: Program, place: Location[Loop], block: Block, old: Buffer, new: Buffer, index_map: IndexMap
+) -> tuple[Program, tuple[LoopRef, ...]]:
+    """``block`` (which stores at its own axes, not packed yet) in loops over the packed dimensions."""
+    assert isinstance(block.body, Store)
+    without = rewrite(program, place, NOTHING)
+    variables = fresh_loop_vars(without, [f"{block.name}_{d}" for d in range(len(new.shape))])
+    bounds = bounds_at(program, place).extended(dict(zip(variables, new.shape, strict=True)))
+    inverse = index_map.inverse(old.shape, variables)
+    values = dict(zip(block.body.indices, (simplify(v, bounds) for v in inverse), strict=True))
+    bindings = tuple(values[axis.var] for axis in block.axes)
+    predicate = guard([(values[axis.var], axis.extent) for axis in block.axes], bounds)
+    moved = dataclasses.replace(block, bindings=bindings, predicate=predicate)
+    loops = [Loop(v, e, moved) for v, e in zip(variables, new.shape, strict=True)]
+    return rewrite(program, place, nest(loops, moved)), tuple(LoopRef(v.name) for v in variables)

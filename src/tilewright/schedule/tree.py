@@ -1,0 +1,284 @@
+"""Finding and replacing statements of a program: what all primitives are made of.
+
+A place is a ``Location``: a statement, its ancestors, and the path of child positions that leads to it. Handles
+(``LoopRef``, ``BlockRef``) are names, which are unique within a program, so they survive every rewrite that keeps the
+loop or block. All functions are pure.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from tilewright.base.names import fresh_name
+from tilewright.loops import visit
+from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, Loop, Seq, Stmt
+from tilewright.loops.program import Program
+from tilewright.loops.visit import children, seq, transform_stmts, walk, with_children
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.expr import Expr, Var
+from tilewright.symbolic.traversal import free_vars, substitute
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRef:
+    """The loop over the variable ``name``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRef:
+    """The block ``name``."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Handle: TypeAlias = LoopRef | BlockRef
+
+
+class Refusal(Exception):
+    """A precondition that does not hold, and the place where; ``Schedule`` makes a ``ScheduleError`` of it."""
+
+    def __init__(self, reason: str, place: Handle | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.place = place
+
+
+def refuse(reason: str, place: Handle | None = None) -> Refusal:
+    """The exception by which a primitive refuses: ``raise refuse("...", loop)``."""
+    return Refusal(reason, place)
+
+
+S = TypeVar("S", bound=Stmt, covariant=True)
+Path: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Location(Generic[S]):
+    """A statement in its program: ``ancestors`` from the program's body down to the parent, ``path`` the way there."""
+
+    stmt: S
+    ancestors: tuple[Stmt, ...]
+    path: Path
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops around the statement, outermost first, up to the block it is in (which hides what is outside)."""
+        return tuple(a for a in _visible(self.ancestors) if isinstance(a, Loop))
+
+
+def _visible(ancestors: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The ancestors from the innermost block (included) down: those whose variables are visible."""
+    inside = [i for i, stmt in enumerate(ancestors) if isinstance(stmt, Block)]
+    return ancestors[inside[-1] :] if inside else ancestors
+
+
+def locations(stmt: Stmt, ancestors: tuple[Stmt, ...] = (), path: Path = ()) -> Iterator[Location[Stmt]]:
+    """Every statement in ``stmt``, itself first, in program order."""
+    yield Location(stmt, ancestors, path)
+    for position, child in enumerate(children(stmt)):
+        yield from locations(child, (*ancestors, stmt), (*path, position))
+
+
+# Finding -------------------------------------------------------------------------------------------------------------
+
+
+def loop_at(program: Program, loop: LoopRef) -> Location[Loop]:
+    """Where ``loop`` is. Refuses if the program has no such loop."""
+    for found in locations(program.body):
+        if isinstance(found.stmt, Loop) and found.stmt.var.name == loop.name:
+            return Location(found.stmt, found.ancestors, found.path)
+    known = ", ".join(s.var.name for s in walk(program.body) if isinstance(s, Loop))
+    raise refuse(f"there is no loop `{loop}` (any more); the loops are: {known}")
+
+
+def block_at(program: Program, block: BlockRef) -> Location[Block]:
+    """Where ``block`` is. Refuses if the program has no such block."""
+    for found in locations(program.body):
+        if isinstance(found.stmt, Block) and found.stmt.name == block.name:
+            return Location(found.stmt, found.ancestors, found.path)
+    known = ", ".join(s.name for s in walk(program.body) if isinstance(s, Block))
+    raise refuse(f"there is no block `{block}` (any more); the blocks are: {known}")
+
+
+def blocks_in(stmt: Stmt) -> tuple[Block, ...]:
+    """The blocks in ``stmt`` that are in no other block of it, in program order."""
+    if isinstance(stmt, Block):
+        return (stmt,)
+    return tuple(block for child in children(stmt) for block in blocks_in(child))
+
+
+def all_blocks(stmt: Stmt) -> tuple[Block, ...]:
+    """All blocks in ``stmt``, also those inside blocks, in program order."""
+    return tuple(s for s in walk(stmt) if isinstance(s, Block))
+
+
+def loops_of(program: Program, block: BlockRef) -> tuple[Loop, ...]:
+    """The loops around ``block``, outermost first."""
+    return block_at(program, block).loops
+
+
+def perfect_nest(stmt: Stmt) -> tuple[Loop, ...]:
+    """``stmt`` and the loops inside, as long as each is the only thing in the one before."""
+    nest: list[Loop] = []
+    while isinstance(stmt, Loop):
+        nest.append(stmt)
+        stmt = stmt.body
+    return tuple(nest)
+
+
+def buffers_written(block: Block) -> frozenset[Buffer]:
+    """The buffers in the block's write regions."""
+    return frozenset(region.buffer for region in block.writes)
+
+
+def buffers_read(block: Block) -> frozenset[Buffer]:
+    """The buffers in the block's read regions."""
+    return frozenset(region.buffer for region in block.reads)
+
+
+def producers(program: Program, block: Block) -> tuple[Block, ...]:
+    """The other blocks that write a buffer that ``block`` reads, in program order."""
+    wanted = buffers_read(block)
+    return tuple(b for b in all_blocks(program.body) if b.name != block.name and wanted & buffers_written(b))
+
+
+def consumers(program: Program, block: Block) -> tuple[Block, ...]:
+    """The other blocks that read a buffer that ``block`` writes, in program order."""
+    written = buffers_written(block)
+    return tuple(b for b in all_blocks(program.body) if b.name != block.name and written & buffers_read(b))
+
+
+def buffers_of(program: Program) -> dict[str, Buffer]:
+    """All buffers by name: parameters, then allocations."""
+    allocated = (s.buffer for s in walk(program.body) if isinstance(s, Alloc))
+    return {b.name: b for b in (*program.params, *allocated)}
+
+
+# What is known at a place --------------------------------------------------------------------------------------------
+
+
+def bounds_at(program: Program, place: Location[Stmt]) -> Bounds:
+    """The ranges of all variables that are visible at ``place``: loops, axes, run-time extents."""
+    return bounds_below(program, place.ancestors)
+
+
+def bounds_inside(program: Program, place: Location[Stmt]) -> Bounds:
+    """The ranges of all variables that are visible in the body of the loop or block at ``place``."""
+    return bounds_below(program, (*place.ancestors, place.stmt))
+
+
+def bounds_below(program: Program, ancestors: tuple[Stmt, ...]) -> Bounds:
+    """The ranges of the variables that ``ancestors`` make visible to a statement below the last of them."""
+    extents: dict[Var, Expr] = {}
+    for stmt in _visible(ancestors):
+        if isinstance(stmt, Loop):
+            extents[stmt.var] = stmt.extent
+        elif isinstance(stmt, Block):
+            extents.update((axis.var, axis.extent) for axis in stmt.axes)
+    return Bounds(extents, {dim.var: dim.bound for dim in program.dims})
+
+
+# Rewriting -----------------------------------------------------------------------------------------------------------
+
+
+def replace_at(stmt: Stmt, path: Path, new: Stmt) -> Stmt:
+    """``stmt`` with the statement at ``path`` replaced by ``new``."""
+    if not path:
+        return new
+    parts = list(children(stmt))
+    parts[path[0]] = replace_at(parts[path[0]], path[1:], new)
+    return with_children(stmt, tuple(parts))
+
+
+def rewrite(program: Program, place: Location[Stmt], new: Stmt) -> Program:
+    """``program`` with the statement at ``place`` replaced by ``new``, and tidied."""
+    return dataclasses.replace(program, body=normalize(replace_at(program.body, place.path, new)))
+
+
+def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
+    """``stmt`` with variables of the loops around it replaced.
+
+    What is inside a block sees only the block's axes, so it is left alone.
+    """
+    match stmt:
+        case Block():
+            bindings = tuple(substitute(binding, values) for binding in stmt.bindings)
+            return dataclasses.replace(stmt, bindings=bindings, predicate=substitute(stmt.predicate, values))
+        case Loop():
+            body = substitute_loops(stmt.body, values)
+            return dataclasses.replace(stmt, extent=substitute(stmt.extent, values), body=body)
+        case Seq():
+            return seq(*(substitute_loops(child, values) for child in stmt.statements))
+        case _:
+            return visit.substitute(stmt, values)
+
+
+def change_blocks(stmt: Stmt, change: Callable[[Block], Stmt]) -> Stmt:
+    """``stmt`` with ``change`` applied to its outermost blocks."""
+    if isinstance(stmt, Block):
+        return change(stmt)
+    return with_children(stmt, tuple(change_blocks(child, change) for child in children(stmt)))
+
+
+def normalize(stmt: Stmt) -> Stmt:
+    """``stmt`` without loops and allocations that have nothing inside, and with sequences in canonical form."""
+
+    def leave(node: Stmt) -> Stmt | None:
+        return NOTHING if isinstance(node, Loop | Alloc) and node.body == NOTHING else None
+
+    return transform_stmts(stmt, leave)
+
+
+def nest(loops: Iterable[Loop], body: Stmt) -> Stmt:
+    """``body`` inside copies of ``loops`` (outermost first), whose own bodies do not count."""
+    for loop in reversed(tuple(loops)):
+        body = dataclasses.replace(loop, body=body)
+    return body
+
+
+# Names ---------------------------------------------------------------------------------------------------------------
+
+
+def variable_names(program: Program) -> set[str]:
+    """The names of all loop variables, block axes and run-time extents."""
+    names = {dim.var.name for dim in program.dims}
+    for stmt in walk(program.body):
+        if isinstance(stmt, Loop):
+            names.add(stmt.var.name)
+        elif isinstance(stmt, Block):
+            names.update(axis.name for axis in stmt.axes)
+    return names
+
+
+def fresh_loop_vars(program: Program, wanted: Iterable[str]) -> tuple[Var, ...]:
+    """New loop variables with the ``wanted`` names where these are free, else numbered ones."""
+    taken = variable_names(program)
+    fresh: list[Var] = []
+    for name in wanted:
+        fresh.append(Var(fresh_name(name, taken)))
+        taken.add(fresh[-1].name)
+    return tuple(fresh)
+
+
+def fresh_block_name(program: Program, wanted: str) -> str:
+    """A block name that is not taken."""
+    return fresh_name(wanted, {block.name for block in all_blocks(program.body)})
+
+
+def fresh_buffer_name(program: Program, wanted: str) -> str:
+    """A buffer name that is not taken."""
+    return fresh_name(wanted, buffers_of(program))
+
+
+def depends_on(expr: Expr, variables: Iterable[Var]) -> bool:
+    """Whether any of ``variables`` occurs in ``expr``."""
+    return not free_vars(expr).isdisjoint(variables)

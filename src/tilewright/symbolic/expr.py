@@ -1,0 +1,498 @@
+"""Scalar expressions: the leaves of tensor expressions and of loop programs.
+
+Grammar
+-------
+::
+
+    expr   = Const(value, dtype) | Var(name, dtype)
+           | Unary(op, a) | Binary(op, a, b) | Select(condition, a, b)
+           | Cast(a, dtype) | Read(source, indices)
+
+Meaning
+-------
+- Expressions have no effects, so order of evaluation is free. ``Select`` evaluates only the chosen side: the other one
+  may be out of bounds. ``AND`` and ``OR`` on booleans also stop at the side that decides.
+- Both operands of a ``Binary`` have one dtype; a Python number takes the dtype of the other operand.
+- Integers wrap around modulo 2**bits. ``FLOORDIV`` and ``MOD`` round towards minus infinity (``-7 // 2 == -4``,
+  ``-7 % 2 == 1``); by zero, both are 0. ``MIN // -1`` wraps to ``MIN``. ``TRUNCDIV`` and ``TRUNCMOD`` round towards
+  zero, as ONNX and C do, and are 0 by zero.
+- A shift by the width or more (or by a negative amount) gives 0, or -1 for ``>>`` of a negative number.
+- Floats are IEEE 754; ``a * b + c`` may be contracted to one rounding, nothing else is reassociated. ``MIN`` and
+  ``MAX`` give NaN where an operand is NaN.
+- ``Cast`` from float to integer truncates and saturates, NaN becomes 0; to bool it means ``!= 0``.
+- ``Read`` out of the source's shape is an error: the interpreter and checked code raise, unchecked code is undefined.
+
+Two expressions are equal (``==``, and as keys) if they have the same structure; ``<``, ``<=``, ``>``, ``>=`` build
+expressions, as do ``equal`` and ``not_equal``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeAlias, Union
+
+from tilewright.base import dtypes
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import BadProgram
+from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
+
+Scalar: TypeAlias = bool | int | float
+ExprLike: TypeAlias = Union["Arithmetic", bool, int, float]
+
+
+class Arithmetic:
+    """The operators. Whatever stands for a scalar (an ``Expr``, an axis) inherits them."""
+
+    __slots__ = ()
+
+    def as_expr(self) -> "Expr":
+        """The expression that this object stands for."""
+        raise NotImplementedError
+
+    def __add__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.ADD, self, other)
+
+    def __radd__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.ADD, other, self)
+
+    def __sub__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.SUB, self, other)
+
+    def __rsub__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.SUB, other, self)
+
+    def __mul__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.MUL, self, other)
+
+    def __rmul__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.MUL, other, self)
+
+    def __truediv__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.DIV, self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.DIV, other, self)
+
+    def __floordiv__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.FLOORDIV, self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.FLOORDIV, other, self)
+
+    def __mod__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.MOD, self, other)
+
+    def __rmod__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.MOD, other, self)
+
+    def __and__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.AND, self, other)
+
+    def __or__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.OR, self, other)
+
+    def __xor__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.XOR, self, other)
+
+    def __lshift__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.SHL, self, other)
+
+    def __rshift__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.SHR, self, other)
+
+    def __lt__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.LT, self, other)
+
+    def __le__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.LE, self, other)
+
+    def __gt__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.GT, self, other)
+
+    def __ge__(self, other: ExprLike) -> "Expr":
+        return binary(BinaryOp.GE, self, other)
+
+    def __neg__(self) -> "Expr":
+        return unary(UnaryOp.NEG, self)
+
+    def __invert__(self) -> "Expr":
+        return unary(UnaryOp.NOT, self)
+
+    def astype(self, dtype: DType) -> "Expr":
+        """This value cast to ``dtype``."""
+        return cast(self, dtype)
+
+
+class Expr(Arithmetic):
+    """Base of all scalar expressions: immutable, hashable by structure, with a ``dtype``."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+    dtype: DType
+
+    def _key(self) -> tuple[object, ...]:
+        raise NotImplementedError
+
+    def as_expr(self) -> "Expr":
+        return self
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            value = hash((type(self).__name__, *self._key()))
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or hash(self) != hash(other):
+            return False
+        assert isinstance(other, Expr)
+        return self._key() == other._key()
+
+    def __bool__(self) -> bool:
+        raise BadProgram(f"{self} is known only at run time; use te.select, `&` and `|`, not `if`, `and`, `or`")
+
+    def __str__(self) -> str:
+        return format_expr(self)
+
+    __repr__ = __str__
+
+
+class Source:
+    """What a ``Read`` reads: a tensor of a tensor expression, or a buffer of a loop program."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Const(Expr):
+    """A literal. The value is a Python bool for bool, int for integers, float for floats."""
+
+    value: Scalar
+    dtype: DType
+
+    def _key(self) -> tuple[object, ...]:
+        # repr keeps 0.0 and -0.0 apart and NaN equal to itself.
+        return (repr(self.value), self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Var(Expr):
+    """A named scalar: a loop variable, a block's iteration variable, a run-time extent. Equal by name and dtype."""
+
+    name: str
+    dtype: DType = dtypes.index
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.name, self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Unary(Expr):
+    """``op(a)``."""
+
+    op: UnaryOp
+    a: Expr
+    dtype: DType = field(init=False)
+
+    def __post_init__(self) -> None:
+        is_test = self.op in (UnaryOp.ISNAN, UnaryOp.ISINF)
+        object.__setattr__(self, "dtype", dtypes.boolean if is_test else self.a.dtype)
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.op, self.a)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Binary(Expr):
+    """``a op b``; both operands have one dtype."""
+
+    op: BinaryOp
+    a: Expr
+    b: Expr
+    dtype: DType = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtypes.boolean if self.op in COMPARISONS else self.a.dtype)
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.op, self.a, self.b)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Select(Expr):
+    """``a`` where ``condition`` holds, else ``b``; the other side is not evaluated."""
+
+    condition: Expr
+    a: Expr
+    b: Expr
+    dtype: DType = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", self.a.dtype)
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.condition, self.a, self.b)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Cast(Expr):
+    """``a`` converted to ``dtype``."""
+
+    a: Expr
+    dtype: DType
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.a, self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Read(Expr):
+    """``source[indices]``; the indices have dtype ``index``."""
+
+    source: Source
+    indices: tuple[Expr, ...]
+    dtype: DType = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", self.source.dtype)
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.source, self.indices)
+
+
+TRUE = Const(True, dtypes.boolean)
+FALSE = Const(False, dtypes.boolean)
+ZERO = Const(0, dtypes.index)
+ONE = Const(1, dtypes.index)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def const(value: Scalar, dtype: DType = dtypes.index) -> Const:
+    """The literal ``value`` of type ``dtype``. Raises ``BadProgram`` if an integer type can't hold it."""
+    if dtype.is_bool:
+        return TRUE if value else FALSE
+    if dtype.is_float:
+        return Const(float(value), dtype)
+    if value != int(value) or not dtype.min <= value <= dtype.max:
+        raise BadProgram(f"{value} does not fit in {dtype}")
+    return Const(int(value), dtype)
+
+
+def as_expr(value: ExprLike, dtype: DType = dtypes.index) -> Expr:
+    """``value`` as an expression; a Python number becomes a literal of ``dtype``."""
+    return value.as_expr() if isinstance(value, Arithmetic) else const(value, dtype)
+
+
+def _pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
+    if isinstance(a, Arithmetic):
+        left = a.as_expr()
+        return left, as_expr(b, left.dtype)
+    right = as_expr(b)
+    return as_expr(a, right.dtype), right
+
+
+_INTEGER_FOLD: dict[BinaryOp, Callable[[int, int], int]] = {
+    BinaryOp.ADD: lambda a, b: a + b,
+    BinaryOp.SUB: lambda a, b: a - b,
+    BinaryOp.MUL: lambda a, b: a * b,
+    BinaryOp.FLOORDIV: lambda a, b: a // b if b else 0,
+    BinaryOp.MOD: lambda a, b: a % b if b else 0,
+    BinaryOp.MIN: min,
+    BinaryOp.MAX: max,
+}
+_COMPARE_FOLD: dict[BinaryOp, Callable[[float, float], bool]] = {
+    BinaryOp.LT: lambda a, b: a < b,
+    BinaryOp.LE: lambda a, b: a <= b,
+    BinaryOp.GT: lambda a, b: a > b,
+    BinaryOp.GE: lambda a, b: a >= b,
+    BinaryOp.EQ: lambda a, b: a == b,
+    BinaryOp.NE: lambda a, b: a != b,
+}
+
+
+INTEGER_FOLDS: Mapping[BinaryOp, Callable[[int, int], int]] = {**_INTEGER_FOLD, **_COMPARE_FOLD}
+"""What operations on known integers give, before wrapping."""
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """``value`` modulo 2**bits, in the range of ``dtype``."""
+    value &= (1 << dtype.bits) - 1
+    return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value
+
+
+def _fold(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
+    """The obvious results: literals, and neutral or absorbing operands of integers and booleans."""
+    if not (isinstance(a, Const) or isinstance(b, Const)) or a.dtype.is_float:
+        return None
+    x = a.value if isinstance(a, Const) else None
+    y = b.value if isinstance(b, Const) else None
+    if x is not None and y is not None:
+        if op in _COMPARE_FOLD:
+            return TRUE if _COMPARE_FOLD[op](x, y) else FALSE
+        if op in _INTEGER_FOLD and a.dtype.is_int:
+            return Const(wrap(_INTEGER_FOLD[op](int(x), int(y)), a.dtype), a.dtype)
+    if a.dtype.is_bool:
+        return _fold_boolean(op, a, b)
+    if op is BinaryOp.ADD:
+        return b if x == 0 else a if y == 0 else None
+    if op is BinaryOp.SUB and y == 0:
+        return a
+    if op is BinaryOp.MUL:
+        return b if x == 1 else a if y == 1 else const(0, a.dtype) if 0 in (x, y) else None
+    if op is BinaryOp.FLOORDIV and y == 1:
+        return a
+    if op is BinaryOp.MOD and y == 1:
+        return const(0, a.dtype)
+    return None
+
+
+def _fold_boolean(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
+    if op is BinaryOp.AND:
+        return b if a == TRUE else a if b == TRUE else FALSE if FALSE in (a, b) else None
+    if op is BinaryOp.OR:
+        return b if a == FALSE else a if b == FALSE else TRUE if TRUE in (a, b) else None
+    return None
+
+
+_FLOAT_ONLY = frozenset({BinaryOp.DIV, BinaryOp.ATAN2})
+_INTEGER_ONLY = frozenset({BinaryOp.SHL, BinaryOp.SHR, BinaryOp.FLOORDIV, BinaryOp.TRUNCDIV})
+_BITS_ONLY = frozenset({BinaryOp.AND, BinaryOp.OR, BinaryOp.XOR})
+_ANY = COMPARISONS | _BITS_ONLY
+
+
+def binary(op: BinaryOp, a: ExprLike, b: ExprLike) -> Expr:
+    """``a op b``, literals folded. Raises ``BadProgram`` if the dtypes differ or ``op`` has no meaning for them."""
+    left, right = _pair(a, b)
+    dtype = left.dtype
+    if dtype != right.dtype:
+        raise BadProgram(f"`{left} {op.value} {right}` mixes {dtype} and {right.dtype}; cast one with .astype(...)")
+    refused = (
+        (op in _FLOAT_ONLY and not dtype.is_float)
+        or (op in _INTEGER_ONLY and not dtype.is_int)
+        or (op in _BITS_ONLY and dtype.is_float)
+        or (dtype.is_bool and op not in _ANY)
+    )
+    if refused:
+        raise BadProgram(f"`{op.value}` has no meaning for {dtype} (in `{left} {op.value} {right}`)")
+    folded = _fold(op, left, right)
+    return Binary(op, left, right) if folded is None else folded
+
+
+def _unary_has_meaning(op: UnaryOp, dtype: DType) -> bool:
+    if op in (UnaryOp.NEG, UnaryOp.ABS):
+        return not dtype.is_bool
+    if op is UnaryOp.NOT:
+        return not dtype.is_float
+    return dtype.is_float
+
+
+def unary(op: UnaryOp, a: ExprLike) -> Expr:
+    """``op(a)``. Raises ``BadProgram`` if ``op`` has no meaning for the dtype of ``a``."""
+    operand = as_expr(a)
+    dtype = operand.dtype
+    if not _unary_has_meaning(op, dtype):
+        raise BadProgram(f"`{op.value}` has no meaning for {dtype} (in `{op.value}({operand})`)")
+    if op is UnaryOp.NEG and isinstance(operand, Const) and dtype.is_int:
+        return Const(wrap(-int(operand.value), dtype), dtype)
+    if op is UnaryOp.NOT and isinstance(operand, Const) and dtype.is_bool:
+        return FALSE if operand.value else TRUE
+    return Unary(op, operand)
+
+
+def select(condition: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
+    """``a if condition else b``; only the chosen side is evaluated, so it may guard an index."""
+    test = as_expr(condition, dtypes.boolean)
+    left, right = _pair(a, b)
+    if not test.dtype.is_bool or left.dtype != right.dtype:
+        given = f"{test.dtype}, {left.dtype}, {right.dtype}"
+        raise BadProgram(f"select needs a bool and two values of one dtype, not {given}")
+    if isinstance(test, Const):
+        return left if test.value else right
+    return Select(test, left, right)
+
+
+def cast(a: ExprLike, dtype: DType) -> Expr:
+    """``a`` converted to ``dtype`` (see the module's notes on saturation)."""
+    operand = as_expr(a)
+    if isinstance(operand, Const) and operand.dtype.is_int and dtype.is_int:
+        return Const(wrap(int(operand.value), dtype), dtype)
+    return operand if operand.dtype == dtype else Cast(operand, dtype)
+
+
+def minimum(a: ExprLike, b: ExprLike) -> Expr:
+    """The smaller; NaN if either is."""
+    return binary(BinaryOp.MIN, a, b)
+
+
+def maximum(a: ExprLike, b: ExprLike) -> Expr:
+    """The larger; NaN if either is."""
+    return binary(BinaryOp.MAX, a, b)
+
+
+def equal(a: ExprLike, b: ExprLike) -> Expr:
+    """``a == b`` as an expression."""
+    return binary(BinaryOp.EQ, a, b)
+
+
+def not_equal(a: ExprLike, b: ExprLike) -> Expr:
+    """``a != b`` as an expression."""
+    return binary(BinaryOp.NE, a, b)
+
+
+PRECEDENCE: dict[BinaryOp, int] = {
+    **dict.fromkeys(COMPARISONS, 1),
+    BinaryOp.OR: 2,
+    BinaryOp.XOR: 3,
+    BinaryOp.AND: 4,
+    BinaryOp.SHL: 5,
+    BinaryOp.SHR: 5,
+    BinaryOp.ADD: 6,
+    BinaryOp.SUB: 6,
+    BinaryOp.MUL: 7,
+    BinaryOp.DIV: 7,
+    BinaryOp.FLOORDIV: 7,
+    BinaryOp.MOD: 7,
+}
+"""How strong the infix operators bind: as in Python, so that printed text reads like the te source."""
+
+
+def format_const(node: Const) -> str:
+    """A literal as printed: plain for ``index`` and bool, ``f32(0.5)`` for all other dtypes."""
+    if node.dtype in (dtypes.index, dtypes.boolean):
+        return str(node.value)
+    return f"{node.dtype}({node.value!r})"
+
+
+def format_expr(expr: Expr, precedence: int = 0, literal: Callable[[Const], str] = format_const) -> str:
+    """The text of ``expr``; in parentheses where its outermost operator binds weaker than ``precedence``."""
+
+    def text(operand: Expr, around: int = 0) -> str:
+        return format_expr(operand, around, literal)
+
+    match expr:
+        case Const():
+            return literal(expr)
+        case Var(name, _):
+            return name
+        case Read(source, indices):
+            return f"{source.name}[{', '.join(map(text, indices))}]"
+        case Cast(a, dtype):
+            return f"{dtype}({text(a)})"
+        case Select(condition, a, b):
+            return f"select({text(condition)}, {text(a)}, {text(b)})"
+        case Unary(op, a):
+            return f"{op.value}({text(a)})"
+        case Binary(op, a, b) if op in PRECEDENCE:
+            own = PRECEDENCE[op]
+            infix = f"{text(a, own + (op in COMPARISONS))} {op.value} {text(b, own + 1)}"
+            return f"({infix})" if own < precedence else infix
+        case Binary(op, a, b):
+            return f"{op.value}({text(a)}, {text(b)})"
+        case _:
+            return object.__repr__(expr)

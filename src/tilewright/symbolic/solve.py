@@ -1,0 +1,144 @@
+"""Where a guard starts or stops to hold: the limits at which a loop is partitioned.
+
+All functions take a condition, one of its variables, and bounds. They quantify over every loop variable of the bounds
+but ``var``, and answer with an expression over run-time extents (a literal, if there are none); a variable that shall
+stay in the answer belongs to the ``dims`` of the bounds. The answer counts within the range of ``var``, and is not
+clipped to it. None means that no limit was found. Limits are the best possible where the condition is linear, and the
+ranges of the variables do not depend on each other; they are safe everywhere.
+"""
+
+from collections.abc import Callable
+
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.conditions import inequalities
+from tilewright.symbolic.expr import FALSE, TRUE, ZERO, Binary, Expr, Var
+from tilewright.symbolic.linear import Polynomial, combine, literal, polynomial, scaled, shifted, to_expr
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.proof import Prover
+from tilewright.symbolic.simplify import simplifier, simplify
+from tilewright.symbolic.traversal import conjuncts, free_vars
+
+
+def solve_upper(condition: Expr, var: Var, bounds: Bounds) -> Expr | None:
+    """The largest ``b`` such that ``condition`` holds wherever ``var < b``."""
+    simple = simplify(condition, bounds)
+    if simple in (TRUE, FALSE):
+        return bounds.extents.get(var) if simple == TRUE else ZERO
+    return _limit_of_all(simple, var, bounds, _true_below, BinaryOp.MIN)
+
+
+def solve_lower(condition: Expr, var: Var, bounds: Bounds) -> Expr | None:
+    """The smallest ``b`` such that ``condition`` holds wherever ``var >= b``."""
+    simple = simplify(condition, bounds)
+    if simple in (TRUE, FALSE):
+        return ZERO if simple == TRUE else bounds.extents.get(var)
+    return _limit_of_all(simple, var, bounds, _true_from, BinaryOp.MAX)
+
+
+def solve_range(condition: Expr, var: Var, bounds: Bounds) -> tuple[Expr, Expr] | None:
+    """The widest ``(a, b)`` such that ``condition`` holds wherever ``a <= var < b``: the part of a loop without guard.
+
+    The sides that ``condition`` does not limit are 0 and the extent of ``var``, which has to be in ``bounds``.
+    """
+    simple = simplify(condition, bounds)
+    low: list[Polynomial] = [{}]
+    high: list[Polynomial] = [polynomial(bounds.extents[var])]
+    for part in conjuncts(simple):
+        found = inequalities(part, bounds)
+        if not found:
+            return None
+        for inequality in found:
+            coefficient = inequality.get((var,), 0)
+            limits, limit = (low, _true_from) if coefficient > 0 else (high, _true_below)
+            one = _limit(inequality, var, bounds, limit)
+            if one is None:
+                return None
+            limits.append(one)
+    start, stop = _combined(low, var, bounds, BinaryOp.MAX), _combined(high, var, bounds, BinaryOp.MIN)
+    return None if start is None or stop is None else (start, stop)
+
+
+def solve_false_from(condition: Expr, var: Var, bounds: Bounds) -> Expr | None:
+    """The smallest ``b`` such that ``condition`` is false wherever ``var >= b``: the loop may stop there."""
+    simple = simplify(condition, bounds)
+    if simple in (TRUE, FALSE):
+        return ZERO if simple == FALSE else None
+    return _limit_of_any(simple, var, bounds, _true_from, BinaryOp.MIN)
+
+
+def solve_false_below(condition: Expr, var: Var, bounds: Bounds) -> Expr | None:
+    """The largest ``b`` such that ``condition`` is false wherever ``var < b``: the loop may start there."""
+    simple = simplify(condition, bounds)
+    if simple in (TRUE, FALSE):
+        return bounds.extents.get(var) if simple == FALSE else None
+    return _limit_of_any(simple, var, bounds, _true_below, BinaryOp.MAX)
+
+
+_Limit = Callable[[Polynomial, int, Prover], Polynomial | None]
+"""From ``rest + coefficient * var >= 0``, with a literal coefficient, to a limit of ``var``."""
+
+
+def _true_below(rest: Polynomial, coefficient: int, prover: Prover) -> Polynomial | None:
+    """``b`` such that the inequality holds if ``var < b``."""
+    if coefficient >= 0:
+        return None
+    least = prover.lower_bound(rest)
+    return None if least is None else shifted(_floor(least, -coefficient, prover), 1)
+
+
+def _true_from(rest: Polynomial, coefficient: int, prover: Prover) -> Polynomial | None:
+    """``b`` such that the inequality holds if ``var >= b``."""
+    if coefficient <= 0:
+        return None
+    least = prover.lower_bound(rest)
+    return None if least is None else scaled(_floor(least, coefficient, prover), -1)
+
+
+def _floor(value: Polynomial, divisor: int, prover: Prover) -> Polynomial:
+    # Outside the loops nothing is known but the dims.
+    outside = simplifier(Bounds({}, prover.bounds.dims))
+    return outside.polynomial(Binary(BinaryOp.FLOORDIV, to_expr(value), literal(divisor)))
+
+
+def _limit_of_all(condition: Expr, var: Var, bounds: Bounds, limit: _Limit, op: BinaryOp) -> Expr | None:
+    """The limit beyond which every part holds; a part that ``var`` does not decide there is a None for all."""
+    limits: list[Polynomial] = []
+    for part in conjuncts(condition):
+        found = inequalities(part, bounds)
+        if not found:
+            return None
+        for inequality in found:
+            one = _limit(inequality, var, bounds, limit)
+            if one is not None:
+                limits.append(one)
+            elif not simplifier(bounds).prover.nonnegative(inequality):
+                return None
+    return _combined(limits, var, bounds, op)
+
+
+def _limit_of_any(condition: Expr, var: Var, bounds: Bounds, limit: _Limit, op: BinaryOp) -> Expr | None:
+    """The limit beyond which some part fails: ``e >= 0`` does where ``-e - 1 >= 0``."""
+    limits: list[Polynomial] = []
+    for part in conjuncts(condition):
+        for inequality in inequalities(part, bounds):
+            one = _limit(shifted(scaled(inequality, -1), -1), var, bounds, limit)
+            if one is not None:
+                limits.append(one)
+    return _combined(limits, var, bounds, op)
+
+
+def _limit(inequality: Polynomial, var: Var, bounds: Bounds, limit: _Limit) -> Polynomial | None:
+    coefficient = inequality.get((var,), 0)
+    rest = combine(inequality, {(var,): coefficient}, -1) if coefficient else inequality
+    if any(var in free_vars(atom) for monomial in rest for atom in monomial):
+        return None
+    return limit(rest, coefficient, simplifier(bounds).prover)
+
+
+def _combined(limits: list[Polynomial], var: Var, bounds: Bounds, op: BinaryOp) -> Expr | None:
+    if not limits:
+        return None
+    result = to_expr(limits[0])
+    for other in limits[1:]:
+        result = Binary(op, result, to_expr(other))
+    return None if var in free_vars(result) else simplify(result, Bounds({}, bounds.dims))

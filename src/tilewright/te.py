@@ -1,0 +1,371 @@
+"""Tensor expressions and their schedules, in the notation of the literature (TVM, OSDI 2018).
+
+Enters: tensors made by ``placeholder``, ``compute``, ``sum`` ... Leaves: a loop program. The schedule is eager: every
+line rewrites the program, which ``print(s)`` shows, and what can't be done is refused at that line. A new primitive is
+one method of ``schedule.Schedule``, and, if the literature has a notation for it, one method of ``Stage``. ::
+
+    A, B = te.placeholder((1024, 1024), name="A"), te.placeholder((1024, 1024), name="B")
+    k = te.reduce_axis((0, 1024), name="k")
+    C = te.compute((1024, 1024), lambda y, x: te.sum(A[k, y] * B[k, x], axis=k), name="C")
+    s = te.create_schedule(C)
+    yo, xo, yi, xi = s[C].tile(C.op.axis[0], C.op.axis[1], 8, 8)
+    s[C].reorder(yo, xo, k, yi, xi)
+    s[C].vectorize(xi)
+"""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.base.errors import ScheduleError
+from tilewright.base.names import fresh_name, identifier
+from tilewright.loops.extern import extern
+from tilewright.loops.ir import Block, Scope
+from tilewright.loops.lower import Lowered, lower_named
+from tilewright.loops.program import Program
+from tilewright.loops.reader import format_loops
+from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic, decl_tensor_intrin
+from tilewright.schedule.schedule import FactorLike, Schedule
+from tilewright.schedule.trace import Trace
+from tilewright.schedule.tree import BlockRef, LoopRef, block_at, variable_names
+from tilewright.symbolic.domain import IterKind, IterVar
+from tilewright.symbolic.traversal import free_vars
+from tilewright.tensor.build import (
+    MARK,
+    argmax,
+    argmin,
+    cast,
+    comm_reducer,
+    compute,
+    const,
+    if_then_else,
+    max,
+    max_value,
+    min,
+    min_value,
+    placeholder,
+    prod,
+    reduce_axis,
+    select,
+    sum,
+    var,
+)
+from tilewright.tensor.functions import (
+    abs,
+    ceil,
+    cos,
+    erf,
+    exp,
+    floor,
+    log,
+    power,
+    round,
+    sigmoid,
+    sin,
+    sqrt,
+    tanh,
+    trunc,
+    truncdiv,
+    truncmod,
+)
+from tilewright.tensor.ir import Compute, Tensor
+from tilewright.tensor.scan import scan
+
+__all__ = [
+    "IntrinsicSet",
+    "Stage",
+    "TeSchedule",
+    "Tensor",
+    "TensorIntrinsic",
+    "abs",
+    "argmax",
+    "argmin",
+    "cast",
+    "ceil",
+    "comm_reducer",
+    "compute",
+    "const",
+    "cos",
+    "create_schedule",
+    "decl_tensor_intrin",
+    "erf",
+    "exp",
+    "extern",
+    "floor",
+    "format_loops",
+    "if_then_else",
+    "log",
+    "lower",
+    "max",
+    "max_value",
+    "min",
+    "min_value",
+    "placeholder",
+    "power",
+    "prod",
+    "reduce_axis",
+    "round",
+    "scan",
+    "select",
+    "sigmoid",
+    "sin",
+    "sqrt",
+    "sum",
+    "tanh",
+    "trunc",
+    "truncdiv",
+    "truncmod",
+    "var",
+]
+
+Axis: TypeAlias = IterVar | LoopRef
+"""A loop: the axis of an operation, before it is split or fused, or what a primitive returned."""
+
+
+def create_schedule(
+    outputs: Tensor | Sequence[Tensor],
+    name: str = "main",
+    *,
+    inputs: Sequence[Tensor] | None = None,
+    dims: Mapping[str, int] | None = None,
+    intrinsics: IntrinsicSet | None = None,
+) -> "TeSchedule":
+    """The schedule of the naive program that computes ``outputs``; the arguments are those of ``loops.lower``."""
+    lowered = lower_named(outputs, name, inputs=inputs, dims=dims)
+    return TeSchedule(Schedule(lowered.program, intrinsics), lowered)
+
+
+def lower(schedule: "TeSchedule") -> Program:
+    """The loop program that ``schedule`` has come to."""
+    return schedule.program
+
+
+class TeSchedule:
+    """A schedule with one ``Stage`` for each operation: ``s[C]``. ``print(s)`` shows the loops."""
+
+    def __init__(self, schedule: Schedule, lowered: Lowered) -> None:
+        self.schedule = schedule
+        self._blocks: dict[object, BlockRef] = {op: BlockRef(name) for op, name in lowered.blocks.items()}
+        self._buffers = lowered.buffers
+        self._axes: dict[BlockRef, tuple[IterVar, ...]] = {}
+        self._loops: dict[tuple[BlockRef, int], LoopRef] = {}
+        for op, block in self._blocks.items():
+            self.follow(block)
+            if isinstance(op, Compute):
+                self._axes[block] = (*op.axis, *op.reduce_axis)
+
+    @property
+    def program(self) -> Program:
+        """The loop program so far."""
+        return self.schedule.program
+
+    @property
+    def trace(self) -> Trace:
+        """The steps so far."""
+        return self.schedule.trace
+
+    def __str__(self) -> str:
+        return format_loops(self.program)
+
+    def __getitem__(self, tensor: "Tensor | Stage") -> "Stage":
+        """The stage that computes ``tensor``. Raises ``ScheduleError`` for inputs, and tensors of other programs."""
+        if isinstance(tensor, Stage):
+            return tensor
+        block = self._blocks.get(tensor.op)
+        if block is None:
+            raise ScheduleError(f"{tensor!r} is not computed in this schedule; inputs have no stage (use cache_read)")
+        return Stage(self, block)
+
+    def cache_read(self, tensor: "Tensor | Stage", scope: str, readers: Sequence["Tensor | Stage"]) -> "Stage":
+        """``readers`` read a copy of ``tensor`` in ``scope``; returns the stage of the copy.
+
+        So far for one reader at a time: raises ``ScheduleError`` for more or fewer.
+        """
+        if len(readers) != 1:
+            raise ScheduleError(f"cache_read makes a copy for one reader, not {len(readers)}; call it for each")
+        copy = self.schedule.cache_read(self[readers[0]].block, self._buffer_of(tensor), _scope(scope))
+        self.follow(copy)
+        return Stage(self, copy)
+
+    def cache_write(self, tensor: "Tensor | Stage", scope: str) -> "Stage":
+        """Compute ``tensor`` in ``scope``; returns the stage that does, and ``s[tensor]`` becomes the copy to it.
+
+        The spatial axes of the operation then stand for the loops of the copy, and its reduction axes for those of the
+        computation, as in TVM.
+        """
+        stage = self[tensor]
+        copy = self.schedule.cache_write(stage.block, self._buffer_of(tensor), _scope(scope))
+        if isinstance(tensor, Tensor):
+            self._blocks[tensor.op] = copy
+            if isinstance(tensor.op, Compute):
+                self._axes[copy] = tensor.op.axis
+        self.follow(copy)
+        return stage
+
+    def rfactor(self, tensor: "Tensor | Stage", axis: Axis, factor_axis: int = 0) -> "Stage":
+        """Factor the reduction loop ``axis`` out of ``tensor``; returns the stage of the partial results."""
+        stage = self[tensor]
+        partial = self.schedule.rfactor(stage.loop(axis), factor_axis)
+        self.follow(partial)
+        self.follow(stage.block)
+        return Stage(self, partial)
+
+    def loop(self, block: BlockRef, axis: Axis) -> LoopRef:
+        """The loop that ``axis`` of ``block`` stands for, if it is around it. Raises ``ScheduleError`` if not."""
+        found = axis
+        if isinstance(axis, IterVar):
+            own = self._axes.get(block, ())
+            found = self._loops.get((block, own.index(axis))) if axis in own else None
+        if isinstance(found, LoopRef) and found in self.schedule.get_loops(block):
+            return found
+        raise ScheduleError(f"`{axis.name}` is no loop of stage {block} (any more)\n\n{self.program}")
+
+    def loops(self, block: BlockRef, kinds: Container[IterKind]) -> tuple[LoopRef, ...]:
+        """The loops over the axes of ``block`` that are of one of ``kinds``, as they were before any split or fuse."""
+        wanted = (i for i, axis in enumerate(self.block(block).axes) if axis.kind in kinds)
+        return tuple(self._loops[block, i] for i in wanted if (block, i) in self._loops)
+
+    def _buffer_of(self, tensor: "Tensor | Stage") -> str:
+        if isinstance(tensor, Tensor):
+            key = (tensor.op, tensor.output)
+            if key not in self._buffers:
+                raise ScheduleError(f"{tensor!r} does not occur in this schedule")
+            return self._buffers[key]
+        return self.block(tensor.block).writes[0].buffer.name
+
+    def block(self, block: BlockRef) -> Block:
+        """The block as it is now."""
+        return block_at(self.program, self.schedule.get_block(block.name)).stmt
+
+    def follow(self, block: BlockRef, loops: Sequence[LoopRef] | None = None) -> None:
+        """Note which loops run over the axes of ``block``; only ``loops`` are new, if these are given."""
+        for position, binding in enumerate(self.block(block).bindings):
+            found = [LoopRef(v.name) for v in free_vars(binding) if loops is None or LoopRef(v.name) in loops]
+            if len(found) == 1:
+                self._loops[block, position] = found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class StageAxes:
+    """The loops that drive a stage's axes, where each has one of its own (the literature's ``CL.op``)."""
+
+    axis: tuple[LoopRef, ...]
+    reduce_axis: tuple[LoopRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The block of one operation in a schedule; its methods are the primitives, in the literature's notation."""
+
+    schedule: TeSchedule
+    block: BlockRef
+
+    @property
+    def op(self) -> StageAxes:
+        """The loops of the stage, as ``axis`` and ``reduce_axis``."""
+        spatial = self.schedule.loops(self.block, (IterKind.SPATIAL, IterKind.ORDERED))
+        return StageAxes(spatial, self.schedule.loops(self.block, (IterKind.REDUCE,)))
+
+    def split(self, axis: Axis, factor: FactorLike = None, nparts: FactorLike = None) -> tuple[LoopRef, LoopRef]:
+        """``(outer, inner)``: ``factor`` iterations inside, or ``nparts`` outside; give one of the two.
+
+        Raises ``ScheduleError`` if both or none are given, or the loop can't be split.
+        """
+        if (factor is None) == (nparts is None):
+            raise ScheduleError("split takes either factor= (iterations inside) or nparts= (iterations outside)")
+        loop = self.loop(axis)
+        names = self._names(axis)
+        outer, inner = self._primitives.split(loop, (nparts, factor), names)
+        return outer, inner
+
+    def tile(
+        self, y: Axis, x: Axis, y_factor: FactorLike, x_factor: FactorLike
+    ) -> tuple[LoopRef, LoopRef, LoopRef, LoopRef]:
+        """``(yo, xo, yi, xi)``: tiles of ``y_factor`` by ``x_factor``."""
+        loops = (self.loop(y), self.loop(x))
+        names = self._names(y, x)
+        yo, xo, yi, xi = self._primitives.tile(loops, (y_factor, x_factor), names)
+        return yo, xo, yi, xi
+
+    def fuse(self, *axes: Axis) -> LoopRef:
+        """One loop over all of ``axes``, which are directly in one another."""
+        return self._primitives.fuse(*map(self.loop, axes))
+
+    def reorder(self, *axes: Axis) -> None:
+        """Put ``axes`` in this order, outermost first."""
+        self._primitives.reorder(*map(self.loop, axes))
+
+    def unroll(self, axis: Axis) -> None:
+        """Copy the body for each iteration."""
+        self._primitives.unroll(self.loop(axis))
+
+    def vectorize(self, axis: Axis) -> None:
+        """Make the iterations lanes."""
+        self._primitives.vectorize(self.loop(axis))
+
+    def parallel(self, axis: Axis) -> None:
+        """Spread the iterations over workers."""
+        self._primitives.parallel(self.loop(axis))
+
+    def bind(self, axis: Axis, thread: str) -> None:
+        """Make the iterations threads of a GPU (``"blockIdx.x"`` ...). Refused so far."""
+        self._primitives.bind(self.loop(axis), thread)
+
+    def compute_at(self, parent: "Stage", axis: Axis) -> None:
+        """Compute this stage inside ``axis`` of ``parent``, which reads it."""
+        self.schedule.follow(self.block, self._primitives.compute_at(self.block, parent.loop(axis)))
+
+    def reverse_compute_at(self, parent: "Stage", axis: Axis) -> None:
+        """Compute this stage inside ``axis`` of ``parent``, which it reads."""
+        self.schedule.follow(self.block, self._primitives.reverse_compute_at(self.block, parent.loop(axis)))
+
+    def compute_inline(self) -> None:
+        """Compute this stage where it is read."""
+        self._primitives.compute_inline(self.block)
+
+    def reverse_compute_inline(self) -> None:
+        """Compute this stage where what it reads is made."""
+        self._primitives.reverse_compute_inline(self.block)
+
+    def set_scope(self, scope: str) -> None:
+        """Keep the result in ``scope`` (``"local"``, ``"global"`` ...)."""
+        for region in self.schedule.block(self.block).writes:
+            self._primitives.set_scope(region.buffer.name, _scope(scope))
+
+    def tensorize(self, axis: Axis, intrinsic: TensorIntrinsic | str) -> None:
+        """Replace ``axis`` and what is inside by ``intrinsic``."""
+        self._primitives.tensorize(self.loop(axis), intrinsic)
+
+    def double_buffer(self) -> None:
+        """Compute one iteration ahead. Refused so far."""
+        self._primitives.double_buffer(self.block)
+
+    def pragma(self, key: str, value: int | str) -> None:
+        """Note ``key = value`` on the stage."""
+        self._primitives.annotate(self.block, key, value)
+
+    def loop(self, axis: Axis) -> LoopRef:
+        """The loop of this stage that ``axis`` stands for. Raises ``ScheduleError`` if there is none."""
+        return self.schedule.loop(self.block, axis)
+
+    @property
+    def _primitives(self) -> Schedule:
+        return self.schedule.schedule
+
+    def _names(self, *axes: Axis) -> tuple[str, ...]:
+        """``yo, xo, yi, xi`` for the axes ``y, x``; numbered where that is taken."""
+        taken = variable_names(self.schedule.program)
+        names: list[str] = []
+        for suffix in "oi":
+            for axis in axes:
+                own = identifier(axis.name.partition(MARK)[0])
+                names.append(fresh_name(f"{own}{suffix}", taken))
+                taken.add(names[-1])
+        return tuple(names)
+
+
+def _scope(name: str) -> Scope:
+    known = {scope.value: scope for scope in Scope}
+    if name not in known:
+        raise ScheduleError(f"there is no memory scope {name!r}; known: {', '.join(known)}")
+    return known[name]

@@ -1,0 +1,102 @@
+"""Settings: every variable, its default, and what is said about a value that can't be read."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.base.errors import BadInput
+from tilewright.base.settings import Settings, Stage
+
+HOME = {"HOME": "/home/ada"}
+
+
+def read(**variables: str) -> Settings:
+    return Settings.from_environment({**HOME, **{f"TILEWRIGHT_{name}": value for name, value in variables.items()}})
+
+
+def test_defaults() -> None:
+    cache = Path("/home/ada/.cache/tilewright/kernels")
+    assert read() == Settings(frozenset(), None, cache, 1 << 30, bounds_check=False)
+
+
+def test_an_empty_variable_is_unset() -> None:
+    assert read(PRINT="", NUM_THREADS=" ", CACHE_DIR="", CACHE_BYTES="", BOUNDS_CHECK="") == read()
+
+
+def test_other_variables_do_not_matter() -> None:
+    assert Settings.from_environment({**HOME, "OMP_NUM_THREADS": "x", "MY_TILEWRIGHT_PRINT": "?"}) == read()
+
+
+def test_all_variables() -> None:
+    read_back = read(PRINT=" graph, LLVM ,", NUM_THREADS="4", CACHE_DIR="/x/y", CACHE_BYTES="512M", BOUNDS_CHECK="yes")
+    assert read_back == Settings(frozenset({Stage.GRAPH, Stage.LLVM}), 4, Path("/x/y"), 512 << 20, bounds_check=True)
+    assert read(PRINT="all").print_stages == frozenset(Stage)
+    assert read(CACHE_BYTES="0").cache_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"HOME": "/h", "XDG_CACHE_HOME": "/xdg"}, Path("/xdg/tilewright/kernels")),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "relative"}, Path("/h/.cache/tilewright/kernels")),
+        ({}, None),
+        ({"HOME": "/h", "TILEWRIGHT_CACHE_DIR": "off"}, None),
+        ({"HOME": "/h", "TILEWRIGHT_CACHE_DIR": "~/kernels"}, Path("/h/kernels")),
+    ],
+)
+def test_where_the_cache_is(environ: dict[str, str], folder: Path | None) -> None:
+    assert Settings.from_environment(environ).cache_dir == folder
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("PRINT", "graph,lops", "'lops' is no stage; give some of graph, "),
+        ("NUM_THREADS", "0", "whole number from 1"),
+        ("NUM_THREADS", "-2", "whole number from 1"),
+        ("NUM_THREADS", "many", "whole number from 1"),
+        ("NUM_THREADS", "²", "whole number from 1"),
+        ("CACHE_DIR", "here", "absolute path, or off"),
+        ("CACHE_BYTES", "-1", "such as 1073741824 or 512M"),
+        ("CACHE_BYTES", "big", "such as 1073741824 or 512M"),
+        ("BOUNDS_CHECK", "maybe", "give 1 or 0"),
+    ],
+)
+def test_bad_values_name_the_variable_and_the_remedy(name: str, value: str, remedy: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read(**{name: value})
+    assert f"TILEWRIGHT_{name}={value!r}" in str(caught.value)
+    assert remedy in str(caught.value)
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest() -> None:
+    with pytest.raises(BadInput, match=r"no setting TILEWRIGHT_NUM_THREAD; there is TILEWRIGHT_NUM_THREADS$"):
+        read(NUM_THREAD="4")
+
+
+@given(st.sampled_from(["PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "BOUNDS_CHECK"]), st.text(max_size=20))
+def test_any_text_gives_settings_or_a_clear_error(name: str, value: str) -> None:
+    try:
+        read(**{name: value})
+    except BadInput as error:
+        assert f"TILEWRIGHT_{name}" in str(error)
+
+
+def test_watch_prints_the_chosen_stages_only() -> None:
+    written: list[str] = []
+    watch = read(PRINT="graph,fuse").watch(written.append)
+    assert watch is not None
+    watch("graph", "a = b")
+    watch("loops", "for i")
+    watch("fuse", ("g0", "g1"))
+    assert written == ["---- graph\na = b\n", "---- fuse\ng0\n\ng1\n"]
+    assert read().watch() is None
+
+
+def test_watch_writes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    watch = read(PRINT="all").watch()
+    assert watch is not None
+    watch("main", "x")
+    assert capsys.readouterr() == ("", "---- main\nx\n")

@@ -1,0 +1,16 @@
+"""Compiling small loop programs for tests."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.target import Target
+from tilewright.driver import build_program
+from tilewright.loops.program import Program
+
+Array = NDArray[np.generic]
+
+
+def run_native(program: Program, feeds: dict[str, Array], threads: int = 1, checked: bool = False) -> list[Array]:
+    """The outputs of ``program`` as native code."""
+    executable = build_program(program, Target.host(), threads=threads, checked=checked)
+    return executable.run(feeds)

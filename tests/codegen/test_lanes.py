@@ -1,0 +1,42 @@
+"""Buffers that live in vectorized loops belong to one lane; what has no lanes runs serially."""
+
+import numpy as np
+
+from tests.codegen.support import run_native
+from tilewright.base.dtypes import f32
+from tilewright.codegen.prepare.lanes import fit_lanes
+from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Scope, Seq, Store
+from tilewright.loops.program import Program
+from tilewright.loops.visit import walk
+from tilewright.symbolic.expr import Read, Var, const
+
+i, k = Var("i"), Var("k")
+
+
+def matrix(name: str, rows: int, columns: int, scope: Scope = Scope.GLOBAL) -> Buffer:
+    return Buffer(name, f32, (const(rows), const(columns)), scope)
+
+
+def test_each_lane_has_its_own_buffer() -> None:
+    """Each lane sums a row backwards through a buffer of its own."""
+    a, out, own = matrix("a", 6, 4), matrix("out", 6, 1), Buffer("own", f32, (const(4),), Scope.LOCAL)
+    fill = Loop(k, const(4), Store(own, (3 - k,), Read(a, (i, k))))
+    k2 = Var("k2")
+    spot = (i, const(0))
+    total = Loop(k2, const(4), Store(out, spot, Read(out, spot) * 2.0 + Read(own, (k2,))))
+    body = Seq((Store(out, spot, const(0.0, f32)), Alloc(own, Seq((fill, total)))))
+    program = Program("k", (a, out), Loop(i, const(6), body, LoopKind.VECTORIZED))
+    values = np.arange(24, dtype=np.float32).reshape(6, 4)
+    (result,) = run_native(program, {"a": values})
+    np.testing.assert_array_equal(result[:, 0], values @ np.float32([1, 2, 4, 8]))
+
+
+def test_parallel_loops_and_calls_inside_are_serial() -> None:
+    out = matrix("out", 4, 4)
+    store = Store(out, (i, k), const(1.0, f32))
+    inner = Loop(k, const(4), store, LoopKind.PARALLEL)
+    fitted = fit_lanes(Loop(i, const(4), inner, LoopKind.VECTORIZED))
+    assert [s.kind for s in walk(fitted) if isinstance(s, Loop)] == [LoopKind.VECTORIZED, LoopKind.SERIAL]
+    call = Call(Callee.INTRINSIC, "anything", ())
+    fitted = fit_lanes(Loop(i, const(4), Seq((store, call)), LoopKind.VECTORIZED))
+    assert isinstance(fitted, Loop) and fitted.kind is LoopKind.SERIAL

@@ -1,0 +1,1 @@
+"""Planted faults that the fast tests must notice (``make mutants``)."""

@@ -1,0 +1,97 @@
+"""Plants one fault at a time into a copy of the compiler; the tests named beside it must notice.
+
+    python tests/mutants/run.py [--only NAME] [--jobs N]
+
+A mutant that survives means that a kind of fault would go unnoticed: the exit status is 1.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.mutants.mutants import MUTANTS, Mutant  # noqa: E402  the folder is not installed
+
+TIMEOUT = 240
+"""Seconds for the tests of one mutant: a fault may well loop for ever."""
+
+
+class Verdict(Enum):
+    """What became of a mutant."""
+
+    KILLED = "killed"
+    SURVIVED = "SURVIVED"
+    BROKEN = "BROKEN"  # the text to replace is not there exactly once, or the tests do not run at all
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A mutant, what became of it, and why."""
+
+    mutant: Mutant
+    verdict: Verdict
+    detail: str
+
+
+def judge(mutant: Mutant) -> Outcome:
+    """Plant ``mutant`` in a copy of the sources and run its tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in ("src", "tests", "benchmarks", "examples"):
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        target = copy / "src" / "tilewright" / mutant.file
+        text = target.read_text()
+        if text.count(mutant.before) != 1:
+            return Outcome(mutant, Verdict.BROKEN, f"the text to replace is there {text.count(mutant.before)} times")
+        target.write_text(text.replace(mutant.before, mutant.after))
+        return _run(mutant, copy)
+
+
+def _run(mutant: Mutant, copy: Path) -> Outcome:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *mutant.tests]
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "TILEWRIGHT_CACHE_DIR": str(copy / "cache")}
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome(mutant, Verdict.KILLED, "the tests did not end")
+    last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr.strip()[-200:]
+    if done.returncode == 0:
+        return Outcome(mutant, Verdict.SURVIVED, last)
+    failed = done.returncode == 1 or done.returncode < 0
+    return Outcome(mutant, Verdict.KILLED if failed else Verdict.BROKEN, last)
+
+
+def main() -> int:
+    """Judge all mutants, print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", help="the mutants whose name contains this")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args()
+    chosen = [m for m in MUTANTS if not arguments.only or arguments.only in m.name]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        outcomes = list(pool.map(_report, chosen))
+    killed = sum(o.verdict is Verdict.KILLED for o in outcomes)
+    print(f"{killed} of {len(outcomes)} mutants killed")
+    return 0 if killed == len(outcomes) else 1
+
+
+def _report(mutant: Mutant) -> Outcome:
+    outcome = judge(mutant)
+    print(f"{outcome.verdict.value:8} {mutant.name}: {outcome.detail}", flush=True)
+    return outcome
+
+
+if __name__ == "__main__":
+    sys.exit(main())

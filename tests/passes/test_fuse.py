@@ -1,0 +1,156 @@
+"""Groups: every node exactly once, in an order that runs, with the same results; and the groups of known graphs."""
+
+import numpy as np
+from hypothesis import given, settings
+
+from tests.passes.graphs import Array, apply, feeds_of, random_graphs, value
+from tilewright.graph import Graph, Node, Value, evaluate_node
+from tilewright.graph.evaluate import evaluate_graph
+from tilewright.ops import FusionKind
+from tilewright.passes import fuse, normalize
+from tilewright.passes.dominators import post_dominators
+from tilewright.passes.fuse import Group
+
+
+def run(groups: tuple[Group, ...], graph: Graph, feeds: dict[str, Array]) -> list[Array]:
+    """Each group on its inputs alone; only its outputs are kept."""
+    known = {**graph.constants, **{v: feeds[v.name] for v in graph.inputs}}
+    for group in groups:
+        local = {v: known[v] for v in group.inputs}
+        for node in group.nodes:
+            local.update(zip(node.outputs, evaluate_node(node, local), strict=True))
+        known.update({v: local[v] for v in group.outputs})
+    return [known[v] for v in graph.outputs]
+
+
+@given(graph=random_graphs())
+@settings(max_examples=150, deadline=None)
+def test_groups_compute_the_graph(graph: Graph) -> None:
+    graph = normalize(graph)
+    groups = fuse(graph)
+    feeds = feeds_of(graph)
+    for result, expected in zip(run(groups, graph, feeds), evaluate_graph(graph, feeds), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+@given(graph=random_graphs())
+@settings(max_examples=150, deadline=None)
+def test_nothing_is_computed_twice_and_one_value_leaves(graph: Graph) -> None:
+    graph = normalize(graph)
+    groups = fuse(graph)
+    computed = [n.outputs[0] for g in groups for n in g.nodes if n.op.kind is not FusionKind.VIEW]
+    assert sorted(v.name for v in computed) == sorted(
+        n.outputs[0].name for n in graph.nodes if n.op.kind is not FusionKind.VIEW
+    )
+    assert all(len(group.outputs) == 1 for group in groups)
+    reducing = {FusionKind.REDUCTION, FusionKind.CONTRACTION}
+    assert all(sum(n.op.kind in reducing for n in group.nodes) <= 1 for group in groups)
+
+
+@given(graph=random_graphs())
+@settings(max_examples=150, deadline=None)
+def test_post_dominators_by_removal(graph: Graph) -> None:
+    """A node post-dominates a value if no output can be reached without it; the found one is the first of these."""
+    graph = normalize(graph)
+    found = post_dominators(graph)
+    consumers = graph.consumers()
+
+    def leaves_without(start: Value, avoided: Node | None) -> bool:
+        stack, seen = [start], {start}
+        while stack:
+            current = stack.pop()
+            if current in graph.outputs:
+                return True
+            for node in consumers.get(current, ()):
+                if node is not avoided:
+                    stack.extend(v for v in node.outputs if v not in seen)
+                    seen.update(node.outputs)
+        return False
+
+    for node in graph.nodes:
+        for start in node.outputs:
+            all_of_them = [n for n in graph.nodes if leaves_without(start, None) and not leaves_without(start, n)]
+            later = [n for n in all_of_them if n is not node]
+            assert found.get(start) is (later[0] if later else None)
+
+
+A, B, C = value("a", 4, 8), value("b", 8, 6), value("c", 6)
+
+
+def text(graph: Graph) -> str:
+    return "\n".join(map(str, fuse(graph)))
+
+
+def test_diamond() -> None:
+    """GELU: the product is used twice, and all of it stays in one kernel."""
+    product = apply("MatMul", [A, B], "product")
+    erf = apply("Erf", product.outputs, "erf")
+    raised = apply("Add", [erf.outputs[0], C], "raised")
+    gelu = apply("Mul", [product.outputs[0], raised.outputs[0]], "gelu")
+    graph = Graph("g", (A, B, C), gelu.outputs, (product, erf, raised, gelu), {})
+    assert text(graph) == "\n".join(
+        [
+            "group matmul_erf_add_mul(a, b, c):",
+            "  product: f32[4, 6] = MatMul(a, b)",
+            "  erf: f32[4, 6] = Erf(product)",
+            "  raised: f32[4, 6] = Add(erf, c)",
+            "  gelu: f32[4, 6] = Mul(product, raised)",
+            "  return gelu",
+        ]
+    )
+
+
+def test_a_diamond_with_a_reduction_on_one_side_stays_apart() -> None:
+    product = apply("MatMul", [A, B], "product")
+    top = apply("ReduceMax", product.outputs, "top", axes=(1,))
+    shifted = apply("Sub", [product.outputs[0], top.outputs[0]], "shifted")
+    graph = Graph("g", (A, B), shifted.outputs, (product, top, shifted), {})
+    assert [group.name for group in fuse(graph)] == ["matmul", "reducemax", "sub"]
+
+
+def test_a_diamond_that_leaves_the_graph_in_the_middle_stays_apart() -> None:
+    product = apply("MatMul", [A, B], "product")
+    erf = apply("Erf", product.outputs, "erf")
+    gelu = apply("Mul", [product.outputs[0], erf.outputs[0]], "gelu")
+    graph = Graph("g", (A, B), (*erf.outputs, *gelu.outputs), (product, erf, gelu), {})
+    assert [group.name for group in fuse(graph)] == ["matmul", "erf", "mul"]
+
+
+def test_views_are_copied_into_every_reader() -> None:
+    relu = apply("Relu", [A], "relu")
+    turned = apply("Transpose", relu.outputs, "turned")
+    up, down = apply("Exp", turned.outputs, "up"), apply("Neg", turned.outputs, "down")
+    graph = Graph("g", (A,), (*up.outputs, *down.outputs, *turned.outputs), (relu, turned, up, down), {})
+    assert text(graph) == "\n".join(
+        [
+            "group relu(a):",
+            "  relu: f32[4, 8] = Relu(a)",
+            "  return relu",
+            "group transpose(relu):",
+            "  turned: f32[8, 4] = Transpose(relu)",
+            "  return turned",
+            "group exp(relu):",
+            "  turned: f32[8, 4] = Transpose(relu)",
+            "  up: f32[8, 4] = Exp(turned)",
+            "  return up",
+            "group neg(relu):",
+            "  turned: f32[8, 4] = Transpose(relu)",
+            "  down: f32[8, 4] = Neg(turned)",
+            "  return down",
+        ]
+    )
+
+
+def test_producers_of_an_elementwise_group_join_it() -> None:
+    left, right = apply("Exp", [A], "left"), apply("Neg", [A], "right")
+    total = apply("Add", [left.outputs[0], right.outputs[0]], "total")
+    graph = Graph("g", (A,), total.outputs, (left, right, total), {})
+    assert [group.name for group in fuse(graph)] == ["exp_neg_add"]
+
+
+def test_a_long_chain_takes_little_time() -> None:
+    nodes = [apply("Relu", [A], "v0")]
+    for position in range(1, 3000):
+        nodes.append(apply("Relu", nodes[-1].outputs, f"v{position}"))
+    (group,) = fuse(Graph("g", (A,), nodes[-1].outputs, tuple(nodes), {}))
+    assert len(group.nodes) == 3000

@@ -1,0 +1,166 @@
+import numpy as np
+import pytest
+
+from tests.schedule.movement import assert_same, refused
+from tilewright.base.dtypes import DType, f32, i32
+from tilewright.base.errors import BadProgram
+from tilewright.loops.interpreter import interpret
+from tilewright.loops.ir import Call
+from tilewright.loops.lower import lower
+from tilewright.loops.visit import walk
+from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic, decl_tensor_intrin
+from tilewright.schedule.replay import replay
+from tilewright.schedule.schedule import Schedule
+from tilewright.tensor import build as te
+
+
+def gemm(size: int = 4, dtype: DType = f32) -> TensorIntrinsic:
+    w, x = te.placeholder((size, size), dtype, "w"), te.placeholder((size, size), dtype, "x")
+    k = te.reduce_axis((0, size), name="k")
+    y = te.compute((size, size), lambda i, j: te.sum(w[i, k] * x[k, j], axis=k), name="y")
+    return decl_tensor_intrin(y, "gemm", reset="gemm_reset", update="gemm_update")
+
+
+def matmul(m: int, n: int, depth: int, dtype: DType = f32, swapped: bool = False, batch: int = 0) -> Schedule:
+    lead = (batch,) if batch else ()
+    a, b = te.placeholder((*lead, m, depth), dtype, "A"), te.placeholder((*lead, depth, n), dtype, "B")
+    k = te.reduce_axis((0, depth), name="k")
+
+    def product(*at: te.Expr) -> te.Expr:
+        *outer, i, j = at
+        left, right = a[(*outer, i, k)], b[(*outer, k, j)]
+        return right * left if swapped else left * right
+
+    shape = (*lead, m, n)
+    if batch:
+        c = te.compute(shape, lambda h, i, j: te.sum(product(h, i, j), axis=k), name="C")
+    else:
+        c = te.compute(shape, lambda i, j: te.sum(product(i, j), axis=k), name="C")
+    return Schedule(lower(c))
+
+
+def tiled(s: Schedule, size: int = 4) -> None:
+    s.tile(("i", "j", "k"), (size, size, size), names=("io", "jo", "ko", "ii", "ji", "ki"))
+
+
+def called(s: Schedule) -> list[str]:
+    return [stmt.callee for stmt in walk(s.program.body) if isinstance(stmt, Call)]
+
+
+def test_reduction_outside() -> None:
+    s = matmul(8, 12, 16)
+    naive = s.program
+    tiled(s)
+    s.tensorize("ii", gemm())
+    assert called(s) == ["gemm_reset", "gemm_update"]
+    assert_same(naive, s.program)
+    s.parallel("io")
+    s.reorder("ko", "io")
+    assert_same(naive, s.program)
+
+
+def test_whole_reduction_inside() -> None:
+    s = matmul(8, 12, 4)
+    naive = s.program
+    s.tile(("i", "j"), (4, 4))
+    s.tensorize("i_1", gemm())
+    assert called(s) == ["gemm"]
+    assert_same(naive, s.program)
+
+
+def test_leading_axes_are_points() -> None:
+    s = matmul(8, 4, 8, batch=3)
+    naive = s.program
+    tiled(s)
+    s.tensorize("ii", gemm())
+    assert_same(naive, s.program)
+
+
+def test_update_and_reset_apart() -> None:
+    s = matmul(8, 12, 16)
+    naive = s.program
+    tiled(s)
+    init = s.decompose_reduction("C", "ko")
+    s.tensorize("ii", gemm())
+    outer, inner = s.get_loops(init)[-2:]
+    s.tensorize(outer, gemm())
+    assert called(s) == ["gemm_reset", "gemm_update"]
+    assert_same(naive, s.program)
+    del inner
+
+
+def test_elementwise() -> None:
+    v = te.placeholder((8,), name="v")
+    relu = decl_tensor_intrin(te.compute((8,), lambda i: te.select(v[i] > 0.0, v[i], 0.0), name="r"), "relu8")
+    a = te.placeholder((3, 16), name="A")
+    s = Schedule(lower(te.compute((3, 16), lambda i, j: te.select(a[i, j] > 0.0, a[i, j], 0.0), name="B")))
+    naive = s.program
+    s.split("j", (None, 8))
+    s.tensorize("j_1", relu)
+    assert_same(naive, s.program)
+
+
+def test_guarded_splits_are_refused() -> None:
+    s = matmul(10, 12, 16)
+    tiled(s)
+    with refused(s, "the block has the predicate", "split by factors that divide"):
+        s.tensorize("ii", gemm())
+
+
+def test_swapped_operands_name_both_expressions() -> None:
+    s = matmul(8, 12, 16, swapped=True)
+    tiled(s)
+    with refused(s, "y[gemm.vi, gemm.vj] + w[gemm.vi, gemm.vk] * x[gemm.vk, gemm.vj]", "B[", "is not `w["):
+        s.tensorize("ii", gemm())
+
+
+def test_other_mismatches_are_refused() -> None:
+    s = matmul(8, 12, 16)
+    tiled(s, 2)
+    with refused(s, "the spatial tile is 2 (vi) x 2 (vj), but gemm takes 4 (vi) x 4 (vj)"):
+        s.tensorize("ii", gemm())
+    t = matmul(8, 12, 16, dtype=i32)
+    tiled(t)
+    with refused(t, "can't be passed as"):
+        t.tensorize("ii", gemm())
+    u = matmul(8, 12, 16)
+    with refused(u, "no intrinsic is called dot"):
+        u.tensorize("i", "dot")
+
+
+def test_missing_forms_are_refused() -> None:
+    whole = gemm()
+    only = TensorIntrinsic(whole.name, whole.description, whole.compute)
+    s = matmul(8, 12, 16)
+    tiled(s)
+    with refused(s, "declared without the form `reset`"):
+        s.tensorize("ii", only)
+
+
+def test_declarations_are_checked() -> None:
+    a = te.placeholder((8,), name="a")
+    b = te.compute((8,), lambda i: a[i] + 1.0, name="b")
+    with pytest.raises(BadProgram, match="no reduction"):
+        decl_tensor_intrin(b, "inc", reset="zero")
+    with pytest.raises(BadProgram, match="no form called other"):
+        decl_tensor_intrin(b, "inc", implementations={"other": ""})
+    with pytest.raises(BadProgram, match=r"one te\.compute"):
+        decl_tensor_intrin(te.compute((8,), lambda i: b[i] + 1.0, name="c"), "twice")
+
+
+def test_forms_mean_what_they_say() -> None:
+    forms = gemm()
+    assert forms.reset is not None
+    assert forms.update is not None
+    w, x = np.arange(16, dtype=np.float32).reshape(4, 4), np.eye(4, dtype=np.float32)
+    y = np.ones((4, 4), np.float32)
+    np.testing.assert_array_equal(interpret(forms.update.description, {"w": w, "x": x, "y": y})["y"], w + 1)
+    np.testing.assert_array_equal(interpret(forms.reset.description, {"y": y})["y"], 0 * y)
+
+
+def test_replay_needs_the_intrinsics() -> None:
+    s = matmul(8, 12, 16)
+    naive = s.program
+    tiled(s)
+    s.tensorize("ii", gemm())
+    assert replay(s.trace, naive, intrinsics=IntrinsicSet((gemm(),))).program == s.program

@@ -1,0 +1,3 @@
+"""The part of llvmlite's API that Tilewright uses, typed (llvmlite ships no stubs)."""
+
+__version__: str
