@@ -1,7 +1,22 @@
 """Tilewright: a deep-learning compiler that a person can read.
 
+    model = tilewright.compile("model.onnx")
+    outputs = model.run(None, {"input": x})
+
 ``docs/architecture.md`` has the way that a model goes and the floors of the house. Importing this package imports no
-compiler: running a saved artifact needs NumPy only.
+compiler: what is named here is loaded when it is first used.
 """
 
+from importlib import import_module
+
 __version__ = "0.1.0"
+
+_HOMES = {"compile": "tilewright.api", "CompiledModel": "tilewright.api"}
+
+
+def __getattr__(name: str) -> object:
+    if name == "te":
+        return import_module("tilewright.te")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,13 +1,12 @@
 """What a user calls: ``compile`` a model, and run it."""
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tilewright.base.errors import BadFeed
+from tilewright.base.events import to_log
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.base.target import Target
@@ -77,12 +76,10 @@ def compile(
     """
     chosen = settings or Settings.from_environment()
     graph = onnx_importer.load(model, shapes)
-    options = Options(_target(target), threads, bounds or {}, chosen.bounds_check)
-    return CompiledModel(compile_graph(graph, options, Store.open(chosen), chosen.watch()))
+    options = Options(_target(target), threads or chosen.num_threads, bounds or {}, chosen.bounds_check)
+    cache = Store.open(chosen, to_log(logging.getLogger("tilewright")))
+    return CompiledModel(compile_graph(graph, options, cache, chosen.watch()))
 
 
 def _target(target: Target | str) -> Target:
     return target if isinstance(target, Target) else Target.host() if target == "host" else Target.parse(target)
-
-
-__all__ = ["CompiledModel", "Path", "compile", "np"]

@@ -184,6 +184,17 @@ def test_random_tiles_of_a_convolution(data: st.DataObject) -> None:
     assert_same(before, s.program)
 
 
+@pytest.mark.parametrize("last", ["ry_1", "rz"])
+def test_moves_on_into_a_loop_with_guarded_iterations(last: str) -> None:
+    """The buffer has shrunk to what the consumer needs; iterations in which it needs nothing must not compute more."""
+    s = movement.convolution(channels=1, filters=1, size=2, kernel=2, stride=3, border=2)
+    before = s.program
+    s.split("ry", (None, 4))
+    for loop in ("y_1", "ry_1", last):
+        s.compute_at("P", loop)
+        assert_same(before, s.program)
+
+
 def test_overlapping_windows_of_symbolic_tiles() -> None:
     s = movement.stencil(20)
     before = s.program

@@ -140,19 +140,24 @@ def _localized(lifted: Lifted, windows: list[Window]) -> tuple[Lifted, Collectio
     fresh = axis_vars(lifted.original, [f"v{v.name}" for v in outer], [axis.name for axis in block.axes])
     added = [IterVar(new, lifted.bounds.extents[v], IterKind.SPATIAL) for v, new in zip(outer, fresh, strict=True)]
     renamed: dict[Var, Expr] = dict(zip(outer, fresh, strict=True))
-    axes = list(block.axes)
+    axes, bindings, own = list(block.axes), list(block.bindings), list(lifted.own)
     values: dict[Var, Expr] = {}
     for i in overlapping:
+        bindings[i] = bindings[i] - windows[i].start
+        if own[i].is_whole(axes[i].extent):  # The condition inside sees to that.
+            own[i] = Window(ZERO, windows[i].extent)
+        else:
+            own[i] = Window(own[i].start - windows[i].start, own[i].extent)
         values[axes[i].var] = substitute(windows[i].start, renamed) + axes[i].var
         axes[i] = IterVar(axes[i].var, windows[i].extent, axes[i].kind)
         windows[i] = Window(ZERO, windows[i].extent)
-    local = dataclasses.replace(block, axes=(*added, *axes), bindings=(*outer, *block.bindings))
+    local = dataclasses.replace(block, axes=(*added, *axes), bindings=(*outer, *bindings))
     inside = bounds_within(lifted.original, local.axes)
     condition = guard([(values[axis.var], axis.extent) for axis in block.axes if axis.var in values], inside)
     local = map_parts(local, lambda stmt: _guarded(condition, substitute_stmt(stmt, values)))
     points = [Window(v, ONE) for v in outer]
     kept = (*(True for _ in outer), *lifted.kept)
-    changed = dataclasses.replace(lifted, block=refreshed(lifted.original, local), kept=kept)
+    changed = dataclasses.replace(lifted, block=refreshed(lifted.original, local), own=(*points, *own), kept=kept)
     return changed, outer, [*points, *windows]
 
 

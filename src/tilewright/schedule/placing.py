@@ -1,7 +1,7 @@
 """Taking a block out of its nest, and giving it a new one elsewhere: what both directions of ``compute_at`` share."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, If, Loop, Stmt
@@ -30,7 +30,10 @@ from tilewright.schedule.tree import (
 )
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import ONE, ZERO, Expr, Var
+from tilewright.symbolic.expr import ONE, TRUE, ZERO, Binary, Expr, Var
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.simplify import prove, simplify
+from tilewright.symbolic.traversal import all_of, conjuncts, free_vars
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Lifted:
     """What its axes run through now, for fixed values of the loops that stay around it."""
     kept: tuple[bool, ...]
     """For each axis: whether only loops that stay around the block decide it."""
+    inner: frozenset[Var]
+    """The old loops that do not stay around it."""
     bounds: Bounds
     """What is known in the body of the target loop."""
 
@@ -79,7 +84,8 @@ def lift(program: Program, block: BlockRef, loop: LoopRef) -> Lifted:
     inner = [own for own in place.loops if own.var not in around]
     bounds = bounds_inside(without, target)
     kept = tuple(not depends_on(binding, [own.var for own in inner]) for binding in place.stmt.bindings)
-    return Lifted(program, without, place.stmt, target, domain(place.stmt, inner, bounds), kept, bounds)
+    own = domain(place.stmt, inner, bounds)
+    return Lifted(program, without, place.stmt, target, own, kept, frozenset(loop.var for loop in inner), bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,10 @@ class Nest:
 
 
 def nest_over(lifted: Lifted, windows: Sequence[Window]) -> Nest:
-    """The block in a new loop for each axis, over its window; axes that the loops around decide keep their binding."""
+    """The block in a new loop for each axis, over its window; axes that the loops around decide keep their binding.
+
+    It computes nothing that it did not compute before: its buffers may have shrunk to that.
+    """
     block = lifted.block
     free = [axis for axis, kept in zip(block.axes, lifted.kept, strict=True) if not kept]
     fresh = iter(fresh_loop_vars(lifted.program, [_loop_name(block, axis) for axis in free]))
@@ -109,9 +118,53 @@ def nest_over(lifted: Lifted, windows: Sequence[Window]) -> Nest:
             loops.append(Loop(next(fresh), window.extent, NOTHING))
             bindings.append(window.start + loops[-1].var)
     inside = lifted.bounds.extended({loop.var: loop.extent for loop in loops})
-    predicate = guard([(b, axis.extent) for b, axis in zip(bindings, block.axes, strict=True)], inside)
+    predicate = _predicate(lifted, bindings, inside)
     placed = dataclasses.replace(block, bindings=tuple(bindings), predicate=predicate)
     return Nest(nest(loops, placed), placed, tuple(loops))
+
+
+def _predicate(lifted: Lifted, bindings: Sequence[Expr], bounds: Bounds) -> Expr:
+    """Where the axes, with their new ``bindings``, have values that they have had at the old place."""
+    placed = list(zip(lifted.block.axes, bindings, lifted.own, lifted.kept, strict=True))
+    own = guard([(b - window.start, window.extent) for _, b, window, kept in placed if not kept], bounds)
+    domains = guard([(b, axis.extent) for axis, b, _, _ in placed], bounds)
+    needed: list[Expr] = []
+    for condition in (*_old_conditions(lifted, bindings, bounds), *conjuncts(own), *conjuncts(domains)):
+        if not prove(condition, bounds.assuming(*needed)):
+            needed.append(condition)
+    return all_of(*needed)
+
+
+def _old_conditions(lifted: Lifted, bindings: Sequence[Expr], bounds: Bounds) -> Iterator[Expr]:
+    """The old predicate over the new ``bindings``, without what only the old loops decide: that is in ``own``."""
+    block = lifted.block
+    for condition in conjuncts(block.predicate):
+        used = free_vars(condition)
+        if used.isdisjoint(lifted.inner):
+            yield condition
+        elif not used <= lifted.inner | lifted.bounds.dims.keys():
+            yield _over(lifted, condition, bindings, bounds)
+
+
+def _over(lifted: Lifted, condition: Expr, bindings: Sequence[Expr], bounds: Bounds) -> Expr:
+    """``condition`` with its sum of old loops found in the binding of an axis, and made a new one."""
+    old = block_at(lifted.original, lifted.ref)
+    known = bounds_at(lifted.original, old)
+    match condition:
+        case Binary(BinaryOp.LT | BinaryOp.LE | BinaryOp.GT | BinaryOp.GE, a, b):
+            for past, after in zip(lifted.block.bindings, bindings, strict=True):
+                sides = [simplify(side - past, known) for side in (a, b)]
+                rest = [side for side in sides if free_vars(side).isdisjoint(lifted.inner)]
+                other = b if rest and rest[0] is sides[0] else a
+                if rest and free_vars(other).isdisjoint(lifted.inner):
+                    new = simplify(rest[0] + after, bounds)
+                    return Binary(condition.op, new, b) if other is b else Binary(condition.op, a, new)
+        case _:
+            pass
+    axes = zip(old.stmt.bindings, old.stmt.axes, strict=True)
+    if prove(condition, known.assuming(*(c for v, axis in axes for c in (v >= ZERO, v < axis.extent)))):
+        return TRUE
+    raise refuse(f"`{lifted.ref}` has the condition `{condition}` on loops that it leaves, and stays there", lifted.ref)
 
 
 def _loop_name(block: Block, axis: IterVar) -> str:
