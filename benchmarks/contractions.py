@@ -20,6 +20,8 @@ from tilewright.kernels.packing import Packing
 from tilewright.loops.lower import lower
 from tilewright.runtime.memory import aligned_copy
 from tilewright.schedule.schedule import Schedule
+from tilewright.symbolic.expr import Expr
+from tilewright.tensor.ir import Tensor
 
 from .peak import fma_probe
 
@@ -32,14 +34,14 @@ class Case:
     """A contraction: its te program, and how many floating-point operations it has."""
 
     name: str
-    outputs: te.Tensor
-    inputs: tuple[te.Tensor, ...]
+    outputs: Tensor
+    inputs: tuple[Tensor, ...]
     flops: float
     threads: int = 1
     restricted: bool = False
 
 
-def matmul(size: int, packed_for: Target | None = None) -> tuple[te.Tensor, tuple[te.Tensor, ...]]:
+def matmul(size: int, packed_for: Target | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
     """``C = A B``; B in panels if ``packed_for`` is given, else row-major."""
     a, b = te.placeholder((size, size), name="A"), te.placeholder((size, size), name="B")
     parameter = matrix = b
@@ -52,7 +54,7 @@ def matmul(size: int, packed_for: Target | None = None) -> tuple[te.Tensor, tupl
     return c, (a, parameter)
 
 
-def conv2d(channels: int, filters: int, size: int, kernel: int) -> tuple[te.Tensor, tuple[te.Tensor, ...]]:
+def conv2d(channels: int, filters: int, size: int, kernel: int) -> tuple[Tensor, tuple[Tensor, ...]]:
     """A convolution of stride 1 that keeps the size, over blocks of 16 channels; zero padding included."""
     block, pad = 16, kernel // 2
     data = te.placeholder((channels // block, size, size, block), name="data")
@@ -60,7 +62,7 @@ def conv2d(channels: int, filters: int, size: int, kernel: int) -> tuple[te.Tens
     source = data
     if pad:
 
-        def padded(c: te.Expr, y: te.Expr, x: te.Expr, ci: te.Expr) -> te.Expr:
+        def padded(c: Expr, y: Expr, x: Expr, ci: Expr) -> Expr:
             inside = (y >= pad) & (y < size + pad) & (x >= pad) & (x < size + pad)
             return te.select(inside, data[c, y - pad, x - pad, ci], 0.0)
 

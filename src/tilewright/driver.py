@@ -42,8 +42,12 @@ class Options:
 class ScheduledKernel:
     """A kernel as it is compiled, how it came about, and what of the user's model it computes."""
 
+    naive: Program
     schedule: Schedule
     groups: tuple[Group, ...]
+
+    def __str__(self) -> str:
+        return f"{self.program}\n{self.schedule.trace}"
 
     @property
     def program(self) -> Program:
@@ -61,11 +65,23 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
+class _Listing:
+    """The code of a kernel, made only if somebody prints it."""
+
+    program: Program
+    write: Callable[[Program], str]
+
+    def __str__(self) -> str:
+        return self.write(self.program)
+
+
+@dataclass(frozen=True, slots=True)
 class _Step:
     """One call of main: a kernel's name, and its arguments as they are laid out for it."""
 
     kernel: str
     arguments: tuple[Value, ...]
+    outputs: int
 
 
 def compile_graph(graph: Graph, options: Options, cache: Store | None = None, watch: Watch | None = None) -> Compiled:
@@ -78,11 +94,14 @@ def compile_graph(graph: Graph, options: Options, cache: Store | None = None, wa
     groups = fuse(graph)
     note("fuse", groups)
     kernels, steps, packed = _schedule_all(groups, graph, options)
+    note("loops", [kernel.naive for kernel in kernels])
     note("schedule", kernels)
     constants = _used_constants(graph, steps, packed)
     main = _main_program(graph, steps, constants, options)
     note("main", main)
     programs = [kernel.program for kernel in kernels]
+    note("llvm", [_Listing(program, lambda p: image.kernel_text(p).text) for program in programs])
+    note("asm", [_Listing(program, lambda p: image.assembly(p, options.target)) for program in programs])
     made = image.build(main, programs, options.target, constants=len(constants), cache=cache, checked=options.checked)
     note("image", made)
     manifest = _manifest(graph, constants, main, made)
@@ -108,7 +127,7 @@ def _schedule_all(
         if known is None:
             named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
             made = schedule(Schedule(named), options.target)
-            known = ScheduledKernel(made, ())
+            known = ScheduledKernel(named, made, ())
         kernels[identity] = replace(known, groups=(*known.groups, group))
         arguments: list[Value] = []
         for value in kernel.arguments:
@@ -119,7 +138,7 @@ def _schedule_all(
                 if value not in packed:
                     packed[value] = packing.apply(graph.constants[plain])
             arguments.append(value)
-        steps.append(_Step(known.program.name, tuple(arguments)))
+        steps.append(_Step(known.program.name, tuple(arguments), kernel.program.outputs))
     return list(kernels.values()), steps, packed
 
 
@@ -157,7 +176,7 @@ def _buffers(graph: Graph, steps: Sequence[_Step], constants: Mapping[Value, Arr
 def _call(step: _Step, buffers: Mapping[Value, Buffer]) -> Call:
     arguments = (buffers[value] for value in step.arguments)
     regions = tuple(Region(b, tuple((ZERO, extent) for extent in b.shape)) for b in arguments)
-    return Call(Callee.KERNEL, step.kernel, regions)
+    return Call(Callee.KERNEL, step.kernel, regions, step.outputs)
 
 
 def _dims(graph: Graph, options: Options) -> tuple[Dim, ...]:

@@ -106,5 +106,5 @@ def assembly(program: Program, target: Target) -> str:
 def main_for(kernel: Program) -> Program:
     """A main program that calls ``kernel`` once, on its own arguments."""
     whole = tuple(Region(p, tuple((ZERO, extent) for extent in p.shape)) for p in kernel.params)
-    call = Call(Callee.KERNEL, kernel.name, whole)
+    call = Call(Callee.KERNEL, kernel.name, whole, kernel.outputs)
     return Program("main", kernel.params, call, kernel.dims, kernel.outputs)

@@ -65,7 +65,8 @@ def schedule_contraction(s: Schedule, anchor: BlockRef, roles: Contraction, tile
     inner: dict[int, LoopRef] = {}
     for axis, factor in factors.items():
         outer[axis], inner[axis] = s.split(spatial[axis], (None, factor))
-    order = _outer_order(outer, roles)
+    # Loops that run once go outermost: the parallel ones are then directly inside each other, and share one region.
+    order = sorted(_outer_order(outer, roles), key=lambda loop: _extent(s, loop) > 1)
     # Rows before panels: a broadcast is then used up at once, and only the panels' few vectors stay in registers.
     inside = [inner[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
     s.reorder(*order, *reduced, *inside)
@@ -75,7 +76,8 @@ def schedule_contraction(s: Schedule, anchor: BlockRef, roles: Contraction, tile
     _finish_tile(s, epilogue, order[-1])
     if parallel:
         for loop in order:
-            s.parallel(loop)
+            if _extent(s, loop) > 1:
+                s.parallel(loop)
 
 
 def _outer_order(outer: dict[int, LoopRef], roles: Contraction) -> list[LoopRef]:
