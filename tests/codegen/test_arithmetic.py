@@ -124,3 +124,15 @@ def test_cast(dtype: DType, kind: LoopKind) -> None:
             with np.errstate(all="ignore"):
                 expected = evaluate_cast(feeds["a"], target)
             check(cast(Read(a, (Var("at"),)), target), [a], feeds, expected, kind)
+
+
+@pytest.mark.parametrize("lanes", [LoopKind.SERIAL, LoopKind.VECTORIZED])
+def test_f64_is_rounded_to_f16_once(lanes: LoopKind) -> None:
+    """Just above the middle of two f16 numbers: f32 would be the middle itself, which rounds down to even."""
+    a, out, i = Buffer("a", dtypes.f64, (const(4),)), Buffer("out", dtypes.f16, (const(4),)), Var("i")
+    store = Store(out, (i,), cast(Read(a, (i,)), dtypes.f16))
+    middle = 1 + 2.0**-11
+    values = np.array([middle + 2.0**-40, middle, middle - 2.0**-40, -middle - 2.0**-40])
+    (result,) = run_native(Program("k", (a, out), Loop(i, const(4), store, lanes)), {"a": values})
+    np.testing.assert_array_equal(result, values.astype(np.float16))
+    np.testing.assert_array_equal(result.astype(np.float64), [1 + 2.0**-10, 1, 1, -1 - 2.0**-10])

@@ -51,9 +51,9 @@ def judge(mutant: Mutant) -> Outcome:
         shutil.copy(ROOT / "pyproject.toml", copy)
         target = copy / "src" / "tilewright" / mutant.file
         text = target.read_text()
-        if text.count(mutant.before) != 1:
+        if mutant.before and text.count(mutant.before) != 1:
             return Outcome(mutant, Verdict.BROKEN, f"the text to replace is there {text.count(mutant.before)} times")
-        target.write_text(text.replace(mutant.before, mutant.after))
+        target.write_text(text.replace(mutant.before, mutant.after) if mutant.before else text)
         return _run(mutant, copy)
 
 
@@ -81,10 +81,21 @@ def main() -> int:
     arguments = parser.parse_args()
     chosen = [m for m in MUTANTS if not arguments.only or arguments.only in m.name]
     with ThreadPoolExecutor(arguments.jobs) as pool:
+        without = pool.submit(judge, _nothing(chosen))
         outcomes = list(pool.map(_report, chosen))
+        sound = without.result()
+    if sound.verdict is not Verdict.SURVIVED:
+        print(f"the same tests fail without a fault: {sound.detail}")
+        return 1
     killed = sum(o.verdict is Verdict.KILLED for o in outcomes)
     print(f"{killed} of {len(outcomes)} mutants killed")
     return 0 if killed == len(outcomes) else 1
+
+
+def _nothing(mutants: list[Mutant]) -> Mutant:
+    """No fault, and all tests: they must pass."""
+    tests = dict.fromkeys(test for mutant in mutants for test in mutant.tests)
+    return Mutant("nothing", "__init__.py", "", "", tuple(tests))
 
 
 def _report(mutant: Mutant) -> Outcome:

@@ -148,6 +148,14 @@ def test_producers_of_an_elementwise_group_join_it() -> None:
     assert [group.name for group in fuse(graph)] == ["exp_neg_add"]
 
 
+def test_producers_with_other_readers_stay_out() -> None:
+    left, right = apply("Exp", [A], "left"), apply("Neg", [A], "right")
+    total = apply("Add", [left.outputs[0], right.outputs[0]], "total")
+    top = apply("ReduceMax", right.outputs, "top", axes=(1,))
+    graph = Graph("g", (A,), (*total.outputs, *top.outputs), (left, right, total, top), {})
+    assert sorted(group.name for group in fuse(graph)) == ["exp_add", "neg", "reducemax"]
+
+
 def test_a_long_chain_takes_little_time() -> None:
     nodes = [apply("Relu", [A], "v0")]
     for position in range(1, 3000):

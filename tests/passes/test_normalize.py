@@ -106,3 +106,25 @@ def test_nodes_that_do_nothing_disappear_but_not_outputs() -> None:
     kept = apply("Identity", [X], "kept")
     graph = Graph("g", (X,), (*relu.outputs, *kept.outputs), (cast, shaped, relu, kept), {})
     assert [str(node) for node in normalize(graph).nodes] == ["relu: f32[2] = Relu(x)", "kept: f32[2] = Identity(x)"]
+
+
+def test_constants_of_other_shapes_are_others() -> None:
+    d = value("d", 1, 2)
+    wide = apply("Add", [C, d], "wide")
+    values = {C: np.ones(2, np.float32), d: np.ones((1, 2), np.float32)}
+    graph = eliminate_common_subexpressions(Graph("g", (), wide.outputs, (wide,), values))
+    assert set(graph.constants) == {C, d}
+
+
+def test_a_cast_to_another_dtype_stays() -> None:
+    cast = apply("Cast", [X], "cast", to=i64)
+    shaped = apply("Reshape", cast.outputs, "shaped", shape=(1, 2))
+    assert len(normalize(Graph("g", (X,), shaped.outputs, (cast, shaped), {})).nodes) == 2
+
+
+def test_nodes_with_other_attributes_are_others() -> None:
+    square = value("square", 2, 2)
+    plain, turned = (apply("Transpose", [square], f"perm{p}", perm=p) for p in ((0, 1), (1, 0)))
+    total = apply("Add", [plain.outputs[0], turned.outputs[0]], "total")
+    graph = eliminate_common_subexpressions(Graph("g", (square,), total.outputs, (plain, turned, total), {}))
+    assert len(graph.nodes) == 3

@@ -14,8 +14,8 @@ from tilewright.codegen.vecmath.tables import LN2, LN2_HIGH, LN2_LOW, LOG2E
 def _rounded(x: Real, factor: float, offset: int) -> tuple[Real, Int]:
     """``round(x * factor)``, and integers whose low bits are that number plus ``offset``."""
     shift = x.unit.format.rounder + offset
-    sum = x.fma(factor, shift)
-    return sum - shift, sum.bits()
+    shifted = x.fma(factor, shift)
+    return shifted - shift, shifted.bits()
 
 
 def _power_of_two(biased: Int) -> Real:
@@ -45,7 +45,7 @@ def scaled_by_power_of_two(p: Real, biased: Int) -> Real:
 
 
 def exp(x: Real) -> Real:
-    """e**x. f32 within 1 ulp, f64 within 1 ulp; subnormal results too."""
+    """e**x. f32 within 1.1 ulp (all of them tried), f64 within 1.1 ulp; subnormal results too."""
     unit = x.unit
     x = x.at_least(-104.0).at_most(89.0) if unit.dtype == f32 else x.at_least(-746.0).at_most(710.0)
     n, biased = _rounded(x, LOG2E, 2 * unit.format.bias)
@@ -69,7 +69,7 @@ def exp_for_f32(x: Real) -> Real:
 
 
 def exp2(x: Real) -> Real:
-    """2**x. f32 within 1.2 ulp, f64 within 1.2 ulp; exact for integers."""
+    """2**x. f32 and f64 within 1.2 ulp; exact for integers."""
     unit = x.unit
     x = x.at_least(-151.0).at_most(129.0) if unit.dtype == f32 else x.at_least(-1076.0).at_most(1025.0)
     n, biased = _rounded(x, 1.0, 2 * unit.format.bias)
@@ -81,7 +81,7 @@ _TINY = 2.0**-60
 
 
 def expm1(x: Real) -> Real:
-    """``e**x - 1``. f32 within 2 ulp, f64 within 2 ulp."""
+    """``e**x - 1``. f32 and f64 within 2 ulp."""
     unit = x.unit
     y = x.at_least(-20.0).at_most(89.0) if unit.dtype == f32 else x.at_least(-40.0).at_most(710.0)
     n, biased = _rounded(y, LOG2E, unit.format.bias - 1)
@@ -101,30 +101,30 @@ def _hyperbolic_parts(x: Real) -> tuple[Real, Real, Real, Real]:
     r = _remainder(x, n)
     square = r * r
     coshm1 = polynomial(square, tables.COSH[unit.dtype]) * square
-    sinh = polynomial(square, tables.SINH[unit.dtype]).fma(square * r, r)
+    sinh_r = polynomial(square, tables.SINH[unit.dtype]).fma(square * r, r)
     # A quarter of 2**n and of 2**-n; the latter does not matter where n is large, and must stay a number.
     mantissa = unit.format.mantissa
     n_bits = (biased << mantissa).logical_shift_right(mantissa) - (unit.format.bias - 2)
     up, down = _power_of_two(biased), _power_of_two(unit.integer(unit.format.bias - 2) - n_bits.at_most(100))
-    return coshm1, sinh, up - down, up + down
+    return coshm1, sinh_r, up - down, up + down
 
 
 def sinh(x: Real) -> Real:
-    """The hyperbolic sine. f32 within 2 ulp, f64 within 2 ulp."""
-    coshm1, sinh, difference, total = _hyperbolic_parts(abs(x))
-    half = difference + sinh.fma(total, coshm1 * difference)
+    """The hyperbolic sine. f32 within 2 ulp, f64 within 2.5 ulp."""
+    coshm1, sinh_r, difference, total = _hyperbolic_parts(abs(x))
+    half = difference + sinh_r.fma(total, coshm1 * difference)
     return select(abs(x) < _TINY, x, (half + half).with_sign_of(x))
 
 
 def cosh(x: Real) -> Real:
-    """The hyperbolic cosine. f32 within 2 ulp, f64 within 2 ulp."""
-    coshm1, sinh, difference, total = _hyperbolic_parts(abs(x))
-    half = total + sinh.fma(difference, coshm1 * total)
+    """The hyperbolic cosine. f32 and f64 within 2.5 ulp."""
+    coshm1, sinh_r, difference, total = _hyperbolic_parts(abs(x))
+    half = total + sinh_r.fma(difference, coshm1 * total)
     return half + half
 
 
 def _exponential_pair(x: Real) -> tuple[Real, Real]:
-    """``(2**n q, 2**n)`` with ``e**x = 2**n q + 2**n``, for ``-40 < x <= 0``.
+    """``(q, 2**n)`` with ``e**x = 2**n q + 2**n``, for ``-40 < x <= 0``.
 
     Callers subtract 1 from the sum or add it, which hides the error that one constant for ln 2 leaves.
     """
@@ -133,7 +133,7 @@ def _exponential_pair(x: Real) -> tuple[Real, Real]:
 
 
 def tanh(x: Real) -> Real:
-    """The hyperbolic tangent. f32 within 2 ulp, f64 within 2.5 ulp.
+    """The hyperbolic tangent. f32 within 2 ulp (all of them tried), f64 within 2.5 ulp.
 
     ``(1 - e) / (1 + e)`` with ``e = exp(-2 |x|)``, numerator and denominator rounded once. With ``exp(2 |x|)`` the
     numerator would often start a binade where the result ends one, and its rounding count twice.
@@ -144,7 +144,7 @@ def tanh(x: Real) -> Real:
 
 
 def erf(x: Real) -> Real:
-    """The error function. f32 within 2 ulp, f64 within 3 ulp.
+    """The error function. f32 within 2.3 ulp (all of them tried; with FMA, 2), f64 within 2.5 ulp.
 
     ``1 - e**-g`` with ``g(x) = -ln(erfc |x|)``. Near 0, g is small and the difference loses nothing (it is expm1); far
     from 0, an error of g hardly matters, and so one polynomial of low degree serves the whole range.
@@ -156,7 +156,7 @@ def erf(x: Real) -> Real:
 
 
 def sigmoid(x: Real) -> Real:
-    """The logistic function ``1 / (1 + e**-x)``. f32 within 2 ulp, f64 within 2.5 ulp; subnormal results too.
+    """The logistic function ``1 / (1 + e**-x)``. f32 within 1.9 ulp (all of them tried), f64 within 2.5 ulp.
 
     With ``e = exp(-|x|)`` and ``w = e / (1 + e)`` it is ``1 - w``, or for negative x ``e - e w``.
     """

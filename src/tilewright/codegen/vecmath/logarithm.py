@@ -63,13 +63,13 @@ def with_special_cases(result: Real, x: Real) -> Real:
 
 
 def log(x: Real) -> Real:
-    """The natural logarithm. f32 within 1 ulp, f64 within 1 ulp."""
+    """The natural logarithm. f32 within 1 ulp (all of them tried), f64 within 1 ulp."""
     n, f = split(ordered_bits(x))
     return with_special_cases(log_of_parts(n.to_real(), f), x)
 
 
 def log1p(x: Real) -> Real:
-    """``ln(1 + x)``. f32 within 1 ulp, f64 within 1 ulp.
+    """``ln(1 + x)``. f32 within 1.6 ulp, f64 within 1 ulp.
 
     The rounding error of ``1 + x`` is computed exactly and added to f.
     """
@@ -85,7 +85,7 @@ def log1p(x: Real) -> Real:
 
 
 def asinh(x: Real) -> Real:
-    """The inverse hyperbolic sine. f32 within 3 ulp, f64 within 3 ulp."""
+    """The inverse hyperbolic sine. f32 and f64 within 2.5 ulp."""
     y = abs(x)
     large = y > _large(x.unit)
     square = y * y
@@ -95,7 +95,7 @@ def asinh(x: Real) -> Real:
 
 
 def acosh(x: Real) -> Real:
-    """The inverse hyperbolic cosine. f32 within 3 ulp, f64 within 3 ulp."""
+    """The inverse hyperbolic cosine. f32 and f64 within 2.5 ulp."""
     large = x > _large(x.unit)
     y = x - 1.0
     small = y + y.fma(y, y + y).sqrt()
@@ -104,7 +104,7 @@ def acosh(x: Real) -> Real:
 
 
 def atanh(x: Real) -> Real:
-    """The inverse hyperbolic tangent. f32 within 3 ulp, f64 within 3 ulp."""
+    """The inverse hyperbolic tangent. f32 and f64 within 2.5 ulp."""
     y = abs(x)
     half = log1p((y + y) / (1.0 - y)) * 0.5
     return half.with_sign_of(x)

@@ -182,9 +182,9 @@ def _small_angle(x: Real) -> Reduced:
     wide = unit.with_dtype(f64)
     first, second, third, fourth = HALF_PI_PARTS
     angle = x.converted(wide)
-    sum = angle.fma(1.0 / HALF_PI, wide.format.rounder)
-    n = sum - wide.format.rounder
-    quadrant = sum.bits().converted(unit)
+    shifted = angle.fma(1.0 / HALF_PI, wide.format.rounder)
+    n = shifted - wide.format.rounder
+    quadrant = shifted.bits().converted(unit)
     near = n.fma(-first, angle)
     if unit.dtype == f32:
         return Reduced(quadrant, n.fma(-(second + third), near).converted(unit), unit.constant(0.0))
