@@ -6,7 +6,7 @@ block that reads its own results (a scan) reads them at its own place, and if bl
 within an iteration. The last two also let loops change places.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from tilewright.loops.access import regions
@@ -19,6 +19,7 @@ from tilewright.schedule.tree import (
     Location,
     blocks_in,
     bounds_below,
+    buffers_read,
     buffers_written,
     depends_on,
     locations,
@@ -193,7 +194,7 @@ def require_own_values(program: Program, place: Location[Loop], fixed: Sequence[
     """
     private = {stmt.buffer for stmt in walk(place.stmt) if isinstance(stmt, Alloc)}
     inside = list(_blocks_inside(program, place))
-    if len(inside) < 2:
+    if not _share([item.block for item in inside], private):
         return
     bounds = bounds_below(program, (*place.ancestors, *fixed))
     variables = [loop.var for loop in fixed]
@@ -211,6 +212,15 @@ def require_own_values(program: Program, place: Location[Loop], fixed: Sequence[
                         f" `{inside[first].block.name}` writes in another iteration",
                         BlockRef(inside[second].block.name),
                     )
+
+
+def _share(blocks: Sequence[Block], private: Set[Buffer]) -> bool:
+    """Whether any block touches a buffer, other than ``private`` ones, that another block writes."""
+    for block in blocks:
+        written = buffers_written(block) - private
+        if any(written & (buffers_read(other) | buffers_written(other)) for other in blocks if other is not block):
+            return True
+    return False
 
 
 def _touched(inside: _Inside, fixed: int, bounds: Bounds) -> tuple[dict[Buffer, Region], dict[Buffer, Region]]:

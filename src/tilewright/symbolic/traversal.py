@@ -7,6 +7,7 @@ from tilewright.symbolic.expr import (
     TRUE,
     Binary,
     Cast,
+    Const,
     Expr,
     ExprLike,
     Read,
@@ -24,17 +25,18 @@ from tilewright.symbolic.operations import BinaryOp
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct operands."""
-    match expr:
-        case Unary(_, a) | Cast(a, _):
-            return (a,)
-        case Binary(_, a, b):
-            return (a, b)
-        case Select(condition, a, b):
-            return (condition, a, b)
-        case Read(_, indices):
-            return indices
-        case _:
-            return ()
+    # The most frequent kinds first: this is called for every node that any pass looks at.
+    if isinstance(expr, Binary):
+        return (expr.a, expr.b)
+    if isinstance(expr, Var | Const):
+        return ()
+    if isinstance(expr, Read):
+        return expr.indices
+    if isinstance(expr, Unary | Cast):
+        return (expr.a,)
+    if isinstance(expr, Select):
+        return (expr.condition, expr.a, expr.b)
+    return ()
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -48,6 +50,10 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def free_vars(expr: Expr) -> frozenset[Var]:
     """The variables in ``expr``."""
+    if isinstance(expr, Const):
+        return frozenset()
+    if isinstance(expr, Var):
+        return frozenset((expr,))
     return frozenset(node for node in walk(expr) if isinstance(node, Var))
 
 
@@ -73,6 +79,9 @@ def transform(expr: Expr, leave: Callable[[Expr], Expr | None]) -> Expr:
     memo: dict[Expr, Expr] = {}
 
     def go(node: Expr) -> Expr:
+        if isinstance(node, Var | Const):
+            result = leave(node)
+            return node if result is None else result
         known = memo.get(node)
         if known is not None:
             return known
