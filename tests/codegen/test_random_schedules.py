@@ -59,7 +59,11 @@ def test_random_schedules_keep_the_meaning(shard: int, cache: Store, target: Tar
     for number in range(shard * CHAINS, (shard + 1) * CHAINS):
         workload, chain = _chain(number)
         accepted.update(chain.accepted)
-        _check(number, workload, chain, cache, target)
+        try:
+            _check(number, workload, chain, cache, target)
+        except Exception as error:
+            error.add_note(f"chain {number}, {workload.name}:\n{chain.schedule.trace}\n{chain.schedule}")
+            raise
     rare = {p.value: accepted[p] for p in PROPOSALS if accepted[p] < LEAST_EACH}
     assert not rare, f"seldom accepted: {rare}"
     assert accepted.total() >= LEAST_MEAN * CHAINS
@@ -79,22 +83,21 @@ def _chain(number: int) -> tuple[Workload, Chain]:
 
 def _check(number: int, workload: Workload, chain: Chain, cache: Store, target: Target) -> None:
     program = chain.schedule.program
-    context = f"chain {number}, {workload.name}:\n{chain.schedule.trace}\n{program}"
     verify(program)
-    assert parse_program(str(program), program.intrinsics) == program, context
-    assert replay(chain.schedule.trace, workload.program, intrinsics=INTRINSICS).program == program, context
+    assert parse_program(str(program), program.intrinsics) == program
+    assert replay(chain.schedule.trace, workload.program, intrinsics=INTRINSICS).program == program
     order = (Order.ASCENDING, Order.REVERSED, Order.SHUFFLED)[number % 3]
-    _compare(interpret(program, workload.feeds, order=order), workload, f"interpreter, {context}")
+    _compare(interpret(program, workload.feeds, order=order), workload, "interpreter")
     executable = build_program(program, target, threads=2, checked=number % 4 == 0, cache=cache)
     names = [result.name for result in program.results]
-    _compare(dict(zip(names, executable.run(workload.feeds), strict=True)), workload, f"native code, {context}")
+    _compare(dict(zip(names, executable.run(workload.feeds), strict=True)), workload, "native code")
 
 
-def _compare(found: dict[str, Array], workload: Workload, context: str) -> None:
+def _compare(found: dict[str, Array], workload: Workload, source: str) -> None:
     for name, expected in workload.expected.items():
-        assert found[name].dtype == expected.dtype, context
+        assert found[name].dtype == expected.dtype, source
         if workload.tolerance == 0:
-            np.testing.assert_array_equal(found[name], expected, context)
+            np.testing.assert_array_equal(found[name], expected, source)
         else:
             scale = np.abs(expected).max(initial=0)
-            np.testing.assert_allclose(found[name], expected, 0, workload.tolerance * scale, err_msg=context)
+            np.testing.assert_allclose(found[name], expected, 0, workload.tolerance * scale, err_msg=source)

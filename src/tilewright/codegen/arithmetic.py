@@ -41,6 +41,9 @@ _MATH: dict[UnaryOp, MathFunction] = {
 }
 
 
+_BINARY_MATH = {BinaryOp.POW: MathFunction.POW, BinaryOp.ATAN2: MathFunction.ATAN2}
+
+
 class _MathEmitter:
     """What ``vecmath`` writes through: pure instructions, at the depth of the operands."""
 
@@ -162,8 +165,8 @@ class ArithmeticEmitter:
             return self._pure(f"frem {a.typed}, {b.text}", a.dtype, (a, b))
         if op is BinaryOp.MOD:
             return self._float_floor_mod(a, b)
-        if op is BinaryOp.POW:
-            return self._math(MathFunction.POW, (a, b))
+        if op in _BINARY_MATH:
+            return self._math(_BINARY_MATH[op], (a, b))
         raise Unsupported(f"`{op.value}` on {a.dtype} has no native code yet")
 
     def _float_floor_mod(self, a: Value, b: Value) -> Value:

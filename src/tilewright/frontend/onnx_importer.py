@@ -22,7 +22,7 @@ from tilewright.frontend.onnx_shapes import GivenShapes, input_shapes
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
 from tilewright.ops import Attribute, Operator, find
 from tilewright.ops.shapes import Shape, static
-from tilewright.symbolic.expr import const
+from tilewright.symbolic.expr import Const, const
 
 SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this size are computed here: axes, shapes and bounds that other nodes need."""
@@ -131,7 +131,21 @@ class _Importer:
         operands, options = self._arguments(rule, inputs, attributes, place)
         self._add(_made(_operator(rule.operator), operands, node, options, place), place)
 
+    def _check_indices(self, node: Node, place: str) -> None:
+        """A constant index out of range is a fault of the model (at run time, the nearest slice is taken)."""
+        data, indices = node.inputs[:2] if node.op.name == "Gather" else (None, None)
+        known = None if indices is None else self.constants.get(indices)
+        if data is None or known is None or not known.size:
+            return
+        axis = dict(node.attributes).get("axis", 0)
+        extent = data.shape[axis] if isinstance(axis, int) else None
+        if isinstance(extent, Const):
+            for index in (int(known.min()), int(known.max())):
+                if not -extent.value <= index < extent.value:
+                    raise BadModel(f"{place}: index {index} of dimension {axis} is out of range for {data!r}")
+
     def _add(self, node: Node, place: str) -> None:
+        self._check_indices(node, place)
         for value in node.outputs:
             onnx_proto.check_size(static(value.shape) or (), f"{place}: its result {value.name}")
         if not self._is_shape_computation(node):

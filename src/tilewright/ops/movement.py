@@ -16,7 +16,7 @@ from tilewright.ops.shapes import (
     reshape_indices,
     same_extent,
 )
-from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, cast, select
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, cast, maximum, minimum, select
 from tilewright.tensor.ir import Tensor
 
 
@@ -75,14 +75,18 @@ def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
 
 @operator("Gather", FusionKind.INJECTIVE)
 def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
-    """Slices of ``data`` along ``axis``; a negative index counts from the end. Out of range is undefined (ONNX)."""
+    """Slices of ``data`` along ``axis``; a negative index counts from the end.
+
+    Beyond the ends ONNX leaves the result undefined; here it is the nearest slice, so that no feed reads out of bounds.
+    """
     at = normalize_axis(axis, data.ndim)
     shape = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
 
     def body(index: Index) -> Expr:
         chosen = cast(indices[index[at : at + indices.ndim]], index_dtype)
         wrapped = select(chosen < ZERO, chosen + data.shape[at], chosen)
-        return data[(*index[:at], wrapped, *index[at + indices.ndim :])]
+        nearest = maximum(minimum(wrapped, data.shape[at] - 1), ZERO)
+        return data[(*index[:at], nearest, *index[at + indices.ndim :])]
 
     return tensor(shape, body)
 
