@@ -277,7 +277,7 @@ MUTANTS = (
         _RANDOM,
     ),
     Mutant(
-        "padding adds to a reduction",
+        "padding reads what a layout left undefined",
         "schedule/pad.py",
         "elif any(depends_on(start, list(self._grown)) for start, _ in region.ranges):",
         "elif not region.ranges:",
