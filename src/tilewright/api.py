@@ -71,7 +71,7 @@ def compile(
     """Compile an ONNX model (a path or a ``ModelProto``) for this machine or another ``target``.
 
     ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
-    ``threads``: the most that one call uses; by default all that this process may use. Raises ``BadModel`` for a
+    ``threads``: the most that one call uses; by default all that this process may use. Raises ``InvalidModel`` for a
     malformed model, ``UnsupportedModel`` for what can't be compiled; both name the node and what would help.
     """
     chosen = settings or Settings.from_environment()

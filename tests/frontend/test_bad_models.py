@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from tests.frontend.models import model, single_node
-from tilewright.base.errors import BadModel, ResourceLimit, TilewrightError, UnsupportedModel
+from tilewright.base.errors import InvalidModel, ResourceLimit, TilewrightError, UnsupportedModel
 from tilewright.frontend import onnx_importer
 
 X = np.ones((2, 3), np.float32)
@@ -31,13 +31,13 @@ GOOD = single_node("Relu", {"x": X})
 def test_files_that_are_no_model(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
-    with pytest.raises(BadModel, match=message):
+    with pytest.raises(InvalidModel, match=message):
         onnx_importer.load(path)
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "none.onnx", tmp_path):
-        with pytest.raises(BadModel, match="there is no model file"):
+        with pytest.raises(InvalidModel, match="there is no model file"):
             onnx_importer.load(path)
 
 
@@ -163,7 +163,7 @@ def check(kind: type[TilewrightError], proto: onnx.ModelProto, message: str) -> 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad(case: str) -> None:
-    check(BadModel, *BAD[case])
+    check(InvalidModel, *BAD[case])
 
 
 @pytest.mark.parametrize("case", UNSUPPORTED)
@@ -186,7 +186,7 @@ def test_too_large(case: str) -> None:
     ],
 )
 def test_shapes_that_do_not_fit(shapes: dict[str, tuple[int, ...]], message: str) -> None:
-    with pytest.raises(BadModel, match=message):
+    with pytest.raises(InvalidModel, match=message):
         onnx_importer.load(GOOD, shapes)
 
 
@@ -194,7 +194,7 @@ def test_one_dimension_with_two_values() -> None:
     infos = [helper.make_tensor_value_info(name, 1, ["n"]) for name in "ab"]
     graph = helper.make_graph([helper.make_node("Add", ["a", "b"], ["y"])], "g", infos, [onnx.ValueInfoProto(name="y")])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-    with pytest.raises(BadModel, match="gives 3 and 2 for dimension n"):
+    with pytest.raises(InvalidModel, match="gives 3 and 2 for dimension n"):
         onnx_importer.load(proto, {"a": (2,), "b": (3,)})
 
 
@@ -222,7 +222,7 @@ def test_external_data_stays_beside_the_model(location: str, tmp_path: Path) -> 
     tensor.data_location = onnx.TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value=location)
     (folder / "m.onnx").write_bytes(proto.SerializeToString())
-    with pytest.raises(BadModel, match="can't be read as ONNX"):
+    with pytest.raises(InvalidModel, match="can't be read as ONNX"):
         onnx_importer.load(folder / "m.onnx")
 
 

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from tests.frontend.models import run_onnxruntime, single_node
 from tilewright.frontend import onnx_importer
-from tilewright.frontend.onnx_rules import RULES
 from tilewright.graph import evaluate_graph, verify
-from tilewright.ops import names
 
 Array = NDArray[np.generic]
 random = np.random.default_rng(11)
@@ -195,8 +193,3 @@ def test_half_precision_accumulates_in_single(op: str) -> None:
     (result,) = evaluate_graph(graph, inputs)
     assert result.dtype == np.float16
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=1e-3)
-
-
-def test_every_operator_has_a_rule_and_a_case() -> None:
-    assert {rule.operator for rule in RULES.values()} == set(names())
-    assert {case.op for case in CASES} == set(RULES)

@@ -23,7 +23,7 @@ class ParseError(BadInput):
     """A text (loop program, target, option) can't be read; carries line and column."""
 
 
-class BadModel(BadInput):
+class InvalidModel(BadInput):
     """A model file is malformed."""
 
 

@@ -1,28 +1,27 @@
 """ONNX models to graphs.
 
-Every node becomes an operator of ``ops``: the table ``onnx_rules.RULES`` says which ONNX inputs become attributes (they
-must then be known at compile time) and how attributes are named. Nothing is guessed: what has no entry is
+Every node becomes operators of ``ops`` by the rule of its type (``rules``). Nothing is guessed: what has no rule is
 ``UnsupportedModel``, and the text names the node, its operator and the nearest that is known.
 """
 
 import difflib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from tilewright.base import dtypes
-from tilewright.base.errors import BadModel, BadProgram, OutOfBounds, Unsupported, UnsupportedModel
+from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
 from tilewright.frontend import onnx_proto
-from tilewright.frontend.onnx_rules import RULES, Rule
 from tilewright.frontend.onnx_shapes import GivenShapes, input_shapes
+from tilewright.frontend.rules import RULES, Request
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
 from tilewright.ops import Attribute, Operator, find
-from tilewright.ops.shapes import Shape, static
-from tilewright.symbolic.expr import Const, const
+from tilewright.ops.shapes import static
+from tilewright.symbolic.expr import const
 
 SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this size are computed here: axes, shapes and bounds that other nodes need."""
@@ -34,8 +33,8 @@ def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes |
     """The graph of an ONNX model: a path or a ``ModelProto``.
 
     ``shapes`` gives the shapes of inputs by name; a str names a dimension that is known at run time only. Raises
-    ``BadModel`` if the file is missing or malformed, ``UnsupportedModel`` for what can't be compiled, ``ResourceLimit``
-    for a tensor that no machine can hold.
+    ``InvalidModel`` if the file is missing or malformed, ``UnsupportedModel`` for what can't be compiled,
+    ``ResourceLimit`` for a tensor that no machine can hold.
     """
     model = source if isinstance(source, onnx.ModelProto) else onnx_proto.read_model(Path(source))
     return _Importer(model.graph, onnx_proto.opset_of(model)).graph(shapes or {})
@@ -50,10 +49,14 @@ class _Importer:
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     nodes: list[Node] = field(default_factory=list[Node])
+    _fresh_constants: set[Value] = field(default_factory=set[Value])
+    _reserved: frozenset[str] = frozenset()
+    _made: int = 0
 
     def graph(self, shapes: GivenShapes) -> Graph:
         if self.proto.sparse_initializer:
             raise UnsupportedModel("the model has sparse constants; convert them to dense ones")
+        self._reserved = frozenset(name for node in self.proto.node for name in (*node.input, *node.output))
         for tensor in self.proto.initializer:
             place = f"constant {tensor.name}"
             self._constant(tensor.name, onnx_proto.array_of(tensor, place), place)
@@ -71,94 +74,131 @@ class _Importer:
         shapes = input_shapes(infos, given)
         for info in infos:
             dtype = onnx_proto.dtype_of(info.type.tensor_type.elem_type, f"input {info.name}")
-            self._define(Value(info.name, dtype, shapes[info.name]), f"input {info.name}")
+            self._define(info.name, Value(info.name, dtype, shapes[info.name]), f"input {info.name}")
         return tuple(self.values[info.name] for info in infos)
 
     def _outputs(self) -> tuple[Value, ...]:
         """What leaves the graph; what no node makes is copied, so that it has a place of its own."""
         names = [info.name for info in self.proto.output]
         if not names:
-            raise BadModel("the model has no outputs")
+            raise InvalidModel("the model has no outputs")
         if len(set(names)) != len(names):
-            raise BadModel(f"the outputs {', '.join(names)} repeat one")
+            raise InvalidModel(f"the outputs {', '.join(names)} repeat one")
         made = {value for node in self.nodes for value in node.outputs}
-        values = [self._value(name, "the graph's outputs") for name in names]
-        return tuple(value if value in made else self._copied(value) for value in values)
+        values = {name: self._value(name, "the graph's outputs") for name in names}
+        return tuple(v if v in made and v.name == name else self._copied(name) for name, v in values.items())
 
-    def _copied(self, value: Value) -> Value:
-        """A copy that has the name of ``value``, if that can be had: an input keeps its own."""
-        name, source = f"{value.name}.copy", value
-        if value in self.constants:
-            name, source = value.name, Value(f"{value.name}.value", value.dtype, value.shape)
-            self.constants[source] = self.constants.pop(value)
-            self.nodes = [_reading(node, value, source) for node in self.nodes]
-        copy = make_node(_operator("Identity"), [source], [name], {}, f"output {value.name}")
+    def _copied(self, name: str) -> Value:
+        """A copy of what the output ``name`` stands for, with that name unless an input has it."""
+        source = self.values[name]
+        if source in self.constants and source.name == name:
+            source = Value(self._fresh_name(), source.dtype, source.shape)
+            self.constants[source] = self.constants.pop(self.values[name])
+            self.nodes = [_renamed(node, {self.values[name]: source}) for node in self.nodes]
+        own = f"{name}.copy" if source.name == name else name
+        copy = make_node(_operator("Identity"), [source], [own], {}, f"output {name}")
         self.nodes.append(copy)
         return copy.outputs[0]
 
-    def _define(self, value: Value, place: str) -> None:
-        if value.name in self.values:
-            raise BadModel(f"{place} makes `{value.name}`, which exists already")
-        self.values[value.name] = value
+    def _define(self, name: str, value: Value, place: str) -> None:
+        if name in self.values:
+            raise InvalidModel(f"{place} makes `{name}`, which exists already")
+        self.values[name] = value
 
     def _constant(self, name: str, array: Array, place: str) -> None:
-        value = Value(name, dtypes.from_numpy(array.dtype), tuple(const(extent) for extent in array.shape))
-        self._define(value, place)
+        value = Value(name, dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
+        self._define(name, value, place)
         self.constants[value] = array
 
     def _value(self, name: str, place: str) -> Value:
         known = self.values.get(name)
         if known is None:
-            raise BadModel(f"{place} uses `{name}`, which nothing before it makes; nodes must be in topological order")
+            raise InvalidModel(
+                f"{place} uses `{name}`, which nothing before it makes; nodes must be in topological order"
+            )
         return known
 
     # Nodes
 
     def _node(self, node: onnx.NodeProto, place: str) -> None:
         is_own = node.domain in _OWN_DOMAIN
-        if (is_own and node.op_type not in RULES and node.op_type not in ("Constant", "Shape")) or not is_own:
+        if not is_own or (node.op_type not in RULES and node.op_type != "Constant"):
             raise UnsupportedModel(_unsupported(node, place))
         onnx_proto.check_node(node, self.opset, place)
         if node.op_type == "Constant":
             self._constant(node.output[0], onnx_proto.constant_of(node, place), place)
             return
-        inputs = [self._value(name, place) if name else None for name in node.input]
-        attributes = {a.name: onnx_proto.attribute_of(a, place) for a in node.attribute}
-        if node.op_type == "Shape":
-            self._constant(node.output[0], _shape(inputs[0], attributes, place), place)
-            return
-        rule = RULES[node.op_type]
-        operands, options = self._arguments(rule, inputs, attributes, place)
-        self._add(_made(_operator(rule.operator), operands, node, options, place), place)
+        names = list(node.output)
+        while names and not names[-1]:
+            names.pop()
+        request = Request(
+            node.op_type,
+            place,
+            self.opset,
+            tuple(self._value(name, place) if name else None for name in node.input),
+            {a.name: onnx_proto.attribute_of(a, place) for a in node.attribute},
+            len(names),
+            self,
+        )
+        start = len(self.nodes)
+        self._bind(names, RULES[node.op_type](request), start, place)
 
-    def _check_indices(self, node: Node, place: str) -> None:
-        """A constant index out of range is a fault of the model (at run time, the nearest slice is taken)."""
-        data, indices = node.inputs[:2] if node.op.name == "Gather" else (None, None)
-        known = None if indices is None else self.constants.get(indices)
-        if data is None or known is None or not known.size:
-            return
-        axis = dict(node.attributes).get("axis", 0)
-        extent = data.shape[axis] if isinstance(axis, int) else None
-        if isinstance(extent, Const):
-            for index in (int(known.min()), int(known.max())):
-                if not -extent.value <= index < extent.value:
-                    raise BadModel(f"{place}: index {index} of dimension {axis} is out of range for {data!r}")
-
-    def _add(self, node: Node, place: str) -> None:
-        self._check_indices(node, place)
-        for value in node.outputs:
+    def _bind(self, names: Sequence[str], results: Sequence[Value], start: int, place: str) -> None:
+        """Let the model's names stand for ``results``; values that were made for this node get those names."""
+        renamed: dict[Value, Value] = {}
+        fresh = {value for node in self.nodes[start:] for value in node.outputs} | self._fresh_constants
+        for name, value in zip(names, results, strict=True):
+            if not name:
+                continue
+            if value in fresh and value not in renamed:
+                renamed[value] = Value(name, value.dtype, value.shape)
+            self._define(name, renamed.get(value, value), place)
+        self.nodes[start:] = [_renamed(node, renamed) for node in self.nodes[start:]]
+        for value in (value for node in self.nodes[start:] for value in node.outputs):
             onnx_proto.check_size(static(value.shape) or (), f"{place}: its result {value.name}")
+        for value in self._fresh_constants & renamed.keys():
+            self.constants[renamed[value]] = self.constants.pop(value)
+        self._fresh_constants.clear()
+
+    # What rules ask for
+
+    def add(
+        self, op: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute], outputs: int, place: str
+    ) -> tuple[Value, ...]:
+        """See ``rules.rule.Importer``. Small integer results of constants are computed here."""
+        try:
+            node = make_node(_operator(op), inputs, [self._fresh_name() for _ in range(outputs)], attributes, place)
+        except BadProgram as error:
+            raise InvalidModel(str(error)) from error
+        except Unsupported as error:
+            raise UnsupportedModel(f"{place}: {error}") from error
         if not self._is_shape_computation(node):
-            for value in node.outputs:
-                self._define(value, place)
             self.nodes.append(node)
-            return
+            return node.outputs
         try:
             results = evaluate_node(node, self.constants)
         except OutOfBounds as error:
-            raise BadModel(f"{place}: {error}") from error
-        for value, array in zip(node.outputs, results, strict=True):
-            self._constant(value.name, array, place)
+            raise InvalidModel(f"{place}: {error}") from error
+        return tuple(self.constant(array, place) for array in results)
+
+    def known(self, value: Value) -> Array | None:
+        """See ``rules.rule.Importer``."""
+        return self.constants.get(value)
+
+    def constant(self, array: Array, place: str) -> Value:
+        """See ``rules.rule.Importer``."""
+        onnx_proto.check_size(array.shape, place)
+        value = Value(self._fresh_name(), dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
+        self.constants[value] = array
+        self._fresh_constants.add(value)
+        return value
+
+    def _fresh_name(self) -> str:
+        """A name for what the model does not name. ONNX's names may be anything, so none is reserved for us."""
+        self._made += 1
+        while (name := f"_{self._made}") in self._reserved:
+            self._made += 1
+        return name
 
     def _is_shape_computation(self, node: Node) -> bool:
         known = all(value is None or value in self.constants for value in node.inputs)
@@ -167,52 +207,6 @@ class _Importer:
             for value in node.outputs
         )
 
-    def _arguments(
-        self, rule: Rule, inputs: list[Value | None], attributes: Mapping[str, Attribute], place: str
-    ) -> tuple[list[Value | None], dict[str, Attribute]]:
-        """Tensors for the operator, and its attributes: the node's own, and inputs that must be constant."""
-        operands = [v for position, v in enumerate(inputs) if position not in rule.constant_inputs]
-        while operands and operands[-1] is None:
-            operands.pop()
-        options: dict[str, Attribute] = {}
-        for name, value in attributes.items():
-            if name in rule.attributes:
-                options[rule.attributes[name]] = rule.convert(name, value, place)
-            elif name not in rule.ignored:
-                raise UnsupportedModel(f"{place}: attribute {name} is not supported; leave it out")
-        for position, option in rule.constant_inputs.items():
-            value = inputs[position] if position < len(inputs) else None
-            if value is not None:
-                options[option] = self._known(value, place)
-        return operands, options
-
-    def _known(self, value: Value, place: str) -> tuple[int, ...]:
-        array = self.constants.get(value)
-        if array is None:
-            raise UnsupportedModel(
-                f"{place}: input `{value.name}` must be a constant, but is computed at run time; if it depends on "
-                "shapes only, give these by shapes="
-            )
-        if not value.dtype.is_int:
-            raise BadModel(f"{place}: input `{value.name}` must hold integers, not {value.dtype}")
-        return tuple(int(x) for x in np.ravel(array))
-
-
-def _made(
-    op: Operator, operands: list[Value | None], node: onnx.NodeProto, options: Mapping[str, Attribute], place: str
-) -> Node:
-    """The node. Outputs that are left out at the end are dropped, others get a name."""
-    names = list(node.output)
-    while names and not names[-1]:
-        names.pop()
-    named = [name or f"{node.output[0]}.{position}" for position, name in enumerate(names)]
-    try:
-        return make_node(op, operands, named, options, place)
-    except BadProgram as error:
-        raise BadModel(str(error)) from error
-    except Unsupported as error:
-        raise UnsupportedModel(f"{place}: {error}") from error
-
 
 def _operator(name: str) -> Operator:
     found = find(name)
@@ -220,10 +214,12 @@ def _operator(name: str) -> Operator:
     return found
 
 
-def _reading(node: Node, old: Value, new: Value) -> Node:
-    """``node`` with ``new`` in the place of ``old``."""
-    inputs = tuple(new if value == old else value for value in node.inputs)
-    return Node(node.op, inputs, node.outputs, node.attributes, node.source)
+def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
+    """``node`` with other values in the place of those in ``names``."""
+    if not names:
+        return node
+    inputs = tuple(value if value is None else names.get(value, value) for value in node.inputs)
+    return replace(node, inputs=inputs, outputs=tuple(names.get(value, value) for value in node.outputs))
 
 
 def _unsupported(node: onnx.NodeProto, place: str) -> str:
@@ -231,13 +227,3 @@ def _unsupported(node: onnx.NodeProto, place: str) -> str:
         return f"{place}: operators of the domain {node.domain} are not supported; export with ONNX's own operators"
     near = difflib.get_close_matches(node.op_type, RULES, n=3) or sorted(RULES)
     return f"{place}: operator {node.op_type} is not supported; the nearest known: {', '.join(near)}"
-
-
-def _shape(value: Value | None, attributes: Mapping[str, Attribute], place: str) -> Array:
-    shape: Shape = () if value is None else value.shape
-    extents = static(shape)
-    if value is None or extents is None:
-        raise UnsupportedModel(f"{place}: the shape of {value!r} is known at run time only; give it by shapes=")
-    start, end = attributes.get("start"), attributes.get("end")
-    begin, stop = (bound if isinstance(bound, int) else None for bound in (start, end))
-    return np.array(extents[begin:stop], np.int64)

@@ -10,7 +10,7 @@ from onnx.external_data_helper import load_external_data_for_model
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
-from tilewright.base.errors import BadModel, ResourceLimit, UnsupportedDType, UnsupportedModel
+from tilewright.base.errors import InvalidModel, ResourceLimit, UnsupportedDType, UnsupportedModel
 from tilewright.graph import Array
 from tilewright.ops import Attribute
 
@@ -25,30 +25,30 @@ MAX_ELEMENTS = 1 << 34
 
 
 def read_model(path: Path) -> onnx.ModelProto:
-    """The model in a file, with its external data. Raises ``BadModel``."""
+    """The model in a file, with its external data. Raises ``InvalidModel``."""
     if not path.is_file():
-        raise BadModel(f"there is no model file {path}")
+        raise InvalidModel(f"there is no model file {path}")
     size = path.stat().st_size
     if not size:
-        raise BadModel(f"{path} is empty")
+        raise InvalidModel(f"{path} is empty")
     if size > MAX_FILE_BYTES:
         raise ResourceLimit(f"{path} has {size} bytes, more than {MAX_FILE_BYTES}; store the weights as external data")
     try:
         model = onnx.load_model_from_string(path.read_bytes())
         load_external_data_for_model(model, str(path.parent))
     except (DecodeError, ValueError, OSError, onnx.checker.ValidationError) as error:
-        raise BadModel(f"{path} can't be read as ONNX: {error}") from error
+        raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
     if not model.graph.node and not model.graph.output:
-        raise BadModel(f"{path} is no ONNX model: it holds no graph")
+        raise InvalidModel(f"{path} is no ONNX model: it holds no graph")
     return model
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators. Raises ``BadModel`` for none, ``UnsupportedModel`` for an unknown one."""
+    """The version of ONNX's own operators. Raises ``InvalidModel``, or ``UnsupportedModel`` if it is unknown."""
     version = next((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), None)
     newest = onnx.defs.onnx_opset_version()
     if version is None:
-        raise BadModel("the model does not say which ONNX opset it uses; add opset_import")
+        raise InvalidModel("the model does not say which ONNX opset it uses; add opset_import")
     if not MIN_OPSET <= version <= newest:
         raise UnsupportedModel(
             f"the model uses opset {version}; {MIN_OPSET} to {newest} are known: "
@@ -58,9 +58,9 @@ def opset_of(model: onnx.ModelProto) -> int:
 
 
 def dtype_of(code: int, place: str) -> DType:
-    """The dtype of an ONNX element type. Raises ``BadModel`` or ``UnsupportedModel`` naming ``place``."""
+    """The dtype of an ONNX element type. Raises ``InvalidModel`` or ``UnsupportedModel`` naming ``place``."""
     if code not in onnx.TensorProto.DataType.values() or code == onnx.TensorProto.UNDEFINED:
-        raise BadModel(f"{place}: {code} is no ONNX element type")
+        raise InvalidModel(f"{place}: {code} is no ONNX element type")
     try:
         return dtypes.from_numpy(onnx.helper.tensor_dtype_to_np_dtype(code))
     except (KeyError, UnsupportedDType) as error:
@@ -70,17 +70,17 @@ def dtype_of(code: int, place: str) -> DType:
 
 
 def array_of(tensor: onnx.TensorProto, place: str) -> Array:
-    """The values of a constant. Raises ``BadModel`` or ``UnsupportedModel`` naming ``place``."""
+    """The values of a constant. Raises ``InvalidModel`` or ``UnsupportedModel`` naming ``place``."""
     if any(extent < 0 for extent in tensor.dims):
-        raise BadModel(f"{place} has the shape {list(tensor.dims)}; extents are not negative")
+        raise InvalidModel(f"{place} has the shape {list(tensor.dims)}; extents are not negative")
     check_size(tuple(tensor.dims), place)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raise BadModel(f"{place} is in another file; give the model's path, or load it with onnx.load")
+        raise InvalidModel(f"{place} is in another file; give the model's path, or load it with onnx.load")
     dtype = dtype_of(tensor.data_type, place)
     try:
         array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, OverflowError, OSError, onnx.checker.ValidationError) as error:
-        raise BadModel(f"{place} can't be read: {error}") from error
+        raise InvalidModel(f"{place} can't be read: {error}") from error
     return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
 
 
@@ -94,7 +94,7 @@ def check_size(shape: tuple[int, ...], place: str) -> None:
 
 
 def constant_of(node: onnx.NodeProto, place: str) -> Array:
-    """What a ``Constant`` node holds. Raises ``BadModel`` or ``UnsupportedModel`` naming ``place``."""
+    """What a ``Constant`` node holds. Raises ``InvalidModel`` or ``UnsupportedModel`` naming ``place``."""
     for attribute in node.attribute:
         match attribute.name:
             case "value":
@@ -109,7 +109,7 @@ def constant_of(node: onnx.NodeProto, place: str) -> Array:
                 return np.array(attribute.ints, np.int64)
             case _:
                 raise UnsupportedModel(f"{place}: {attribute.name} is not supported; give a dense tensor as `value`")
-    raise BadModel(f"{place} holds no value")
+    raise InvalidModel(f"{place} holds no value")
 
 
 def attribute_of(attribute: onnx.AttributeProto, place: str) -> Attribute:
@@ -144,22 +144,22 @@ _SCHEMA_TYPES = {
 
 
 def check_node(node: onnx.NodeProto, opset: int, place: str) -> None:
-    """Whether inputs and attributes are what ONNX's definition of the operator says. Raises ``BadModel``."""
+    """Whether inputs and attributes are what ONNX's definition of the operator says. Raises ``InvalidModel``."""
     schema = onnx.defs.get_schema(node.op_type, opset, "")
     if not schema.min_input <= len(node.input) <= schema.max_input:
         wanted = f"{schema.min_input} to {schema.max_input}"
-        raise BadModel(f"{place} has {len(node.input)} inputs; {node.op_type} takes {wanted}")
+        raise InvalidModel(f"{place} has {len(node.input)} inputs; {node.op_type} takes {wanted}")
     for attribute in node.attribute:
         known = schema.attributes.get(attribute.name)
         if known is None:
             there = ", ".join(schema.attributes) or "none"
-            raise BadModel(
+            raise InvalidModel(
                 f"{place}: {node.op_type} of opset {opset} has no attribute {attribute.name} (there is: {there})"
             )
         if _SCHEMA_TYPES.get(attribute.type) != known.type:
             kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
-            raise BadModel(f"{place}: attribute {attribute.name} can't be of the kind {kind}")
+            raise InvalidModel(f"{place}: attribute {attribute.name} can't be of the kind {kind}")
     given = {attribute.name for attribute in node.attribute}
     missing = [name for name, known in schema.attributes.items() if known.required and name not in given]
     if missing:
-        raise BadModel(f"{place}: attribute {', '.join(missing)} is missing")
+        raise InvalidModel(f"{place}: attribute {', '.join(missing)} is missing")

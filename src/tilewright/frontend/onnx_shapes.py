@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import onnx
 
-from tilewright.base.errors import BadModel, UnsupportedModel
+from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.frontend.onnx_proto import check_size
 from tilewright.ops.shapes import Shape, show, static
 from tilewright.symbolic.expr import Const, Expr, Var, const
@@ -16,13 +16,13 @@ GivenShapes = Mapping[str, Iterable[int | str]]
 def input_shapes(inputs: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> dict[str, Shape]:
     """The shape of each input. A dimension that is given for one input holds for all inputs that share its name.
 
-    Raises ``BadModel`` for a shape that is malformed or contradicts the model, ``UnsupportedModel`` for an input whose
-    rank nobody tells.
+    Raises ``InvalidModel`` for a shape that is malformed or contradicts the model, ``UnsupportedModel`` for an input
+    whose rank nobody tells.
     """
     names = [info.name for info in inputs]
     unknown = [name for name in given if name not in names]
     if unknown:
-        raise BadModel(f"shapes= names {', '.join(unknown)}; the inputs are {', '.join(names) or 'none'}")
+        raise InvalidModel(f"shapes= names {', '.join(unknown)}; the inputs are {', '.join(names) or 'none'}")
     wanted = {name: _given(name, extents) for name, extents in given.items()}
     declared = {info.name: _declared(info, wanted.get(info.name)) for info in inputs}
     bound: dict[Var, Expr] = {}
@@ -38,7 +38,7 @@ def _given(name: str, extents: Iterable[int | str]) -> Shape:
     listed = list(extents)
     for extent in listed:
         if isinstance(extent, int) and extent < 0:
-            raise BadModel(f"shapes= gives {listed} for input {name}; extents are not negative")
+            raise InvalidModel(f"shapes= gives {listed} for input {name}; extents are not negative")
     return tuple(Var(extent) if isinstance(extent, str) else const(extent) for extent in listed)
 
 
@@ -57,19 +57,21 @@ def _extent(dim: "onnx.TensorShapeProto.Dimension", name: str, position: int) ->
     if not dim.HasField("dim_value"):
         return Var(dim.dim_param or f"{name}_{position}")
     if dim.dim_value < 0:
-        raise BadModel(f"input {name} has extent {dim.dim_value} in dimension {position}; extents are not negative")
+        raise InvalidModel(f"input {name} has extent {dim.dim_value} in dimension {position}; extents are not negative")
     return const(dim.dim_value)
 
 
 def _bind(name: str, wanted: Shape, declared: Shape, bound: dict[Var, Expr]) -> None:
     """Note what ``wanted`` says about the variables of ``declared``."""
     if len(wanted) != len(declared):
-        raise BadModel(f"shapes= gives {show(wanted)} for input {name}, which has {len(declared)} dimensions")
+        raise InvalidModel(f"shapes= gives {show(wanted)} for input {name}, which has {len(declared)} dimensions")
     for extent, known in zip(wanted, declared, strict=True):
         if isinstance(known, Const) and extent != known:
-            raise BadModel(f"shapes= gives {show(wanted)} for input {name}, which the model fixes as {show(declared)}")
+            raise InvalidModel(
+                f"shapes= gives {show(wanted)} for input {name}, which the model fixes as {show(declared)}"
+            )
         if isinstance(known, Var) and bound.setdefault(known, extent) != extent:
-            raise BadModel(f"shapes= gives {extent} and {bound[known]} for dimension {known} (input {name})")
+            raise InvalidModel(f"shapes= gives {extent} and {bound[known]} for dimension {known} (input {name})")
 
 
 def _resolved(extent: Expr, bound: Mapping[Var, Expr]) -> Expr:

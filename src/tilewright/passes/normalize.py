@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright.base.errors import BadModel, OutOfBounds
+from tilewright.base.errors import InvalidModel, OutOfBounds
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node
 from tilewright.graph.ir import walk_back
 from tilewright.ops.shapes import static
@@ -23,7 +23,7 @@ _MAY_DO_NOTHING = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape",
 
 
 def normalize(graph: Graph) -> Graph:
-    """All four, in the order in which each leaves work for the next. Raises ``BadModel`` for an impossible constant."""
+    """All four, in the order in which each leaves work for the next. Raises ``InvalidModel``."""
     graph = eliminate_identities(fold_constants(graph))
     return eliminate_dead_code(eliminate_common_subexpressions(graph))
 
@@ -31,7 +31,7 @@ def normalize(graph: Graph) -> Graph:
 def fold_constants(graph: Graph) -> Graph:
     """Nodes whose inputs are all constants are computed now, by the te evaluator.
 
-    Raises ``BadModel`` if one reads outside of its input.
+    Raises ``InvalidModel`` if one reads outside of its input.
     """
     constants = dict(graph.constants)
     nodes: list[Node] = []
@@ -62,7 +62,7 @@ def _folded(node: Node, constants: Mapping[Value, Array]) -> list[Array]:
     try:
         return evaluate_node(node, constants)
     except OutOfBounds as error:
-        raise BadModel(f"{node.source or node.op.name}: {error}") from error
+        raise InvalidModel(f"{node.source or node.op.name}: {error}") from error
 
 
 def eliminate_identities(graph: Graph) -> Graph:

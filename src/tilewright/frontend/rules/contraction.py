@@ -1,0 +1,10 @@
+"""ONNX's sums of products."""
+
+from collections.abc import Mapping
+
+from tilewright.frontend.rules.rule import Rule, RuleFunction
+
+RULES: Mapping[str, RuleFunction] = {
+    "Gemm": Rule("Gemm", {"alpha": "alpha", "beta": "beta", "transA": "transpose_a", "transB": "transpose_b"}),
+    "MatMul": Rule("MatMul"),
+}

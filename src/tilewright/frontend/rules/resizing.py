@@ -1,0 +1,7 @@
+"""ONNX's resampling of grids."""
+
+from collections.abc import Mapping
+
+from tilewright.frontend.rules.rule import RuleFunction
+
+RULES: Mapping[str, RuleFunction] = {}
