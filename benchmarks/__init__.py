@@ -8,5 +8,6 @@ accuracy.py    the two error measures
 peak.py        floating-point peak of this machine, to be run next to a kernel
 mathkernel.py  one function of vector math as a native loop over arrays
 vecmath.py     vector math next to NumPy and SciPy: `python -m benchmarks.vecmath`
+zoo/           seventeen networks as ONNX files: `python -m benchmarks.zoo`
 minilm.py      MiniLM-L6 at 16 and 128 tokens, 1 and 2 threads: `python -m benchmarks.minilm`
 """

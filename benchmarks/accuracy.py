@@ -1,6 +1,6 @@
 """The two error measures, against float64: relative in the norm, and relative to the largest element."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,3 +33,11 @@ def _divide(error: np.floating, scale: np.floating) -> float:
     if scale == 0.0:
         return 0.0 if error == 0.0 else float("inf")
     return float(error / scale)
+
+
+LEAST_DEVIATION, MOST_DEVIATION = 0.1, 10.0
+
+
+def out_of_scale(deviations: Mapping[str, float]) -> dict[str, float]:
+    """Standard deviations, by layer, outside of [0.1, 10]: errors of such layers would hide, or hide others'."""
+    return {name: value for name, value in deviations.items() if not LEAST_DEVIATION <= value <= MOST_DEVIATION}

@@ -1,0 +1,75 @@
+"""Write a network as NAME.onnx, and inputs with float64 reference outputs as NAME.npz."""
+
+import copy
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from torch import nn
+
+from ..accuracy import accuracy
+from .catalogue import NETWORKS, Inputs, Network, build, generator
+from .samples import Sample, save_samples
+from .scaling import check_scale
+
+SAMPLES = 3
+OUTPUT = "output"
+MOST_ERROR = 1e-4  # of ONNX Runtime without optimizations, against float64: the file computes what the network does
+
+
+def export(name: str, folder: Path) -> None:
+    """Write both files. Raises KeyError for an unknown name, ValueError when file and network disagree."""
+    network, module = NETWORKS[name], build(name)
+    inputs = [network.inputs(generator(index), 1) for index in range(SAMPLES)]
+    for of_sample in inputs:
+        check_scale(module, of_sample)
+    model = folder / f"{name}.onnx"
+    _write_model(network, module, inputs[0], model)
+    exact = copy.deepcopy(module).double()
+    samples = [_sample(exact, network.names, of_sample) for of_sample in inputs]
+    for sample in samples:
+        _check(model, sample)
+    save_samples(folder / f"{name}.npz", samples)
+
+
+def _write_model(network: Network, module: nn.Module, inputs: Inputs, path: Path) -> None:
+    """Export by TorchScript; training mode is "preserved" (it is off) as the exporter folds batch norms otherwise."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of tracing: constants that depend on shapes, which are static here
+        torch.onnx.export(
+            module,
+            inputs,
+            path,
+            dynamo=False,
+            opset_version=network.opset,
+            training=torch.onnx.TrainingMode.PRESERVE,
+            input_names=list(network.names),
+            output_names=[OUTPUT],
+        )
+    onnx.checker.check_model(str(path), full_check=True)
+
+
+def _sample(exact: nn.Module, names: tuple[str, ...], inputs: Inputs) -> Sample:
+    doubles = [values.double() if values.is_floating_point() else values for values in inputs]
+    with torch.no_grad():
+        output = exact(*doubles)
+    arrays = {name: values.numpy() for name, values in zip(names, inputs, strict=True)}
+    return Sample(arrays, {OUTPUT: output.numpy()})
+
+
+def _check(model: Path, sample: Sample) -> None:
+    """Raise ValueError when the file, run as it is, is far from the reference."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    error = accuracy(session.run(None, _feeds(session, sample.inputs)), list(sample.outputs.values()))
+    if not max(error.norm, error.element) <= MOST_ERROR:
+        raise ValueError(f"{model}: ONNX Runtime is off the float64 reference by {error}")
+
+
+def _feeds(session: onnxruntime.InferenceSession, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {value.name: inputs[value.name] for value in session.get_inputs()}
