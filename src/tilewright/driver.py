@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright.base.errors import InternalError
+from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.store import Store
 from tilewright.base.target import Target
 from tilewright.codegen import image
@@ -62,6 +63,7 @@ class Compiled:
     graph: Graph
     main: Program
     kernels: tuple[ScheduledKernel, ...]
+    options: Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,14 @@ class _Step:
     outputs: int
 
 
-def compile_graph(graph: Graph, options: Options, cache: Store | None = None, watch: Watch | None = None) -> Compiled:
-    """Compile ``graph``. Raises ``Unsupported`` for what can't be compiled for ``options.target``."""
+def compile_graph(
+    graph: Graph,
+    options: Options,
+    cache: Store | None = None,
+    watch: Watch | None = None,
+    listener: Listener = ignore,
+) -> Compiled:
+    """Compile ``graph``; ``listener`` hears how far it is. Raises ``Unsupported`` for what ``options.target`` can't."""
     note = watch or _ignore
     note("graph", graph)
     graph = normalize(graph)
@@ -93,7 +101,7 @@ def compile_graph(graph: Graph, options: Options, cache: Store | None = None, wa
     verify(graph)
     groups = fuse(graph)
     note("fuse", groups)
-    kernels, steps, packed = _schedule_all(groups, graph, options)
+    kernels, steps, packed = _schedule_all(groups, graph, options, listener)
     note("loops", [kernel.naive for kernel in kernels])
     note("schedule", kernels)
     constants = _used_constants(graph, steps, packed)
@@ -102,11 +110,19 @@ def compile_graph(graph: Graph, options: Options, cache: Store | None = None, wa
     programs = [kernel.program for kernel in kernels]
     note("llvm", [_Listing(program, lambda p: image.kernel_text(p).text) for program in programs])
     note("asm", [_Listing(program, lambda p: image.assembly(p, options.target)) for program in programs])
-    made = image.build(main, programs, options.target, constants=len(constants), cache=cache, checked=options.checked)
+    made = image.build(
+        main,
+        programs,
+        options.target,
+        constants=len(constants),
+        cache=cache,
+        checked=options.checked,
+        listener=listener,
+    )
     note("image", made)
     manifest = _manifest(graph, constants, main, made)
     executable = Executable(manifest, made.objects, list(constants.values()), threads=options.threads)
-    return Compiled(executable, graph, main, tuple(kernels))
+    return Compiled(executable, graph, main, tuple(kernels), options)
 
 
 def _ignore(name: str, made: object) -> None:
@@ -114,13 +130,13 @@ def _ignore(name: str, made: object) -> None:
 
 
 def _schedule_all(
-    groups: Sequence[Group], graph: Graph, options: Options
+    groups: Sequence[Group], graph: Graph, options: Options, listener: Listener
 ) -> tuple[list[ScheduledKernel], list[_Step], dict[Value, Array]]:
     """Kernels (equal groups share one), the calls of main, and the constants that were packed for them."""
     kernels: dict[str, ScheduledKernel] = {}
     steps: list[_Step] = []
     packed: dict[Value, Array] = {}
-    for group in groups:
+    for position, group in enumerate(groups):
         kernel = to_kernel(group, graph, options.target, options.bounds)
         identity = str(kernel.program)
         known = kernels.get(identity)
@@ -139,6 +155,7 @@ def _schedule_all(
                     packed[value] = packing.apply(graph.constants[plain])
             arguments.append(value)
         steps.append(_Step(known.program.name, tuple(arguments), kernel.program.outputs))
+        listener(Advanced("schedule", position + 1, len(groups), known.program.name))
     return list(kernels.values()), steps, packed
 
 
@@ -193,6 +210,7 @@ def _manifest(graph: Graph, constants: Mapping[Value, Array], main: Program, mad
         made.workspace_bytes,
         made.scratch_bytes,
         made.sites,
+        made.calls,
     )
 
 
@@ -216,5 +234,5 @@ def build_program(
     specs = tuple(TensorSpec(p.name, p.dtype, tuple(map(_extent, p.shape))) for p in program.params)
     count = len(specs) - program.outputs
     symbols = tuple(Symbol(dim.var.name, 0, dim.bound) for dim in program.dims)
-    memory = (made.workspace_bytes, made.scratch_bytes, made.sites)
-    return Executable(Manifest(specs[:count], specs[count:], (), symbols, *memory), made.objects, threads=threads)
+    facts = (made.workspace_bytes, made.scratch_bytes, made.sites, made.calls)
+    return Executable(Manifest(specs[:count], specs[count:], (), symbols, *facts), made.objects, threads=threads)

@@ -5,7 +5,17 @@ import time
 
 import pytest
 
-from tilewright.base.events import CacheLookup, Recorder, StepFinished, StepStarted, Warned, ignore, step, to_log
+from tilewright.base.events import (
+    Advanced,
+    CacheLookup,
+    Recorder,
+    StepFinished,
+    StepStarted,
+    Warned,
+    ignore,
+    step,
+    to_log,
+)
 
 
 def test_a_step_is_told_and_timed() -> None:
@@ -54,3 +64,7 @@ def test_logging_levels_and_texts(caplog: pytest.LogCaptureFixture) -> None:
         ("DEBUG", "cache hit abababababab"),
         ("WARNING", "warning: no disk"),
     ]
+
+
+def test_how_far_a_step_is_reads_well() -> None:
+    assert str(Advanced("code", 2, 7, "k1_gemm")) == "code k1_gemm: 2 of 7"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.frontend.models import single_node
 from tilewright.base.dtypes import boolean, f32, i64
-from tilewright.base.errors import BadFeed, BadInput, InternalError
+from tilewright.base.errors import BadFeed, BadInput, InternalError, UnsupportedModel
 from tilewright.cli import command, main
 from tilewright.cli.bench import largest_difference
 from tilewright.cli.feeds import make_feeds
@@ -110,9 +110,11 @@ def test_a_fault_and_an_interrupt(model: str, monkeypatch: pytest.MonkeyPatch) -
             raise self.error
 
     monkeypatch.setattr(command.importlib, "import_module", lambda name: Faulty())
+    assert main(["run"]) == 4
+    Faulty.error = UnsupportedModel("node n (Fly): no")
     assert main(["run"]) == 3
     Faulty.error = ZeroDivisionError("broken")
-    assert main(["run"]) == 3
+    assert main(["run"]) == 4
     with pytest.raises(ZeroDivisionError):
         main(["run", "--debug"])
     Faulty.error = KeyboardInterrupt()

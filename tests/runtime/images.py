@@ -99,6 +99,29 @@ define i32 @tw_main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context) nounw
 }
 """
 
+# y = x, in two calls: an empty one, and one that runs a loop.
+MARKED = """
+define i32 @tw_main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context) nounwind {
+entry:
+  call void @tw_mark(ptr %context, i64 0)
+  call void @tw_mark(ptr %context, i64 1)
+  %x = load ptr, ptr %buffers
+  %y.at = getelementptr ptr, ptr %buffers, i64 1
+  %y = load ptr, ptr %y.at
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %value = load volatile i64, ptr %x
+  store volatile i64 %value, ptr %y
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, 1000000
+  br i1 %more, label %loop, label %done
+done:
+  call void @tw_mark(ptr %context, i64 2)
+  ret i32 0
+}
+"""
+
 # Refuses an index that is 7 or more; y = x otherwise. Returns the code of the context, as a main must.
 CHECKED = """
 define i32 @tw_main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context) nounwind {

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from tests.runtime.images import ADD, CHECKED, ENDLESS, SCALE, compile_text, image_of
+from tests.runtime.images import ADD, CHECKED, ENDLESS, MARKED, SCALE, compile_text, image_of
 from tilewright.base import dtypes as dt
 from tilewright.base.errors import BadArtifact, BadFeed, BadInput, OutOfBounds, ResourceLimit
 from tilewright.runtime import abi
@@ -299,3 +299,23 @@ def test_runs_without_the_compiler() -> None:
         "bad = {'llvmlite', 'onnx', 'rich', 'tilewright.codegen'} & set(sys.modules); sys.exit(repr(bad) if bad else 0)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_times_of_calls() -> None:
+    specs = [TensorSpec(name, dt.i64, ()) for name in ("x", "y")]
+    image = image_of(MARKED)
+    model = Executable(Manifest((specs[0],), (specs[1],), calls=("short", "long")), image, threads=1)
+    x = np.array(3)
+    for _ in range(2):  # the times are those of one run, not of all
+        (y,), (short, long) = model.timed_run({"x": x})
+        assert y == 3
+        assert 0 <= short < long < 60
+    np.testing.assert_array_equal(model.run({"x": x})[0], x)
+
+
+def test_no_clock_without_times() -> None:
+    with pytest.raises(BadFeed, match="missing"):
+        adder().timed_run({"x": X})
+    results, times = adder().timed_run({"x": X, "y": Y})
+    np.testing.assert_array_equal(results[0], X + Y)
+    assert times == []

@@ -43,6 +43,19 @@ class StepFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Advanced:
+    """``done`` of the ``total`` parts of a step are done; ``subject`` is the last of them."""
+
+    step: str
+    done: int
+    total: int
+    subject: str = ""
+
+    def __str__(self) -> str:
+        return f"{_titled(self.step, self.subject)}: {self.done} of {self.total}"
+
+
+@dataclass(frozen=True, slots=True)
 class CacheLookup:
     """A cache was asked for ``key`` and had it, or had it not."""
 
@@ -63,7 +76,7 @@ class Warned:
         return f"warning: {self.text}"
 
 
-Event: TypeAlias = StepStarted | StepFinished | CacheLookup | Warned
+Event: TypeAlias = StepStarted | StepFinished | Advanced | CacheLookup | Warned
 Listener: TypeAlias = Callable[[Event], None]
 """Called from the thread in which the event happens; must not raise."""
 

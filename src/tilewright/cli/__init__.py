@@ -5,9 +5,10 @@ In: arguments. Out: text for people, or with ``--json`` one JSON object on stand
     tilewright run model.onnx --shape ids=1,128 --output results/
     tilewright bench model.onnx --vs onnxruntime --threads 4
 
-Exit status: 0 done; 1 done, but results differ (``bench``); 2 the arguments or the model are wrong or not supported,
-and the text says what would help; 3 a fault of Tilewright; 130 interrupted. A new verb is a file here with
-``add_arguments`` and ``execute``, and a line in ``command.VERBS``; only the file of the verb that is used is imported.
+Exit status: 0 done; 1 done, but results differ; 2 the arguments, the model or the inputs are wrong; 3 not supported;
+4 a fault of Tilewright; 130 interrupted. The text says what would help. ``docs/cli.md`` has all verbs and fields.
+A new verb is a file here with ``add_arguments`` and ``execute``, and a line in ``command.VERBS``; only the file of the
+verb that is used is imported.
 """
 
 from tilewright.cli.command import main

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 from rich.console import Console
 
 from tilewright import __version__
-from tilewright.base.errors import InternalError, TilewrightError
+from tilewright.base.errors import InternalError, TilewrightError, Unsupported
 from tilewright.cli.status import Status
 
 VERBS: Mapping[str, str] = {
@@ -69,7 +69,7 @@ def _report(error: Exception) -> Status:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
         console.print(f"error: {error}", style="red", markup=False)
-        return Status.BAD_INPUT
+        return Status.UNSUPPORTED if isinstance(error, Unsupported) else Status.BAD_INPUT
     console.print("a fault of Tilewright, please report it with the output of --debug:", style="red", markup=False)
     console.print(f"{type(error).__name__}: {error}", style="red", markup=False)
     return Status.INTERNAL

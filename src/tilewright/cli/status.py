@@ -9,5 +9,6 @@ class Status(IntEnum):
     DONE = 0
     DIFFERENT = 1
     BAD_INPUT = 2
-    INTERNAL = 3
+    UNSUPPORTED = 3
+    INTERNAL = 4
     INTERRUPTED = 130

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import llvmlite
 
+from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.store import Store
 from tilewright.base.target import Target
 from tilewright.codegen.kernel import FunctionInfo, emit_kernel, emit_main
@@ -33,6 +34,8 @@ class Image:
     scratch_bytes: int
     sites: tuple[str, ...]
     """What the bounds checks' site numbers mean."""
+    calls: tuple[str, ...] = ()
+    """The kernels that main calls, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +67,29 @@ def build(
     constants: int = 0,
     cache: Store | None = None,
     checked: bool = False,
+    listener: Listener = ignore,
 ) -> Image:
     """Compile ``main`` and the kernels that it calls by name.
 
     ``constants``: how many of main's parameters, just before its outputs, are constants of the model. ``checked`` adds
-    bounds checks. Raises ``Unsupported`` if a buffer has no bound on its size.
+    bounds checks. ``listener`` hears of each kernel that is done. Raises ``Unsupported`` if a buffer has
+    no bound on its size.
     """
     objects: list[bytes] = []
     known: dict[str, tuple[Program, FunctionInfo]] = {}
     sites: list[str] = []
-    for program in kernels:
+    for position, program in enumerate(kernels):
         made = kernel_text(program, len(sites) if checked else None)
         sites.extend(f"{program.name}: {site}" for site in made.sites)
         objects.append(_compiled(made.text, target, cache))
         known[program.name] = (program, made.info)
+        listener(Advanced("code", position + 1, len(kernels), program.name))
     module = Module()
     info = emit_main(main, constants, known, module)
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
     objects.append(_compiled(f"{_assemble(module)}\n{declarations}", target, cache))
     objects.append(_compiled(support_text(target.arch.value), target, cache))
-    return Image(tuple(objects), info.workspace_bytes, info.scratch_bytes, tuple(sites))
+    return Image(tuple(objects), info.workspace_bytes, info.scratch_bytes, tuple(sites), info.calls)
 
 
 def _compiled(text: str, target: Target, cache: Store | None) -> bytes:

@@ -28,6 +28,8 @@ class FunctionInfo:
     name: str
     workspace_bytes: int
     scratch_bytes: int
+    calls: tuple[str, ...] = ()
+    """Of main: the kernels that it calls, in the order of their marks."""
 
 
 def emit_kernel(program: Program, module: Module) -> FunctionInfo:
@@ -52,12 +54,14 @@ def emit_main(
     """
     offsets, planned = plan_memory(program)
     top = -(-planned // abi.ALIGNMENT) * abi.ALIGNMENT
-    calls = _kernel_calls(kernels, top)
+    called: list[str] = []
+    calls = _kernel_calls(kernels, top, called)
     signature = f"define hidden i32 @{abi.MAIN}"
     info = _emit(program, abi.MAIN, module, offsets, calls, signature, "ret i32 %code", constants)
     deepest = max((k.workspace_bytes for _, k in kernels.values()), default=0)
     scratch = max((k.scratch_bytes for _, k in kernels.values()), default=0)
-    return FunctionInfo(info.name, max(info.workspace_bytes, top + deepest), max(info.scratch_bytes, scratch))
+    memory = (max(info.workspace_bytes, top + deepest), max(info.scratch_bytes, scratch))
+    return FunctionInfo(info.name, *memory, tuple(called))
 
 
 def _emit(
@@ -74,8 +78,11 @@ def _emit(
     environment = _entry(program, constants, text)
     bounds = {dim.var: dim.bound for dim in program.dims}
     state = FunctionState(name, module, text, environment, Arena(), Arena(), bounds, offsets, calls)
+    is_main = result != "ret void"
+    if is_main:
+        _mark(text, 0)
     StatementEmitter(state).emit(program.body)
-    if result != "ret void":
+    if is_main:
         at = text.pure(f"getelementptr inbounds i8, ptr %context, i64 {abi.CONTEXT_CODE}", 0)
         text.effect(f"%code64 = load i64, ptr {at}")
         text.effect("%code = trunc i64 %code64 to i32")
@@ -116,7 +123,11 @@ def _intrinsic_calls(program: Program) -> CallEmitter:
     return emit
 
 
-def _kernel_calls(kernels: Mapping[str, tuple[Program, FunctionInfo]], workspace: int) -> CallEmitter:
+def _kernel_calls(
+    kernels: Mapping[str, tuple[Program, FunctionInfo]], workspace: int, called: list[str]
+) -> CallEmitter:
+    """Calls of kernels, each with a mark after it; their names are appended to ``called``."""
+
     def emit(emitter: StatementEmitter, call: Call) -> None:
         if call.kind is not Callee.KERNEL or call.callee not in kernels:
             raise BadProgram(f"main calls `{call.callee}`, which is not one of its kernels")
@@ -127,8 +138,15 @@ def _kernel_calls(kernels: Mapping[str, tuple[Program, FunctionInfo]], workspace
         dims = _array(emitter.text, "i64", _extents(program, call, emitter))
         slice_ = emitter.text.pure(f"getelementptr inbounds i8, ptr %workspace, i64 {workspace}", 0)
         emitter.text.effect(f"call void @{program.name}(ptr {buffers}, ptr {dims}, ptr {slice_}, ptr %context)")
+        called.append(program.name)
+        _mark(emitter.text, len(called))
 
     return emit
+
+
+def _mark(text: FunctionText, slot: int) -> None:
+    """Where the time of a call ends (``runtime.abi``); nothing happens unless the caller asked for times."""
+    text.effect(f"call void @tw_mark(ptr %context, i64 {slot})")
 
 
 def _extents(program: Program, call: Call, emitter: StatementEmitter) -> list[Value]:

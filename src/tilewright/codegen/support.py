@@ -1,4 +1,4 @@
-"""LLVM IR text of the support functions that every image carries: parallel regions, scratch, errors.
+"""LLVM IR text of the support functions that every image carries: parallel regions, scratch, errors, time.
 
 What they do, and the layout of the blocks that they share with Python, is said in ``runtime.abi``. This is text only:
 no llvmlite is needed to make it. ``support_text`` gives the definitions (once per image); ``DECLARATIONS`` is for other
@@ -16,6 +16,7 @@ DECLARATIONS = """\
 declare hidden void @tw_parallel_for(ptr, ptr, ptr, i64)
 declare hidden ptr @tw_scratch(ptr, i64)
 declare hidden void @tw_fail(ptr, i64, i64, i64, i64)
+declare hidden void @tw_mark(ptr, i64)
 """
 
 
@@ -32,7 +33,8 @@ def support_text(arch: str, system: str = "linux", threads: bool = True) -> str:
         )
     processor = PROCESSORS.get(arch, UNKNOWN)
     regions = pool_text(processor) if threads else _PLAIN_PARALLEL_FOR
-    return "\n".join((processor.declarations, _common(), _enter(processor), _SERIAL, regions))
+    mark = _mark() if system == "linux" and threads else _NO_MARK
+    return "\n".join((processor.declarations, _common(), _enter(processor), mark, _SERIAL, regions))
 
 
 def _common() -> str:
@@ -91,6 +93,44 @@ define hidden i32 @tw_enter(ptr %context) nounwind {{
 }}
 """
 
+
+def _mark() -> str:
+    """The clock is number 1, CLOCK_MONOTONIC; the structure that it fills has seconds and nanoseconds."""
+    return f"""\
+declare i32 @clock_gettime(i32, ptr) nounwind
+
+define hidden void @tw_mark(ptr %context, i64 %slot) nounwind {{
+  {field("times.at", "context", abi.CONTEXT_TIMES)}
+  %times = load ptr, ptr %times.at
+  %off = icmp eq ptr %times, null
+  br i1 %off, label %done, label %read
+read:
+  %time = alloca [2 x i64]
+  %failed = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.at
+  %whole = mul i64 %seconds, 1000000000
+  %now = add i64 %whole, %rest
+  %last = load i64, ptr %times
+  %passed = sub i64 %now, %last
+  %slot.at = getelementptr i64, ptr %times, i64 %slot
+  %before = load i64, ptr %slot.at
+  %after = add i64 %before, %passed
+  store i64 %after, ptr %slot.at
+  store i64 %now, ptr %times
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
+_NO_MARK = """\
+define hidden void @tw_mark(ptr %context, i64 %slot) nounwind {
+  ret void
+}
+"""
 
 _SERIAL = """\
 ; All chunks on the calling thread, as worker 0.

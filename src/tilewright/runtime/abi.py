@@ -29,7 +29,8 @@ and the support functions of ``codegen.support``. All integers are little endian
       +80  ptr  buffers
       +88  ptr  dims
       +96  ptr  workspace
-      +104 ..   reserved, zero
+      +104 ptr  times          null, or i64 for the clock and for each call of main (``tw_mark``)
+      +112 ..   reserved, zero
 
 **Support functions**, part of every image (text: ``codegen.support``):
 
@@ -43,6 +44,9 @@ and the support functions of ``codegen.support``. All integers are little endian
     void tw_fail(ptr context, i64 code, i64 site, i64 value, i64 bound)
         Records an error of this call; the first one wins. The kernel then skips the access and goes on or returns.
         Main ends with ``ret`` of the code in its context, and looks at it after every kernel that can fail.
+    void tw_mark(ptr context, i64 slot)
+        If the context has ``times``: times[slot] += now - times[0] and times[0] = now, in nanoseconds of the system's
+        monotonic clock. Main marks 0 on entry, and after its call number i (in the manifest's ``calls``), 1 + i.
     i32  tw_enter(ptr context)
         Runs ``main`` of the context in the default floating-point mode (round to nearest, no flush to zero) and
         restores the caller's after: the pool's threads run in that mode too, so bits do not depend on who runs a chunk.
@@ -107,6 +111,7 @@ CONTEXT_MAIN: Final = 72
 CONTEXT_BUFFERS: Final = 80
 CONTEXT_DIMS: Final = 88
 CONTEXT_WORKSPACE: Final = 96
+CONTEXT_TIMES: Final = 104
 
 POOL_TICKET: Final = 0
 POOL_FN: Final = 128

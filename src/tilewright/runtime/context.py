@@ -59,6 +59,10 @@ class Context:
         """Set the run-time extents."""
         self._extents.pack_into(self._memory, self._dims_at, *extents)
 
+    def record_times(self, array: int) -> None:
+        """Let calls add to the times in the array at that address; 0: to none."""
+        struct.pack_into("<Q", self._memory, abi.CONTEXT_TIMES, array)
+
     def take_error(self) -> tuple[int, int, int, int]:
         """Code, site, value and bound of the last call's error; cleared, as is a request to cancel."""
         found = _ERROR.unpack_from(self._memory, abi.CONTEXT_CODE)

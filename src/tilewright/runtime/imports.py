@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import cache
 
 _MEMORY = ("memcpy", "memmove", "memset", "memcmp", "bcmp")
-_SYSTEM = ("syscall",)
+_SYSTEM = ("syscall", "clock_gettime")
 # LLVM turns some intrinsics into these on processors without the instruction.
 _MATH = tuple(
     f"{name}{suffix}"

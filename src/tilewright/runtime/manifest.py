@@ -77,7 +77,8 @@ class Manifest:
     """Everything about an image but its bytes. Sizes in bytes.
 
     ``workspace``: the arena of one call. ``scratch``: of one worker. ``sites``: what the error record's ``site`` means,
-    for messages. Raises ``BadArtifact`` if it contradicts itself.
+    for messages. ``calls``: the kernels that main calls, in order, for the profile. Raises ``BadArtifact`` if it
+    contradicts itself.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -87,6 +88,7 @@ class Manifest:
     workspace: int = 0
     scratch: int = 0
     sites: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for specs, what in ((self.inputs, "inputs"), (self.outputs, "outputs"), (self.constants, "constants")):
