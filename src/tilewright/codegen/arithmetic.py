@@ -8,8 +8,7 @@ from tilewright.base.dtypes import DType, Kind
 from tilewright.base.errors import InternalError, Unsupported
 from tilewright.codegen.values import FunctionText, Value, integers, literal, type_name
 from tilewright.codegen.vecmath import MathFunction, emit_math
-from tilewright.symbolic.expr import INTEGER_FOLDS
-from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
+from tilewright.symbolic.operations import COMPARISONS, INTEGER_FOLDS, BinaryOp, UnaryOp
 
 _INTEGER_COMPARE = {
     BinaryOp.LT: "lt",

@@ -17,7 +17,6 @@ from tilewright.codegen.values import FunctionText, Value, integer, integers, li
 from tilewright.loops.ir import Buffer
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var, binary, const
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
-from tilewright.symbolic.traversal import walk
 
 ZEROS = "@tw_zeros"
 """A block of zeros that guarded loads are diverted to."""
@@ -363,4 +362,4 @@ def _common_alignment(alignment: int, offset: int) -> int:
 
 def _may_fail(expr: Expr) -> bool:
     """Whether evaluating ``expr`` needlessly could touch memory out of bounds."""
-    return any(isinstance(node, Read) for node in walk(expr))
+    return expr.has_reads

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType, Kind
-from tilewright.symbolic.expr import Scalar, wrap
+from tilewright.symbolic.expr import Scalar
+from tilewright.symbolic.operations import wrap
 
 _TYPE_NAMES: dict[DType, str] = {
     dtypes.f16: "half",

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, Region, Seq, Stmt, Store, Stores, Sync
 from tilewright.symbolic.bounds import Bounds, interval
-from tilewright.symbolic.expr import ONE, ZERO, Binary, Const, Expr, Read, Select, Var, maximum, minimum
+from tilewright.symbolic.expr import ONE, ZERO, Binary, Const, Expr, Select, Var, maximum, minimum
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.simplify import linear_form, prove, simplify
-from tilewright.symbolic.traversal import free_vars, substitute, walk
+from tilewright.symbolic.traversal import free_vars, reads_in, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ class _Collector:
 
     def _values(self, exprs: Iterable[Expr], bounds: Bounds, relaxed: frozenset[Var]) -> None:
         for expr in exprs:
-            for node in walk(expr):
-                if isinstance(node, Read) and isinstance(node.source, Buffer):
+            for node in reads_in(expr):
+                if isinstance(node.source, Buffer):
                     self.reads.add_point(node.source, node.indices, bounds, relaxed)
 
     def _block(self, block: Block, bounds: Bounds, relaxed: frozenset[Var]) -> None:
@@ -174,17 +174,13 @@ def _most(a: Expr, b: Expr, bounds: Bounds) -> Expr:
 
 def span(index: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
     """The values of ``index`` when the relaxed variables run through their range; None if that is not known."""
-    if relaxed.isdisjoint(free_vars(index)) and not _has_data(index):
+    if relaxed.isdisjoint(free_vars(index)) and not index.has_reads:
         exact = simplify(index, bounds)
         return Span(exact, exact)
     found = _span(simplify(index, bounds), bounds, relaxed)
     if found is None or not relaxed.isdisjoint(free_vars(found.lo) | free_vars(found.hi)):
         return None
     return Span(simplify(found.lo, bounds), simplify(found.hi, bounds))
-
-
-def _has_data(expr: Expr) -> bool:
-    return any(isinstance(node, Read) for node in walk(expr))
 
 
 def _span(expr: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
@@ -201,7 +197,7 @@ def _span(expr: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
 
 
 def _atom_span(atom: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
-    if _has_data(atom):
+    if atom.has_reads:
         return None
     if relaxed.isdisjoint(free_vars(atom)):
         return Span(atom, atom)

@@ -89,6 +89,9 @@ class Buffer(Source):
             raise BadProgram(f"{self.name} has {len(self.shape)} dimensions, but is read with {len(listed)} indices")
         return Read(self, tuple(map(as_expr, listed)))
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 

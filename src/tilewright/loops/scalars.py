@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tilewright.base.dtypes import DType, boolean, f32, f64, index
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_cast, evaluate_unary
-from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Source, Unary, Var, wrap
-from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Source, Unary, Var
+from tilewright.symbolic.operations import BinaryOp, UnaryOp, wrap
 
 Value: TypeAlias = int | bool | np.generic
 _Array: TypeAlias = NDArray[np.generic]

@@ -5,7 +5,7 @@ from tilewright.loops.visit import children, transform_exprs, with_children
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import Expr, Read
 from tilewright.symbolic.simplify import simplify
-from tilewright.symbolic.traversal import transform
+from tilewright.symbolic.traversal import transform_reads
 
 
 def simplify_indices(stmt: Stmt, bounds: Bounds) -> Stmt:
@@ -15,10 +15,10 @@ def simplify_indices(stmt: Stmt, bounds: Bounds) -> Stmt:
     """
 
     def change(expr: Expr) -> Expr:
-        return simplify(expr, bounds) if expr.dtype.is_int or expr.dtype.is_bool else transform(expr, leave)
+        return simplify(expr, bounds) if expr.dtype.is_int or expr.dtype.is_bool else transform_reads(expr, leave)
 
-    def leave(node: Expr) -> Expr | None:
-        return Read(node.source, tuple(map(change, node.indices))) if isinstance(node, Read) else None
+    def leave(node: Read) -> Expr:
+        return Read(node.source, tuple(map(change, node.indices)))
 
     inner = bounds
     match stmt:

@@ -11,7 +11,6 @@ from tilewright.loops.ir import Buffer
 from tilewright.loops.printer import RESERVED
 from tilewright.symbolic.expr import (
     FALSE,
-    PRECEDENCE,
     TRUE,
     Binary,
     Cast,
@@ -26,7 +25,7 @@ from tilewright.symbolic.expr import (
     select,
     unary,
 )
-from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.operations import PRECEDENCE, BinaryOp, UnaryOp
 
 _TOKEN = re.compile(
     r"""(?P<space>[ ]+|\#.*)

@@ -1,5 +1,6 @@
 """Walking and rewriting statements: what every pass over loop programs is made of."""
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 
 from tilewright.loops.ir import (
@@ -85,8 +86,11 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
 def transform_stmts(stmt: Stmt, leave: Callable[[Stmt], Stmt | None]) -> Stmt:
     """Rewrite bottom-up: ``leave`` sees each statement with its inside rewritten, and returns another one or None."""
     before = children(stmt)
-    after = tuple(transform_stmts(child, leave) for child in before)
-    rebuilt = stmt if all(x is y for x, y in zip(before, after, strict=True)) else with_children(stmt, after)
+    if before:
+        after = tuple([transform_stmts(child, leave) for child in before])
+        rebuilt = stmt if all(map(operator.is_, before, after)) else with_children(stmt, after)
+    else:
+        rebuilt = stmt
     result = leave(rebuilt)
     return rebuilt if result is None else result
 
@@ -155,10 +159,8 @@ def buffers(stmt: Stmt) -> tuple[Buffer, ...]:
 
 def read_buffers(*exprs: Expr) -> tuple[Buffer, ...]:
     """The buffers that expressions read, each once, in order of first use."""
-    nodes = (node for expr in exprs for node in symbolic.walk(expr))
-    return tuple(
-        dict.fromkeys(node.source for node in nodes if isinstance(node, Read) and isinstance(node.source, Buffer))
-    )
+    sources = (node.source for expr in exprs for node in symbolic.reads_in(expr))
+    return tuple(dict.fromkeys(source for source in sources if isinstance(source, Buffer)))
 
 
 def transform_exprs(stmt: Stmt, change: ChangeExpr, change_buffer: ChangeBuffer = lambda buffer: buffer) -> Stmt:
@@ -222,12 +224,10 @@ def substitute(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
             changed[old] = old if shape == old.shape else Buffer(old.name, old.dtype, shape, old.scope)
         return changed[old]
 
-    def leave(node: Expr) -> Expr | None:
-        if isinstance(node, Var):
-            return values.get(node)
-        return _moved_read(node, buffer)
+    def change(expr: Expr) -> Expr:
+        return symbolic.substitute(symbolic.transform_reads(expr, lambda node: _moved_read(node, buffer)), values)
 
-    return transform_exprs(stmt, lambda expr: symbolic.transform(expr, leave), buffer)
+    return transform_exprs(stmt, change, buffer)
 
 
 def replace_buffers(stmt: Stmt, replacements: Mapping[Buffer, Buffer]) -> Stmt:
@@ -237,13 +237,13 @@ def replace_buffers(stmt: Stmt, replacements: Mapping[Buffer, Buffer]) -> Stmt:
         return replacements.get(old, old)
 
     def change(expr: Expr) -> Expr:
-        return symbolic.transform(expr, lambda node: _moved_read(node, buffer))
+        return symbolic.transform_reads(expr, lambda node: _moved_read(node, buffer))
 
     return transform_exprs(stmt, change, buffer) if replacements else stmt
 
 
-def _moved_read(node: Expr, change: ChangeBuffer) -> Expr | None:
-    if not isinstance(node, Read) or not isinstance(node.source, Buffer):
+def _moved_read(node: Read, change: ChangeBuffer) -> Expr | None:
+    if not isinstance(node.source, Buffer):
         return None
     source = change(node.source)
     return None if source is node.source else Read(source, node.indices)

@@ -47,8 +47,8 @@ def redirected(stmt: Stmt, old: Buffer, new: Buffer, change: ChangeIndices = lam
     Of the regions that calls take, the starts are changed.
     """
 
-    def moved_read(node: Expr) -> Expr | None:
-        return Read(new, change(node.indices)) if isinstance(node, Read) and node.source == old else None
+    def moved_read(node: Read) -> Expr | None:
+        return Read(new, change(node.indices)) if node.source == old else None
 
     def moved_store(store: Store) -> Store:
         return Store(new, change(store.indices), store.value) if store.buffer == old else store
@@ -69,7 +69,7 @@ def redirected(stmt: Stmt, old: Buffer, new: Buffer, change: ChangeIndices = lam
             case _:
                 return node
 
-    return transform_stmts(transform_exprs(stmt, lambda expr: symbolic.transform(expr, moved_read)), leave)
+    return transform_stmts(transform_exprs(stmt, lambda expr: symbolic.transform_reads(expr, moved_read)), leave)
 
 
 def moved_accesses(

@@ -18,7 +18,7 @@ from tilewright.loops.ir import Block, If, Stmt, Store, Stores
 from tilewright.schedule.tree import BlockRef, refuse
 from tilewright.symbolic.evaluate import compile_exprs
 from tilewright.symbolic.expr import Const, Expr, Read, Var
-from tilewright.symbolic.traversal import children, rebuild, walk
+from tilewright.symbolic.traversal import rebuild, walk
 
 _MOST_CHOICES = 256
 _SAMPLES = 64
@@ -94,7 +94,7 @@ def _replaced(expr: Expr, values: dict[Expr, Expr] | dict[Expr, Var] | dict[Var,
     for part, value in values.items():
         if part == expr:
             return value
-    before = children(expr)
+    before = expr.operands()
     after = tuple(_replaced(child, values) for child in before)
     return expr if after == before else rebuild(expr, after)
 
@@ -105,7 +105,7 @@ def _is_abstract(stores: Sequence[Store], old: dict[Expr, Expr], right: Sequence
     def free(expr: Expr) -> bool:
         if expr in old or expr in right:
             return False
-        return isinstance(expr, Var | Read) or any(map(free, children(expr)))
+        return isinstance(expr, Var | Read) or any(map(free, expr.operands()))
 
     return not any(free(store.value) for store in stores)
 

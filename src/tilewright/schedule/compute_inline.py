@@ -23,7 +23,7 @@ from tilewright.schedule.tree import (
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ONE, ZERO, Expr, Read, Var
 from tilewright.symbolic.simplify import equivalent, simplify
-from tilewright.symbolic.traversal import free_vars, substitute, transform
+from tilewright.symbolic.traversal import free_vars, substitute, transform_reads
 
 
 def compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
@@ -151,11 +151,11 @@ def _check_value_stays(program: Program, block: Block, readers: set[str]) -> Non
 def _replaced(program: Program, reader: Block, mapped: _Mapped) -> Block:
     bounds = bounds_within(program, reader.axes)
 
-    def leave(node: Expr) -> Expr | None:
-        return mapped.at(node.indices) if isinstance(node, Read) and node.source == mapped.buffer else None
+    def value(node: Read) -> Expr | None:
+        return mapped.at(node.indices) if node.source == mapped.buffer else None
 
     def change(stmt: Stmt) -> Stmt:
-        return transform_exprs(stmt, lambda expr: simplify(transform(expr, leave), bounds))
+        return transform_exprs(stmt, lambda expr: simplify(transform_reads(expr, value), bounds))
 
     return refreshed(program, map_parts(reader, change))
 
@@ -184,11 +184,11 @@ def _only_producer(program: Program, reader: Block) -> tuple[Block, Buffer]:
 def _read_indices(reader: Block, between: Buffer) -> tuple[Expr, ...]:
     found: set[tuple[Expr, ...]] = set()
 
-    def leave(node: Expr) -> None:
-        if isinstance(node, Read) and node.source == between:
+    def note(node: Read) -> None:
+        if node.source == between:
             found.add(node.indices)
 
-    transform_exprs(reader.body, lambda expr: transform(expr, leave))
+    transform_exprs(reader.body, lambda expr: transform_reads(expr, note))
     if len(found) != 1:
         raise refuse(f"`{reader.name}` reads `{between.name}` at several places", BlockRef(reader.name))
     return found.pop()
@@ -225,7 +225,7 @@ def _check_inputs_ready(program: Program, reader: Block, producer: Block, betwee
 
 def _with_value(expr: Expr, buffer: Buffer, value: Expr) -> Expr:
     """``expr`` with the reads of ``buffer`` replaced by ``value``."""
-    return transform(expr, lambda node: value if isinstance(node, Read) and node.source == buffer else None)
+    return transform_reads(expr, lambda node: value if node.source == buffer else None)
 
 
 def _without_buffer(program: Program, buffer: Buffer, block: BlockRef) -> Program:

@@ -12,7 +12,6 @@ from tilewright.schedule.tree import Refusal, depends_on, refuse
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ONE, Binary, Cast, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.simplify import equivalent, simplify
-from tilewright.symbolic.traversal import children as operands
 
 
 class Matcher:
@@ -70,7 +69,7 @@ class Matcher:
     def _operands(self, expr: Expr, pattern: Expr) -> None:
         if expr.dtype != pattern.dtype:
             raise refuse(f"`{expr}` is {expr.dtype}, but `{pattern}` is {pattern.dtype}")
-        for own, other in zip(operands(expr), operands(pattern), strict=True):
+        for own, other in zip(expr.operands(), pattern.operands(), strict=True):
             self._value(own, other)
 
     def _access(self, buffer: Buffer, indices: Sequence[Expr], param: Buffer, places: Sequence[Expr]) -> None:

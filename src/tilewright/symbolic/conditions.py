@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tilewright.base.dtypes import index
 from tilewright.symbolic.bounds import Bounds, is_exact, polynomial_interval
-from tilewright.symbolic.expr import FALSE, TRUE, Binary, Const, Expr, Read, Unary
+from tilewright.symbolic.expr import FALSE, TRUE, Binary, Const, Expr, Unary
 from tilewright.symbolic.linear import Polynomial, combine, polynomial, scaled, shifted
 from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import walk
@@ -94,8 +94,3 @@ def disjuncts(condition: Expr) -> list[Expr]:
 def compares_indices(expr: Expr) -> bool:
     """Whether ``expr`` says anything about indices."""
     return any(isinstance(node, Binary) and node.op in COMPARISONS and node.a.dtype == index for node in walk(expr))
-
-
-def has_reads(expr: Expr) -> bool:
-    """Whether ``expr`` reads an array, which a condition before it may have to guard."""
-    return any(isinstance(node, Read) for node in walk(expr))

@@ -20,7 +20,6 @@ from tilewright.base.dtypes import DType, Kind
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
-from tilewright.symbolic.traversal import children
 
 Array: TypeAlias = NDArray[np.generic]
 _Function: TypeAlias = Callable[[list[Array]], Array]
@@ -146,7 +145,7 @@ class _Tape:
         """The position of the value of ``expr``."""
         known = self._positions.get(expr)
         if known is None:
-            step = _step(expr, tuple(self.add(child) for child in children(expr)))
+            step = _step(expr, tuple(self.add(child) for child in expr.operands()))
             known = self._positions[expr] = self._inputs + len(self.steps)
             self.steps.append(step)
         return known

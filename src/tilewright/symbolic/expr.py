@@ -26,7 +26,7 @@ Two expressions are equal (``==``, and as keys) if they have the same structure;
 expressions, as do ``equal`` and ``not_equal``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias, Union
@@ -34,7 +34,17 @@ from typing import TypeAlias, Union
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
-from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
+from tilewright.symbolic.operations import (
+    ARITHMETIC_FOLDS,
+    COMPARISON_FOLDS,
+    COMPARISONS,
+    PRECEDENCE,
+    BinaryOp,
+    UnaryOp,
+    binary_has_meaning,
+    unary_has_meaning,
+    wrap,
+)
 
 Scalar: TypeAlias = bool | int | float
 ExprLike: TypeAlias = Union["Arithmetic", bool, int, float]
@@ -124,23 +134,52 @@ class Arithmetic:
 
 
 class Expr(Arithmetic):
-    """Base of all scalar expressions: immutable, hashable by structure, with a ``dtype``."""
+    """Base of all scalar expressions: immutable, hashable by structure, with a ``dtype``.
 
-    __slots__ = ("_hash",)
+    What every pass asks of every node is found once, and kept: the hash, the variables, whether anything is read.
+    """
+
+    __slots__ = ("_has_reads", "_hash", "_variables")
+    _has_reads: bool
     _hash: int
+    _variables: "frozenset[Var]"
     dtype: DType
 
     def _key(self) -> tuple[object, ...]:
         raise NotImplementedError
 
+    def operands(self) -> "tuple[Expr, ...]":
+        """The direct operands."""
+        return ()
+
     def as_expr(self) -> "Expr":
         return self
+
+    @property
+    def variables(self) -> "frozenset[Var]":
+        """All variables in this expression."""
+        try:
+            return self._variables
+        except AttributeError:
+            found = _union([operand.variables for operand in self.operands()])
+            object.__setattr__(self, "_variables", found)
+            return found
+
+    @property
+    def has_reads(self) -> bool:
+        """Whether this expression has a ``Read`` in it."""
+        try:
+            return self._has_reads
+        except AttributeError:
+            found = isinstance(self, Read) or any(operand.has_reads for operand in self.operands())
+            object.__setattr__(self, "_has_reads", found)
+            return found
 
     def __hash__(self) -> int:
         try:
             return self._hash
         except AttributeError:
-            value = hash((type(self).__name__, *self._key()))
+            value = hash(self._key())
             object.__setattr__(self, "_hash", value)
             return value
 
@@ -161,6 +200,12 @@ class Expr(Arithmetic):
     __repr__ = __str__
 
 
+def _union(sets: "list[frozenset[Var]]") -> "frozenset[Var]":
+    """The union of ``sets``: one of them, where that holds all others."""
+    largest = max(sets, key=len) if sets else frozenset[Var]()
+    return largest if all(one <= largest for one in sets) else largest.union(*sets)
+
+
 class Source:
     """What a ``Read`` reads: a tensor of a tensor expression, or a buffer of a loop program."""
 
@@ -178,7 +223,7 @@ class Const(Expr):
 
     def _key(self) -> tuple[object, ...]:
         # repr keeps 0.0 and -0.0 apart and NaN equal to itself.
-        return (repr(self.value), self.dtype)
+        return (repr(self.value) if self.dtype.is_float else self.value, self.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -190,6 +235,15 @@ class Var(Expr):
 
     def _key(self) -> tuple[object, ...]:
         return (self.name, self.dtype)
+
+    @property
+    def variables(self) -> "frozenset[Var]":
+        try:
+            return self._variables
+        except AttributeError:
+            found = frozenset((self,))
+            object.__setattr__(self, "_variables", found)
+            return found
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -207,6 +261,9 @@ class Unary(Expr):
     def _key(self) -> tuple[object, ...]:
         return (self.op, self.a)
 
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.a,)
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Binary(Expr):
@@ -222,6 +279,9 @@ class Binary(Expr):
 
     def _key(self) -> tuple[object, ...]:
         return (self.op, self.a, self.b)
+
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.a, self.b)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -239,6 +299,9 @@ class Select(Expr):
     def _key(self) -> tuple[object, ...]:
         return (self.condition, self.a, self.b)
 
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.condition, self.a, self.b)
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Cast(Expr):
@@ -249,6 +312,9 @@ class Cast(Expr):
 
     def _key(self) -> tuple[object, ...]:
         return (self.a, self.dtype)
+
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.a,)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -264,6 +330,9 @@ class Read(Expr):
 
     def _key(self) -> tuple[object, ...]:
         return (self.source, self.indices)
+
+    def operands(self) -> tuple[Expr, ...]:
+        return self.indices
 
 
 TRUE = Const(True, dtypes.boolean)
@@ -297,35 +366,6 @@ def _pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
     return as_expr(a, right.dtype), right
 
 
-_INTEGER_FOLD: dict[BinaryOp, Callable[[int, int], int]] = {
-    BinaryOp.ADD: lambda a, b: a + b,
-    BinaryOp.SUB: lambda a, b: a - b,
-    BinaryOp.MUL: lambda a, b: a * b,
-    BinaryOp.FLOORDIV: lambda a, b: a // b if b else 0,
-    BinaryOp.MOD: lambda a, b: a % b if b else 0,
-    BinaryOp.MIN: min,
-    BinaryOp.MAX: max,
-}
-_COMPARE_FOLD: dict[BinaryOp, Callable[[float, float], bool]] = {
-    BinaryOp.LT: lambda a, b: a < b,
-    BinaryOp.LE: lambda a, b: a <= b,
-    BinaryOp.GT: lambda a, b: a > b,
-    BinaryOp.GE: lambda a, b: a >= b,
-    BinaryOp.EQ: lambda a, b: a == b,
-    BinaryOp.NE: lambda a, b: a != b,
-}
-
-
-INTEGER_FOLDS: Mapping[BinaryOp, Callable[[int, int], int]] = {**_INTEGER_FOLD, **_COMPARE_FOLD}
-"""What operations on known integers give, before wrapping."""
-
-
-def wrap(value: int, dtype: DType) -> int:
-    """``value`` modulo 2**bits, in the range of ``dtype``."""
-    value &= (1 << dtype.bits) - 1
-    return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value
-
-
 def _fold(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
     """The obvious results: literals, and neutral or absorbing operands of integers and booleans."""
     if not (isinstance(a, Const) or isinstance(b, Const)) or a.dtype.is_float:
@@ -333,10 +373,10 @@ def _fold(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
     x = a.value if isinstance(a, Const) else None
     y = b.value if isinstance(b, Const) else None
     if x is not None and y is not None:
-        if op in _COMPARE_FOLD:
-            return TRUE if _COMPARE_FOLD[op](x, y) else FALSE
-        if op in _INTEGER_FOLD and a.dtype.is_int:
-            return Const(wrap(_INTEGER_FOLD[op](int(x), int(y)), a.dtype), a.dtype)
+        if op in COMPARISON_FOLDS:
+            return TRUE if COMPARISON_FOLDS[op](x, y) else FALSE
+        if op in ARITHMETIC_FOLDS and a.dtype.is_int:
+            return Const(wrap(ARITHMETIC_FOLDS[op](int(x), int(y)), a.dtype), a.dtype)
     if a.dtype.is_bool:
         return _fold_boolean(op, a, b)
     if op is BinaryOp.ADD:
@@ -360,43 +400,23 @@ def _fold_boolean(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
     return None
 
 
-_FLOAT_ONLY = frozenset({BinaryOp.DIV, BinaryOp.ATAN2})
-_INTEGER_ONLY = frozenset({BinaryOp.SHL, BinaryOp.SHR, BinaryOp.FLOORDIV, BinaryOp.TRUNCDIV})
-_BITS_ONLY = frozenset({BinaryOp.AND, BinaryOp.OR, BinaryOp.XOR})
-_ANY = COMPARISONS | _BITS_ONLY
-
-
 def binary(op: BinaryOp, a: ExprLike, b: ExprLike) -> Expr:
     """``a op b``, literals folded. Raises ``BadProgram`` if the dtypes differ or ``op`` has no meaning for them."""
-    left, right = _pair(a, b)
+    left, right = (a, b) if isinstance(a, Expr) and isinstance(b, Expr) else _pair(a, b)
     dtype = left.dtype
-    if dtype != right.dtype:
+    if dtype is not right.dtype and dtype != right.dtype:
         raise BadProgram(f"`{left} {op.value} {right}` mixes {dtype} and {right.dtype}; cast one with .astype(...)")
-    refused = (
-        (op in _FLOAT_ONLY and not dtype.is_float)
-        or (op in _INTEGER_ONLY and not dtype.is_int)
-        or (op in _BITS_ONLY and dtype.is_float)
-        or (dtype.is_bool and op not in _ANY)
-    )
-    if refused:
+    if not binary_has_meaning(op, dtype):
         raise BadProgram(f"`{op.value}` has no meaning for {dtype} (in `{left} {op.value} {right}`)")
     folded = _fold(op, left, right)
     return Binary(op, left, right) if folded is None else folded
-
-
-def _unary_has_meaning(op: UnaryOp, dtype: DType) -> bool:
-    if op in (UnaryOp.NEG, UnaryOp.ABS):
-        return not dtype.is_bool
-    if op is UnaryOp.NOT:
-        return not dtype.is_float
-    return dtype.is_float
 
 
 def unary(op: UnaryOp, a: ExprLike) -> Expr:
     """``op(a)``. Raises ``BadProgram`` if ``op`` has no meaning for the dtype of ``a``."""
     operand = as_expr(a)
     dtype = operand.dtype
-    if not _unary_has_meaning(op, dtype):
+    if not unary_has_meaning(op, dtype):
         raise BadProgram(f"`{op.value}` has no meaning for {dtype} (in `{op.value}({operand})`)")
     if op is UnaryOp.NEG and isinstance(operand, Const) and dtype.is_int:
         return Const(wrap(-int(operand.value), dtype), dtype)
@@ -443,23 +463,6 @@ def equal(a: ExprLike, b: ExprLike) -> Expr:
 def not_equal(a: ExprLike, b: ExprLike) -> Expr:
     """``a != b`` as an expression."""
     return binary(BinaryOp.NE, a, b)
-
-
-PRECEDENCE: dict[BinaryOp, int] = {
-    **dict.fromkeys(COMPARISONS, 1),
-    BinaryOp.OR: 2,
-    BinaryOp.XOR: 3,
-    BinaryOp.AND: 4,
-    BinaryOp.SHL: 5,
-    BinaryOp.SHR: 5,
-    BinaryOp.ADD: 6,
-    BinaryOp.SUB: 6,
-    BinaryOp.MUL: 7,
-    BinaryOp.DIV: 7,
-    BinaryOp.FLOORDIV: 7,
-    BinaryOp.MOD: 7,
-}
-"""How strong the infix operators bind: as in Python, so that printed text reads like the te source."""
 
 
 def format_const(node: Const) -> str:

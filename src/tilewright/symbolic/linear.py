@@ -15,8 +15,8 @@ from math import gcd
 from typing import TypeAlias
 
 from tilewright.base import dtypes
-from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Unary, Var, wrap
-from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Unary, Var
+from tilewright.symbolic.operations import BinaryOp, UnaryOp, wrap
 
 Monomial: TypeAlias = tuple[Expr, ...]
 Polynomial: TypeAlias = dict[Monomial, int]

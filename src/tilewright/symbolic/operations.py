@@ -1,6 +1,9 @@
-"""The operations of scalar expressions; what they mean is said in ``expr``."""
+"""The operations of scalar expressions, and tables of them; what they mean is said in ``expr``."""
 
+from collections.abc import Callable, Mapping
 from enum import Enum
+
+from tilewright.base.dtypes import DType
 
 
 class BinaryOp(Enum):
@@ -70,3 +73,70 @@ class UnaryOp(Enum):
     ATANH = "atanh"
     ISNAN = "isnan"
     ISINF = "isinf"
+
+
+PRECEDENCE: dict[BinaryOp, int] = {
+    **dict.fromkeys(COMPARISONS, 1),
+    BinaryOp.OR: 2,
+    BinaryOp.XOR: 3,
+    BinaryOp.AND: 4,
+    BinaryOp.SHL: 5,
+    BinaryOp.SHR: 5,
+    BinaryOp.ADD: 6,
+    BinaryOp.SUB: 6,
+    BinaryOp.MUL: 7,
+    BinaryOp.DIV: 7,
+    BinaryOp.FLOORDIV: 7,
+    BinaryOp.MOD: 7,
+}
+"""How strong the infix operators bind: as in Python, so that printed text reads like the te source."""
+
+_FLOAT_ONLY = frozenset({BinaryOp.DIV, BinaryOp.ATAN2})
+_INTEGER_ONLY = frozenset({BinaryOp.SHL, BinaryOp.SHR, BinaryOp.FLOORDIV, BinaryOp.TRUNCDIV})
+_BITS_ONLY = frozenset({BinaryOp.AND, BinaryOp.OR, BinaryOp.XOR})
+_ANY = COMPARISONS | _BITS_ONLY
+
+
+def binary_has_meaning(op: BinaryOp, dtype: DType) -> bool:
+    """Whether there is an ``op`` on two operands of ``dtype``."""
+    if dtype.is_int:
+        return op not in _FLOAT_ONLY
+    if dtype.is_bool:
+        return op in _ANY
+    return op not in _INTEGER_ONLY and op not in _BITS_ONLY
+
+
+def unary_has_meaning(op: UnaryOp, dtype: DType) -> bool:
+    """Whether there is an ``op`` on an operand of ``dtype``."""
+    if op in (UnaryOp.NEG, UnaryOp.ABS):
+        return not dtype.is_bool
+    if op is UnaryOp.NOT:
+        return not dtype.is_float
+    return dtype.is_float
+
+
+ARITHMETIC_FOLDS: Mapping[BinaryOp, Callable[[int, int], int]] = {
+    BinaryOp.ADD: lambda a, b: a + b,
+    BinaryOp.SUB: lambda a, b: a - b,
+    BinaryOp.MUL: lambda a, b: a * b,
+    BinaryOp.FLOORDIV: lambda a, b: a // b if b else 0,
+    BinaryOp.MOD: lambda a, b: a % b if b else 0,
+    BinaryOp.MIN: min,
+    BinaryOp.MAX: max,
+}
+COMPARISON_FOLDS: Mapping[BinaryOp, Callable[[float, float], bool]] = {
+    BinaryOp.LT: lambda a, b: a < b,
+    BinaryOp.LE: lambda a, b: a <= b,
+    BinaryOp.GT: lambda a, b: a > b,
+    BinaryOp.GE: lambda a, b: a >= b,
+    BinaryOp.EQ: lambda a, b: a == b,
+    BinaryOp.NE: lambda a, b: a != b,
+}
+INTEGER_FOLDS: Mapping[BinaryOp, Callable[[int, int], int]] = {**ARITHMETIC_FOLDS, **COMPARISON_FOLDS}
+"""What operations on known integers give, before wrapping."""
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """``value`` modulo 2**bits, in the range of ``dtype``."""
+    value &= (1 << dtype.bits) - 1
+    return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value

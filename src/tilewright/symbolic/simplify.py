@@ -15,7 +15,7 @@ from math import gcd
 
 from tilewright.base.dtypes import index
 from tilewright.symbolic.bounds import Bounds, contains_data, interval, is_exact, polynomial_interval
-from tilewright.symbolic.conditions import compares_indices, disjuncts, has_reads, inequalities, joined, negated
+from tilewright.symbolic.conditions import compares_indices, disjuncts, inequalities, joined, negated
 from tilewright.symbolic.division import Division
 from tilewright.symbolic.expr import (
     FALSE,
@@ -30,7 +30,6 @@ from tilewright.symbolic.expr import (
     Var,
     cast,
     select,
-    wrap,
 )
 from tilewright.symbolic.linear import (
     LinearForm,
@@ -47,9 +46,9 @@ from tilewright.symbolic.linear import (
     shifted,
     to_expr,
 )
-from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
+from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp, wrap
 from tilewright.symbolic.proof import Prover
-from tilewright.symbolic.traversal import children, conjuncts, rebuild
+from tilewright.symbolic.traversal import conjuncts, rebuild
 
 
 def simplify(expr: Expr, bounds: Bounds) -> Expr:
@@ -343,7 +342,7 @@ class Simplifier:
         result = condition
         for _ in range(_PASSES):
             parts = self._in_turn(conjuncts(result))
-            if any(has_reads(part) for part in parts):
+            if any(part.has_reads for part in parts):
                 return joined(BinaryOp.AND, parts, TRUE)
             before, result = result, joined(BinaryOp.AND, sorted(self._needed(parts), key=str), TRUE)
             if result == before:
@@ -380,11 +379,11 @@ class Simplifier:
         parts: list[Expr] = []
         for part in disjuncts(condition):
             simple = self.simplify(part)
-            if simple == TRUE and not any(has_reads(one) for one in parts):
+            if simple == TRUE and not any(one.has_reads for one in parts):
                 return TRUE
             parts.extend(one for one in disjuncts(simple) if one not in parts)
         parts = [part for part in parts if part != FALSE]
-        if not any(has_reads(part) for part in parts):
+        if not any(part.has_reads for part in parts):
             parts.sort(key=str)
         return joined(BinaryOp.OR, parts, FALSE)
 
@@ -420,7 +419,7 @@ class Simplifier:
         return a if a == b else select(condition, a, b)
 
     def _rebuilt(self, expr: Expr) -> Expr:
-        before = children(expr)
+        before = expr.operands()
         after = tuple(self.simplify(child) for child in before)
         if isinstance(expr, Cast):
             return self._cast(after[0], expr)

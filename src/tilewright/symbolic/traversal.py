@@ -1,5 +1,6 @@
 """Walking and rewriting scalar expressions; conjunctions taken apart and put together."""
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 
 from tilewright.base import dtypes
@@ -23,38 +24,29 @@ from tilewright.symbolic.expr import (
 from tilewright.symbolic.operations import BinaryOp
 
 
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct operands."""
-    # The most frequent kinds first: this is called for every node that any pass looks at.
-    if isinstance(expr, Binary):
-        return (expr.a, expr.b)
-    if isinstance(expr, Var | Const):
-        return ()
-    if isinstance(expr, Read):
-        return expr.indices
-    if isinstance(expr, Unary | Cast):
-        return (expr.a,)
-    if isinstance(expr, Select):
-        return (expr.condition, expr.a, expr.b)
-    return ()
-
-
 def walk(expr: Expr) -> Iterator[Expr]:
     """``expr`` and all that is in it, parents first."""
     stack = [expr]
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(children(node)))
+        if not isinstance(node, Var | Const):
+            stack.extend(reversed(node.operands()))
 
 
 def free_vars(expr: Expr) -> frozenset[Var]:
     """The variables in ``expr``."""
-    if isinstance(expr, Const):
-        return frozenset()
-    if isinstance(expr, Var):
-        return frozenset((expr,))
-    return frozenset(node for node in walk(expr) if isinstance(node, Var))
+    return expr.variables
+
+
+def reads_in(expr: Expr) -> Iterator[Read]:
+    """All reads in ``expr``, outer ones first."""
+    stack = [expr] if expr.has_reads else []
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Read):
+            yield node
+        stack.extend([operand for operand in reversed(node.operands()) if operand.has_reads])
 
 
 def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
@@ -76,30 +68,48 @@ def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
 
 def transform(expr: Expr, leave: Callable[[Expr], Expr | None]) -> Expr:
     """Rewrite bottom-up: ``leave`` sees each node with its operands rewritten, and returns another one or None."""
-    memo: dict[Expr, Expr] = {}
+    return _transformed(expr, leave, lambda _: True, {})
 
-    def go(node: Expr) -> Expr:
-        if isinstance(node, Var | Const):
-            result = leave(node)
-            return node if result is None else result
-        known = memo.get(node)
-        if known is not None:
-            return known
-        before = children(node)
-        after = tuple(go(child) for child in before)
-        rebuilt = node if all(x is y for x, y in zip(before, after, strict=True)) else rebuild(node, after)
-        result = leave(rebuilt)
-        memo[node] = final = rebuilt if result is None else result
-        return final
 
-    return go(expr)
+def transform_reads(expr: Expr, change: Callable[[Read], Expr | None]) -> Expr:
+    """``expr`` with every read, its indices rewritten first, replaced by ``change`` of it (None: it stays)."""
+    return _transformed(
+        expr, lambda node: change(node) if isinstance(node, Read) else None, lambda node: node.has_reads, {}
+    )
 
 
 def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
     """``expr`` with variables replaced."""
-    if not values:
+    if not values or expr.variables.isdisjoint(values):
         return expr
-    return transform(expr, lambda node: values.get(node) if isinstance(node, Var) else None)
+    if isinstance(expr, Var):
+        return values[expr]
+    return _transformed(
+        expr,
+        lambda node: values.get(node) if isinstance(node, Var) else None,
+        lambda node: not node.variables.isdisjoint(values),
+        {},
+    )
+
+
+def _transformed(
+    node: Expr, leave: Callable[[Expr], Expr | None], concerns: Callable[[Expr], bool], memo: dict[int, Expr]
+) -> Expr:
+    """``transform``, where parts with nothing in them that ``concerns`` the rewrite stay as they are.
+
+    ``memo`` is by identity: the parts live as long as the whole does.
+    """
+    known = memo.get(id(node))
+    if known is not None:
+        return known
+    if not concerns(node):
+        return node
+    before = node.operands()
+    after = tuple([_transformed(operand, leave, concerns, memo) for operand in before])
+    rebuilt = node if all(map(operator.is_, before, after)) else rebuild(node, after)
+    result = leave(rebuilt)
+    memo[id(node)] = final = rebuilt if result is None else result
+    return final
 
 
 def all_of(*conditions: ExprLike) -> Expr:

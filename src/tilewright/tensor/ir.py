@@ -34,7 +34,7 @@ from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import Arithmetic, Expr, ExprLike, Read, Source, Var, as_expr
-from tilewright.symbolic.traversal import walk
+from tilewright.symbolic.traversal import reads_in
 
 
 class Opaque:
@@ -177,8 +177,8 @@ def inputs_of(op: Operation) -> tuple[Tensor, ...]:
 def _tensors_in(exprs: Iterable[Expr]) -> tuple[Tensor, ...]:
     found: dict[Tensor, None] = {}
     for expr in exprs:
-        for node in walk(expr):
-            if isinstance(node, Read) and isinstance(node.source, Tensor):
+        for node in reads_in(expr):
+            if isinstance(node.source, Tensor):
                 found[node.source] = None
     return tuple(found)
 

@@ -16,7 +16,7 @@ from tilewright.symbolic.expr import FALSE, TRUE, Binary, Const, Expr, Read, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.solve import solve_lower, solve_upper
-from tilewright.symbolic.traversal import all_of, conjuncts, free_vars, transform, walk
+from tilewright.symbolic.traversal import all_of, conjuncts, free_vars, transform_reads, walk
 
 MAX_PIECES = 3
 """Most pieces of one loop: before, between and after. More would cost more code than guards cost time."""
@@ -199,10 +199,7 @@ def _index(expr: Expr, bounds: Bounds) -> Expr:
 
 
 def _value(expr: Expr, bounds: Bounds) -> Expr:
-    def leave(node: Expr) -> Expr | None:
-        return Read(node.source, tuple(_index(i, bounds) for i in node.indices)) if isinstance(node, Read) else None
-
-    return transform(expr, leave)
+    return transform_reads(expr, lambda node: Read(node.source, tuple(_index(i, bounds) for i in node.indices)))
 
 
 def _region(region: Region, bounds: Bounds) -> Region:
