@@ -42,20 +42,21 @@ class Bounds:
         facts: tuple[Expr, ...] = (),
     ) -> None:
         self.extents: Mapping[Var, Expr] = {v: as_expr(e) for v, e in (extents or {}).items()}
-        inner = {v for e in self.extents.values() if not isinstance(e, Const) for v in free_vars(e)}
+        symbolic = [e for e in self.extents.values() if not isinstance(e, Const)]
+        inner = {v for e in symbolic for v in free_vars(e) if v not in self.extents}
         self.dims: Mapping[Var, int | None] = {
-            **dict.fromkeys(sorted(inner - self.extents.keys(), key=lambda v: v.name)),
+            **dict.fromkeys(sorted(inner, key=lambda v: v.name)),
             **(dims or {}),
         }
         self.facts = facts
-        self.ranks: Mapping[Var, int] = self._rank_all()
+        self.ranks: Mapping[Var, int] = self._rank_all() if symbolic else dict.fromkeys(self.extents, 1)
         self.engine: object = None
         """Scratch of ``simplify``: whatever it has derived from these bounds."""
         self._origin: Bounds | None = None if facts else self
         self._lows: dict[Var, int] = {}
         self._highs: dict[Var, int] = {}
         self._intervals: dict[Expr, Interval] = {}
-        for extent in self.extents.values():
+        for extent in symbolic:
             self._note_at_least(extent, 1)
         for fact in facts:
             self._note_fact(fact)
