@@ -98,12 +98,13 @@ def _panel_to_keep(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
     if anchor is None:
         return frozenset()
     before = analyze(block_at(s.program, anchor).stmt)
-    trial = s.copy()
-    inline_all(trial, keep=_computed_operands(s, anchor))
-    after = analyze(block_at(trial.program, anchor).stmt)
-    if before is None or not before.panel_is_contiguous or (after is not None and after.panel_is_contiguous):
+    if before is None or not before.panel_is_contiguous:
         return frozenset()
-    return frozenset({before.panel})
+    trial = s.copy()
+    later = [b for b in all_blocks(s.program.body) if not _comes_before(s, b, anchor)]
+    inline_all(trial, keep=_computed_operands(s, anchor) | {r.buffer.name for b in later for r in b.writes})
+    after = analyze(block_at(trial.program, anchor).stmt)
+    return frozenset() if after is not None and after.panel_is_contiguous else frozenset({before.panel})
 
 
 def _contraction(s: Schedule, anchor: BlockRef, target: Target) -> None:

@@ -78,7 +78,8 @@ class _Spans:
     def add_region(self, region: Region, bounds: Bounds, relaxed: frozenset[Var]) -> None:
         spans: list[Span | None] = []
         for start, extent in region.ranges:
-            first, last = span(start, bounds, relaxed), span(start + extent - 1, bounds, relaxed)
+            first = span(start, bounds, relaxed)
+            last = first if extent == ONE else span(start + extent - 1, bounds, relaxed)
             spans.append(None if first is None or last is None else Span(first.lo, last.hi))
         self.add(region.buffer, tuple(spans))
 
@@ -157,6 +158,8 @@ def _union(spans: Iterable[Span | None], extent: Expr, bounds: Bounds) -> tuple[
             return ZERO, extent
         result = part if result is None else Span(_least(result.lo, part.lo, bounds), _most(result.hi, part.hi, bounds))
     assert result is not None
+    if result.lo == result.hi:
+        return result.lo, ONE
     return result.lo, simplify(result.hi - result.lo + 1, bounds)
 
 

@@ -43,17 +43,18 @@ def seq_items(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def children(stmt: Stmt) -> tuple[Stmt, ...]:
     """The statements directly inside (of a block: its init, then its body)."""
-    match stmt:
-        case Seq(statements):
-            return statements
-        case If(_, then, otherwise):
-            return (then,) if otherwise is None else (then, otherwise)
-        case Loop(body=body) | Alloc(body=body):
-            return (body,)
-        case Block(init=init, body=body):
-            return (body,) if init is None else (init, body)
-        case Store() | Stores() | Call() | Sync():
-            return ()
+    # No patterns: this is called for every statement that any pass looks at.
+    if isinstance(stmt, (Loop, Alloc)):
+        return (stmt.body,)
+    if isinstance(stmt, Store):
+        return ()
+    if isinstance(stmt, Block):
+        return (stmt.body,) if stmt.init is None else (stmt.init, stmt.body)
+    if isinstance(stmt, Seq):
+        return stmt.statements
+    if isinstance(stmt, If):
+        return (stmt.then,) if stmt.otherwise is None else (stmt.then, stmt.otherwise)
+    return ()
 
 
 def with_children(stmt: Stmt, parts: tuple[Stmt, ...]) -> Stmt:

@@ -93,20 +93,38 @@ def locations(stmt: Stmt, ancestors: tuple[Stmt, ...] = (), path: Path = ()) -> 
 
 def loop_at(program: Program, loop: LoopRef) -> Location[Loop]:
     """Where ``loop`` is. Refuses if the program has no such loop."""
-    for found in locations(program.body):
-        if isinstance(found.stmt, Loop) and found.stmt.var.name == loop.name:
-            return Location(found.stmt, found.ancestors, found.path)
+    found = _search(program.body, lambda s: s if isinstance(s, Loop) and s.var.name == loop.name else None, [], [])
+    if found is not None:
+        return found
     known = ", ".join(s.var.name for s in walk(program.body) if isinstance(s, Loop))
     raise refuse(f"there is no loop `{loop}` (any more); the loops are: {known}")
 
 
 def block_at(program: Program, block: BlockRef) -> Location[Block]:
     """Where ``block`` is. Refuses if the program has no such block."""
-    for found in locations(program.body):
-        if isinstance(found.stmt, Block) and found.stmt.name == block.name:
-            return Location(found.stmt, found.ancestors, found.path)
+    found = _search(program.body, lambda s: s if isinstance(s, Block) and s.name == block.name else None, [], [])
+    if found is not None:
+        return found
     known = ", ".join(s.name for s in walk(program.body) if isinstance(s, Block))
     raise refuse(f"there is no block `{block}` (any more); the blocks are: {known}")
+
+
+def _search(
+    stmt: Stmt, wanted: Callable[[Stmt], S | None], ancestors: list[Stmt], path: list[int]
+) -> Location[S] | None:
+    """The first statement in ``stmt`` that is ``wanted``; ``ancestors`` and ``path`` are those of ``stmt``."""
+    found = wanted(stmt)
+    if found is not None:
+        return Location(found, tuple(ancestors), tuple(path))
+    ancestors.append(stmt)
+    for position, child in enumerate(children(stmt)):
+        path.append(position)
+        place = _search(child, wanted, ancestors, path)
+        if place is not None:
+            return place
+        path.pop()
+    ancestors.pop()
+    return None
 
 
 def blocks_in(stmt: Stmt) -> tuple[Block, ...]:
@@ -233,7 +251,7 @@ def normalize(stmt: Stmt) -> Stmt:
     """``stmt`` without loops and allocations that have nothing inside, and with sequences in canonical form."""
 
     def leave(node: Stmt) -> Stmt | None:
-        return NOTHING if isinstance(node, Loop | Alloc) and node.body == NOTHING else None
+        return NOTHING if isinstance(node, (Loop, Alloc)) and node.body == NOTHING else None
 
     return transform_stmts(stmt, leave)
 

@@ -368,16 +368,17 @@ def _pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
 
 def _fold(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
     """The obvious results: literals, and neutral or absorbing operands of integers and booleans."""
-    if not (isinstance(a, Const) or isinstance(b, Const)) or a.dtype.is_float:
-        return None
     x = a.value if isinstance(a, Const) else None
     y = b.value if isinstance(b, Const) else None
+    dtype = a.dtype
+    if (x is None and y is None) or dtype.is_float:
+        return None
     if x is not None and y is not None:
         if op in COMPARISON_FOLDS:
             return TRUE if COMPARISON_FOLDS[op](x, y) else FALSE
-        if op in ARITHMETIC_FOLDS and a.dtype.is_int:
-            return Const(wrap(ARITHMETIC_FOLDS[op](int(x), int(y)), a.dtype), a.dtype)
-    if a.dtype.is_bool:
+        if op in ARITHMETIC_FOLDS and dtype.is_int:
+            return const(wrap(ARITHMETIC_FOLDS[op](int(x), int(y)), dtype), dtype)
+    if dtype.is_bool:
         return _fold_boolean(op, a, b)
     if op is BinaryOp.ADD:
         return b if x == 0 else a if y == 0 else None

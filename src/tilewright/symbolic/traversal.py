@@ -8,7 +8,6 @@ from tilewright.symbolic.expr import (
     TRUE,
     Binary,
     Cast,
-    Const,
     Expr,
     ExprLike,
     Read,
@@ -30,8 +29,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while stack:
         node = stack.pop()
         yield node
-        if not isinstance(node, Var | Const):
-            stack.extend(reversed(node.operands()))
+        stack.extend(reversed(node.operands()))
 
 
 def free_vars(expr: Expr) -> frozenset[Var]:
