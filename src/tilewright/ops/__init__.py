@@ -8,7 +8,7 @@ To add an operator, write a function in the file of its family and decorate it w
 file is also imported here. ``kind`` says how it may be fused (``FusionKind``). Names and rules are those of ONNX.
 """
 
-from tilewright.ops import contraction, elementwise, movement, reduction
+from tilewright.ops import contraction, convolution, elementwise, movement, normalization, pooling, reduction
 from tilewright.ops.operator import Attribute, Attributes, FusionKind, Operator, find, names
 
 __all__ = [
@@ -17,9 +17,12 @@ __all__ = [
     "FusionKind",
     "Operator",
     "contraction",
+    "convolution",
     "elementwise",
     "find",
     "movement",
     "names",
+    "normalization",
+    "pooling",
     "reduction",
 ]

@@ -12,13 +12,13 @@ from tilewright.tensor.ir import Reduction, Tensor
 Index: TypeAlias = tuple[Expr, ...]
 
 
-def tensor(shape: Shape, body: Callable[[Index], Expr | Reduction]) -> Tensor:
+def tensor(shape: Shape, body: Callable[[Index], Expr | Reduction], name: str | None = None) -> Tensor:
     """The tensor whose element at ``index`` is ``body(index)``: ``te.compute`` for any rank."""
 
     def at(*index: Expr) -> Expr | Reduction:
         return body(index)
 
-    return te.compute(shape, at)
+    return te.compute(shape, at, name)
 
 
 def accumulator(dtype: DType) -> DType:

@@ -17,6 +17,11 @@ def same_extent(a: Expr, b: Expr) -> bool:
     return a == b or equivalent(a, b, _NOTHING_KNOWN)
 
 
+def simplified(extent: Expr) -> Expr:
+    """``extent`` in its simplest form."""
+    return simplify(extent, _NOTHING_KNOWN)
+
+
 def broadcast(*shapes: Shape) -> Shape:
     """The common shape, by NumPy's rules. Raises ``BadProgram`` if there is none."""
     rank = max(map(len, shapes), default=0)

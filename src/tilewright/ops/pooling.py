@@ -1,0 +1,86 @@
+"""Pooling over ``[batch, channels, spatial...]``, in any number of spatial dimensions."""
+
+from collections.abc import Sequence
+
+from tilewright.ops.build import Index, accumulator, tensor
+from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.shapes import Shape
+from tilewright.ops.windows import Window, window
+from tilewright.symbolic.expr import ONE, Expr, as_expr, binary, cast, const, select
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.tensor import build as te
+from tilewright.tensor.ir import Reduction, Tensor
+
+
+@operator("MaxPool", FusionKind.REDUCTION)
+def max_pool(
+    x: Tensor,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int | Expr] | None = None,
+    dilations: Sequence[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The largest element of each window, NaN if there is one; padding is never the largest."""
+    sliding = window(x, tuple(map(as_expr, kernel_shape)), strides, pads, dilations)
+    outputs = sliding.outputs(x.shape[2:], ceil_mode)
+    source = sliding.padded(x, te.min_value(x.dtype), outputs)
+    taps = sliding.taps()
+
+    def body(index: Index) -> Reduction:
+        return te.max(source[(*index[:2], *sliding.positions(index[2:], taps))], axis=taps)
+
+    return tensor((*x.shape[:2], *outputs), body)
+
+
+@operator("AveragePool", FusionKind.REDUCTION)
+def average_pool(
+    x: Tensor,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int | Expr] | None = None,
+    dilations: Sequence[int] | None = None,
+    ceil_mode: bool = False,
+    count_include_pad: bool = False,
+) -> Tensor:
+    """The mean of each window: of what lies in the input, or in input and padding with ``count_include_pad``.
+
+    What a window of ceiling mode has beyond the padding never counts. A window of padding only gives 0.
+    """
+    sliding = window(x, tuple(map(as_expr, kernel_shape)), strides, pads, dilations)
+    spatial = x.shape[2:]
+    outputs = sliding.outputs(spatial, ceil_mode)
+    wide = accumulator(x.dtype)
+    source = sliding.padded(x, const(0, x.dtype), outputs)
+    taps = sliding.taps()
+
+    def add(index: Index) -> Reduction:
+        return te.sum(cast(source[(*index[:2], *sliding.positions(index[2:], taps))], wide), axis=taps)
+
+    total = tensor((*x.shape[:2], *outputs), add)
+    fits = source is x  # then every window is whole
+
+    def divide(index: Index) -> Expr:
+        count = _whole(sliding) if fits else _counted(sliding, spatial, index[2:], count_include_pad)
+        return cast(binary(BinaryOp.DIV, total[index], cast(count, wide)), x.dtype)
+
+    return tensor(total.shape, divide)
+
+
+def _whole(sliding: Window) -> Expr:
+    count: Expr = ONE
+    for extent in sliding.kernel:
+        count = count * extent
+    return count
+
+
+def _counted(sliding: Window, spatial: Shape, outputs: Sequence[Expr], padding: bool) -> Expr:
+    """How many elements of a window count; at least 1, as the sum of none is to be divided, too."""
+    count: Expr = ONE
+    for dim, (extent, output) in enumerate(zip(spatial, outputs, strict=True)):
+        begin, end = sliding.begins[dim], sliding.ends[dim]
+        high = extent + begin + end if padding else extent + begin
+        count = count * sliding.taps_within(dim, output, 0 if padding else begin, high)
+    return select(count > 0, count, ONE)

@@ -1,0 +1,159 @@
+"""Windows that slide over the spatial dimensions of ``[batch, channels, spatial...]``: convolution and pooling.
+
+Along each spatial dimension, tap ``k`` of the window of output ``y`` reads position ``y * stride + k * dilation`` of
+the padded input (ONNX, operators Conv and MaxPool; Dumoulin and Visin, "A guide to convolution arithmetic", 2016).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.base.errors import BadProgram
+from tilewright.ops.build import Index, tensor
+from tilewright.ops.shapes import Shape, simplified
+from tilewright.symbolic.domain import IterVar
+from tilewright.symbolic.expr import TRUE, ZERO, Const, Expr, ExprLike, as_expr, maximum, minimum, select
+from tilewright.tensor import build as te
+from tilewright.tensor.ir import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window of one operator; each field has one entry for each spatial dimension."""
+
+    kernel: Shape
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begins: tuple[int | Expr, ...]
+    """Padding before the first element."""
+    ends: tuple[int | Expr, ...]
+    """Padding after the last element."""
+
+    @property
+    def reach(self) -> Shape:
+        """The extent from the first tap to the last, both included."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether there is any padding."""
+        return any(pad != 0 for pad in (*self.begins, *self.ends))
+
+    def outputs(self, spatial: Shape, ceil: bool = False) -> Shape:
+        """How often the window fits into ``spatial`` with its padding.
+
+        ``ceil``: so that the last window may go beyond the end, but not start beyond the input and the padding before.
+        Raises ``BadProgram`` if it does not fit once.
+        """
+        return tuple(self._outputs(dim, extent, ceil) for dim, extent in enumerate(spatial))
+
+    def _outputs(self, dim: int, extent: Expr, ceil: bool) -> Expr:
+        begin, end, stride = self.begins[dim], self.ends[dim], self.strides[dim]
+        room = simplified(extent + begin + end - self.reach[dim])
+        if isinstance(room, Const) and room.value < 0:
+            raise BadProgram(
+                f"the window reaches over {simplified(self.reach[dim])} elements of spatial dimension {dim}, which has "
+                f"{extent} and {begin} + {end} of padding; use a smaller kernel_shape or dilation, or larger pads"
+            )
+        if not ceil:
+            return simplified(room // stride + 1)
+        return simplified(minimum((room + (stride - 1)) // stride, (extent + begin - 1) // stride) + 1)
+
+    def taps(self) -> tuple[IterVar, ...]:
+        """A reduction axis for each spatial dimension."""
+        return tuple(te.reduce_axis((0, k), name=f"k{dim}") for dim, k in enumerate(self.kernel))
+
+    def positions(self, outputs: Sequence[Expr], taps: Sequence[ExprLike]) -> Index:
+        """Where in the padded input the windows of ``outputs`` have their ``taps``."""
+        moves = zip(outputs, taps, self.strides, self.dilations, strict=True)
+        return tuple(y * stride + as_expr(k) * dilation for y, k, stride, dilation in moves)
+
+    def padded(self, x: Tensor, value: Expr, outputs: Shape) -> Tensor:
+        """``x`` with its padding, which holds ``value``; ``x`` itself if no window of ``outputs`` leaves it.
+
+        A stage of its own: the window reads each element many times, so it should not ask each time whether it is
+        inside.
+        """
+        spatial = x.shape[2:]
+        extents = tuple(map(self._padded_extent, range(len(spatial)), spatial, outputs))
+        if not self.is_padded and extents == spatial:
+            return x
+
+        def body(index: Index) -> Expr:
+            inner = tuple(i - begin for i, begin in zip(index[2:], self.begins, strict=True))
+            inside: Expr = TRUE
+            for i, extent, padded, begin in zip(inner, spatial, extents, self.begins, strict=True):
+                inside = inside & (i >= ZERO) if begin != 0 else inside
+                inside = inside & (i < extent) if simplified(extent + begin) != padded else inside
+            return select(inside, x[(*index[:2], *inner)], value)
+
+        return tensor((*x.shape[:2], *extents), body, name="padded")
+
+    def _padded_extent(self, dim: int, extent: Expr, outputs: Expr) -> Expr:
+        """Input and padding, and what the last window needs beyond (in ceiling mode)."""
+        own = extent + self.begins[dim] + self.ends[dim]
+        needed = (outputs - 1) * self.strides[dim] + self.reach[dim]
+        return simplified(maximum(own, needed)) if simplified(needed) != simplified(own) else simplified(own)
+
+    def taps_within(self, dim: int, output: Expr, low: ExprLike, high: ExprLike) -> Expr:
+        """How many taps of the window of ``output`` are at positions ``low <= p < high`` of the padded dimension."""
+        start, dilation = output * self.strides[dim], self.dilations[dim]
+        first = maximum(as_expr(low) - start + (dilation - 1), ZERO) // dilation
+        end = minimum((as_expr(high) - start + (dilation - 1)) // dilation, self.kernel[dim])
+        return maximum(end - first, ZERO)
+
+
+def window(
+    x: Tensor,
+    kernel: Shape,
+    strides: Sequence[int] | None,
+    pads: Sequence[int | Expr] | None,
+    dilations: Sequence[int] | None,
+) -> Window:
+    """The window over ``x`` that these attributes of an operator describe; ``pads``: all begins, then all ends (ONNX).
+
+    Raises ``BadProgram``: a stride or dilation below 1, a negative pad, or a number of entries that is not that of the
+    spatial dimensions.
+    """
+    rank = x.ndim - 2
+    if rank < 1:
+        raise BadProgram(f"{x} has no spatial dimensions; give it the shape [batch, channels, spatial...]")
+    given = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
+    for name, values in given.items():
+        if values is not None:
+            _check(name, values, rank, least=1)
+    padding = tuple(pads or (0,) * (2 * rank))
+    _check("pads", padding, 2 * rank, least=0)
+    ones = (1,) * rank
+    return Window(kernel, tuple(strides or ones), tuple(dilations or ones), padding[:rank], padding[rank:])
+
+
+def _check(name: str, values: Sequence[int | Expr], count: int, least: int) -> None:
+    if len(values) != count:
+        raise BadProgram(f"{name} {_listed(values)} has {len(values)} entries; {count} are needed")
+    for value in values:
+        number = value.value if isinstance(value, Const) else value
+        if isinstance(number, int | float) and number < least:
+            raise BadProgram(f"{name} {_listed(values)} must be at least {least} each")
+
+
+def _listed(values: Sequence[int | Expr]) -> str:
+    return f"[{', '.join(map(str, values))}]"
+
+
+def same_pads(
+    spatial: Shape, kernel: Shape, strides: Sequence[int], dilations: Sequence[int], upper: bool
+) -> tuple[int | Expr, ...]:
+    """The pads with which there are ``ceil(extent / stride)`` outputs; the odd one at the end if ``upper``."""
+    begins: list[int | Expr] = []
+    ends: list[int | Expr] = []
+    for extent, k, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
+        outputs = (extent + (stride - 1)) // stride
+        total = maximum(simplified((outputs - 1) * stride + (k - 1) * dilation + 1 - extent), ZERO)
+        less, more = simplified(total // 2), simplified((total + 1) // 2)
+        begins.append(_number(less if upper else more))
+        ends.append(_number(more if upper else less))
+    return (*begins, *ends)
+
+
+def _number(extent: Expr) -> int | Expr:
+    return int(extent.value) if isinstance(extent, Const) else extent

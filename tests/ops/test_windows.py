@@ -1,0 +1,167 @@
+"""Convolution and pooling, against ONNX Runtime: chosen cases, and parameters drawn by Hypothesis."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.frontend.models import single_node
+from tests.ops.nodes import NodeCase, check
+from tilewright.base.errors import InvalidModel, ResourceLimit
+from tilewright.frontend import onnx_importer
+from tilewright.graph import evaluate_graph
+
+random = np.random.default_rng(5)
+
+
+def f(*shape: int) -> NDArray[np.float32]:
+    return random.uniform(-2, 2, shape).astype(np.float32)
+
+
+CONVOLUTIONS = [
+    NodeCase("Conv", [f(2, 3, 7, 8), f(4, 3, 3, 3)]),
+    NodeCase("Conv", [f(2, 3, 7, 8), f(4, 3, 3, 3), f(4)], {"pads": [1, 1, 1, 1]}),
+    NodeCase("Conv", [f(1, 3, 9, 8), f(4, 3, 3, 2), f(4)], {"pads": [0, 1, 2, 3], "strides": [2, 3]}),
+    NodeCase("Conv", [f(1, 4, 9, 9), f(6, 2, 3, 3)], {"group": 2, "dilations": [2, 1], "pads": [2, 0, 2, 0]}),
+    NodeCase("Conv", [f(1, 6, 9, 9), f(6, 1, 3, 3), f(6)], {"group": 6, "pads": [1, 1, 1, 1]}),
+    NodeCase("Conv", [f(1, 3, 9, 9), f(6, 1, 3, 3)], {"group": 3}),
+    NodeCase("Conv", [f(2, 3, 11), f(4, 3, 5), f(4)], {"pads": [2, 2], "strides": [2]}),
+    NodeCase("Conv", [f(1, 2, 5, 6, 7), f(3, 2, 3, 2, 1), f(3)], {"pads": [1, 0, 0, 1, 1, 0]}),
+    NodeCase("Conv", [f(1, 3, 5, 5), f(8, 3, 1, 1)]),
+    NodeCase("Conv", [f(0, 3, 5, 5), f(8, 3, 3, 3), f(8)], {"pads": [1, 1, 1, 1]}),
+    *(
+        NodeCase("Conv", [f(1, 2, 8, 9), f(3, 2, 3, 4)], {"auto_pad": mode, "strides": [2, 2]})
+        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID")
+    ),
+    NodeCase("Conv", [f(1, 2, 8, 9), f(3, 2, 3, 4)], {"auto_pad": "SAME_UPPER", "strides": [3, 1]}, opset=13),
+]
+POOLS = [
+    *(
+        NodeCase(op, [f(2, 3, 8, 9)], {"kernel_shape": [3, 2], **attributes})
+        for op in ("MaxPool", "AveragePool")
+        for attributes in (
+            {},
+            {"strides": [2, 2], "pads": [1, 0, 1, 1]},
+            {"strides": [2, 3], "ceil_mode": 1},
+            {"strides": [3, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1},
+            {"dilations": [2, 3], "pads": [2, 1, 0, 1]},
+            {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+            {"auto_pad": "SAME_LOWER", "strides": [1, 2]},
+            {"auto_pad": "VALID", "strides": [2, 2]},
+        )
+    ),
+    *(
+        NodeCase("AveragePool", [f(2, 3, 8, 9)], {"kernel_shape": [3, 2], "count_include_pad": 1, **attributes})
+        for attributes in (
+            {"pads": [1, 0, 1, 1]},
+            {"strides": [3, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1},
+            {"strides": [2, 2], "pads": [0, 0, 2, 1], "ceil_mode": 1},
+        )
+    ),
+    NodeCase("MaxPool", [f(1, 2, 9)], {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}),
+    NodeCase("AveragePool", [f(1, 2, 5, 6, 7)], {"kernel_shape": [2, 3, 2], "pads": [0, 1, 0, 1, 1, 0]}),
+    NodeCase("MaxPool", [random.integers(0, 255, (1, 2, 6, 6)).astype(np.uint8)], {"kernel_shape": [3, 3]}),
+    NodeCase("MaxPool", [f(0, 2, 6, 6)], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    *(NodeCase(op, [f(2, 3, *dims)]) for op in ("GlobalAveragePool", "GlobalMaxPool") for dims in ((5,), (4, 5))),
+    NodeCase("GlobalAveragePool", [f(2, 3, 2, 3, 4)]),
+]
+NORMALIZATIONS = [
+    NodeCase("BatchNormalization", [f(2, 3, 4, 5), f(3), f(3), f(3), abs(f(3))], {"epsilon": 1e-3}),
+    NodeCase("BatchNormalization", [f(2, 3), f(3), f(3), f(3), abs(f(3))]),
+    NodeCase("BatchNormalization", [f(2, 3, 4), f(3), f(3), f(3), abs(f(3))], {"momentum": 0.5}, opset=13),
+]
+
+
+@pytest.mark.parametrize("case", [*CONVOLUTIONS, *POOLS, *NORMALIZATIONS], ids=str)
+def test_against_onnxruntime(case: NodeCase) -> None:
+    check(case)
+
+
+def test_the_largest_of_a_window_with_nan_or_only_infinities() -> None:
+    x = np.array([[[np.nan, 1, 2, -np.inf, -np.inf, -np.inf]]], np.float32)
+    graph = onnx_importer.load(single_node("MaxPool", {"x": x}, kernel_shape=[3], pads=[1, 1]))
+    (result,) = evaluate_graph(graph, {"x": x})
+    np.testing.assert_array_equal(result, [[[np.nan, np.nan, 2, 2, -np.inf, -np.inf]]])
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> tuple[list[int], dict[str, Any]]:
+    """Spatial extents, and attributes of a window that fits into them."""
+    rank = draw(st.integers(1, 3))
+    kernel = [draw(st.integers(1, 3)) for _ in range(rank)]
+    strides = [draw(st.integers(1, 3)) for _ in range(rank)]
+    dilations = [draw(st.integers(1, 2)) for _ in range(rank)]
+    pads = [draw(st.integers(0, k - 1)) for k in kernel * 2]
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    spatial = [draw(st.integers(r, r + 5)) for r in reach]
+    attributes = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
+    mode = draw(st.sampled_from(["NOTSET", "NOTSET", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]))
+    if mode != "NOTSET":  # there ONNX Runtime refuses or ignores dilations, and strides beyond the kernel
+        attributes |= {"dilations": [1] * rank, "strides": [min(s, k) for s, k in zip(strides, kernel, strict=True)]}
+    return spatial, attributes | ({"pads": pads} if mode == "NOTSET" else {"auto_pad": mode})
+
+
+few = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+
+
+@given(windows(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.booleans())
+@few
+def test_drawn_convolutions(
+    window: tuple[list[int], dict[str, Any]], group: int, channels: int, filters: int, biased: bool
+) -> None:
+    spatial, attributes = window
+    x, weight = f(2, group * channels, *spatial), f(group * filters, channels, *attributes["kernel_shape"])
+    bias = [f(group * filters)] if biased else []
+    check(NodeCase("Conv", [x, weight, *bias], {**attributes, "group": group}))
+
+
+@given(windows(), st.sampled_from(["MaxPool", "AveragePool"]), st.booleans(), st.booleans())
+@few
+def test_drawn_pools(window: tuple[list[int], dict[str, Any]], op: str, ceil: bool, include: bool) -> None:
+    spatial, attributes = window
+    more = {"count_include_pad": int(include)} if op == "AveragePool" else {}
+    check(NodeCase(op, [f(2, 3, *spatial)], {**attributes, **more, "ceil_mode": int(ceil)}))
+
+
+BAD = [
+    ({"strides": [0, 1]}, InvalidModel, r"node n \(Conv\): attribute strides is \[0, 1\]; .* at least 1"),
+    ({"group": 0}, InvalidModel, r"node n \(Conv\): group is 0; it must be at least 1"),
+    ({"group": 3}, InvalidModel, r"node n \(Conv\): .* has 2 channels"),
+    ({"pads": [1 << 40, 0, 0, 0]}, ResourceLimit, r"node n \(Conv\): .*1099511627776.* no tensor is so large"),
+    ({"pads": [1 << 33, 0, 0, 0], "strides": [1 << 33, 1]}, ResourceLimit, "its input with pads"),
+    ({"pads": [-1, 0, 0, 0]}, InvalidModel, r"pads is \[-1, 0, 0, 0\]; each entry must be at least 0"),
+    ({"pads": [1, 1]}, InvalidModel, r"pads is \[1, 1\]; it needs 4 entries"),
+    ({"dilations": [9, 1]}, InvalidModel, "reaches over 19 elements of spatial dimension 0"),
+    ({"kernel_shape": [2, 2]}, InvalidModel, r"kernel_shape is \[2, 2\], but the weight is"),
+    ({"auto_pad": "SOME"}, InvalidModel, "auto_pad is SOME; it must be"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "error", "message"), BAD, ids=[str(case[0]) for case in BAD])
+def test_attributes_that_can_not_be(attributes: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        onnx_importer.load(single_node("Conv", {"x": f(1, 2, 8, 8), "w": f(2, 2, 3, 3)}, **attributes))
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attributes", "message"),
+    [
+        ("Conv", [(1, 2, 8, 8), (2, 2, 3)], {}, "window of 1 dimensions"),
+        ("Conv", [(1, 2, 8), (2, 2, 3), (3,)], {}, r"bias .* must have the shape \[2\]"),
+        ("Conv", [(2, 8), (2, 2)], {}, "window of 0 dimensions"),
+        ("MaxPool", [(1, 2, 8)], {"kernel_shape": [3, 3]}, "window of 2 dimensions"),
+        ("MaxPool", [(1, 2, 8)], {"kernel_shape": [0]}, r"kernel_shape is \[0\]"),
+        ("AveragePool", [(1, 2, 8)], {"kernel_shape": [9]}, "reaches over 9 elements"),
+        ("BatchNormalization", [(1, 2, 8), (3,), (2,), (2,), (2,)], {}, r"scale .* must have the shape \[2\]"),
+        ("GlobalMaxPool", [(3,)], {}, "must have the shape"),
+    ],
+)
+def test_shapes_that_do_not_fit(
+    op: str, shapes: list[tuple[int, ...]], attributes: dict[str, Any], message: str
+) -> None:
+    inputs = {f"x{position}": f(*shape) for position, shape in enumerate(shapes)}
+    with pytest.raises(InvalidModel, match=rf"node n \({op}\): .*{message}"):
+        onnx_importer.load(single_node(op, inputs, **attributes))
