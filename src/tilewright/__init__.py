@@ -2,6 +2,9 @@
 
     model = tilewright.compile("model.onnx")
     outputs = model.run(None, {"input": x})
+    model.save("model.tw")
+
+    model = tilewright.load("model.tw")  # needs no compiler
 
 ``docs/architecture.md`` has the way that a model goes and the floors of the house. Importing this package imports no
 compiler: what is named here is loaded when it is first used.
@@ -11,7 +14,12 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-_HOMES = {"compile": "tilewright.api", "CompiledModel": "tilewright.api"}
+_HOMES = {
+    "compile": "tilewright.api",
+    "CompiledModel": "tilewright.api",
+    "load": "tilewright.runtime.runnable",
+    "RunnableModel": "tilewright.runtime.runnable",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -2,61 +2,44 @@
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tilewright.base.errors import BadFeed
+from tilewright import __version__
 from tilewright.base.events import to_log
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.base.target import Target
 from tilewright.driver import Compiled, Options, compile_graph
-from tilewright.frontend import onnx_importer
-from tilewright.graph import Array
-from tilewright.runtime.manifest import TensorSpec
+from tilewright.frontend import onnx_importer, onnx_proto
+from tilewright.runtime import artifact
+from tilewright.runtime.runnable import RunnableModel
 
 if TYPE_CHECKING:
     import onnx
 
 
-class CompiledModel:
-    """A model as native code. Any number of threads may call it at once."""
+class CompiledModel(RunnableModel):
+    """A model that was compiled in this process: it runs, and knows how it was made."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, source: str | None = None) -> None:
+        super().__init__(compiled.executable)
         self.compiled = compiled
-        self._executable = compiled.executable
+        self._source = source
 
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """Name, dtype and shape of every input."""
-        return self._executable.manifest.inputs
+    def save(self, path: str | os.PathLike[str], *, signed: bool = True, settings: Settings | None = None) -> None:
+        """Write an artifact, by custom ``*.tw``, which ``tilewright.load`` runs without the compiler.
 
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        """Name, dtype and shape of every output."""
-        return self._executable.manifest.outputs
+        The file appears whole or not at all, and replaces one that is there. It is signed with a key that only this
+        user has (``runtime.artifact.origin``), so that this user can load it without ``trust=True``. All but the
+        signature is the same, byte for byte, for the same model, target and version, whoever compiles it.
 
-    def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Array]:
-        """The outputs called ``names`` (None: all, in the model's order) for inputs by name, as ONNX Runtime spells it.
-
-        Raises ``BadFeed`` if an input is missing, unknown, or of another dtype or shape, or an output is unknown.
+        Raises ``BadInput`` if it can't be written, or there is no place for the key.
         """
-        results = self._executable.run(feeds)
-        if names is None:
-            return results
-        known = {spec.name: result for spec, result in zip(self.outputs, results, strict=True)}
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise BadFeed(f"there is no output {', '.join(unknown)}; the outputs are {', '.join(known)}")
-        return [known[name] for name in names]
-
-    def __call__(self, *arrays: object) -> Array | tuple[Array, ...]:
-        """The outputs for inputs by position; a single output comes alone."""
-        if len(arrays) != len(self.inputs):
-            expected = ", ".join(map(str, self.inputs))
-            raise BadFeed(f"the model takes {len(self.inputs)} inputs ({expected}), not {len(arrays)}")
-        results = self._executable.run({spec.name: a for spec, a in zip(self.inputs, arrays, strict=True)})
-        return results[0] if len(results) == 1 else tuple(results)
+        made, target = self.compiled, self.compiled.options.target
+        build = artifact.Build(__version__, self._source, str(target), target.arch.value, target.features)
+        parts = artifact.Artifact(build, made.executable.manifest, made.objects, made.executable.constants)
+        artifact.save(parts, path, (settings or Settings.from_environment()).key_dir, signed=signed)
 
 
 def compile(
@@ -78,7 +61,7 @@ def compile(
     graph = onnx_importer.load(model, shapes)
     options = Options(_target(target), threads or chosen.num_threads, bounds or {}, chosen.bounds_check)
     cache = Store.open(chosen, to_log(logging.getLogger("tilewright")))
-    return CompiledModel(compile_graph(graph, options, cache, chosen.watch()))
+    return CompiledModel(compile_graph(graph, options, cache, chosen.watch()), onnx_proto.sha256(model))
 
 
 def _target(target: Target | str) -> Target:

@@ -57,9 +57,10 @@ class ScheduledKernel:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Everything that compiling made."""
+    """Everything that compiling made. ``objects``: the code that ``executable`` runs."""
 
     executable: Executable
+    objects: tuple[bytes, ...]
     graph: Graph
     main: Program
     kernels: tuple[ScheduledKernel, ...]
@@ -122,7 +123,7 @@ def compile_graph(
     note("image", made)
     manifest = _manifest(graph, constants, main, made)
     executable = Executable(manifest, made.objects, list(constants.values()), threads=options.threads)
-    return Compiled(executable, graph, main, tuple(kernels), options)
+    return Compiled(executable, made.objects, graph, main, tuple(kernels), options)
 
 
 def _ignore(name: str, made: object) -> None:

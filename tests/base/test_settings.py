@@ -18,11 +18,12 @@ def read(**variables: str) -> Settings:
 
 def test_defaults() -> None:
     cache = Path("/home/ada/.cache/tilewright/kernels")
-    assert read() == Settings(frozenset(), None, cache, 1 << 30, bounds_check=False)
+    keys = Path("/home/ada/.local/share/tilewright")
+    assert read() == Settings(frozenset(), None, cache, 1 << 30, keys, bounds_check=False)
 
 
 def test_an_empty_variable_is_unset() -> None:
-    assert read(PRINT="", NUM_THREADS=" ", CACHE_DIR="", CACHE_BYTES="", BOUNDS_CHECK="") == read()
+    assert read(PRINT="", NUM_THREADS=" ", CACHE_DIR="", CACHE_BYTES="", KEY_DIR="", BOUNDS_CHECK="") == read()
 
 
 def test_other_variables_do_not_matter() -> None:
@@ -30,8 +31,10 @@ def test_other_variables_do_not_matter() -> None:
 
 
 def test_all_variables() -> None:
-    read_back = read(PRINT=" graph, LLVM ,", NUM_THREADS="4", CACHE_DIR="/x/y", CACHE_BYTES="512M", BOUNDS_CHECK="yes")
-    assert read_back == Settings(frozenset({Stage.GRAPH, Stage.LLVM}), 4, Path("/x/y"), 512 << 20, bounds_check=True)
+    folders = {"CACHE_DIR": "/x/y", "KEY_DIR": "/z"}
+    read_back = read(PRINT=" graph, LLVM ,", NUM_THREADS="4", CACHE_BYTES="512M", BOUNDS_CHECK="yes", **folders)
+    stages = frozenset({Stage.GRAPH, Stage.LLVM})
+    assert read_back == Settings(stages, 4, Path("/x/y"), 512 << 20, Path("/z"), bounds_check=True)
     assert read(PRINT="all").print_stages == frozenset(Stage)
     assert read(CACHE_BYTES="0").cache_bytes == 0
 
@@ -51,6 +54,19 @@ def test_where_the_cache_is(environ: dict[str, str], folder: Path | None) -> Non
 
 
 @pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"HOME": "/h", "XDG_DATA_HOME": "/xdg"}, Path("/xdg/tilewright")),
+        ({"HOME": "/h", "XDG_DATA_HOME": "relative"}, Path("/h/.local/share/tilewright")),
+        ({}, None),
+        ({"HOME": "/h", "TILEWRIGHT_KEY_DIR": "~/keys"}, Path("/h/keys")),
+    ],
+)
+def test_where_the_key_is(environ: dict[str, str], folder: Path | None) -> None:
+    assert Settings.from_environment(environ).key_dir == folder
+
+
+@pytest.mark.parametrize(
     ("name", "value", "remedy"),
     [
         ("PRINT", "graph,lops", "'lops' is no stage; give some of graph, "),
@@ -59,6 +75,7 @@ def test_where_the_cache_is(environ: dict[str, str], folder: Path | None) -> Non
         ("NUM_THREADS", "many", "whole number from 1"),
         ("NUM_THREADS", "²", "whole number from 1"),
         ("CACHE_DIR", "here", "absolute path, or off"),
+        ("KEY_DIR", "off", "give an absolute path, or unset it"),
         ("CACHE_BYTES", "-1", "such as 1073741824 or 512M"),
         ("CACHE_BYTES", "big", "such as 1073741824 or 512M"),
         ("BOUNDS_CHECK", "maybe", "give 1 or 0"),
@@ -76,7 +93,10 @@ def test_an_unknown_variable_is_refused_with_the_nearest() -> None:
         read(NUM_THREAD="4")
 
 
-@given(st.sampled_from(["PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "BOUNDS_CHECK"]), st.text(max_size=20))
+@given(
+    st.sampled_from(["PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "KEY_DIR", "BOUNDS_CHECK"]),
+    st.text(max_size=20),
+)
 def test_any_text_gives_settings_or_a_clear_error(name: str, value: str) -> None:
     try:
         read(**{name: value})

@@ -32,7 +32,15 @@ class BadFeed(BadInput):
 
 
 class BadArtifact(BadInput):
-    """A saved artifact is damaged or does not fit this machine."""
+    """The parts of a compiled model (objects, manifest, constants) do not fit each other or this machine."""
+
+
+class CorruptArtifact(BadArtifact):
+    """A saved artifact is damaged or altered, or was made for another machine or version of Tilewright."""
+
+
+class UntrustedData(BadInput):
+    """Something that could run code or read files comes from a source that nobody vouches for."""
 
 
 class ResourceLimit(BadInput):

@@ -52,6 +52,12 @@ class Settings:
     cache_bytes: int = _DEFAULT_CACHE_BYTES
     """``TILEWRIGHT_CACHE_BYTES=512M``: bound of that folder in bytes; 0: no cache on disk. 1 GiB if unset."""
 
+    key_dir: Path | None = None
+    """``TILEWRIGHT_KEY_DIR``: folder of the key that signs this user's artifacts, an absolute path; None if no home.
+
+    Unset, it is ``tilewright`` in ``XDG_DATA_HOME``, or in ``~/.local/share``.
+    """
+
     bounds_check: bool = False
     """``TILEWRIGHT_BOUNDS_CHECK=1``: compiled kernels check every access, and raise ``OutOfBounds``; slow."""
 
@@ -69,6 +75,7 @@ class Settings:
             num_threads=_positive("NUM_THREADS", given.get("NUM_THREADS")),
             cache_dir=_cache_dir(given.get("CACHE_DIR"), environ),
             cache_bytes=_bytes("CACHE_BYTES", given.get("CACHE_BYTES"), _DEFAULT_CACHE_BYTES),
+            key_dir=_key_dir(given.get("KEY_DIR"), environ),
             bounds_check=_switch("BOUNDS_CHECK", given.get("BOUNDS_CHECK", "0")),
         )
 
@@ -89,7 +96,7 @@ class Settings:
         return show
 
 
-_NAMES = ("PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "BOUNDS_CHECK")
+_NAMES = ("PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "KEY_DIR", "BOUNDS_CHECK")
 _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
@@ -138,18 +145,37 @@ def _switch(name: str, value: str) -> bool:
     return _SWITCH[value.lower()]
 
 
+_CACHE = ("XDG_CACHE_HOME", ".cache", "tilewright/kernels")
+_DATA = ("XDG_DATA_HOME", ".local/share", "tilewright")
+
+
+def _usual_folder(kind: tuple[str, str, str], environ: Mapping[str, str]) -> Path | None:
+    """Where our files of a kind go if the user says nothing (XDG base directories); None if there is no home."""
+    variable, under_home, ours = kind
+    usual = environ.get(variable, "")
+    base = Path(usual) if usual.startswith("/") else Path(environ.get("HOME", "")) / under_home
+    return base / ours if base.is_absolute() else None
+
+
 def _cache_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:
     """The folder that the user says, or the usual place; None if the cache is off, or there is no home."""
-    home = environ.get("HOME", "")
-    if value is None:
-        usual = environ.get("XDG_CACHE_HOME", "")
-        base = Path(usual) if usual.startswith("/") else Path(home) / ".cache"
-        return base / "tilewright" / "kernels" if base.is_absolute() else None
-    if value.lower() == "off":
+    if value is not None and value.lower() == "off":
         return None
-    path = Path(home + value[1:]) if value.startswith("~/") else Path(value)
+    return _folder("CACHE_DIR", value, environ, "give an absolute path, or off") or _usual_folder(_CACHE, environ)
+
+
+def _key_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:
+    """The folder that the user says, or the usual place; None if there is no home."""
+    return _folder("KEY_DIR", value, environ, "give an absolute path") or _usual_folder(_DATA, environ)
+
+
+def _folder(name: str, value: str | None, environ: Mapping[str, str], remedy: str) -> Path | None:
+    """The absolute path that the user says, if any; ``~`` is the home."""
+    if value is None:
+        return None
+    path = Path(environ.get("HOME", "") + value[1:]) if value.startswith("~/") else Path(value)
     if not path.is_absolute():
-        raise _refusal("CACHE_DIR", value, "give an absolute path, or off")
+        raise _refusal(name, value, remedy)
     return path
 
 

@@ -18,7 +18,6 @@ import hashlib
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from pathlib import Path
 
 from tilewright.base.errors import InternalError
 from tilewright.base.events import CacheLookup, Listener, Warned, ignore
+from tilewright.base.files import own_folder, reason
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import format_size
 
@@ -79,9 +79,9 @@ class Store:
         if settings.cache_dir is None or settings.cache_bytes == 0:
             return None
         try:
-            fault = _own_folder(settings.cache_dir)
+            fault = own_folder(settings.cache_dir)
         except OSError as error:
-            fault = _reason(error)
+            fault = reason(error)
         if fault is not None:
             listener(Warned(f"no cache on disk: {settings.cache_dir}: {fault}"))
             return None
@@ -104,7 +104,7 @@ class Store:
         try:
             _write(path, _MAGIC + _checksum(key, data) + data)
         except OSError as error:
-            self._warn(f"can't write to the cache {self.directory}: {_reason(error)}")
+            self._warn(f"can't write to the cache {self.directory}: {reason(error)}")
             return
         self._unscanned += size
         if self._unscanned > self.limit_bytes * _SCAN_FRACTION:
@@ -129,7 +129,7 @@ class Store:
         try:
             content = _read_file(path)
         except OSError as error:
-            self._warn(f"can't read from the cache {self.directory}: {_reason(error)}")
+            self._warn(f"can't read from the cache {self.directory}: {reason(error)}")
             return None
         if content is None:
             return None
@@ -172,28 +172,13 @@ class Store:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            self._warn(f"can't remove from the cache {self.directory}: {_reason(error)}")
+            self._warn(f"can't remove from the cache {self.directory}: {reason(error)}")
 
     def _warn(self, text: str) -> None:
         """Tell once; trouble with a disk comes in crowds."""
         if text not in self._warned:
             self._warned.add(text)
             self._listener(Warned(text))
-
-
-def _own_folder(folder: Path) -> str | None:
-    """Make ``folder``, mode 0700, if it is missing; what is wrong with it if others could write to it, else None."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    facts = folder.stat()
-    if not stat.S_ISDIR(facts.st_mode):
-        return "is no folder"
-    if facts.st_uid != os.geteuid() or folder.lstat().st_uid != os.geteuid():
-        return "belongs to another user"
-    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return "other users can write to it (chmod 700 it)"
-    return None
 
 
 def _checksum(key: str, data: bytes) -> bytes:
@@ -233,7 +218,3 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
             return sorted(found, key=lambda entry: entry.name)
     except OSError:
         return []
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)

@@ -1,5 +1,7 @@
 """Reading the parts of an ONNX file: the model, its tensors, attributes and element types, each with clear errors."""
 
+import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +43,16 @@ def read_model(path: Path) -> onnx.ModelProto:
     if not model.graph.node and not model.graph.output:
         raise InvalidModel(f"{path} is no ONNX model: it holds no graph")
     return model
+
+
+def sha256(source: str | os.PathLike[str] | onnx.ModelProto) -> str | None:
+    """The SHA-256 of a model's file without its external data, in hexadecimal digits; None if it can't be written."""
+    if not isinstance(source, onnx.ModelProto):
+        with Path(source).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    if source.ByteSize() > MAX_FILE_BYTES:
+        return None
+    return hashlib.sha256(source.SerializeToString(deterministic=True)).hexdigest()
 
 
 def opset_of(model: onnx.ModelProto) -> int:

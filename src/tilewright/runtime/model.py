@@ -56,7 +56,7 @@ class Executable:
     ) -> None:
         self.manifest = manifest
         self.threads = _checked_threads(default_threads() if threads is None else threads)
-        self._constants = _checked_constants(manifest, constants)
+        self.constants = _checked_constants(manifest, constants)
         self._image = load_image(objects, imports)
         _check_version(self._image)
         self._enter = _Enter(self._image.symbol(abi.ENTER))
@@ -202,7 +202,7 @@ class Executable:
         return Context(
             main=self._main,
             leading=len(manifest.inputs) + len(manifest.outputs),
-            constants=[address_of(array) for array in self._constants],
+            constants=[address_of(array) for array in self.constants],
             symbols=len(manifest.symbols),
             workspace=manifest.workspace,
             scratch=manifest.scratch,
@@ -242,14 +242,14 @@ def _checked_threads(threads: int) -> int:
     return threads
 
 
-def _checked_constants(manifest: Manifest, constants: Sequence[Array]) -> list[Array]:
+def _checked_constants(manifest: Manifest, constants: Sequence[Array]) -> tuple[Array, ...]:
     """The constants, aligned. Raises ``BadArtifact`` if they are not those of the manifest."""
     if len(constants) != len(manifest.constants):
         raise BadArtifact(f"{len(constants)} constants were given; the manifest lists {len(manifest.constants)}")
     for spec, array in zip(manifest.constants, constants, strict=True):
         if array.dtype != spec.dtype.numpy or array.shape != spec.static_shape:
             raise BadArtifact(f"constant {spec} was given {array.dtype}{list(array.shape)}")
-    return [aligned_copy(array) for array in constants]
+    return tuple(aligned_copy(array) for array in constants)
 
 
 def _check_version(image: LoadedImage) -> None:

@@ -1,0 +1,23 @@
+"""Artifacts: a compiled model as one file that runs without the compiler.
+
+In: an ``Artifact`` (objects, constants, manifest, what it was made from and for). Out: a ``.tw`` file, and back.
+
+    save(artifact, path, key_dir)
+    artifact = read(path, key_dir, trust=False)
+
+The file is a zip of stored members, in this order:
+
+    manifest.json         ``description``: everything that is no code and no number; size and hash of what follows
+    objects/0000.o ...    relocatable objects, linked when the artifact is loaded
+    weights.safetensors   ``tensors``: the constants, laid out to be used where they are mapped
+    signature             ``origin``: that this user made the manifest; left out if nobody signed
+
+``archive`` knows zip, and accepts only what it writes: equal models for equal targets give equal bytes, and every byte
+of a file is checked. Reading runs no code, unpickles nothing, and writes nothing to disk.
+A new field: ``description``, both ways; raise ``description.FORMAT``.
+"""
+
+from tilewright.runtime.artifact.artifact import Artifact, read, save
+from tilewright.runtime.artifact.description import Build
+
+__all__ = ["Artifact", "Build", "read", "save"]

@@ -1,0 +1,179 @@
+"""Compiled models to files, and back."""
+
+import hashlib
+import mmap
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tilewright.base import host
+from tilewright.base.errors import BadArtifact, BadInput, CorruptArtifact, UntrustedData
+from tilewright.base.files import reason, replace_file
+from tilewright.base.processors import FEATURES, Architecture, closure
+from tilewright.runtime.artifact import archive, origin, tensors
+from tilewright.runtime.artifact.archive import Member, Part
+from tilewright.runtime.artifact.description import Build, Contents, Description, from_json, to_json
+from tilewright.runtime.feeds import Array
+from tilewright.runtime.manifest import Manifest
+
+_MANIFEST: Final = "manifest.json"
+_WEIGHTS: Final = "weights.safetensors"
+_SIGNATURE: Final = "signature"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What a file holds: the parts of an ``Executable``, and where they come from."""
+
+    build: Build
+    manifest: Manifest
+    objects: tuple[bytes, ...]
+    constants: tuple[Array, ...]
+    """In the manifest's order; C-contiguous. Of an artifact that was read: views of the mapped file, read-only."""
+
+
+def save(artifact: Artifact, path: str | os.PathLike[str], key_dir: Path | None, *, signed: bool = True) -> None:
+    """Write a file that appears whole or not at all; one that is there is replaced.
+
+    Equal artifacts give equal files, but for the signature, which depends on the user's key in ``key_dir``. Raises
+    ``BadInput`` if the file can't be written, or the key be kept.
+    """
+    members: list[tuple[str, Sequence[Part]]] = []
+    members += [(_object_name(position), [data]) for position, data in enumerate(artifact.objects)]
+    members.append((_WEIGHTS, tensors.encode(artifact.manifest.constants, artifact.constants)))
+    contents = tuple(_contents(name, parts) for name, parts in members)
+    manifest = to_json(Description(artifact.build, artifact.manifest, contents))
+    signature = [(_SIGNATURE, [origin.sign(manifest, key_dir)])] if signed else []
+    try:
+        replace_file(Path(path), archive.pack([(_MANIFEST, [manifest]), *members, *signature]))
+    except OSError as error:
+        raise BadInput(f"the artifact {os.fspath(path)} can't be written: {reason(error)}") from error
+
+
+def read(path: str | os.PathLike[str], key_dir: Path | None, *, trust: bool = False) -> Artifact:
+    """Read and check a file; nothing of it is executed.
+
+    The weights are mapped, not copied: they are read from the file when they are first used, so it must not be written
+    to while the model is in use (``save`` replaces files, which is safe).
+
+    Raises ``BadInput`` if there is no such file, ``CorruptArtifact`` if it is damaged, altered, of another version or
+    for another processor, ``UntrustedData`` if this user did not sign it and ``trust`` is not given.
+    """
+    data = _mapped(path)
+    try:
+        members = archive.unpack(data)
+        manifest = _taken(members, _MANIFEST, 0)
+        signature = _taken(members, _SIGNATURE, -1) if _SIGNATURE in members else None
+        if not trust and (why := origin.doubt(manifest, signature, key_dir)):
+            raise UntrustedData(_untrusted(path, why))
+        described = from_json(manifest)
+        _check_processor(described.build, host.detect)
+        _check_members(described.members, members)
+        return _artifact(described, members)
+    except BadArtifact as error:
+        raise CorruptArtifact(f"the artifact {os.fspath(path)} can't be used: {error}") from error
+
+
+def _mapped(path: str | os.PathLike[str]) -> memoryview:
+    """All bytes of a regular file, read-only."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else error
+        raise BadInput(f"the artifact {os.fspath(path)!r} can't be opened: {why}") from error
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise BadInput(f"{os.fspath(path)} is no regular file; give the file that CompiledModel.save wrote")
+        if not facts.st_size:
+            raise CorruptArtifact(f"the artifact {os.fspath(path)} is empty")
+        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise BadInput(f"the artifact {os.fspath(path)} can't be mapped: {reason(error)}") from error
+    finally:
+        os.close(descriptor)
+
+
+def _taken(members: dict[str, Member], name: str, place: int) -> bytes:
+    """A member's data, copied, so that no other program can change them after they are checked."""
+    if not members or list(members)[place] != name:
+        raise CorruptArtifact(f"its {'last' if place else 'first'} member is not {name}")
+    member = members.pop(name)
+    if not member.is_intact():
+        raise CorruptArtifact(f"{name} is damaged (its CRC-32 is wrong)")
+    return bytes(member.data)
+
+
+def _untrusted(path: str | os.PathLike[str], why: str) -> str:
+    return (
+        f"the artifact {os.fspath(path)} holds machine code, and it is not known to be this user's: {why}. "
+        "If you trust whoever gave it to you with your account, load it with trust=True"
+    )
+
+
+def _check_processor(build: Build, detect: Callable[[], host.Host]) -> None:
+    """Raise ``CorruptArtifact`` if this machine can't run the code: better than an illegal instruction later."""
+    here = detect()
+    if build.architecture != here.arch.value:
+        raise CorruptArtifact(
+            f"it is code for {build.architecture}; this machine is {here.arch.value}: compile the model for this one"
+        )
+    missing = frozenset(build.features) - here.features
+    if missing:
+        raise CorruptArtifact(
+            f"it needs {', '.join(_roots(here.arch, missing))}, which this processor has not; "
+            f"compile the model for this machine, or for less than {build.target}"
+        )
+
+
+def _roots(arch: Architecture, missing: frozenset[str]) -> list[str]:
+    """Of missing features, those that imply no other one: the rest follows."""
+    known = FEATURES[arch].keys()
+    return sorted(n for n in missing if n not in known or not (closure(arch, frozenset((n,))) - {n}) & missing)
+
+
+def _contents(name: str, parts: Sequence[Part]) -> Contents:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return Contents(name, sum(map(len, parts)), digest.hexdigest())
+
+
+def _check_members(listed: Sequence[Contents], members: Mapping[str, Member]) -> None:
+    """Raise ``CorruptArtifact`` unless the members are those listed: names, order, sizes. (Hashes: ``_checked``.)"""
+    names = [contents.name for contents in listed]
+    expected = [*(_object_name(position) for position in range(len(listed) - 1)), _WEIGHTS]
+    if names != expected:
+        raise CorruptArtifact(f"its manifest lists {', '.join(names)}; it should list {', '.join(expected)}")
+    if names != list(members):
+        extra = [f"{name!r} is not listed" for name in members if name not in names]
+        missing = [f"{name!r} is missing" for name in names if name not in members]
+        what = ", ".join([*extra, *missing]) or "the order differs"
+        raise CorruptArtifact(f"its members are not those of its manifest: {what}")
+    for contents in listed:
+        if len(members[contents.name].data) != contents.size:
+            raise CorruptArtifact(f"member {contents.name!r} has another size than its manifest says")
+
+
+def _artifact(described: Description, members: Mapping[str, Member]) -> Artifact:
+    """The parts, with their hashes checked. Code is copied first: nobody can change it after the check."""
+    *objects, weights = described.members
+    code = [bytes(members[contents.name].data) for contents in objects]
+    for contents, data in zip(objects, code, strict=True):
+        _check_hash(contents, data)
+    numbers = members[weights.name].data
+    _check_hash(weights, numbers)
+    constants = tensors.decode(numbers, described.manifest.constants)
+    return Artifact(described.build, described.manifest, tuple(code), tuple(constants))
+
+
+def _check_hash(contents: Contents, data: Part) -> None:
+    if hashlib.sha256(data).hexdigest() != contents.sha256:
+        raise CorruptArtifact(f"member {contents.name!r} is damaged or altered: its SHA-256 is not the manifest's")
+
+
+def _object_name(position: int) -> str:
+    return f"objects/{position:04}.o"

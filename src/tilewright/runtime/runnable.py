@@ -1,0 +1,75 @@
+"""What a user runs: a model that was compiled in this process, or one that was loaded from an artifact."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from tilewright.base.errors import BadArtifact, BadFeed, CorruptArtifact
+from tilewright.base.settings import Settings
+from tilewright.runtime import artifact
+from tilewright.runtime.feeds import Array
+from tilewright.runtime.manifest import TensorSpec
+from tilewright.runtime.model import Executable
+
+
+class RunnableModel:
+    """A model as native code. Any number of threads may call it at once."""
+
+    def __init__(self, executable: Executable) -> None:
+        self._executable = executable
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of every input."""
+        return self._executable.manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of every output."""
+        return self._executable.manifest.outputs
+
+    def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Array]:
+        """The outputs called ``names`` (None: all, in the model's order) for inputs by name, as ONNX Runtime spells it.
+
+        Raises ``BadFeed`` if an input is missing, unknown, or of another dtype or shape, or an output is unknown.
+        """
+        results = self._executable.run(feeds)
+        if names is None:
+            return results
+        known = {spec.name: result for spec, result in zip(self.outputs, results, strict=True)}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise BadFeed(f"there is no output {', '.join(unknown)}; the outputs are {', '.join(known)}")
+        return [known[name] for name in names]
+
+    def __call__(self, *arrays: object) -> Array | tuple[Array, ...]:
+        """The outputs for inputs by position; a single output comes alone."""
+        if len(arrays) != len(self.inputs):
+            expected = ", ".join(map(str, self.inputs))
+            raise BadFeed(f"the model takes {len(self.inputs)} inputs ({expected}), not {len(arrays)}")
+        results = self._executable.run({spec.name: a for spec, a in zip(self.inputs, arrays, strict=True)})
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    trust: bool = False,
+    threads: int | None = None,
+    settings: Settings | None = None,
+) -> RunnableModel:
+    """A model that ``CompiledModel.save`` wrote. Needs NumPy, and nothing of the compiler.
+
+    An artifact is machine code, so one that this user did not save is refused unless ``trust`` is given. ``threads``:
+    the most that one call uses; by default all that this process may use. The file must not be written to while the
+    model is in use: its weights are mapped. (Saving to the same path is safe.)
+
+    Raises ``BadInput`` if there is no such file, ``UntrustedData`` if it is not this user's, ``CorruptArtifact`` if it
+    is damaged, altered, or made for another processor or version.
+    """
+    chosen = settings or Settings.from_environment()
+    found = artifact.read(path, chosen.key_dir, trust=trust)
+    try:
+        executable = Executable(found.manifest, found.objects, found.constants, threads=threads or chosen.num_threads)
+    except BadArtifact as error:
+        raise CorruptArtifact(f"the artifact {os.fspath(path)} can't be used: {error}") from error
+    return RunnableModel(executable)

@@ -1,0 +1,243 @@
+"""Models saved and loaded, as a user does it: same results, same bytes, and no compiler needed."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.frontend.models import model as onnx_model
+from tilewright.api import CompiledModel
+from tilewright.api import compile as compile_model
+from tilewright.base.errors import BadFeed, BadInput
+from tilewright.base.settings import Settings
+from tilewright.runtime.feeds import Array
+from tilewright.runtime.memory import address_of
+from tilewright.runtime.runnable import load
+
+SOURCE = Path(__file__).parent.parent / "src"
+RANDOM = np.random.default_rng(5)
+X = RANDOM.normal(size=(4, 48)).astype(np.float32)
+WEIGHTS = {
+    "w": RANDOM.normal(0, 48**-0.5, (48, 64)).astype(np.float32),
+    "b": RANDOM.normal(size=(64,)).astype(np.float32),
+    "v": RANDOM.normal(0, 64**-0.5, (64, 16)).astype(np.float32),
+}
+
+
+def layers(rows: str = "") -> onnx.ModelProto:
+    """softmax(relu(x w + b) v) and its largest value; ``rows``: a name for their number, if it is left open."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["xw"]),
+        helper.make_node("Add", ["xw", "b"], ["z"]),
+        helper.make_node("Relu", ["z"], ["r"]),
+        helper.make_node("MatMul", ["r", "v"], ["l"]),
+        helper.make_node("Softmax", ["l"], ["p"], axis=-1),
+        helper.make_node("ReduceMax", ["p"], ["top"], keepdims=0),
+    ]
+    made = onnx_model(nodes, {"x": X}, ["p", "top"], WEIGHTS)
+    if rows:
+        made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = rows
+    return made
+
+
+def expected(x: Array) -> Array:
+    wide = x.astype(np.float64)
+    logits = np.maximum(wide @ WEIGHTS["w"] + WEIGHTS["b"], 0) @ WEIGHTS["v"]
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> CompiledModel:
+    return compile_model(layers(), threads=2)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Settings:
+    return Settings(key_dir=tmp_path / "keys")
+
+
+@pytest.fixture
+def path(compiled: CompiledModel, own: Settings, tmp_path: Path) -> Path:
+    compiled.save(tmp_path / "m.tw", settings=own)
+    return tmp_path / "m.tw"
+
+
+def test_a_loaded_model_is_the_compiled_one(compiled: CompiledModel, own: Settings, path: Path) -> None:
+    loaded = load(path, settings=own)
+    assert (loaded.inputs, loaded.outputs) == (compiled.inputs, compiled.outputs)
+    for one, other in zip(loaded.run(None, {"x": X}), compiled.run(None, {"x": X}), strict=True):
+        np.testing.assert_array_equal(one, other)
+    results = loaded(X)
+    assert isinstance(results, tuple)
+    np.testing.assert_allclose(results[0], expected(X), rtol=1e-5)
+    (top,) = loaded.run(["top"], {"x": X})
+    np.testing.assert_allclose(top, expected(X).max(), rtol=1e-5)
+    with pytest.raises(BadFeed, match="there is no output q"):
+        loaded.run(["q"], {"x": X})
+    with pytest.raises(BadFeed, match="takes 1 inputs"):
+        loaded(X, X)
+
+
+def test_weights_are_used_where_they_are_mapped(own: Settings, path: Path) -> None:
+    executable = load(path, settings=own)._executable
+    mapped = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(str(path))]
+    spans = [tuple(int(end, 16) for end in line[0].split("-")) for line in mapped]
+    whole = [array for array in executable.constants if array.nbytes % 64 == 0]
+    assert whole
+    for array in whole:
+        assert not array.flags.writeable
+        assert any(start <= address_of(array) < end for start, end in spans)
+
+
+def test_the_file_may_be_replaced_or_removed_while_its_model_runs(
+    compiled: CompiledModel, own: Settings, path: Path
+) -> None:
+    loaded = load(path, settings=own)
+    compile_model(layers(), threads=1).save(path, settings=own)
+    np.testing.assert_array_equal(loaded.run(None, {"x": X})[0], compiled.run(None, {"x": X})[0])
+    path.unlink()
+    np.testing.assert_array_equal(loaded.run(None, {"x": X})[0], compiled.run(None, {"x": X})[0])
+
+
+def test_run_time_extents(own: Settings, tmp_path: Path) -> None:
+    model = compile_model(layers("n"), shapes={"x": ("n", 48)}, bounds={"n": 64}, threads=1)
+    model.save(tmp_path / "m.tw", settings=own)
+    loaded = load(tmp_path / "m.tw", settings=own)
+    assert loaded.inputs[0].shape == ("n", 48)
+    for rows in (1, 3, 7):
+        x = RANDOM.normal(size=(rows, 48)).astype(np.float32)
+        np.testing.assert_allclose(loaded.run(["p"], {"x": x})[0], expected(x), rtol=1e-5)
+
+
+def test_saving_leaves_nothing_beside(path: Path, tmp_path: Path) -> None:
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["keys", "m.tw"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_where_it_can_not_be_saved(compiled: CompiledModel, own: Settings, tmp_path: Path) -> None:
+    (tmp_path / "folder.tw").mkdir()
+    for place in (tmp_path / "none" / "m.tw", tmp_path / "folder.tw"):
+        with pytest.raises(BadInput, match=rf"{place} can't be written"):
+            compiled.save(place, settings=own)
+    with pytest.raises(BadInput, match="set TILEWRIGHT_KEY_DIR"):
+        compiled.save(tmp_path / "m.tw", settings=Settings(key_dir=None))
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["folder.tw", "keys"]
+    compiled.save(tmp_path / "m.tw", signed=False, settings=Settings(key_dir=None))
+
+
+COMPILE = """
+import sys, tilewright
+rows = {"shapes": {"x": ("n", 48)}, "bounds": {"n": 64}} if sys.argv[3:] else {}
+tilewright.compile(sys.argv[1], target="x86_64,x86-64-v2", **rows).save(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("rows", [(), ("n",)])
+def test_the_same_bytes_from_every_process(tmp_path: Path, rows: tuple[str, ...]) -> None:
+    onnx.save(layers(*rows), tmp_path / "m.onnx")
+    made: list[bytes] = []
+    for seed in ("0", "1", "77"):
+        file = tmp_path / f"{seed}.tw"
+        variables = {
+            "PYTHONHASHSEED": seed,
+            "TILEWRIGHT_CACHE_DIR": "off",
+            "TILEWRIGHT_KEY_DIR": str(tmp_path / "keys"),
+        }
+        _python(COMPILE, str(tmp_path / "m.onnx"), str(file), *rows, **variables)
+        made.append(file.read_bytes())
+    assert made[0] == made[1] == made[2]
+
+
+def test_users_differ_in_the_signature_only(compiled: CompiledModel, tmp_path: Path) -> None:
+    for user in ("ada", "eve"):
+        compiled.save(tmp_path / f"{user}.tw", settings=Settings(key_dir=tmp_path / user))
+    compiled.save(tmp_path / "unsigned.tw", signed=False)
+    ada, eve, unsigned = ((tmp_path / f"{name}.tw").read_bytes() for name in ("ada", "eve", "unsigned"))
+    signature = ada.index(b"hmac-sha256 ")
+    header = ada.rindex(b"PK\3\4", 0, signature)
+    assert len(ada) == len(eve)
+    assert ada[:header] == eve[:header] == unsigned[:header]
+    assert unsigned[header : header + 4] == b"PK\1\2"
+
+
+RUN = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("llvmlite", "onnx", "rich", "google", "safetensors"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Refuse())
+import numpy as np
+import tilewright
+
+model = tilewright.load(sys.argv[1])
+np.save(sys.argv[3], model.run(["p"], {"x": np.load(sys.argv[2])})[0])
+loaded = {name.split(".")[1] for name in sys.modules if name.startswith("tilewright.")}
+assert loaded == {"base", "runtime"}, loaded
+"""
+
+
+def _python(program: str, *arguments: str, **variables: str) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(SOURCE), **variables}
+    subprocess.run([sys.executable, "-c", program, *arguments], check=True, timeout=120, env=environ)
+
+
+def test_loading_needs_no_compiler(path: Path, own: Settings, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    _python(RUN, str(path), str(tmp_path / "x.npy"), str(tmp_path / "p.npy"), TILEWRIGHT_KEY_DIR=str(own.key_dir))
+    np.testing.assert_allclose(np.load(tmp_path / "p.npy"), expected(X), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_environment_with_numpy_only(path: Path, own: Settings, tmp_path: Path) -> None:
+    """The wheel without its dependencies, NumPy and ml-dtypes, in an environment of its own."""
+    python = str(tmp_path / "venv" / "bin" / "python")
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    subprocess.run([*pip, "--no-deps", str(SOURCE.parent)], check=True, timeout=300)
+    subprocess.run([*pip, "numpy", "ml-dtypes"], check=True, timeout=300)
+    np.save(tmp_path / "x.npy", X)
+    environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    arguments = [str(path), str(tmp_path / "x.npy"), str(tmp_path / "p.npy")]
+    subprocess.run(
+        [python, "-c", RUN, *arguments],
+        check=True,
+        timeout=60,
+        cwd=tmp_path,
+        env={**environ, "TILEWRIGHT_KEY_DIR": str(own.key_dir)},
+    )
+    np.testing.assert_allclose(np.load(tmp_path / "p.npy"), expected(X), rtol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_four_threads_call_one_model(path: Path, own: Settings, threads: int) -> None:
+    loaded = load(path, threads=threads, settings=own)
+    inputs = [RANDOM.normal(size=X.shape).astype(np.float32) for _ in range(4)]
+    right = [loaded.run(["p"], {"x": x})[0].tobytes() for x in inputs]
+    wrong: list[int] = []
+
+    def call(first: int) -> None:
+        for turn in range(1000):
+            which = (first + turn) % 4
+            if loaded.run(None, {"x": inputs[which]})[0].tobytes() != right[which]:
+                wrong.append(which)
+
+    callers = [threading.Thread(target=call, args=(first,)) for first in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+    for x, result in zip(inputs, right, strict=True):
+        np.testing.assert_allclose(np.frombuffer(result, np.float32).reshape(4, 16), expected(x), rtol=1e-5)
