@@ -6,7 +6,7 @@ graph -> normalize -> fuse -> lower -> schedule -> main program -> image -> exec
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilewright.base.errors import InternalError
+from tilewright.base.errors import InternalError, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.store import Store
 from tilewright.base.target import Target
@@ -94,7 +94,10 @@ def compile_graph(
     watch: Watch | None = None,
     listener: Listener = ignore,
 ) -> Compiled:
-    """Compile ``graph``; ``listener`` hears how far it is. Raises ``Unsupported`` for what ``options.target`` can't."""
+    """Compile ``graph``; ``listener`` hears how far it is.
+
+    Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``.
+    """
     note = watch or _ignore
     note("graph", graph)
     graph = normalize(graph)
@@ -111,15 +114,19 @@ def compile_graph(
     programs = [kernel.program for kernel in kernels]
     note("llvm", [_Listing(program, lambda p: image.kernel_text(p).text) for program in programs])
     note("asm", [_Listing(program, lambda p: image.assembly(p, options.target)) for program in programs])
-    made = image.build(
-        main,
-        programs,
-        options.target,
-        constants=len(constants),
-        cache=cache,
-        checked=options.checked,
-        listener=listener,
-    )
+    try:
+        made = image.build(
+            main,
+            programs,
+            options.target,
+            constants=len(constants),
+            cache=cache,
+            checked=options.checked,
+            listener=listener,
+        )
+    except UnsupportedKernel as error:
+        group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
+        raise UnsupportedModel(f"{_sources(group)}: {error.reason}") from error
     note("image", made)
     manifest = _manifest(graph, constants, main, made)
     executable = Executable(manifest, made.objects, list(constants.values()), threads=options.threads)
@@ -138,7 +145,10 @@ def _schedule_all(
     steps: list[_Step] = []
     packed: dict[Value, Array] = {}
     for position, group in enumerate(groups):
-        kernel = to_kernel(group, graph, options.target, options.bounds)
+        try:
+            kernel = to_kernel(group, graph, options.target, options.bounds)
+        except Unsupported as error:
+            raise UnsupportedModel(f"{_sources(group)}: {error}") from error
         identity = str(kernel.program)
         known = kernels.get(identity)
         if known is None:
@@ -158,6 +168,11 @@ def _schedule_all(
         steps.append(_Step(known.program.name, tuple(arguments), kernel.program.outputs))
         listener(Advanced("schedule", position + 1, len(groups), known.program.name))
     return list(kernels.values()), steps, packed
+
+
+def _sources(group: Group) -> str:
+    """The nodes of the user's model that a group computes."""
+    return ", ".join(dict.fromkeys(node.source or node.op.name for node in group.nodes))
 
 
 def _used_constants(graph: Graph, steps: Sequence[_Step], packed: Mapping[Value, Array]) -> dict[Value, Array]:

@@ -59,6 +59,15 @@ class UnsupportedModel(Unsupported):
     """A model uses an operator or form that can't be compiled."""
 
 
+class UnsupportedKernel(Unsupported):
+    """A kernel for which there is no native code; ``kernel`` is its name."""
+
+    def __init__(self, kernel: str, reason: str) -> None:
+        super().__init__(f"{kernel}: {reason}")
+        self.kernel = kernel
+        self.reason = reason
+
+
 class UnsupportedTarget(Unsupported):
     """A feature that this target has not."""
 

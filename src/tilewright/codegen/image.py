@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import llvmlite
 
+from tilewright.base.errors import Unsupported, UnsupportedKernel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.store import Store
 from tilewright.base.target import Target
@@ -73,13 +74,16 @@ def build(
 
     ``constants``: how many of main's parameters, just before its outputs, are constants of the model. ``checked`` adds
     bounds checks. ``listener`` hears of each kernel that is done. Raises ``Unsupported`` if a buffer has
-    no bound on its size.
+    its size.
     """
     objects: list[bytes] = []
     known: dict[str, tuple[Program, FunctionInfo]] = {}
     sites: list[str] = []
     for position, program in enumerate(kernels):
-        made = kernel_text(program, len(sites) if checked else None)
+        try:
+            made = kernel_text(program, len(sites) if checked else None)
+        except Unsupported as error:
+            raise UnsupportedKernel(program.name, str(error)) from error
         sites.extend(f"{program.name}: {site}" for site in made.sites)
         objects.append(_compiled(made.text, target, cache))
         known[program.name] = (program, made.info)

@@ -154,7 +154,8 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> None:
     """Row by row where the last axis is reduced; else lanes along the last axis, and the reduction around them."""
     blocks = all_blocks(s.program.body)
     result = blocks[-1]
-    if all(_reduces_last(b) for b in reductions) and _rows_of(result) == _rows_of(reductions[0]):
+    by_rows = s.program.outputs == 1 and all(map(_reduces_last, reductions))
+    if by_rows and _rows_of(result) == _rows_of(reductions[0]):
         schedule_rows(s, BlockRef(result.name), _lanes(result, target), _is_large(reductions[0]))
         return
     for block in blocks:

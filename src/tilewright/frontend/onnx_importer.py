@@ -26,8 +26,6 @@ from tilewright.symbolic.expr import const
 SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this size are computed here: axes, shapes and bounds that other nodes need."""
 
-_OWN_DOMAIN = ("", "ai.onnx")
-
 
 def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes | None = None) -> Graph:
     """The graph of an ONNX model: a path or a ``ModelProto``.
@@ -37,7 +35,7 @@ def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes |
     ``ResourceLimit`` for a tensor that no machine can hold.
     """
     model = source if isinstance(source, onnx.ModelProto) else onnx_proto.read_model(Path(source))
-    return _Importer(model.graph, onnx_proto.opset_of(model)).graph(shapes or {})
+    return _Importer(model.graph, onnx_proto.opset_of(model.opset_import)).graph(shapes or {})
 
 
 @dataclass(slots=True)
@@ -45,7 +43,7 @@ class _Importer:
     """Walks one graph, and keeps what each name stands for."""
 
     proto: onnx.GraphProto
-    opset: int
+    opset: int | None
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     nodes: list[Node] = field(default_factory=list[Node])
@@ -121,9 +119,11 @@ class _Importer:
     # Nodes
 
     def _node(self, node: onnx.NodeProto, place: str) -> None:
-        is_own = node.domain in _OWN_DOMAIN
+        is_own = node.domain in onnx_proto.OWN_DOMAIN
         if not is_own or (node.op_type not in RULES and node.op_type != "Constant"):
             raise UnsupportedModel(_unsupported(node, place))
+        if self.opset is None:
+            raise InvalidModel(f"{place}: the model does not say which ONNX opset it uses; add it to opset_import")
         onnx_proto.check_node(node, self.opset, place)
         if node.op_type == "Constant":
             self._constant(node.output[0], onnx_proto.constant_of(node, place), place)
@@ -223,7 +223,7 @@ def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
 
 
 def _unsupported(node: onnx.NodeProto, place: str) -> str:
-    if node.domain not in _OWN_DOMAIN:
+    if node.domain not in onnx_proto.OWN_DOMAIN:
         return f"{place}: operators of the domain {node.domain} are not supported; export with ONNX's own operators"
     near = difflib.get_close_matches(node.op_type, RULES, n=3) or sorted(RULES)
     return f"{place}: operator {node.op_type} is not supported; the nearest known: {', '.join(near)}"

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,11 @@ from tilewright.base.errors import InvalidModel, ResourceLimit, UnsupportedDType
 from tilewright.graph import Array
 from tilewright.ops import Attribute
 
-MIN_OPSET = 13
-"""The first opset in which the operators' axes are inputs."""
+FIRST_OPSET = 7
+"""The first opset with NumPy's broadcasting. Of older ones, only operators that it left as they were are read."""
+
+OWN_DOMAIN = ("", "ai.onnx")
+"""The names of the domain of ONNX's own operators."""
 
 MAX_FILE_BYTES = (1 << 31) - 1
 """What protobuf can hold."""
@@ -55,16 +59,21 @@ def sha256(source: str | os.PathLike[str] | onnx.ModelProto) -> str | None:
     return hashlib.sha256(source.SerializeToString(deterministic=True)).hexdigest()
 
 
-def opset_of(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators. Raises ``InvalidModel``, or ``UnsupportedModel`` if it is unknown."""
-    version = next((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), None)
-    newest = onnx.defs.onnx_opset_version()
-    if version is None:
+def opset_of(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
+    """The version of ONNX's own operators; None if only other domains are imported.
+
+    Raises ``InvalidModel`` if there is none at all, ``UnsupportedModel`` if it is newer than the installed onnx.
+    """
+    if not imports:
         raise InvalidModel("the model does not say which ONNX opset it uses; add opset_import")
-    if not MIN_OPSET <= version <= newest:
+    version = next((entry.version for entry in imports if entry.domain in OWN_DOMAIN), None)
+    newest = onnx.defs.onnx_opset_version()
+    if version is not None and version < 1:
+        raise InvalidModel(f"the model uses opset {version}; opsets are counted from 1, and the newest is {newest}")
+    if version is not None and version > newest:
         raise UnsupportedModel(
-            f"the model uses opset {version}; {MIN_OPSET} to {newest} are known: "
-            f"convert it by onnx.version_converter.convert_version(model, {min(21, newest)})"
+            f"the model uses opset {version}; the newest known is {newest}: export it for that opset, or install a "
+            "newer onnx"
         )
     return version
 
@@ -155,9 +164,25 @@ _SCHEMA_TYPES = {
 }
 
 
+def _schema(op_type: str, opset: int, place: str) -> onnx.defs.OpSchema:
+    """ONNX's definition of an operator as of ``opset``. Raises ``InvalidModel`` or ``UnsupportedModel``."""
+    try:
+        schema = onnx.defs.get_schema(op_type, opset, "")
+    except onnx.defs.SchemaError as error:
+        raise InvalidModel(f"{place}: opset {opset} has no operator {op_type}; raise the opset of the model") from error
+    if schema.deprecated:
+        raise InvalidModel(f"{place}: opset {opset} has {op_type} no more; lower the opset of the model")
+    if opset < FIRST_OPSET and schema.since_version != onnx.defs.get_schema(op_type, FIRST_OPSET, "").since_version:
+        raise UnsupportedModel(
+            f"{place}: {op_type} of opset {opset} is not supported, and that of {FIRST_OPSET} and newer is; convert "
+            f"the model by onnx.version_converter.convert_version(model, {FIRST_OPSET})"
+        )
+    return schema
+
+
 def check_node(node: onnx.NodeProto, opset: int, place: str) -> None:
     """Whether inputs and attributes are what ONNX's definition of the operator says. Raises ``InvalidModel``."""
-    schema = onnx.defs.get_schema(node.op_type, opset, "")
+    schema = _schema(node.op_type, opset, place)
     if not schema.min_input <= len(node.input) <= schema.max_input:
         wanted = f"{schema.min_input} to {schema.max_input}"
         raise InvalidModel(f"{place} has {len(node.input)} inputs; {node.op_type} takes {wanted}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from tilewright.base.dtypes import f64
+from tilewright.base.dtypes import f64, u8
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import element, element_count, normalize_axes, normalize_axis, require_broadcast
@@ -47,7 +47,7 @@ def _enter(
     def function(
         x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
     ) -> Tensor:
-        wide = accumulator(x.dtype) if sums else x.dtype
+        wide = accumulator(x.dtype) if sums else u8 if x.dtype.is_bool else x.dtype
         over = _axes(x, axes, noop_with_empty_axes)
         return narrowed(reduce_over(x, over, keepdims, reducer, lambda v: value(cast(v, wide))), x.dtype)
 

@@ -41,8 +41,10 @@ RULES: Mapping[str, RuleFunction] = {
     "Gather": _gather,
     "Reshape": Rule("Reshape", {"allowzero": "allow_zero"}, {1: "shape"}),
     "Shape": _shape,
-    "Slice": Rule("Slice", {}, {1: "starts", 2: "ends", 3: "axes", 4: "steps"}),
-    "Squeeze": Rule("Squeeze", {}, {1: "axes"}),
+    "Slice": Rule(
+        "Slice", {name: name for name in ("starts", "ends", "axes")}, {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
+    ),
+    "Squeeze": Rule("Squeeze", {"axes": "axes"}, {1: "axes"}),
     "Transpose": Rule("Transpose", {"perm": "perm"}),
-    "Unsqueeze": Rule("Unsqueeze", {}, {1: "axes"}),
+    "Unsqueeze": Rule("Unsqueeze", {"axes": "axes"}, {1: "axes"}),
 }

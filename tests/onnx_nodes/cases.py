@@ -1,0 +1,118 @@
+"""ONNX's node tests as the installed onnx makes them, and the inputs that must be constants in each."""
+
+import functools
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+from onnx.backend.test.loader import load_model_tests
+
+Array = NDArray[np.generic]
+Item = Array | onnx.TensorProto | Sequence[object] | None
+
+_EXPANDED = "_expanded"
+"""A test whose name ends so (and perhaps with a version) has the body of the operator's function as its model."""
+
+PARAMETERS: Mapping[str, Mapping[int, str]] = {
+    "AffineGrid": {1: "size"},
+    "CenterCropPad": {1: "shape"},
+    "Col2Im": {1: "shape", 2: "shape"},
+    "CumProd": {1: "axis"},
+    "CumSum": {1: "axis"},
+    "DFT": {1: "length", 2: "axis"},
+    "Dropout": {1: "ratio", 2: "mode"},
+    "Expand": {1: "shape"},
+    "MaxUnpool": {2: "shape"},
+    "NonMaxSuppression": {2: "count"},
+    "OneHot": {1: "depth"},
+    "Pad": {1: "pads", 3: "axes"},
+    "ReduceL1": {1: "axes"},
+    "ReduceL2": {1: "axes"},
+    "ReduceLogSum": {1: "axes"},
+    "ReduceLogSumExp": {1: "axes"},
+    "ReduceMax": {1: "axes"},
+    "ReduceMean": {1: "axes"},
+    "ReduceMin": {1: "axes"},
+    "ReduceProd": {1: "axes"},
+    "ReduceSum": {1: "axes"},
+    "ReduceSumSquare": {1: "axes"},
+    "Reshape": {1: "shape"},
+    "Resize": {1: "roi", 2: "scales", 3: "sizes"},
+    "STFT": {1: "step", 3: "length"},
+    "Slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"},
+    "Split": {1: "sizes"},
+    "Squeeze": {1: "axes"},
+    "Tile": {1: "repeats"},
+    "TopK": {1: "k"},
+    "Trilu": {1: "k"},
+    "Unsqueeze": {1: "axes"},
+    "Upsample": {1: "scales"},
+}
+"""The inputs (position: what it says) that decide a result's shape or the loops over it, and so may be constants.
+
+Exporters emit constants here; the node tests feed them. Data is never listed: what an operator computes with arrives at
+run time.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One node test: a model, its inputs by name, and the outputs that ONNX expects."""
+
+    name: str
+    model: onnx.ModelProto
+    inputs: Mapping[str, Item]
+    outputs: Sequence[Item]
+    parameters: Mapping[str, str]
+    """The names of the inputs that may be constants, and what they say. Empty if no input would be left."""
+    rtol: float
+    atol: float
+
+    def with_constants(self) -> onnx.ModelProto:
+        """The model with constants in the place of its parameters."""
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        kept = [info for info in model.graph.input if info.name not in self.parameters]
+        del model.graph.input[:]
+        model.graph.input.extend(kept)
+        for name in self.parameters:
+            model.graph.initializer.append(numpy_helper.from_array(np.asarray(array_of(self.inputs[name])), name))
+        return model
+
+
+def array_of(item: Item) -> Array:
+    """The array of an input or output that is a tensor."""
+    return numpy_helper.to_array(item) if isinstance(item, onnx.TensorProto) else np.asarray(item)
+
+
+@functools.cache
+def all_cases() -> Mapping[str, Case]:
+    """Every node test of the installed onnx by name. Takes three seconds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's, about the overflows that these tests are about
+        loaded = load_model_tests(kind="node")
+    models = {test.name: test.model for test in loaded}
+    return {test.name: _case(test, models[test.name.split(_EXPANDED)[0]]) for test in loaded}
+
+
+def _case(test: object, original: onnx.ModelProto) -> Case:
+    """``original``: the model before the operator's function was expanded; it has the same inputs."""
+    ((inputs, outputs),) = test.data_sets
+    named = dict(zip([info.name for info in test.model.graph.input], inputs, strict=True))
+    parameters = _parameters(original, named)
+    if len(parameters) == len(named):
+        parameters = {}
+    return Case(test.name, test.model, named, outputs, parameters, test.rtol, test.atol)
+
+
+def _parameters(model: onnx.ModelProto, inputs: Mapping[str, Item]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in model.graph.node:
+        for position, role in PARAMETERS.get(node.op_type, {}).items():
+            if position < len(node.input) and node.input[position] in inputs:
+                found[node.input[position]] = role
+    return found

@@ -1,0 +1,98 @@
+"""What Tilewright makes of one node test."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+import onnx
+from onnx.backend.test.runner import Runner
+
+import tilewright
+from tests.onnx_nodes.cases import Case, array_of
+from tilewright.api import CompiledModel
+from tilewright.base.errors import TilewrightError, Unsupported
+from tilewright.base.settings import Settings
+from tilewright.graph import Graph
+from tilewright.graph.ir import walk_back
+
+
+class Status(Enum):
+    PASS = "pass"
+    XFAIL = "xfail"
+    FAULT = "fault"
+    """Wrong numbers, or an error that does not say what is unsupported and where: never acceptable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    status: Status
+    note: str = ""
+    """Of a pass: what was constant. Else the reason."""
+
+    def __str__(self) -> str:
+        note = f"({self.note})" if self.status is Status.PASS and self.note else self.note
+        return f"{self.status.value} {note}".strip()
+
+
+def outcome(case: Case, bounds_check: bool = False) -> Outcome:
+    """Compile the case's model, run it, and compare. Parameters become constants only if that is needed."""
+    settings = Settings(bounds_check=bounds_check)
+    try:
+        found = _run(case, case.model, settings)
+        if found.status is Status.XFAIL and case.parameters:
+            roles = ", ".join(dict.fromkeys(case.parameters.values()))
+            found = _run(case, case.with_constants(), settings)
+            if found.status is Status.PASS and not found.note:
+                return Outcome(Status.PASS, f"constant: {roles}")
+        return found
+    except Exception as error:  # noqa: BLE001  whatever it is, it is a fault of this case, not of the harness
+        return Outcome(Status.FAULT, f"{type(error).__name__}: {error}")
+
+
+def _run(case: Case, proto: onnx.ModelProto, settings: Settings) -> Outcome:
+    try:
+        model = tilewright.compile(proto, threads=1, settings=settings)
+    except Unsupported as error:
+        named = _names_a_place(str(error))
+        return Outcome(Status.XFAIL, reason(str(error))) if named else Outcome(Status.FAULT, f"no place: {error}")
+    except TilewrightError as error:
+        return Outcome(Status.FAULT, f"{type(error).__name__}: {error}")
+    results = model.run(None, {spec.name: array_of(case.inputs[spec.name]) for spec in model.inputs})
+    try:
+        Runner.assert_similar_outputs([array_of(item) for item in case.outputs], results, case.rtol, case.atol)
+    except AssertionError as error:
+        return Outcome(Status.FAULT, f"wrong numbers: {error}")
+    return Outcome(Status.PASS, "" if _is_native(model) else "known from shapes")
+
+
+def _is_native(model: CompiledModel) -> bool:
+    """Whether native code computes an output from an input: nothing was decided by the values that a test feeds."""
+    graph: Graph = model.compiled.graph
+    needed = {value for node in walk_back(graph) for value in node.inputs}
+    return not needed.isdisjoint(graph.inputs)
+
+
+_PLACE = re.compile(r"\b(node|input|output|constant) ")
+_REASONS = (
+    (re.compile(r"operator (\w+) is not supported"), "operator {}"),
+    (re.compile(r"operators of the domain ([\w.]+)"), "domain {}"),
+    (re.compile(r"has element type (\w+)"), "dtype {}"),
+    (re.compile(r"attribute (\w+) is not supported"), "attribute {}"),
+    (re.compile(r"(?:input|output) \S+ is no tensor but (?:a|an) (\w+)"), "{} type"),
+    (re.compile(r"input `\S+` must be a constant"), "parameter known at run time only"),
+)
+_LONGEST = 90
+
+
+def _names_a_place(text: str) -> bool:
+    return _PLACE.search(text) is not None
+
+
+def reason(text: str) -> str:
+    """An error's text as a few words, without the place and the remedy."""
+    for pattern, words in _REASONS:
+        match = pattern.search(text)
+        if match:
+            return words.format(*match.groups())
+    short = re.split(r"[;\n]", re.sub(r"^node .*? \(\w+\):? ", "", text))[0]
+    return " ".join(short.split())[:_LONGEST]
