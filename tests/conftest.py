@@ -1,15 +1,23 @@
-"""What all tests share: golden text files."""
+"""What all tests share: golden text files, and the last lines of the report."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.onnx_nodes import ledger
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    passed = terminalreporter.stats.get("passed", [])
+    if any(report.nodeid.startswith("tests/onnx_nodes/") for report in passed):
+        terminalreporter.write_line(ledger.summary(ledger.read(ledger.PATH.read_text())))
 
 
 @pytest.fixture

@@ -72,6 +72,13 @@ def reshape(*target: int) -> onnx.ModelProto:
     return single_node("Reshape", {"x": X}, {"shape": np.array(target)})
 
 
+def opset(version: int, model: onnx.ModelProto) -> onnx.ModelProto:
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model)
+    proto.opset_import[0].version = version
+    return proto
+
+
 RELU = helper.make_node("Relu", ["x"], ["y"], name="n")
 BAD = {
     "no outputs": (changed(lambda m: m.graph.ClearField("output")), "no outputs"),
@@ -83,6 +90,15 @@ BAD = {
     "cycle": (
         two_nodes(helper.make_node("Relu", ["y"], ["a"], name="n"), helper.make_node("Relu", ["a"], ["y"])),
         r"node n \(Relu\) uses `y`",
+    ),
+    "operator of a newer opset": (
+        opset(11, single_node("GreaterOrEqual", {"x": X, "z": X})),
+        r"node n \(GreaterOrEqual\): opset 11 has no operator GreaterOrEqual",
+    ),
+    "opset 0": (opset(0, GOOD), "opset 0; opsets are counted from 1"),
+    "own operator without an opset": (
+        changed(lambda m: setattr(m.opset_import[0], "domain", "acme")),
+        r"node n \(Relu\): the model does not say",
     ),
     "made twice": (two_nodes(RELU, helper.make_node("Abs", ["x"], ["y"], name="m")), r"node m \(Abs\) makes `y`"),
     "input made again": (two_nodes(helper.make_node("Abs", ["x"], ["x"], name="m"), RELU), "makes `x`, which exists"),
@@ -119,7 +135,10 @@ BAD = {
     ),
 }
 UNSUPPORTED = {
-    "old opset": (changed(lambda m: setattr(m.opset_import[0], "version", 9)), "opset 9; 13 to .*version_converter"),
+    "old opset": (
+        opset(6, single_node("Add", {"x": X, "z": X})),
+        r"node n \(Add\): Add of opset 6 is not supported.*version_converter",
+    ),
     "future opset": (changed(lambda m: setattr(m.opset_import[0], "version", 999)), "opset 999"),
     "unknown operator": (changed(lambda m: setattr(m.graph.node[0], "op_type", "Reluu")), "nearest known: Relu"),
     "unknown domain": (changed(lambda m: setattr(m.graph.node[0], "domain", "acme")), "the domain acme"),

@@ -8,7 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 from tests.onnx_nodes import ledger
 from tests.onnx_nodes.cases import all_cases
-from tests.onnx_nodes.outcome import Outcome, Status, outcome
+from tests.onnx_nodes.ledger import Outcome, Status
+from tests.onnx_nodes.outcome import outcome
 
 
 def main() -> int:

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-
-from tests.onnx_nodes.outcome import Outcome, Status
 
 PATH = Path(__file__).parent / "ledger.txt"
 
@@ -16,6 +16,24 @@ _HEAD = """\
 # pass (known from shapes): no input's values matter, so no native code reads one; not counted as native.
 # xfail: a clean error says that it is unsupported, and where. Wrong numbers and other errors have no line here.
 """
+
+
+class Status(Enum):
+    PASS = "pass"
+    XFAIL = "xfail"
+    FAULT = "fault"
+    """Wrong numbers, or an error that does not say what is unsupported and where: never acceptable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    status: Status
+    note: str = ""
+    """Of a pass: what was constant. Else the reason."""
+
+    def __str__(self) -> str:
+        note = f"({self.note})" if self.status is Status.PASS and self.note else self.note
+        return f"{self.status.value} {note}".strip()
 
 
 def read(text: str) -> dict[str, Outcome]:

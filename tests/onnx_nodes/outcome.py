@@ -1,37 +1,18 @@
 """What Tilewright makes of one node test."""
 
 import re
-from dataclasses import dataclass
-from enum import Enum
 
 import onnx
 from onnx.backend.test.runner import Runner
 
 import tilewright
 from tests.onnx_nodes.cases import Case, array_of
+from tests.onnx_nodes.ledger import Outcome, Status
 from tilewright.api import CompiledModel
 from tilewright.base.errors import TilewrightError, Unsupported
 from tilewright.base.settings import Settings
 from tilewright.graph import Graph
 from tilewright.graph.ir import walk_back
-
-
-class Status(Enum):
-    PASS = "pass"
-    XFAIL = "xfail"
-    FAULT = "fault"
-    """Wrong numbers, or an error that does not say what is unsupported and where: never acceptable."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    status: Status
-    note: str = ""
-    """Of a pass: what was constant. Else the reason."""
-
-    def __str__(self) -> str:
-        note = f"({self.note})" if self.status is Status.PASS and self.note else self.note
-        return f"{self.status.value} {note}".strip()
 
 
 def outcome(case: Case, bounds_check: bool = False) -> Outcome:

@@ -34,6 +34,9 @@ def _shape(request: Request) -> Sequence[Value]:
     return [request.constant(np.array(chosen, np.int64))]
 
 
+_SLICE = {"starts": "starts", "ends": "ends", "axes": "axes"}
+"""What opset 10 made inputs."""
+
 RULES: Mapping[str, RuleFunction] = {
     "Concat": Rule("Concat", {"axis": "axis"}),
     "Expand": Rule("Expand", {}, {1: "shape"}),
@@ -41,9 +44,7 @@ RULES: Mapping[str, RuleFunction] = {
     "Gather": _gather,
     "Reshape": Rule("Reshape", {"allowzero": "allow_zero"}, {1: "shape"}),
     "Shape": _shape,
-    "Slice": Rule(
-        "Slice", {name: name for name in ("starts", "ends", "axes")}, {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
-    ),
+    "Slice": Rule("Slice", _SLICE, {1: "starts", 2: "ends", 3: "axes", 4: "steps"}),
     "Squeeze": Rule("Squeeze", {"axes": "axes"}, {1: "axes"}),
     "Transpose": Rule("Transpose", {"perm": "perm"}),
     "Unsqueeze": Rule("Unsqueeze", {"axes": "axes"}, {1: "axes"}),

@@ -1,0 +1,71 @@
+"""ONNX's own node tests, each as its line of the ledger says. Both ways: what passes by surprise fails, too."""
+
+from collections.abc import Mapping
+
+import pytest
+
+import tilewright
+from tests.onnx_nodes import ledger
+from tests.onnx_nodes.cases import PARAMETERS, all_cases
+from tests.onnx_nodes.ledger import Outcome, Status
+from tests.onnx_nodes.outcome import outcome, reason
+from tilewright.base.errors import UnsupportedModel
+
+LEDGER: Mapping[str, Outcome] = ledger.read(ledger.PATH.read_text())
+PASSING = [name for name, expected in LEDGER.items() if expected.status is Status.PASS]
+UPDATE = "if that is right: python -m tests.onnx_nodes --update-ledger"
+
+
+@pytest.mark.parametrize("name", LEDGER)
+def test_node(name: str) -> None:
+    assert name in all_cases(), f"onnx has no test {name} any more; {UPDATE}"
+    found, expected = outcome(all_cases()[name]), LEDGER[name]
+    assert found.status is expected.status, f"{expected} -> {found}; {UPDATE} {name}"
+    assert found == expected or found.status is Status.XFAIL, f"{expected} -> {found}; {UPDATE} {name}"
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_node_with_bounds_checks(name: str) -> None:
+    assert outcome(all_cases()[name], bounds_check=True) == LEDGER[name]
+
+
+def test_every_node_test_has_a_line() -> None:
+    missing = all_cases().keys() - LEDGER.keys()
+    assert not missing, f"{', '.join(sorted(missing))}: no line; {UPDATE}"
+    assert ledger.write(LEDGER) == ledger.PATH.read_text(), f"the ledger is not as it would be written; {UPDATE}"
+
+
+def test_no_first_input_is_a_parameter() -> None:
+    assert all(0 not in positions for positions in PARAMETERS.values())
+
+
+def test_a_wrong_number_is_a_fault() -> None:
+    case = all_cases()["test_relu"]
+    wrong = type(case)(case.name, case.model, case.inputs, [-case.outputs[0]], {}, case.rtol, case.atol)
+    assert outcome(wrong).status is Status.FAULT
+
+
+def test_an_error_that_names_no_place_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised = UnsupportedModel("this can't be compiled")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(tilewright, "compile", refuse)
+    assert outcome(all_cases()["test_relu"]).status is Status.FAULT
+
+
+def test_what_reads_no_input_is_not_native() -> None:
+    assert outcome(all_cases()["test_shape"]) == Outcome(Status.PASS, "known from shapes")
+
+
+@pytest.mark.parametrize("line", ["test_a", "test_a maybe", "test_a xfail", "test_a pass\ntest_a pass"])
+def test_malformed_lines(line: str) -> None:
+    with pytest.raises(ValueError, match=r"line can't be read|not enough values"):
+        ledger.read(line)
+
+
+def test_reasons_are_short() -> None:
+    text = "node n (Foo): operator Foo is not supported; the nearest known: Bar"
+    assert reason(text) == "operator Foo"
+    assert reason("node n (Foo): a form of\nmany words; do another thing") == "a form of"
