@@ -125,7 +125,8 @@ class ArithmeticEmitter:
         mask = self.broadcast(mask, value.lanes)
         name = f"@llvm.experimental.cttz.elts.i64.v{mask.lanes}i1"
         self.text.declare(f"declare i64 {name}({mask.type}, i1)")
-        lane = self.text.pure(f"call i64 {name}({mask.typed}, i1 true)", mask.depth)
+        # False: defined for a mask without true lanes. LLVM counts in a type that holds the number of lanes only then.
+        lane = self.text.pure(f"call i64 {name}({mask.typed}, i1 false)", mask.depth)
         depth = max(mask.depth, value.depth)
         return Value(self.text.pure(f"extractelement {value.typed}, i64 {lane}", depth), value.dtype, 1, depth)
 
