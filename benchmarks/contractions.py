@@ -16,14 +16,13 @@ from tilewright.base.target import Target
 from tilewright.cost.analytic import schedule
 from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.driver import build_program
+from tilewright.insight.probes import fma_probe
 from tilewright.kernels.packing import Packing
 from tilewright.loops.lower import lower
 from tilewright.runtime.memory import aligned_copy
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import Expr
 from tilewright.tensor.ir import Tensor
-
-from .peak import fma_probe
 
 SLOT = 0.02
 """Seconds of each measuring slot."""
@@ -103,7 +102,7 @@ def run(case: Case, target: Target, rounds: int, trace: bool) -> tuple[float, fl
         for spec in executable.manifest.inputs
     }
     out = {spec.name: np.empty(spec.static_shape, np.float32) for spec in executable.manifest.outputs}
-    probe = fma_probe(target.vector_bits)
+    probe = fma_probe(target)
     ours, peak = [], []
     for _ in range(rounds):
         ours.append(case.flops / _seconds(lambda: executable.run(feeds, out)) / 1e9)

@@ -1,0 +1,121 @@
+"""The work that a naive loop program asks for: operations on values, and bytes of its arguments.
+
+What is counted is what the model's mathematics needs, not what a schedule makes of it: a schedule that computes
+something twice is not credited for it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, Seq, Stmt, Store, Stores, Sync
+from tilewright.loops.program import Program
+from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Unary, Var, const
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Multiply-adds, all other operations, and bytes of arguments that are read or written at least once."""
+
+    multiply_adds: int
+    others: int
+    bytes: int
+
+    @property
+    def operations(self) -> int:
+        """All operations; a multiply-add is two."""
+        return 2 * self.multiply_adds + self.others
+
+
+def count(program: Program, dims: Mapping[str, int]) -> Work | None:
+    """The work of ``program``, naive, for run-time extents by name; None if a loop's length depends on data.
+
+    One operation is an arithmetic operation, comparison, selection or function (``exp`` is one) on values that were
+    read; conversions and arithmetic on indices are free. Where a program selects or branches, both sides count. Of an
+    argument, no more is touched than the program reads or writes elements, and no more than there is.
+    """
+    counter = _Counter({Var(name): const(size) for name, size in dims.items()})
+    try:
+        counter.statement(program.body, 1)
+        touched = sum(counter.bytes_of(buffer) for buffer in program.params)
+    except _DependsOnDataError:
+        return None
+    return Work(counter.multiply_adds, counter.others, touched)
+
+
+class _DependsOnDataError(Exception):
+    """An extent is known only when the program runs."""
+
+
+class _Counter:
+    """Sums over the statements of one program."""
+
+    def __init__(self, dims: Mapping[Var, Expr]) -> None:
+        self.multiply_adds = 0
+        self.others = 0
+        self._dims = dims
+        self._accesses: dict[str, int] = {}
+
+    def bytes_of(self, buffer: Buffer) -> int:
+        """What is touched of ``buffer``."""
+        elements = prod(self._extent(extent) for extent in buffer.shape)
+        return buffer.dtype.itemsize * min(elements, self._accesses.get(buffer.name, 0))
+
+    def statement(self, stmt: Stmt, times: int) -> None:
+        """Count ``stmt``, which runs so many times."""
+        match stmt:
+            case Loop(extent=extent, body=body):
+                self.statement(body, times * max(0, self._extent(extent)))
+            case Block(body=body) | Alloc(body=body):
+                self.statement(body, times)
+            case Seq(statements):
+                for inner in statements:
+                    self.statement(inner, times)
+            case If(condition, then, otherwise):
+                self._value(condition, times)
+                self.statement(then, times)
+                if otherwise is not None:
+                    self.statement(otherwise, times)
+            case Store(buffer, indices, value):
+                self._accesses[buffer.name] = self._accesses.get(buffer.name, 0) + times
+                for expr in (*indices, value):
+                    self._value(expr, times)
+            case Stores(stores):
+                for store in stores:
+                    self.statement(store, times)
+            case Call() | Sync():
+                pass
+
+    def _value(self, expr: Expr, times: int) -> None:
+        """Count ``expr``, if it depends on data."""
+        if not expr.has_reads:
+            return
+        parts = expr.operands()
+        if isinstance(expr, Read):
+            self._accesses[expr.source.name] = self._accesses.get(expr.source.name, 0) + times
+        elif _is_multiply_add(expr):
+            self.multiply_adds += times
+            parts = tuple(factor for part in parts for factor in _factors(part))
+        elif isinstance(expr, Binary | Unary | Select):
+            self.others += times
+        for part in parts:
+            self._value(part, times)
+
+    def _extent(self, extent: Expr) -> int:
+        known = substitute(extent, self._dims)
+        if not isinstance(known, Const):
+            raise _DependsOnDataError
+        return int(known.value)
+
+
+def _is_multiply_add(expr: Expr) -> bool:
+    """Whether ``expr`` is a sum with exactly one product."""
+    if not isinstance(expr, Binary) or expr.op is not BinaryOp.ADD:
+        return False
+    return sum(len(_factors(operand)) == 2 for operand in (expr.a, expr.b)) == 1
+
+
+def _factors(expr: Expr) -> tuple[Expr, ...]:
+    return (expr.a, expr.b) if isinstance(expr, Binary) and expr.op is BinaryOp.MUL else (expr,)

@@ -1,0 +1,206 @@
+"""Where the numbers of a compiled model differ from a reference: every value that leaves a kernel, in order.
+
+All intermediate values come from a second main program over the same kernels, in which nothing shares memory; the
+outputs come from the model itself, so a fault of the memory plan shows as outputs that differ although no value does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.base.store import Store
+from tilewright.codegen import image
+from tilewright.driver import Compiled
+from tilewright.graph import Array
+from tilewright.insight.names import cell, plain
+from tilewright.insight.places import calls_of, sources
+from tilewright.loops.ir import Alloc, Buffer, Stmt
+from tilewright.loops.program import Program
+from tilewright.loops.visit import transform_stmts, walk
+from tilewright.runtime.manifest import Extent, Manifest, TensorSpec
+from tilewright.runtime.model import Executable
+from tilewright.symbolic.expr import Const, Var
+
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far a value is from its reference; infinite if shapes or non-finite elements differ."""
+
+    euclidean: float
+    """|y - r|_2 / |r|_2."""
+    largest: float
+    """max|y - r| / max|r|."""
+
+    @property
+    def worst(self) -> float:
+        """The larger measure."""
+        return max(self.euclidean, self.largest)
+
+
+_INCOMPARABLE = Difference(float("inf"), float("inf"))
+
+
+def difference(ours: Array, reference: Array) -> Difference:
+    """Both measures; 0 where both values are 0 everywhere, and of nothing."""
+    if ours.shape != reference.shape:
+        return _INCOMPARABLE
+    x, y = ours.astype(np.float64), reference.astype(np.float64)
+    finite = np.isfinite(y)
+    if not np.array_equal(x[~finite], y[~finite], equal_nan=True) or not np.isfinite(x[finite]).all():
+        return _INCOMPARABLE
+    x, y = x[finite], y[finite]
+    euclidean = _ratio(float(np.linalg.norm(x - y)), float(np.linalg.norm(y)))
+    return Difference(euclidean, _ratio(float(np.abs(x - y).max(initial=0.0)), float(np.abs(y).max(initial=0.0))))
+
+
+def _ratio(error: float, scale: float) -> float:
+    return error / scale if scale else float("inf") if error else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ValueComparison:
+    """One value. ``kernel`` and ``nodes`` made it; of an output of the model, ``kernel`` is empty."""
+
+    value: str
+    kernel: str
+    nodes: tuple[str, ...]
+    euclidean: float
+    largest: float
+    agrees: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All values that were compared, in the order in which they are made; the model's outputs come last."""
+
+    against: str
+    tolerance: float
+    values: tuple[ValueComparison, ...]
+    notes: tuple[str, ...] = ()
+    """What was not compared, or not in float64, and why."""
+
+    @property
+    def first(self) -> ValueComparison | None:
+        """The first value that differs."""
+        return next((value for value in self.values if not value.agrees), None)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no value differs."""
+        return self.first is None
+
+    def to_json(self) -> dict[str, object]:
+        """All fields, as values that JSON has: what is infinite becomes None."""
+        rows = [_finite(asdict(value)) for value in self.values]
+        first = None if self.first is None else self.first.value
+        fields = {"against": self.against, "tolerance": self.tolerance, "agrees": self.agrees, "first": first}
+        return {**fields, "values": rows, "notes": list(self.notes)}
+
+    def show(self, console: Console | None = None) -> None:
+        """Print the table and the verdict."""
+        out = console or Console()
+        table = Table(title=f"Difference from {self.against}")
+        for heading in ("value", "kernel", "|y-r|/|r|", "max|y-r|/max|r|", "nodes"):
+            table.add_column(heading, justify="right" if "|" in heading else "left")
+        for row in self.values:
+            style = None if row.agrees else "red"
+            numbers = (f"{row.euclidean:.1e}", f"{row.largest:.1e}")
+            table.add_row(cell([row.value]), row.kernel or "(output)", *numbers, cell(row.nodes), style=style)
+        out.print(table)
+        for note in self.notes:
+            out.print(f"note: {note}", highlight=False, markup=False)
+        out.print(_verdict(self), highlight=False, markup=False)
+
+
+def _verdict(comparison: Comparison) -> str:
+    first = comparison.first
+    if first is None:
+        return f"no value differs by more than {comparison.tolerance:g} (values: {len(comparison.values)})"
+    if first.kernel:
+        return f"first to differ: {plain(first.value)}, made by kernel {first.kernel} for {plain(*first.nodes)}"
+    inside = any(value.kernel for value in comparison.values)
+    return f"output {plain(first.value)} differs" + (
+        ", although all values before it agree: suspect the memory plan, and report it" if inside else ""
+    )
+
+
+def _finite(row: dict[str, object]) -> dict[str, object]:
+    return {name: None if isinstance(v, float) and not isfinite(v) else v for name, v in row.items()}
+
+
+def compare(
+    compiled: Compiled,
+    outputs: Sequence[Array],
+    values: Mapping[str, Array],
+    reference: Mapping[str, Array],
+    against: str,
+    tolerance: float = TOLERANCE,
+) -> Comparison:
+    """Hold ``outputs`` and the intermediate ``values`` (by name) against ``reference``, where it has a value."""
+    rows: list[ValueComparison] = []
+    missing: list[str] = []
+    for call in calls_of(compiled):
+        for value in call.group.outputs:
+            if value.name in values and value.name in reference:
+                found = difference(values[value.name], reference[value.name])
+                rows.append(_row(value.name, call.kernel.program.name, sources(call.group), found, tolerance))
+            elif values:
+                missing.append(value.name)
+    for spec, output in zip(compiled.executable.manifest.outputs, outputs, strict=True):
+        rows.append(_row(spec.name, "", (), difference(output, reference[spec.name]), tolerance))
+    notes = [f"not in the reference, or of a computed extent: {', '.join(missing)}"] if missing else []
+    return Comparison(against, tolerance, tuple(rows), tuple(notes))
+
+
+def _row(name: str, kernel: str, nodes: tuple[str, ...], found: Difference, tolerance: float) -> ValueComparison:
+    return ValueComparison(name, kernel, nodes, found.euclidean, found.largest, found.worst <= tolerance)
+
+
+def exposed(compiled: Compiled, cache: Store | None = None) -> Executable:
+    """The model with all values that leave a kernel as outputs, each in memory of its own."""
+    main = _expose(compiled.main)
+    known = compiled.executable.manifest
+    constants = len(known.constants)
+    options = compiled.options
+    programs = [kernel.program for kernel in compiled.kernels]
+    made = image.build(main, programs, options.target, constants=constants, cache=cache, checked=options.checked)
+    added = tuple(_spec(buffer) for buffer in main.params[len(compiled.main.params) :])
+    manifest = Manifest(
+        known.inputs,
+        (*known.outputs, *added),
+        known.constants,
+        known.symbols,
+        made.workspace_bytes,
+        made.scratch_bytes,
+        made.sites,
+        made.calls,
+    )
+    return Executable(manifest, made.objects, compiled.executable.constants, threads=compiled.executable.threads)
+
+
+def _expose(main: Program) -> Program:
+    """``main`` with its allocations as further outputs, where their extents are the caller's to know."""
+    moved = [s.buffer for s in walk(main.body) if isinstance(s, Alloc) and _is_plain(s.buffer)]
+
+    def leave(stmt: Stmt) -> Stmt | None:
+        return stmt.body if isinstance(stmt, Alloc) and stmt.buffer in moved else None
+
+    body = transform_stmts(main.body, leave)
+    return replace(main, params=(*main.params, *moved), body=body, outputs=main.outputs + len(moved))
+
+
+def _is_plain(buffer: Buffer) -> bool:
+    return all(isinstance(extent, Const | Var) for extent in buffer.shape)
+
+
+def _spec(buffer: Buffer) -> TensorSpec:
+    shape: list[Extent] = []
+    for extent in buffer.shape:
+        shape.append(int(extent.value) if isinstance(extent, Const) else str(extent))
+    return TensorSpec(buffer.name, buffer.dtype, tuple(shape))

@@ -1,0 +1,233 @@
+"""What was done to a model: its nodes and where they went, its kernels and how they run, what was left undone and why.
+
+Every finding has a reason and a next step. What follows from the structure of the graph and of the schedules is said;
+nothing is guessed: where the reason is not known, that is said.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from math import prod
+
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.cost.analytic import PARALLEL_WORK, UNKNOWN_EXTENT
+from tilewright.driver import Compiled, ScheduledKernel
+from tilewright.graph import Graph, Node, Value
+from tilewright.graph.ir import walk_back
+from tilewright.insight.names import cell, plain
+from tilewright.insight.places import sources
+from tilewright.loops.ir import Block, Loop, LoopKind
+from tilewright.loops.visit import walk
+from tilewright.ops import FusionKind
+from tilewright.symbolic.expr import Const, Expr
+
+
+class Fate(Enum):
+    """What became of a node of the model."""
+
+    KERNEL = "kernel"
+    """A kernel computes it, or reads through it."""
+    FOLDED = "folded"
+    """It depends on constants only, and was computed while compiling."""
+    UNUSED = "unused"
+    """No output needs it."""
+    DISSOLVED = "dissolved"
+    """It does nothing, or does what another node does, or was rewritten into others."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFate:
+    """One node of the user's model."""
+
+    node: str
+    fate: str
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFact:
+    """One kernel: how often it is called, what it computes, and how its loops run."""
+
+    kernel: str
+    calls: int
+    operators: tuple[str, ...]
+    nodes: tuple[str, ...]
+    vectorized: bool
+    parallel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a user may want otherwise."""
+
+    kind: str
+    """``not parallel``, ``not vectorized``, ``untuned``, ``run-time extent``, ``fallback`` or ``bounds checks``."""
+    subject: str
+    reason: str
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The whole story of one compilation."""
+
+    target: str
+    threads: int
+    kernels: tuple[KernelFact, ...]
+    nodes: tuple[NodeFate, ...]
+    findings: tuple[Finding, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """All fields, as values that JSON has."""
+        return asdict(self)
+
+    def show(self, console: Console | None = None) -> None:
+        """Print kernels, then nodes that have none, then findings."""
+        out = console or Console()
+        out.print(f"compiled for {self.target}, {self.threads} threads", highlight=False, markup=False)
+        out.print(_kernel_table(self.kernels))
+        for fate in (Fate.FOLDED, Fate.DISSOLVED, Fate.UNUSED):
+            names = [row.node for row in self.nodes if row.fate == fate.value]
+            if names:
+                out.print(
+                    f"{fate.value} ({len(names)}): {plain(*names)}", highlight=False, markup=False, soft_wrap=True
+                )
+        for finding in self.findings:
+            text = f"{finding.kind}: {plain(finding.subject)}: {finding.reason}; {finding.next_step}"
+            out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _kernel_table(kernels: Sequence[KernelFact]) -> Table:
+    table = Table(title="Kernels")
+    for heading in ("kernel", "calls", "vector", "parallel", "operators", "nodes"):
+        table.add_column(heading, justify="right" if heading == "calls" else "left")
+    for row in kernels:
+        marks = ("yes" if row.vectorized else "no", "yes" if row.parallel else "no")
+        table.add_row(row.kernel, str(row.calls), *marks, ", ".join(row.operators), cell(row.nodes))
+    return table
+
+
+def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> Explanation:
+    """What became of ``imported``. ``places``: all nodes of the model, those included that importing computed."""
+    options, threads = compiled.options, compiled.executable.threads
+    kernels = tuple(map(_fact, compiled.kernels))
+    findings = [finding for kernel in compiled.kernels for finding in _loop_findings(kernel)]
+    findings += _dim_findings(compiled)
+    findings.append(_untuned(compiled.kernels))
+    if options.checked:
+        findings.append(Finding("bounds checks", "all kernels", "TILEWRIGHT_BOUNDS_CHECK is on", "unset it for speed"))
+    return Explanation(str(options.target), threads, kernels, _fates(compiled, imported, places), tuple(findings))
+
+
+def _fact(kernel: ScheduledKernel) -> KernelFact:
+    kinds = _loop_kinds(kernel)
+    operators = dict.fromkeys(node.op.name for node in kernel.groups[0].nodes)
+    nodes = dict.fromkeys(source for group in kernel.groups for source in sources(group))
+    return KernelFact(
+        kernel.program.name,
+        len(kernel.groups),
+        tuple(operators),
+        tuple(nodes),
+        LoopKind.VECTORIZED in kinds,
+        LoopKind.PARALLEL in kinds,
+    )
+
+
+def _loop_kinds(kernel: ScheduledKernel) -> frozenset[LoopKind]:
+    return frozenset(stmt.kind for stmt in walk(kernel.program.body) if isinstance(stmt, Loop))
+
+
+# Nodes ---------------------------------------------------------------------------------------------------------------
+
+
+def _fates(compiled: Compiled, imported: Graph, places: Iterable[str]) -> tuple[NodeFate, ...]:
+    kernels: dict[str, dict[str, None]] = {}
+    for kernel in compiled.kernels:
+        for source in (source for group in kernel.groups for source in sources(group)):
+            kernels.setdefault(source, {})[kernel.program.name] = None
+    constant, needed = _constant_nodes(imported), set(walk_back(imported))
+    nodes: dict[str, list[Node]] = {place: [] for place in places}
+    for node in imported.nodes:
+        nodes.setdefault(node.source, []).append(node)
+    return tuple(
+        NodeFate(source, _fate(source in kernels, of_source, constant, needed).value, tuple(kernels.get(source, ())))
+        for source, of_source in nodes.items()
+    )
+
+
+def _fate(in_kernel: bool, nodes: Sequence[Node], constant: set[Node], needed: set[Node]) -> Fate:
+    if in_kernel:
+        return Fate.KERNEL
+    if constant.issuperset(nodes):  # importing computes shapes: then there is no node at all
+        return Fate.FOLDED
+    return Fate.DISSOLVED if needed.intersection(nodes) else Fate.UNUSED
+
+
+def _constant_nodes(graph: Graph) -> set[Node]:
+    """The nodes that depend on constants only."""
+    known: set[Value] = set(graph.constants)
+    found: set[Node] = set()
+    for node in graph.nodes:
+        if all(value is None or value in known for value in node.inputs):
+            found.add(node)
+            known.update(node.outputs)
+    return found
+
+
+# Findings ------------------------------------------------------------------------------------------------------------
+
+
+def _loop_findings(kernel: ScheduledKernel) -> Iterator[Finding]:
+    kinds, name = _loop_kinds(kernel), kernel.program.name
+    if LoopKind.PARALLEL not in kinds:
+        reason, step = _why_serial(kernel)
+        yield Finding("not parallel", name, reason, step)
+    if LoopKind.VECTORIZED not in kinds:
+        reason, step = _why_scalar(kernel)
+        yield Finding("not vectorized", name, reason, step)
+
+
+_READ_SCHEDULE = "TILEWRIGHT_PRINT=schedule shows its loops"
+_IS_EXTERN = "its operator has a body in loop IR, which the analytic schedule leaves as it is"
+
+
+def _why_serial(kernel: ScheduledKernel) -> tuple[str, str]:
+    blocks = (stmt for stmt in walk(kernel.naive.body) if isinstance(stmt, Block))
+    points = max((_points(axis.extent for axis in block.axes) for block in blocks), default=0)
+    if points < PARALLEL_WORK:
+        return f"{points} points are fewer than {PARALLEL_WORK}: handing out work would cost more", "nothing to do"
+    if _is_opaque(kernel):
+        return _IS_EXTERN, _READ_SCHEDULE
+    return "the analytic schedule spreads no loop of it; why is not known", _READ_SCHEDULE
+
+
+def _why_scalar(kernel: ScheduledKernel) -> tuple[str, str]:
+    if _is_opaque(kernel):
+        return _IS_EXTERN, _READ_SCHEDULE
+    if all(_points(result.shape) <= 1 for result in kernel.program.results):
+        return "its result has one element", "nothing to do"
+    return "the analytic schedule has no vector form for it; why is not known", _READ_SCHEDULE
+
+
+def _points(extents: Iterable[Expr]) -> int:
+    return prod(int(e.value) if isinstance(e, Const) else UNKNOWN_EXTENT for e in extents)
+
+
+def _is_opaque(kernel: ScheduledKernel) -> bool:
+    return any(node.op.kind is FusionKind.OPAQUE for node in kernel.groups[0].nodes)
+
+
+def _dim_findings(compiled: Compiled) -> Iterator[Finding]:
+    for dim in compiled.main.dims:
+        bound = "no bound is given" if dim.bound is None else f"at most {dim.bound}"
+        reason = f"known at run time only ({bound}); kernels are scheduled as if it were {UNKNOWN_EXTENT}"
+        yield Finding("run-time extent", dim.var.name, reason, "give shapes= (--shape) for one compiled for its size")
+
+
+def _untuned(kernels: Sequence[ScheduledKernel]) -> Finding:
+    reason = "the analytic model chose the schedules; nothing was measured"
+    return Finding(
+        "untuned", f"all {len(kernels)} kernels", reason, "tilewright profile shows which are far from the peak"
+    )

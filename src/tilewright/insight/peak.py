@@ -1,0 +1,50 @@
+"""What this machine can do at most, measured: the roofs that kernels are held against.
+
+A roof is the best of several tries, on as many threads as the model uses: clocks and neighbours differ from hour to
+hour, so it is measured when it is needed, and not kept.
+"""
+
+from dataclasses import dataclass
+
+from tilewright.base.target import Target
+from tilewright.insight.probes import fma_probe, read_probe
+
+_TRIES = 10
+_MOST_BYTES = 1 << 28
+_LEAST_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """Gigabytes per second at which all threads together read a working set of so many bytes."""
+
+    working_set: int
+    gbytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The roofs for ``threads`` threads: float32 GFLOP/s, and bandwidths by growing working set (the last: memory)."""
+
+    threads: int
+    gflops: float
+    bandwidths: tuple[Bandwidth, ...]
+
+    def bandwidth(self, size: int) -> float:
+        """GB/s for data of ``size`` bytes: of the smallest working set that is as large, else of memory."""
+        fitting = (found.gbytes_per_second for found in self.bandwidths if found.working_set >= size)
+        return next(fitting, self.bandwidths[-1].gbytes_per_second)
+
+
+def measure_peak(target: Target, threads: int) -> Peak:
+    """The roofs of this machine, which is ``target``; takes about half a second."""
+    probe = fma_probe(target, threads)
+    gflops = max(probe() for _ in range(_TRIES))
+    caches = {threads * target.l1_bytes // 2, threads * target.l2_bytes // 2, target.l3_bytes // 2} - {0}
+    memory = min(max(4 * target.l3_bytes, _LEAST_BYTES), _MOST_BYTES)
+    return Peak(threads, gflops, tuple(_bandwidth(target, size, threads) for size in (*sorted(caches), memory)))
+
+
+def _bandwidth(target: Target, size: int, threads: int) -> Bandwidth:
+    probe = read_probe(target, size, threads)
+    return Bandwidth(size, max(probe() for _ in range(_TRIES)))

@@ -1,0 +1,31 @@
+"""From a compiled model back to the user's: which call computes which nodes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilewright.driver import Compiled, ScheduledKernel
+from tilewright.loops.ir import Call
+from tilewright.loops.visit import walk
+from tilewright.passes.fuse import Group
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCall:
+    """One call of main: the kernel, and the group of nodes that this call computes."""
+
+    kernel: ScheduledKernel
+    group: Group
+
+
+def calls_of(compiled: Compiled) -> Iterator[KernelCall]:
+    """The calls of main in order. Groups that share a kernel are in the order of its calls."""
+    groups = {kernel.program.name: iter(kernel.groups) for kernel in compiled.kernels}
+    kernels = {kernel.program.name: kernel for kernel in compiled.kernels}
+    for statement in walk(compiled.main.body):
+        if isinstance(statement, Call):
+            yield KernelCall(kernels[statement.callee], next(groups[statement.callee]))
+
+
+def sources(group: Group) -> tuple[str, ...]:
+    """Where in the user's model the nodes of ``group`` come from, each place once."""
+    return tuple(dict.fromkeys(node.source for node in group.nodes if node.source))

@@ -1,0 +1,205 @@
+"""Where the time of a model goes: the time of each kernel beside the work that it needs and what the machine can do.
+
+Times come from a clock in the native code (``runtime.abi``, ``tw_mark``): the model that is profiled is the one that is
+run, and kernels are measured in turns because each run calls all of them. What no kernel accounts for (feeds, outputs,
+entering native code) is the remainder.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.cost.work import Work, count
+from tilewright.driver import Compiled, ScheduledKernel
+from tilewright.insight.names import cell
+from tilewright.insight.peak import Peak
+from tilewright.insight.places import calls_of, sources
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.model import Executable
+
+LEAST_RUNS = 5
+MOST_RUNS = 2000
+
+
+class Bound(Enum):
+    """The roof that a kernel meets first."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelProfile:
+    """One call of a kernel: medians over all runs. What is not known (an artifact has no loops to count) is None."""
+
+    kernel: str
+    nodes: tuple[str, ...]
+    """The nodes of the user's model that it computes."""
+    milliseconds: float
+    share: float
+    """Of the time of all kernels."""
+    gflops: float | None = None
+    """1e9 operations per second; a multiply-add is two."""
+    gbytes_per_second: float | None = None
+    """1e9 bytes of arguments per second, each byte counted once."""
+    percent_of_peak: float | None = None
+    """The time that the nearer roof allows, as a percentage of the time that it took."""
+    bound: str | None = None
+    """``compute`` or ``memory``: the nearer roof."""
+    calls: int = 1
+    trace: str | None = None
+    """The steps of its schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Times of one run, in milliseconds: medians over ``runs`` runs."""
+
+    runs: int
+    threads: int
+    milliseconds: float
+    """The whole run, as a caller of the model sees it."""
+    remainder: float
+    """What the kernels do not account for: feeds, outputs, entering native code."""
+    kernels: tuple[KernelProfile, ...]
+    peak: Peak | None
+
+    def by_kernel(self) -> "Profile":
+        """One row for all calls of a kernel."""
+        rows: dict[str, list[KernelProfile]] = {}
+        for row in self.kernels:
+            rows.setdefault(row.kernel, []).append(row)
+        merged = sorted((_merged(group) for group in rows.values()), key=lambda row: -row.milliseconds)
+        return replace(self, kernels=tuple(merged))
+
+    def to_json(self) -> dict[str, object]:
+        """All fields, as values that JSON has."""
+        return asdict(self)
+
+    def show(self, trace: bool = False, console: Console | None = None) -> None:
+        """Print the table; with ``trace``, also the steps of each kernel's schedule."""
+        out = console or Console()
+        out.print(_table(self))
+        kernels = sum(row.milliseconds for row in self.kernels)
+        whole = f"{self.milliseconds:.3f} ms a run = {kernels:.3f} ms in kernels + {self.remainder:.3f} ms around them"
+        out.print(f"{whole}; median of {self.runs} runs, {self.threads} threads", highlight=False)
+        if self.peak is not None:
+            memory = self.peak.bandwidths[-1].gbytes_per_second
+            roofs = f"{self.peak.gflops:.0f} GFLOP/s (float32), {memory:.0f} GB/s from memory"
+            out.print(f"measured roofs: {roofs}", highlight=False)
+        for name, steps in {row.kernel: row.trace for row in self.kernels}.items() if trace else ():
+            out.print(f"\n{name}\n{steps or '(no trace)'}", highlight=False, markup=False)
+
+
+def profile(
+    executable: Executable,
+    feeds: Mapping[str, object],
+    compiled: Compiled | None = None,
+    peak: Peak | None = None,
+    seconds: float = 1.0,
+) -> Profile:
+    """Run for about ``seconds`` (at least ``LEAST_RUNS`` times). Work and nodes are known only with ``compiled``.
+
+    Raises ``BadFeed`` if the feeds do not fit.
+    """
+    names = executable.manifest.calls
+    results, _ = executable.timed_run(feeds)
+    totals: list[float] = []
+    parts: list[list[float]] = []
+    end = time.perf_counter() + seconds
+    while len(totals) < LEAST_RUNS or (time.perf_counter() < end and len(totals) < MOST_RUNS):
+        begin = time.perf_counter()
+        _, times = executable.timed_run(feeds)
+        totals.append(time.perf_counter() - begin)
+        parts.append(times)
+    del results
+    medians = [median(times) for times in zip(*parts, strict=True)]
+    in_kernels = sum(medians)
+    rows = [
+        KernelProfile(name, (), t * 1e3, t / in_kernels if in_kernels else 0.0)
+        for name, t in zip(names, medians, strict=True)
+    ]
+    if compiled is not None:
+        rows = _described(rows, compiled, extents_of(executable.manifest, feeds), peak)
+    whole = median(totals)
+    return Profile(len(totals), executable.threads, whole * 1e3, (whole - in_kernels) * 1e3, tuple(rows), peak)
+
+
+def extents_of(manifest: Manifest, feeds: Mapping[str, object]) -> dict[str, int]:
+    """The run-time extents that inputs have in their shapes; the feeds were checked by a run."""
+    found: dict[str, int] = {}
+    for spec in manifest.inputs:
+        shape: Iterable[int] = getattr(feeds[spec.name], "shape", ())
+        found.update({name: size for name, size in zip(spec.shape, shape, strict=False) if isinstance(name, str)})
+    return found
+
+
+def _described(
+    rows: Sequence[KernelProfile], compiled: Compiled, extents: Mapping[str, int], peak: Peak | None
+) -> list[KernelProfile]:
+    works: dict[str, Work | None] = {k.program.name: count(k.naive, extents) for k in compiled.kernels}
+    described: list[KernelProfile] = []
+    for row, call in zip(rows, calls_of(compiled), strict=True):
+        known = replace(row, nodes=sources(call.group), trace=str(call.kernel.schedule.trace))
+        work = works[row.kernel]
+        described.append(known if work is None else _rated(known, work, call.kernel, peak))
+    return described
+
+
+def _rated(row: KernelProfile, work: Work, kernel: ScheduledKernel, peak: Peak | None) -> KernelProfile:
+    seconds = max(row.milliseconds * 1e-3, 1e-9)
+    rates = replace(row, gflops=work.operations / seconds / 1e9, gbytes_per_second=work.bytes / seconds / 1e9)
+    if peak is None:
+        return rates
+    width = max(p.dtype.itemsize for p in kernel.program.results)
+    computing = work.operations / (peak.gflops * 1e9) * max(1.0, width / 4)
+    moving = work.bytes / (peak.bandwidth(work.bytes) * 1e9)
+    bound = Bound.COMPUTE if computing >= moving else Bound.MEMORY
+    return replace(rates, percent_of_peak=100 * max(computing, moving) / seconds, bound=bound.value)
+
+
+def _merged(rows: Sequence[KernelProfile]) -> KernelProfile:
+    """One row of several calls: times add up, rates are weighted by time."""
+    total = sum(row.milliseconds for row in rows)
+
+    def average(values: Sequence[float | None]) -> float | None:
+        known = [v * row.milliseconds for v, row in zip(values, rows, strict=True) if v is not None]
+        return sum(known) / total if known and total else None
+
+    return replace(
+        rows[0],
+        nodes=tuple(node for row in rows for node in row.nodes),
+        milliseconds=total,
+        share=sum(row.share for row in rows),
+        gflops=average([row.gflops for row in rows]),
+        gbytes_per_second=average([row.gbytes_per_second for row in rows]),
+        percent_of_peak=average([row.percent_of_peak for row in rows]),
+        calls=sum(row.calls for row in rows),
+    )
+
+
+def _table(profile: Profile) -> Table:
+    table = Table(title="Time by kernel")
+    for heading in ("kernel", "calls", "ms", "share", "GFLOP/s", "GB/s", "% of peak", "bound by", "nodes"):
+        table.add_column(heading, justify="left" if heading in ("kernel", "bound by", "nodes") else "right")
+    for row in profile.kernels:
+        numbers = (_text(row.gflops, 1), _text(row.gbytes_per_second, 1), _text(row.percent_of_peak, 0))
+        table.add_row(
+            row.kernel,
+            str(row.calls),
+            f"{row.milliseconds:.3f}",
+            f"{row.share:.1%}",
+            *numbers,
+            row.bound or "",
+            cell(row.nodes),
+        )
+    return table
+
+
+def _text(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

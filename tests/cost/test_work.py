@@ -1,0 +1,58 @@
+"""Operations and bytes of naive programs, counted by hand."""
+
+from tilewright import te
+from tilewright.base.dtypes import boolean, f32, i64
+from tilewright.cost.work import Work, count
+from tilewright.graph import Value, make_node
+from tilewright.loops.lower import lower
+from tilewright.loops.program import Program
+from tilewright.ops import find
+from tilewright.symbolic.expr import Expr, Var, as_expr
+from tilewright.tensor.build import placeholder
+
+
+def program(op: str, *inputs: Value, **attributes: object) -> Program:
+    operator = find(op)
+    assert operator is not None
+    tensors = [placeholder(v.shape, v.dtype, v.name) for v in inputs]
+    assert make_node(operator, inputs, ["y"], attributes)
+    return lower(list(operator.apply(tensors, attributes))[:1], name="kernel", inputs=tensors)
+
+
+def value(name: str, *shape: int | Expr, dtype: object = f32) -> Value:
+    return Value(name, dtype, tuple(map(as_expr, shape)))
+
+
+def test_matrix_product() -> None:
+    made = program("MatMul", value("a", 2, 3), value("b", 3, 5))
+    assert count(made, {}) == Work(2 * 3 * 5, 0, 4 * (6 + 15 + 10))
+    assert Work(30, 4, 0).operations == 64
+
+
+def test_elementwise() -> None:
+    assert count(program("Relu", value("a", 2, 3)), {}) == Work(0, 6, 4 * 12)
+    assert count(program("Add", value("a", 2, 3), value("b", 3)), {}) == Work(0, 6, 4 * (6 + 3 + 6))
+    assert count(program("Cast", value("a", 4), to=i64), {}) == Work(0, 0, 4 * 4 + 4 * 8)
+    assert count(program("Where", value("c", 4, dtype=boolean), value("a", 4), value("b", 4)), {}) == Work(0, 4, 52)
+
+
+def test_run_time_extents() -> None:
+    made = program("Relu", value("a", Var("n"), 3))
+    assert count(made, {"n": 5}) == Work(0, 15, 4 * 30)
+    assert count(made, {"n": 0}) == Work(0, 0, 0)
+    assert count(made, {}) is None
+
+
+def test_no_more_of_a_table_is_touched_than_is_read() -> None:
+    made = program("Gather", value("table", 1000, 8), value("ids", 2, dtype=i64), axis=0)
+    found = count(made, {})
+    assert found is not None
+    assert found.bytes == 4 * 2 * 8 + 8 * 2 + 4 * 2 * 8
+
+
+def test_a_product_that_is_added_to_a_product_is_no_multiply_add() -> None:
+    a = te.placeholder((4,), name="a")
+    one = te.compute((4,), lambda i: a[i] * a[i] + 1.0, name="one")
+    two = te.compute((4,), lambda i: a[i] * a[i] + a[i] * a[i], name="two")
+    assert count(lower([one], name="k", inputs=[a]), {}) == Work(4, 0, 32)
+    assert count(lower([two], name="k", inputs=[a]), {}) == Work(0, 12, 32)

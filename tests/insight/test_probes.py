@@ -1,0 +1,51 @@
+"""The probes: their code, what an iteration counts, and rates that make sense."""
+
+import llvmlite.binding as llvm
+import pytest
+
+from tilewright.base.errors import UnsupportedTarget
+from tilewright.base.target import Target
+from tilewright.insight.peak import Bandwidth, Peak
+from tilewright.insight.probes import (
+    ACCUMULATORS,
+    STREAMS,
+    fma_ir,
+    fma_loop,
+    fma_probe,
+    read_ir,
+    read_loop,
+    read_probe,
+)
+
+HOST = Target.host()
+
+
+def test_loops_have_independent_chains() -> None:
+    assert fma_ir(512).count("call <16 x float> @llvm.fma.v16f32") == ACCUMULATORS
+    assert read_ir(256).count("load <8 x float>") == STREAMS
+    for text in (fma_ir(512), read_ir(256)):
+        llvm.parse_assembly(text).verify()
+
+
+def test_work_is_counted() -> None:
+    assert fma_loop(HOST, 128).amount == 2 * ACCUMULATORS * 4
+    loop = read_loop(HOST, 3, 1)
+    assert loop.amount == STREAMS * HOST.vector_bits // 8
+    begin, end = loop.timed(0, 1000)
+    assert end > begin
+
+
+def test_wider_vectors_than_the_machine_has_are_refused() -> None:
+    with pytest.raises(UnsupportedTarget, match="this processor's vectors have"):
+        fma_probe(HOST, vector_bits=2 * HOST.vector_bits)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_probes_return_a_rate(threads: int) -> None:
+    assert 0.5 < fma_probe(HOST, threads, 128)() < 100_000
+    assert 0.1 < read_probe(HOST, 1 << 16, threads)() < 100_000
+
+
+def test_the_bandwidth_is_that_of_the_smallest_working_set_that_is_as_large() -> None:
+    peak = Peak(1, 100.0, (Bandwidth(1000, 50.0), Bandwidth(10_000, 20.0), Bandwidth(100_000, 5.0)))
+    assert [peak.bandwidth(size) for size in (0, 1000, 1001, 50_000, 10**9)] == [50.0, 50.0, 20.0, 5.0, 5.0]

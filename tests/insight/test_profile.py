@@ -1,0 +1,98 @@
+"""Profiles: every field follows from times and counts that are known."""
+
+import json
+from collections.abc import Callable
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.frontend.models import single_node
+from tests.insight.models import FEEDS, classifier, compiled
+from tilewright.base.errors import BadFeed
+from tilewright.insight.peak import Bandwidth, Peak
+from tilewright.insight.profile import KernelProfile, Profile, profile
+
+PEAK = Peak(1, 100.0, (Bandwidth(1 << 40, 10.0),))
+
+
+def test_a_model_by_kernel() -> None:
+    _, made = compiled(classifier())
+    found = profile(made.executable, FEEDS, made, PEAK, seconds=0)
+    assert found.runs == 5
+    assert found.threads == 1
+    assert [row.kernel for row in found.kernels] == list(made.executable.manifest.calls)
+    assert [row.nodes for row in found.kernels] == [
+        ("node fc0 (Gemm)", "node act (Relu)"),
+        ("node fc1 (Gemm)",),
+        ("node soft (Softmax)",),
+    ]
+    assert sum(row.share for row in found.kernels) == pytest.approx(1)
+    assert found.milliseconds == pytest.approx(found.remainder + sum(row.milliseconds for row in found.kernels))
+    for row, kernel in zip(found.kernels, made.kernels, strict=True):
+        assert row.milliseconds > 0
+        assert row.trace == str(kernel.schedule.trace)
+
+
+def test_rates_follow_from_work_and_time() -> None:
+    _, made = compiled(classifier())
+    row = profile(made.executable, FEEDS, made, PEAK, seconds=0).kernels[1]
+    seconds = row.milliseconds * 1e-3
+    operations, size = 2 * 4 * 8 * 8 + 4 * 8, 4 * (32 + 64 + 8 + 32)
+    assert row.gflops == pytest.approx(operations / seconds / 1e9)
+    assert row.gbytes_per_second == pytest.approx(size / seconds / 1e9)
+    assert row.percent_of_peak == pytest.approx(100 * max(operations / 100e9, size / 10e9) / seconds)
+    assert row.bound == "memory"
+
+
+def test_without_the_compiler_there_are_times_only() -> None:
+    _, made = compiled(classifier())
+    found = profile(made.executable, FEEDS, seconds=0)
+    assert all(row.gflops is row.bound is row.trace is None and row.nodes == () for row in found.kernels)
+    assert all(row.milliseconds > 0 for row in found.kernels)
+    assert found.peak is None
+
+
+def test_a_wrong_feed() -> None:
+    _, made = compiled(classifier())
+    with pytest.raises(BadFeed, match="x"):
+        profile(made.executable, {"x": np.zeros((2, 2), np.float32)}, made)
+
+
+def test_a_model_without_work() -> None:
+    _, made = compiled(single_node("Relu", {"x": np.zeros((0, 3), np.float32)}))
+    (row,) = profile(made.executable, {"x": np.zeros((0, 3), np.float32)}, made, PEAK, seconds=0).kernels
+    assert row.gflops == 0
+
+
+ROWS = (
+    KernelProfile("k0_gemm", ("node a", "node [b]"), 3.0, 0.6, 10.0, 1.0, 50.0, "compute", trace="s.split()"),
+    KernelProfile("k1_softmax", (), 1.0, 0.2),
+    KernelProfile("k0_gemm", ("node c",), 1.0, 0.2, 30.0, 5.0, 90.0, "memory", trace="s.split()"),
+)
+EXAMPLE = Profile(7, 2, 5.5, 0.5, ROWS, PEAK)
+
+
+def test_calls_of_one_kernel_add_up() -> None:
+    first, second = EXAMPLE.by_kernel().kernels
+    assert (first.kernel, first.calls, first.milliseconds, first.nodes) == (
+        "k0_gemm",
+        2,
+        4.0,
+        ("node a", "node [b]", "node c"),
+    )
+    assert first.share == pytest.approx(0.8)
+    assert (first.gflops, first.gbytes_per_second, first.percent_of_peak) == (15.0, 2.0, 60.0)
+    assert second == ROWS[1]
+
+
+def test_what_is_printed(golden: Callable[[str, str], None]) -> None:
+    console = Console(width=120, record=True, file=StringIO())
+    EXAMPLE.show(trace=True, console=console)
+    EXAMPLE.by_kernel().show(console=console)
+    golden("insight/profile", console.export_text())
+
+
+def test_json_has_all_fields() -> None:
+    assert json.loads(json.dumps(EXAMPLE.to_json()))["kernels"][0]["percent_of_peak"] == 50.0
