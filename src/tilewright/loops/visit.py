@@ -160,8 +160,8 @@ def buffers(stmt: Stmt) -> tuple[Buffer, ...]:
 
 def read_buffers(*exprs: Expr) -> tuple[Buffer, ...]:
     """The buffers that expressions read, each once, in order of first use."""
-    sources = (node.source for expr in exprs for node in symbolic.reads_in(expr))
-    return tuple(dict.fromkeys(source for source in sources if isinstance(source, Buffer)))
+    sources = [node.source for expr in exprs if expr.has_reads for node in symbolic.reads_in(expr)]
+    return tuple(dict.fromkeys([source for source in sources if isinstance(source, Buffer)]))
 
 
 def transform_exprs(stmt: Stmt, change: ChangeExpr, change_buffer: ChangeBuffer = lambda buffer: buffer) -> Stmt:
@@ -225,10 +225,15 @@ def substitute(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
             changed[old] = old if shape == old.shape else Buffer(old.name, old.dtype, shape, old.scope)
         return changed[old]
 
-    def change(expr: Expr) -> Expr:
-        return symbolic.substitute(symbolic.transform_reads(expr, lambda node: _moved_read(node, buffer)), values)
+    def leave(node: Expr) -> Expr | None:
+        if isinstance(node, Var):
+            return values.get(node)
+        return _moved_read(node, buffer) if isinstance(node, Read) else None
 
-    return transform_exprs(stmt, change, buffer)
+    def concerns(expr: Expr) -> bool:
+        return expr.has_reads or not expr.variables.isdisjoint(values)
+
+    return transform_exprs(stmt, lambda expr: symbolic.transform(expr, leave, concerns), buffer)
 
 
 def replace_buffers(stmt: Stmt, replacements: Mapping[Buffer, Buffer]) -> Stmt:

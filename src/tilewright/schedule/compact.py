@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tilewright.loops.access import span
 from tilewright.loops.ir import Alloc, Block, Buffer, Loop, LoopKind, Scope, Seq, Stmt
 from tilewright.loops.program import Program
-from tilewright.loops.visit import buffers, read_buffers
+from tilewright.loops.visit import buffers, read_buffers, transform_stmts
 from tilewright.schedule.blocks import Indices, bounds_within, moved_accesses, parts, redirected
 from tilewright.schedule.region import Touched, Window, Windows, tightened, touched, unit_index, unit_of
 from tilewright.schedule.tree import (
@@ -27,7 +27,6 @@ from tilewright.schedule.tree import (
     locations,
     normalize,
     replace_at,
-    transform_stmts,
 )
 from tilewright.symbolic import traversal as symbolic
 from tilewright.symbolic.bounds import Bounds

@@ -6,6 +6,7 @@ loop or block. All functions are pure.
 """
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
@@ -14,7 +15,7 @@ from tilewright.base.names import fresh_name
 from tilewright.loops import visit
 from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, Loop, Seq, Stmt
 from tilewright.loops.program import Program
-from tilewright.loops.visit import children, seq, transform_stmts, walk, with_children
+from tilewright.loops.visit import children, seq, walk, with_children
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import Expr, Var
 from tilewright.symbolic.traversal import free_vars, substitute
@@ -136,7 +137,18 @@ def blocks_in(stmt: Stmt) -> tuple[Block, ...]:
 
 def all_blocks(stmt: Stmt) -> tuple[Block, ...]:
     """All blocks in ``stmt``, also those inside blocks, in program order."""
-    return tuple(s for s in walk(stmt) if isinstance(s, Block))
+    found: list[Block] = []
+    _gather_blocks(stmt, found)
+    return tuple(found)
+
+
+def _gather_blocks(stmt: Stmt, found: list[Block]) -> None:
+    while isinstance(stmt, (Loop, Alloc)):
+        stmt = stmt.body
+    if isinstance(stmt, Block):
+        found.append(stmt)
+    for child in children(stmt):
+        _gather_blocks(child, found)
 
 
 def loops_of(program: Program, block: BlockRef) -> tuple[Loop, ...]:
@@ -249,11 +261,11 @@ def change_blocks(stmt: Stmt, change: Callable[[Block], Stmt]) -> Stmt:
 
 def normalize(stmt: Stmt) -> Stmt:
     """``stmt`` without loops and allocations that have nothing inside, and with sequences in canonical form."""
-
-    def leave(node: Stmt) -> Stmt | None:
-        return NOTHING if isinstance(node, (Loop, Alloc)) and node.body == NOTHING else None
-
-    return transform_stmts(stmt, leave)
+    before = children(stmt)
+    after = tuple(map(normalize, before))
+    if isinstance(stmt, (Loop, Alloc)) and after == (NOTHING,):
+        return NOTHING
+    return stmt if all(map(operator.is_, before, after)) else with_children(stmt, after)
 
 
 def nest(loops: Iterable[Loop], body: Stmt) -> Stmt:

@@ -33,7 +33,7 @@ class Bounds:
     upper bound or None; variables that only occur in ``extents`` are dims too. ``facts``: conditions that hold.
     """
 
-    __slots__ = ("_highs", "_intervals", "_lows", "_origin", "dims", "engine", "extents", "facts", "ranks")
+    __slots__ = ("_highs", "_inner", "_intervals", "_lows", "_origin", "dims", "engine", "extents", "facts", "ranks")
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Bounds:
         self._lows: dict[Var, int] = {}
         self._highs: dict[Var, int] = {}
         self._intervals: dict[Expr, Interval] = {}
+        self._inner: dict[tuple[tuple[Var, ExprLike], ...], Bounds] = {}
         for extent in symbolic:
             self._note_at_least(extent, 1)
         for fact in facts:
@@ -63,7 +64,13 @@ class Bounds:
 
     def extended(self, extents: Mapping[Var, ExprLike], dims: Mapping[Var, int | None] | None = None) -> "Bounds":
         """These bounds, inside more loops. A variable that is known already gets the new extent."""
-        return Bounds({**self.extents, **extents}, {**self.dims, **(dims or {})}, self.facts)
+        if dims:
+            return Bounds({**self.extents, **extents}, {**self.dims, **dims}, self.facts)
+        key = tuple(extents.items())
+        found = self._inner.get(key)
+        if found is None:
+            self._inner[key] = found = Bounds({**self.extents, **extents}, self.dims, self.facts)
+        return found
 
     def assuming(self, *conditions: Expr) -> "Bounds":
         """These bounds, where ``conditions`` hold too: on one side of a guard."""

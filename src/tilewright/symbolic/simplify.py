@@ -136,25 +136,23 @@ class Simplifier:
         return found
 
     def _accumulate(self, expr: Expr, scale: int, target: Polynomial) -> None:
-        match expr:
-            case Var():
-                add_to(target, {(): scale * self._fixed[expr]} if expr in self._fixed else {(expr,): scale})
-            case Const(value):
-                add_to(target, {(): scale * int(value)})
-            case Binary(BinaryOp.ADD, a, b):
-                self._accumulate(a, scale, target)
-                self._accumulate(b, scale, target)
-            case Binary(BinaryOp.SUB, a, b):
-                self._accumulate(a, scale, target)
-                self._accumulate(b, -scale, target)
-            case Binary(BinaryOp.MUL, a, Const(value)):
-                self._accumulate(a, scale * int(value), target)
-            case Binary(BinaryOp.MUL, a, b):
-                add_to(target, multiply(self.polynomial(a), self.polynomial(b)), scale)
-            case Unary(UnaryOp.NEG, a):
-                self._accumulate(a, -scale, target)
-            case _:
-                add_to(target, self._nonlinear(expr), scale)
+        # No patterns: this is the innermost loop of the simplifier.
+        if isinstance(expr, Var):
+            add_to(target, {(): scale * self._fixed[expr]} if expr in self._fixed else {(expr,): scale})
+        elif isinstance(expr, Const):
+            add_to(target, {(): scale * int(expr.value)})
+        elif isinstance(expr, Binary) and (expr.op is BinaryOp.ADD or expr.op is BinaryOp.SUB):
+            self._accumulate(expr.a, scale, target)
+            self._accumulate(expr.b, scale if expr.op is BinaryOp.ADD else -scale, target)
+        elif isinstance(expr, Binary) and expr.op is BinaryOp.MUL:
+            if isinstance(expr.b, Const):
+                self._accumulate(expr.a, scale * int(expr.b.value), target)
+            else:
+                add_to(target, multiply(self.polynomial(expr.a), self.polynomial(expr.b)), scale)
+        elif isinstance(expr, Unary) and expr.op is UnaryOp.NEG:
+            self._accumulate(expr.a, -scale, target)
+        else:
+            add_to(target, self._nonlinear(expr), scale)
 
     def _nonlinear(self, expr: Expr) -> Polynomial:
         found = self._polynomials.get(expr)

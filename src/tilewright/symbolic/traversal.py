@@ -64,16 +64,19 @@ def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
             return expr
 
 
-def transform(expr: Expr, leave: Callable[[Expr], Expr | None]) -> Expr:
-    """Rewrite bottom-up: ``leave`` sees each node with its operands rewritten, and returns another one or None."""
-    return _transformed(expr, leave, lambda _: True, {})
+def transform(
+    expr: Expr, leave: Callable[[Expr], Expr | None], concerns: Callable[[Expr], bool] = lambda _: True
+) -> Expr:
+    """Rewrite bottom-up: ``leave`` sees each node with its operands rewritten, and returns another one or None.
+
+    Parts of ``expr`` that the rewrite can't concern stay as they are.
+    """
+    return _transformed(expr, leave, concerns, {})
 
 
 def transform_reads(expr: Expr, change: Callable[[Read], Expr | None]) -> Expr:
     """``expr`` with every read, its indices rewritten first, replaced by ``change`` of it (None: it stays)."""
-    return _transformed(
-        expr, lambda node: change(node) if isinstance(node, Read) else None, lambda node: node.has_reads, {}
-    )
+    return transform(expr, lambda node: change(node) if isinstance(node, Read) else None, lambda node: node.has_reads)
 
 
 def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
@@ -82,21 +85,17 @@ def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
         return expr
     if isinstance(expr, Var):
         return values[expr]
-    return _transformed(
+    return transform(
         expr,
         lambda node: values.get(node) if isinstance(node, Var) else None,
         lambda node: not node.variables.isdisjoint(values),
-        {},
     )
 
 
 def _transformed(
     node: Expr, leave: Callable[[Expr], Expr | None], concerns: Callable[[Expr], bool], memo: dict[int, Expr]
 ) -> Expr:
-    """``transform``, where parts with nothing in them that ``concerns`` the rewrite stay as they are.
-
-    ``memo`` is by identity: the parts live as long as the whole does.
-    """
+    """``transform``; ``memo`` is by identity, as all parts live as long as the whole does."""
     known = memo.get(id(node))
     if known is not None:
         return known
