@@ -6,7 +6,7 @@ through their range). Its span is found by monotonicity: ``io * 8 + ii // 2`` wi
 bounded (it is data, say) is taken whole.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, Region, Seq, Stmt, Store, Stores, Sync
@@ -33,13 +33,14 @@ class Span:
     hi: Expr
 
 
-def regions(stmt: Stmt, bounds: Bounds, relaxed: Iterable[Var] = ()) -> Regions:
+def regions(stmt: Stmt, bounds: Bounds, relaxed: Iterable[Var] = (), wanted: Set[Buffer] | None = None) -> Regions:
     """The regions that ``stmt`` may touch, over the variables that are neither bound inside it nor in ``relaxed``.
 
     ``bounds`` is what is known of all variables around ``stmt``; those in ``relaxed`` have an extent there. Blocks
     inside count with the regions that they declare. Regions are not clipped: guarded accesses may lie outside.
+    With ``wanted``, the regions of these buffers only.
     """
-    collector = _Collector()
+    collector = _Collector(wanted)
     collector.visit(stmt, bounds, frozenset(relaxed))
     return Regions(collector.reads.merged(bounds), collector.writes.merged(bounds))
 
@@ -64,8 +65,12 @@ def point(buffer: Buffer, indices: Sequence[Expr]) -> Region:
 class _Spans:
     """Spans of each buffer's dimensions, collected access by access; None: the whole dimension."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Set[Buffer] | None = None) -> None:
+        self._wanted = wanted
         self._found: dict[Buffer, list[tuple[Span | None, ...]]] = {}
+
+    def _wants(self, buffer: Buffer) -> bool:
+        return self._wanted is None or buffer in self._wanted
 
     def add(self, buffer: Buffer, spans: tuple[Span | None, ...]) -> None:
         known = self._found.setdefault(buffer, [])
@@ -73,9 +78,12 @@ class _Spans:
             known.append(spans)
 
     def add_point(self, buffer: Buffer, indices: Sequence[Expr], bounds: Bounds, relaxed: frozenset[Var]) -> None:
-        self.add(buffer, tuple(span(index, bounds, relaxed) for index in indices))
+        if self._wants(buffer):
+            self.add(buffer, tuple(span(index, bounds, relaxed) for index in indices))
 
     def add_region(self, region: Region, bounds: Bounds, relaxed: frozenset[Var]) -> None:
+        if not self._wants(region.buffer):
+            return
         spans: list[Span | None] = []
         for start, extent in region.ranges:
             first = span(start, bounds, relaxed)
@@ -97,9 +105,9 @@ class _Spans:
 
 
 class _Collector:
-    def __init__(self) -> None:
-        self.reads = _Spans()
-        self.writes = _Spans()
+    def __init__(self, wanted: Set[Buffer] | None) -> None:
+        self.reads = _Spans(wanted)
+        self.writes = _Spans(wanted)
 
     def visit(self, stmt: Stmt, bounds: Bounds, relaxed: frozenset[Var]) -> None:
         match stmt:

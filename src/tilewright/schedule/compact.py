@@ -8,6 +8,7 @@ puts the bindings in and finds ``T[ii]``.
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tilewright.loops.access import span
 from tilewright.loops.ir import Alloc, Block, Buffer, Loop, LoopKind, Scope, Seq, Stmt
@@ -52,7 +53,7 @@ def compact(program: Program, name: str) -> Program:
         return program
     for place in _places(outer, users, buffer.scope):
         bounds = bounds_at(program, place)
-        found = touched(place.stmt, bounds)
+        found = touched(place.stmt, bounds, {buffer})
         windows = found.of(buffer, bounds)
         if windows is not None and _starts_afresh(place, outer, buffer, found, bounds):
             return _Shrinking(program, buffer, windows, bounds).moved(outer, place)
@@ -146,6 +147,19 @@ class _Split:
     """The outer part, over the loops outside."""
 
 
+@dataclass(frozen=True, slots=True)
+class _User:
+    """A block that uses the buffer."""
+
+    block: Block
+    values: Mapping[Var, Expr]
+    """What its axes are bound to."""
+    bounds: Bounds
+    """What is known of the loops around it."""
+    inside: Bounds
+    """What is known of its axes."""
+
+
 class _Shrinking:
     """Replaces ``buffer`` by its ``windows``, at a place of which ``bounds`` is known."""
 
@@ -157,76 +171,70 @@ class _Shrinking:
 
     def moved(self, outer: Location[Stmt], place: Location[Stmt]) -> Program:
         """The program with the buffer allocated around ``place`` instead of at ``outer``."""
-        pinned = {block.name: values for block, values in self._inner_values(place.stmt)}
-        small = self._small_buffer(place.stmt, pinned)
-        body = place.stmt if small == self._buffer else self._rebased(place.stmt, small, pinned)
+        users = {user.block.name: user for user in self._users(place.stmt)}
+        small = self._small_buffer([users[block.name] for block in blocks_in(place.stmt) if block.name in users])
+        body = place.stmt if small == self._buffer else self._rebased(place.stmt, small, users)
         inside = replace_at(outer.stmt, place.path[len(outer.path) :], Alloc(small, body))
         assert isinstance(inside, Alloc)
         replaced = replace_at(self._program.body, outer.path, inside.body)
         return dataclasses.replace(self._program, body=normalize(replaced))
 
-    def _inner_values(self, stmt: Stmt) -> Iterator[tuple[Block, tuple[Mapping[Var, Expr], Bounds]]]:
-        """The user blocks, with the values of their axes and what is known of the loops in these."""
+    def _users(self, stmt: Stmt) -> Iterator[_User]:
         for at in locations(tightened(stmt, self._bounds)):
             if isinstance(at.stmt, Block) and _is_user(at.stmt, self._buffer):
                 inner = {a.var: a.extent for a in at.ancestors if isinstance(a, Loop)}
                 values = {axis.var: b for axis, b in zip(at.stmt.axes, at.stmt.bindings, strict=True)}
-                yield at.stmt, (values, self._bounds.extended(inner))
+                inside = bounds_within(self._program, at.stmt.axes)
+                yield _User(at.stmt, values, self._bounds.extended(inner), inside)
 
-    def _small_buffer(self, stmt: Stmt, pinned: Mapping[str, tuple[Mapping[Var, Expr], Bounds]]) -> Buffer:
+    def _small_buffer(self, users: Sequence[_User]) -> Buffer:
         """The buffer with those dimensions shrunk for which all accesses can be rebased."""
         shape = list(self._buffer.shape)
+        accesses = [(user, indices) for user in users for indices in _accesses(user.block, self._buffer)]
         for dimension, window in enumerate(self._windows):
             if not window.is_whole(shape[dimension]) and all(
-                self._offset(block, indices[dimension], window, *pinned[block.name]) is not None
-                for block in blocks_in(stmt)
-                if _is_user(block, self._buffer)
-                for indices in _accesses(block, self._buffer)
+                self._offset(user, indices[dimension], window) is not None for user, indices in accesses
             ):
                 shape[dimension] = window.extent
         return dataclasses.replace(self._buffer, shape=tuple(shape))
 
-    def _rebased(self, stmt: Stmt, small: Buffer, pinned: Mapping[str, tuple[Mapping[Var, Expr], Bounds]]) -> Stmt:
+    def _rebased(self, stmt: Stmt, small: Buffer, users: Mapping[str, _User]) -> Stmt:
         def leave(node: Stmt) -> Stmt:
-            if not isinstance(node, Block) or not _is_user(node, self._buffer):
+            if not isinstance(node, Block) or node.name not in users:
                 return node
-            known = pinned[node.name]
 
+            @cache
             def change(indices: Indices) -> Indices:
-                return self._indices(node, indices, small, known)
+                return self._indices(users[node.name], indices, small)
 
             return moved_accesses(self._program, node, self._buffer, small, change)
 
         return transform_stmts(stmt, leave)
 
-    def _indices(
-        self, block: Block, indices: Indices, small: Buffer, known: tuple[Mapping[Var, Expr], Bounds]
-    ) -> Indices:
-        inside = bounds_within(self._program, block.axes)
+    def _indices(self, user: _User, indices: Indices, small: Buffer) -> Indices:
         result: list[Expr] = []
         for index, window, old, new in zip(indices, self._windows, self._buffer.shape, small.shape, strict=True):
-            offset = ZERO if old == new else self._offset(block, index, window, *known)
+            offset = ZERO if old == new else self._offset(user, index, window)
             assert offset is not None
-            result.append(index if offset == ZERO else simplify(index - offset, _dividing(offset, inside)))
+            result.append(index if offset == ZERO else simplify(index - offset, _dividing(offset, user.inside)))
         return tuple(result)
 
-    def _offset(
-        self, block: Block, index: Expr, window: Window, values: Mapping[Var, Expr], bounds: Bounds
-    ) -> Expr | None:
-        """The start of ``window`` over the axes of ``block``, as ``index`` sees it; None if it does not."""
+    def _offset(self, user: _User, index: Expr, window: Window) -> Expr | None:
+        """The start of ``window`` over the axes of the block, as ``index`` sees it; None if it does not."""
         kept: Expr = ZERO
         value: Expr = ZERO
-        for atom, factor in linear_form(index, bounds_within(self._program, block.axes)).terms:
-            split = self._split(atom, values, bounds)
+        for atom, factor in linear_form(index, user.inside).terms:
+            split = self._split(atom, user)
             if split is None:
                 return None
             kept, value = kept + split.kept * factor, value + split.value * factor
         rest = simplify(window.start - value, self._bounds)
         return kept + rest if self._bounds.extents.keys().isdisjoint(free_vars(rest)) else None
 
-    def _split(self, atom: Expr, values: Mapping[Var, Expr], bounds: Bounds) -> _Split | None:
+    def _split(self, atom: Expr, user: _User) -> _Split | None:
         """``atom`` is ``outer + inner``, with ``outer`` a multiple of ``unit`` and ``inner`` within one unit."""
-        form = linear_form(symbolic.substitute(atom, values), bounds)
+        bounds = user.bounds
+        form = linear_form(symbolic.substitute(atom, user.values), bounds)
         outer, inner = _parted(form, self._bounds)
         if outer == ZERO:
             return _Split(ZERO, ZERO)

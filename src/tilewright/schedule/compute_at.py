@@ -97,7 +97,7 @@ def _check_buffers(lifted: Lifted, written: frozenset[Buffer]) -> None:
 
 def _needed_windows(lifted: Lifted) -> list[Window]:
     """The part of the block's domain that one iteration of the loop needs."""
-    needed = touched(lifted.target.stmt.body, lifted.bounds).reads
+    needed = touched(lifted.target.stmt.body, lifted.bounds, buffers_written(lifted.block)).reads
     windows = list(lifted.own)
     for position, axis in enumerate(lifted.block.axes):
         if axis.kind is IterKind.SPATIAL and not lifted.kept[position]:

@@ -44,8 +44,9 @@ class _Inside:
 
 def _blocks_inside(program: Program, place: Location[Loop]) -> Iterator[_Inside]:
     depth = len(place.loops)
+    outermost = {block.name for block in blocks_in(place.stmt)}
     for found in locations(place.stmt, place.ancestors, place.path):
-        if isinstance(found.stmt, Block) and found.stmt in blocks_in(place.stmt):
+        if isinstance(found.stmt, Block) and found.stmt.name in outermost:
             yield _Inside(found.stmt, found.loops[depth:], bounds_below(program, found.ancestors))
 
 

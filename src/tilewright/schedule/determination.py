@@ -51,11 +51,13 @@ def _nonlinear(expr: Expr) -> Iterator[Expr]:
 
 def _rises(index: Expr, variable: Var, varying: Sequence[Var], bounds: Bounds) -> bool:
     """Whether ``index`` at ``variable + 1`` is larger than at ``variable``, for all values of the others at both."""
+    if variable not in free_vars(index):
+        return False
     others = [v for v in varying if v != variable and v in free_vars(index)]
     again = {v: Var(f"{v.name}'") for v in others}
     both = bounds.extended({again[v]: bounds.extents[v] for v in others})
     later = substitute(index, {variable: variable + ONE, **again})
-    return variable in free_vars(index) and prove(later > index, both)
+    return prove(later > index, both)
 
 
 def _digits(expr: Expr, bounds: Bounds) -> tuple[Expr, ...]:

@@ -5,7 +5,7 @@ does not. Guards count: with ``ii * 5 + iii < 12``, a tile of 3 x 5 iterations i
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from math import gcd
 
@@ -49,9 +49,9 @@ class Touched:
         return union((self.reads.get(buffer), self.writes.get(buffer)), buffer.shape, bounds)
 
 
-def touched(stmt: Stmt, bounds: Bounds) -> Touched:
-    """What ``stmt`` touches for fixed values of the loops around it, of which ``bounds`` knows."""
-    found = regions(tightened(stmt, bounds), bounds)
+def touched(stmt: Stmt, bounds: Bounds, wanted: Set[Buffer]) -> Touched:
+    """What ``stmt`` touches of ``wanted``, for fixed values of the loops around it, of which ``bounds`` knows."""
+    found = regions(tightened(stmt, bounds), bounds, wanted=wanted)
     reads, writes = (
         {
             r.buffer: tuple(_window(s, e, size, bounds) for (s, e), size in zip(r.ranges, r.buffer.shape, strict=True))
@@ -67,7 +67,7 @@ def domain(block: Block, inner: Iterable[Loop], bounds: Bounds) -> Windows:
     box = Buffer("domain", dtypes.index, tuple(axis.extent for axis in block.axes))
     axes = point(box, [axis.var for axis in block.axes])
     probe = nest(inner, dataclasses.replace(block, reads=(), writes=(axes,)))
-    return touched(probe, bounds).writes[box]
+    return touched(probe, bounds, {box}).writes[box]
 
 
 def union(listed: Iterable[Windows | None], shape: tuple[Expr, ...], bounds: Bounds) -> Windows | None:

@@ -69,7 +69,7 @@ def _produced(lifted: Lifted) -> Mapping[Buffer, Windows]:
     local = {stmt.buffer for stmt in walk(lifted.target.stmt) if isinstance(stmt, Alloc)}
     for buffer in found & local:
         raise refuse(f"`{buffer.name}` is allocated in the loop, where `{lifted.ref}` is already", lifted.ref)
-    writes = touched(lifted.target.stmt.body, lifted.bounds).writes
+    writes = touched(lifted.target.stmt.body, lifted.bounds, found).writes
     return {buffer: writes[buffer] for buffer in found}
 
 
