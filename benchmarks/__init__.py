@@ -4,10 +4,16 @@ harness.py     slots in ABAB order, medians, ratios with quartiles; knows nothin
 processes.py   a candidate in its own process, quiet and with a fixed number of threads
 worker.py      the other end: `python -m benchmarks.worker`, which builds a candidate and runs its slots
 candidates.py  how each peer runs an ONNX file; the place to add a peer
-accuracy.py    the two error measures
+contest.py     a model and its exact answers, run by all peers in turns: rows
+results.py     rows as a JSON file
+tables.py      rows as Markdown
+accuracy.py    the two error measures, and the scale that weights must have for them
+work.py        operations and bytes of a model, and the roofline that no run can break
 peak.py        floating-point peak of this machine, to be run next to a kernel
+compilation.py how long Tilewright compiles, cold and warm
 mathkernel.py  one function of vector math as a native loop over arrays
 vecmath.py     vector math next to NumPy and SciPy: `python -m benchmarks.vecmath`
 zoo/           seventeen networks as ONNX files: `python -m benchmarks.zoo`
+networks.py    the zoo by all peers: `python -m benchmarks.networks`
 minilm.py      MiniLM-L6 at 16 and 128 tokens, 1 and 2 threads: `python -m benchmarks.minilm`
 """

@@ -15,6 +15,10 @@ Clock = Callable[[], float]
 Item = TypeVar("Item")
 
 
+class CandidateError(RuntimeError):
+    """A candidate can't go on; the text says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How long to measure; all times in seconds."""
@@ -38,7 +42,7 @@ class Candidate(Protocol):
         ...
 
     def run_slot(self, plan: Plan) -> list[float]:
-        """Warm up, then run for a slot; the seconds of each run."""
+        """Warm up, then run for a slot; the seconds of each run. Raises CandidateError."""
         ...
 
 
@@ -95,14 +99,31 @@ class Samples:
 
 
 def measure(candidates: Sequence[Candidate], plan: Plan) -> dict[str, Samples]:
-    """Run all candidates in turns; samples by name, in the order given. Raises ValueError when names collide."""
+    """Run all candidates in turns; samples by name, in the order given.
+
+    Raises ValueError when names collide, CandidateError when a candidate fails.
+    """
+    samples, failures = measure_survivors(candidates, plan)
+    for reason in failures.values():
+        raise CandidateError(reason)
+    return samples
+
+
+def measure_survivors(candidates: Sequence[Candidate], plan: Plan) -> tuple[dict[str, Samples], dict[str, str]]:
+    """As `measure`, but a candidate that fails leaves the round: also returns the reasons, by name."""
     names = [candidate.name for candidate in candidates]
     if len(set(names)) != len(names):
         raise ValueError(f"candidates need different names: {names}")
     slots: dict[str, list[tuple[float, ...]]] = {name: [] for name in names}
+    failures: dict[str, str] = {}
     for candidate in interleave(candidates, plan.rounds):
-        slots[candidate.name].append(tuple(candidate.run_slot(plan)))
-    return {name: Samples(name, tuple(of_name)) for name, of_name in slots.items()}
+        if candidate.name in failures:
+            continue
+        try:
+            slots[candidate.name].append(tuple(candidate.run_slot(plan)))
+        except CandidateError as error:
+            failures[candidate.name] = str(error)
+    return {name: Samples(name, tuple(slots[name])) for name in names if name not in failures}, failures
 
 
 def interleave(items: Sequence[Item], rounds: int) -> Iterator[Item]:

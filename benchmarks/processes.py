@@ -8,6 +8,8 @@ have come to rest: pools that spin for a while after a run don't take a core fro
 import contextlib
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,15 +18,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from .harness import Plan
+from .harness import CandidateError, Plan
 
 ROOT = Path(__file__).parent.parent
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 LOWEST_NICE = -20
 
 
-class WorkerError(RuntimeError):
-    """A worker process ended before its time; its traceback is on standard error."""
+ANSWER_LIMIT = 600.0  # seconds
+
+
+class WorkerError(CandidateError):
+    """A worker process ended before its time, or does not answer; its traceback is on standard error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,10 @@ class Worker:
     be started first and be built side by side.
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, limit: float = ANSWER_LIMIT) -> None:
+        """`limit`: seconds that building, and any one slot, may take."""
         self.spec = spec
+        self._limit = limit
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", json.dumps(asdict(spec))],
             stdin=subprocess.PIPE,
@@ -69,9 +76,12 @@ class Worker:
         """Warm up, then run for a slot; the seconds of each run. Raises WorkerError."""
         return list(self._ask({"command": "slot", "plan": asdict(plan)})["times"])
 
-    def save_outputs(self, path: Path) -> None:
-        """Have the child run once and write the arrays its callable returns as `output_0`, ... to an npz file."""
-        self._ask({"command": "save", "path": str(path)})
+    def save_outputs(self, path: Path, feeds: Path | None = None) -> None:
+        """Have the child run once and write the arrays its callable returns as `output_0`, ... to an npz file.
+
+        `feeds`: an npz file of other inputs than those it times, for callables that take some. Raises WorkerError.
+        """
+        self._ask({"command": "save", "path": str(path), "feeds": feeds and str(feeds)})
 
     def __enter__(self) -> Self:
         return self
@@ -83,8 +93,7 @@ class Worker:
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._kill()
         _pipe(self._process.stdout).close()
 
     def _ask(self, command: Mapping[str, object]) -> dict[str, Any]:
@@ -97,10 +106,23 @@ class Worker:
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        line = _pipe(self._process.stdout).readline()
+        stdout = _pipe(self._process.stdout)
+        if not select.select([stdout], [], [], self._limit)[0]:  # nothing is left in its buffer: an answer is a line
+            self._kill()
+            raise WorkerError(f"{self.name}: no answer within {self._limit:g} s")
+        line = stdout.readline()
         if not line:
             raise WorkerError(f"{self.name}: the worker ended, exit status {self._process.wait()}; see its traceback")
-        return json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise WorkerError(f"{self.name}: {answer['error']}")
+        return answer
+
+    def _kill(self) -> None:
+        """End the child and the processes it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
 
 def _pipe(stream: IO[str] | None) -> IO[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Generator, Tensor, nn
@@ -97,3 +98,8 @@ NETWORKS: dict[str, Network] = {
     "bert_base": Network(lambda: models.Encoder(layers=12, hidden=768), _tokens, _TEXT),
     "minilm": Network(lambda: models.Encoder(layers=6, hidden=384), _tokens, _TEXT, opset=13),  # spelt-out layer norms
 }
+
+
+def module_of(model: Path) -> nn.Module:
+    """The network that a file of the zoo was written from, with the same weights."""
+    return build(model.stem)

@@ -4,7 +4,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from benchmarks.harness import Local, Plan, Samples, Spread, interleave, measure, ratio, run_slot, spread
+from benchmarks.harness import (
+    CandidateError,
+    Local,
+    Plan,
+    Samples,
+    Spread,
+    interleave,
+    measure,
+    measure_survivors,
+    ratio,
+    run_slot,
+    spread,
+)
 
 
 @dataclass(slots=True)
@@ -39,6 +51,25 @@ def test_every_candidate_has_one_slot_a_round() -> None:
     assert log == ["a", "b", "a", "b"]
     assert samples == {"a": Samples("a", ((1.0,), (2.0,))), "b": Samples("b", ((3.0, 4.0), (5.0,)))}
     assert "".join(interleave("abc", 2)) == "abcabc"
+
+
+def test_a_candidate_that_fails_leaves_the_round() -> None:
+    log: list[str] = []
+
+    @dataclass
+    class Failing(Recorder):
+        def run_slot(self, plan: Plan) -> list[float]:
+            if log.count(self.name) == 1:
+                raise CandidateError("died")
+            return Recorder.run_slot(self, plan)
+
+    candidates = [Recorder("a", log, [[1.0], [2.0], [3.0]]), Failing("b", log, [[4.0]])]
+    samples, failures = measure_survivors(candidates, Plan(rounds=3))
+    assert samples == {"a": Samples("a", ((1.0,), (2.0,), (3.0,)))}
+    assert failures == {"b": "died"}
+    assert log == ["a", "b", "a", "a"]
+    with pytest.raises(CandidateError, match="died"):
+        measure([Failing("b", log, [])], Plan())
 
 
 def test_candidates_need_different_names() -> None:

@@ -1,0 +1,131 @@
+"""One case (a model and its exact answers) run by all peers in turns; what a peer does, or why it fails, is a row."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tilewright.base.target import Target
+from tilewright.insight.probes import fma_probe, read_probe
+
+from .accuracy import Accuracy, accuracy
+from .candidates import load_feeds
+from .harness import CandidateError, Plan, Samples, measure_survivors
+from .processes import Spec, Worker, exclusive
+from .results import Row
+from .work import Roof, Work
+from .zoo.samples import Sample
+
+PEERS = ("onnxruntime", "openvino", "torch_eager", "torch_compile", "tilewright")  # of candidates.py
+RUN_FROM_SOURCE = ("torch_eager", "torch_compile", "torch_max_autotune")
+PROBES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model file, inputs with exact answers (the first of them is timed), and how PyTorch gets at the module."""
+
+    name: str
+    model: Path
+    samples: Sequence[Sample]
+    source: str
+    """ "module:function"; see candidates.py"""
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a contest is held, whatever the case."""
+
+    plan: Plan
+    peers: Sequence[str] = PEERS
+    build_limit: float = 600.0
+    """Seconds that a peer may take until it has run once."""
+    lock: Path | None = None
+    """Held while timing, where several people measure on one machine."""
+
+
+def run_case(case: Case, threads: int, terms: Terms) -> list[Row]:
+    """A row per peer, in the order of `terms.peers`. All build side by side and then run in turns."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        feeds = _write_feeds(case.samples, folder)
+        specs = [_spec(case, peer, feeds[0], threads) for peer in terms.peers]
+        workers = [stack.enter_context(Worker(spec, terms.build_limit)) for spec in specs]
+        errors, failures = _errors(workers, case.samples, feeds)
+        ready = [worker for worker in workers if worker.name in errors]
+        with exclusive(terms.lock):
+            samples, died = measure_survivors(ready, terms.plan)
+            roof = measure_roof(case.work, threads)
+    failures |= died
+    return [_row(case, threads, peer, samples, errors, failures, roof) for peer in terms.peers]
+
+
+def measure_roof(work: Work, threads: int) -> Roof:
+    """What this machine can do at best: threads times what one does alone, with its part of the weights."""
+    target = Target.host()
+    compute, read = fma_probe(target), read_probe(target, int(work.bytes) // threads)
+    peak, bandwidth = (max(probe() for _ in range(PROBES)) for probe in (compute, read))
+    return Roof(threads * peak * 1e9, threads * bandwidth * 1e9)
+
+
+def _write_feeds(samples: Sequence[Sample], folder: Path) -> list[Path]:
+    paths = [folder / f"feeds-{index}.npz" for index in range(len(samples))]
+    for path, sample in zip(paths, samples, strict=True):
+        np.savez(path, allow_pickle=False, **sample.inputs)
+    return paths
+
+
+def _spec(case: Case, peer: str, feeds: Path, threads: int) -> Spec:
+    arguments = {"model": str(case.model), "feeds": str(feeds)}
+    if peer in RUN_FROM_SOURCE:
+        arguments["source"] = case.source
+    return Spec(peer, f"benchmarks.candidates:{peer}", arguments, threads)
+
+
+def _errors(
+    workers: Sequence[Worker], samples: Sequence[Sample], feeds: Sequence[Path]
+) -> tuple[dict[str, Accuracy], dict[str, str]]:
+    """Wait for every worker; its worst error over all samples, or why it has none, by name."""
+    errors: dict[str, Accuracy] = {}
+    failures: dict[str, str] = {}
+    for worker in workers:
+        try:
+            worker.wait_ready()
+            errors[worker.name] = _worst([_error(worker, *pair) for pair in zip(samples, feeds, strict=True)])
+        except (CandidateError, ValueError) as error:  # ValueError: outputs of another shape
+            failures[worker.name] = str(error)
+    return errors, failures
+
+
+def _error(worker: Worker, sample: Sample, feeds: Path) -> Accuracy:
+    path = feeds.with_name(f"{worker.name}-{feeds.name}")
+    worker.save_outputs(path, feeds)
+    return accuracy(list(load_feeds(str(path)).values()), list(sample.outputs.values()))
+
+
+def _worst(errors: Sequence[Accuracy]) -> Accuracy:
+    return Accuracy(*(float(np.max([getattr(e, name) for e in errors])) for name in ("norm", "element")))
+
+
+def _row(
+    case: Case,
+    threads: int,
+    peer: str,
+    samples: Mapping[str, Samples],
+    errors: Mapping[str, Accuracy],
+    failures: Mapping[str, str],
+    roof: Roof,
+) -> Row:
+    if peer in failures:
+        return Row(case.name, threads, peer, failure=failures[peer].removeprefix(f"{peer}: "))
+    of_peer = samples[peer]
+    broken = roof.broken_by(case.work, min(of_peer.slot_medians))
+    reason = (
+        f"faster than the roofline's {1e3 * roof.least_seconds(case.work):.3g} ms: measured wrongly" if broken else ""
+    )
+    share = case.work.flops / of_peer.median / roof.flops
+    return Row(case.name, threads, peer, reason, tuple(of_peer.slot_medians), of_peer.median, share, errors[peer])

@@ -1,0 +1,126 @@
+"""Results as Markdown tables: median time of every peer, ratio to the baseline, errors; geometric means of ratios."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+from .results import Compilation, Results, Row
+
+BASELINE = "onnxruntime"
+LABELS = {
+    "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
+    "torch_eager": "PyTorch",
+    "torch_compile": "torch.compile",
+    "torch_max_autotune": "torch.compile, max-autotune",
+    "tilewright": "Tilewright",
+}
+
+
+def report(results: Results) -> str:
+    """All tables of these results; cases and peers in the order in which they were measured."""
+    cases = list(dict.fromkeys(row.case for row in results.rows))
+    peers = list(dict.fromkeys(row.peer for row in results.rows))
+    threads = sorted({row.threads for row in results.rows})
+    parts = [f"{results.host}. {results.versions}."]
+    for count in threads:
+        unit = "thread" if count == 1 else "threads"
+        parts += [f"{count} {unit}, median milliseconds (ratio to {LABELS[BASELINE]}, below 1 is faster):"]
+        parts += [latency_table(results, count, cases, peers)]
+    for count in threads[:1]:
+        parts += ["Error against float64, relative in the norm and largest difference over largest value:"]
+        parts += [accuracy_table(results, count, cases, peers)]
+    if results.compilations:
+        parts += ["Compiling with Tilewright:", compilation_table(results.compilations)]
+    failed = failures(results)
+    return "\n\n".join([*parts, "What failed:", failed] if failed else parts)
+
+
+def latency_table(results: Results, threads: int, cases: Sequence[str], peers: Sequence[str]) -> str:
+    """Per case: milliseconds of every peer, and how many times the baseline's; last, the means over all cases."""
+    header = ["", *(LABELS[peer] for peer in peers)]
+    body = [[case, *(_latency(results, case, threads, peer) for peer in peers)] for case in cases]
+    means = ["geometric mean of ratios", *(_mean(results, cases, threads, peer) for peer in peers)]
+    return markdown([header, *body, means])
+
+
+def _latency(results: Results, case: str, threads: int, peer: str) -> str:
+    row, ratio = results.row(case, threads, peer), results.ratio(case, threads, peer, BASELINE)
+    if row is None:
+        return ""
+    if row.failure:
+        return "fails"
+    return f"{milliseconds(row.median)}" + (f" ({ratio.median:.2f})" if ratio else "")
+
+
+def _mean(results: Results, cases: Iterable[str], threads: int, peer: str) -> str:
+    """The mean, and over how many cases when some failed."""
+    found = [results.ratio(case, threads, peer, BASELINE) for case in cases]
+    ratios = [ratio.median for ratio in found if ratio]
+    if not ratios:
+        return ""
+    partly = f" of {len(ratios)}" if len(ratios) < len(found) else ""
+    return f"{geometric_mean(ratios):.2f}{partly}"
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """The mean that does not depend on which peer is the baseline."""
+    return statistics.geometric_mean(ratios)
+
+
+def accuracy_table(results: Results, threads: int, cases: Sequence[str], peers: Sequence[str]) -> str:
+    """Per case: the error of every peer in the norm, and of the largest element."""
+    header = ["", *(LABELS[peer] for peer in peers)]
+    return markdown(
+        [header, *([case, *(_error(results.row(case, threads, peer)) for peer in peers)] for case in cases)]
+    )
+
+
+def _error(row: Row | None) -> str:
+    return f"{row.error.norm:.1e}, {row.error.element:.1e}" if row and row.error else ""
+
+
+def compilation_table(compilations: Sequence[Compilation]) -> str:
+    """Per case: what Tilewright takes to compile."""
+    header = ["", "cold, s", "warm, s", "cold, CPU s", "warm, CPU s"]
+    return markdown([header, *([c.case, *_compilation(c)] for c in compilations)])
+
+
+def _compilation(of_case: Compilation) -> list[str]:
+    times = (of_case.cold, of_case.warm, of_case.cold_cpu, of_case.warm_cpu)
+    return ["fails", "", "", ""] if of_case.failure else [f"{seconds:.2f}" for seconds in times]
+
+
+def failures(results: Results) -> str:
+    """A line for each peer and case that failed, with the reason; runs with other numbers of threads are one line."""
+    reasons: dict[tuple[str, str, str], list[int]] = {}
+    for row in results.rows:
+        if row.failure:
+            reasons.setdefault((row.case, row.peer, row.failure), []).append(row.threads)
+    return "\n".join(f"- {case}, {LABELS[peer]}: {shortened(reason)}" for case, peer, reason in reasons)
+
+
+def shortened(reason: str, length: int = 200) -> str:
+    """The beginning of a long text."""
+    return reason if len(reason) <= length else reason[: length - 3] + "..."
+
+
+def milliseconds(seconds: float) -> str:
+    """Three significant digits."""
+    value = 1e3 * seconds
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:#.3g}"
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table; the first row is its header, the first column is words, the others are numbers."""
+    header, *body = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([header, "|---|" + "---:|" * (len(rows[0]) - 1), *body])
+
+
+def splice(document: str, name: str, text: str) -> str:
+    """Put `text` between the markers of `name`. Raises ValueError when the document has no such markers."""
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    before, found, rest = document.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"the document has no markers {begin} and {end}, in this order")
+    return f"{before}{begin}\n{text}\n{end}{after}"
