@@ -1,6 +1,7 @@
 """Models saved and loaded, as a user does it: same results, same bytes, and no compiler needed."""
 
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from onnx import helper
 from tests.frontend.models import model as onnx_model
 from tilewright.api import CompiledModel
 from tilewright.api import compile as compile_model
-from tilewright.base.errors import BadFeed, BadInput
+from tilewright.base.errors import BadFeed, BadInput, CorruptArtifact, UnsupportedTarget
 from tilewright.base.settings import Settings
 from tilewright.runtime.feeds import Array
 from tilewright.runtime.memory import address_of
@@ -167,6 +168,25 @@ def test_users_differ_in_the_signature_only(compiled: CompiledModel, tmp_path: P
     assert len(ada) == len(eve)
     assert ada[:header] == eve[:header] == unsigned[:header]
     assert unsigned[header : header + 4] == b"PK\1\2"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names what x86-64 lacks")
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("aarch64,neoverse-n1", "it is code for aarch64, and this machine is x86_64"),
+        ("x86_64,haswell,+amx-int8", "it needs amx-tile, which this processor has not"),
+    ],
+)
+def test_a_model_for_another_machine_is_saved_and_refuses_to_run(
+    own: Settings, tmp_path: Path, target: str, reason: str
+) -> None:
+    model = compile_model(layers(), target=target)
+    with pytest.raises(UnsupportedTarget, match=f"{reason}; save it and load it there"):
+        model(X)
+    model.save(tmp_path / "m.tw", settings=own)
+    with pytest.raises(CorruptArtifact, match=f"{reason}; compile the model for this machine"):
+        load(tmp_path / "m.tw", settings=own)
 
 
 RUN = """

@@ -19,6 +19,7 @@ from tilewright.loops.program import Dim, Program
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.lower import to_kernel
 from tilewright.passes.normalize import normalize
+from tilewright.runtime.elsewhere import executable_for
 from tilewright.runtime.manifest import Extent, Manifest, Symbol, TensorSpec
 from tilewright.runtime.model import Executable
 from tilewright.schedule.schedule import Schedule
@@ -129,7 +130,8 @@ def compile_graph(
         raise UnsupportedModel(f"{_sources(group)}: {error.reason}") from error
     note("image", made)
     manifest = _manifest(graph, constants, main, made)
-    executable = Executable(manifest, made.objects, list(constants.values()), threads=options.threads)
+    fitting = (options.target.arch.value, options.target.features)
+    executable = executable_for(fitting, manifest, made.objects, list(constants.values()), options.threads)
     return Compiled(executable, made.objects, graph, main, tuple(kernels), options)
 
 
@@ -251,4 +253,5 @@ def build_program(
     count = len(specs) - program.outputs
     symbols = tuple(Symbol(dim.var.name, 0, dim.bound) for dim in program.dims)
     facts = (made.workspace_bytes, made.scratch_bytes, made.sites, made.calls)
-    return Executable(Manifest(specs[:count], specs[count:], (), symbols, *facts), made.objects, threads=threads)
+    manifest = Manifest(specs[:count], specs[count:], (), symbols, *facts)
+    return executable_for((target.arch.value, target.features), manifest, made.objects, threads=threads)

@@ -55,8 +55,8 @@ class Executable:
         imports: Mapping[str, int] | None = None,
     ) -> None:
         self.manifest = manifest
-        self.threads = _checked_threads(default_threads() if threads is None else threads)
-        self.constants = _checked_constants(manifest, constants)
+        self.threads = checked_threads(default_threads() if threads is None else threads)
+        self.constants = checked_constants(manifest, constants)
         self._image = load_image(objects, imports)
         _check_version(self._image)
         self._enter = _Enter(self._image.symbol(abi.ENTER))
@@ -86,7 +86,7 @@ class Executable:
         arrays = self._accept(feeds)
         pointers = [address_of(array) for array in arrays]
         extents, shapes = self._shapes(arrays) if self.manifest.symbols else ((), self._static_shapes)
-        wanted = self.threads if threads is None else _checked_threads(threads)
+        wanted = self.threads if threads is None else checked_threads(threads)
         if out:
             results, computed = self._place(out, arrays, shapes)
             pointers += [address_of(array) for array in computed]
@@ -112,7 +112,7 @@ class Executable:
         extents, shapes = self._shapes(arrays) if self.manifest.symbols else ((), self._static_shapes)
         outputs = [new_output(shape, dtype) for shape, dtype in shapes]
         pointers += [address for _, address in outputs]
-        self._call(pointers, extents, self.threads if threads is None else _checked_threads(threads), None, times)
+        self._call(pointers, extents, self.threads if threads is None else checked_threads(threads), None, times)
         return [result for result, _ in outputs], [float(passed) * 1e-9 for passed in times[1:]]
 
     def _accept(self, feeds: Mapping[str, object]) -> list[Array]:
@@ -236,13 +236,14 @@ def _copy_back(results: Sequence[Array], computed: Sequence[Array]) -> None:
             given[...] = source
 
 
-def _checked_threads(threads: int) -> int:
+def checked_threads(threads: int) -> int:
+    """The number itself. Raises ``BadInput`` if it is none or too many."""
     if not 1 <= threads <= abi.MAX_THREADS:
         raise BadInput(f"threads={threads}: the number of threads must be in 1..{abi.MAX_THREADS}")
     return threads
 
 
-def _checked_constants(manifest: Manifest, constants: Sequence[Array]) -> tuple[Array, ...]:
+def checked_constants(manifest: Manifest, constants: Sequence[Array]) -> tuple[Array, ...]:
     """The constants, aligned. Raises ``BadArtifact`` if they are not those of the manifest."""
     if len(constants) != len(manifest.constants):
         raise BadArtifact(f"{len(constants)} constants were given; the manifest lists {len(manifest.constants)}")

@@ -4,18 +4,18 @@ import hashlib
 import mmap
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tilewright.base import host
 from tilewright.base.errors import BadArtifact, BadInput, CorruptArtifact, UntrustedData
-from tilewright.base.files import reason, replace_file
-from tilewright.base.processors import FEATURES, Architecture, closure
+from tilewright.base.files import reason as reason_of
+from tilewright.base.files import replace_file
 from tilewright.runtime.artifact import archive, origin, tensors
 from tilewright.runtime.artifact.archive import Member, Part
 from tilewright.runtime.artifact.description import Build, Contents, Description, from_json, to_json
+from tilewright.runtime.elsewhere import misfit
 from tilewright.runtime.feeds import Array
 from tilewright.runtime.manifest import Manifest
 
@@ -50,7 +50,7 @@ def save(artifact: Artifact, path: str | os.PathLike[str], key_dir: Path | None,
     try:
         replace_file(Path(path), archive.pack([(_MANIFEST, [manifest]), *members, *signature]))
     except OSError as error:
-        raise BadInput(f"the artifact {os.fspath(path)} can't be written: {reason(error)}") from error
+        raise BadInput(f"the artifact {os.fspath(path)} can't be written: {reason_of(error)}") from error
 
 
 def read(path: str | os.PathLike[str], key_dir: Path | None, *, trust: bool = False) -> Artifact:
@@ -70,7 +70,7 @@ def read(path: str | os.PathLike[str], key_dir: Path | None, *, trust: bool = Fa
         if not trust and (why := origin.doubt(manifest, signature, key_dir)):
             raise UntrustedData(_untrusted(path, why))
         described = from_json(manifest)
-        _check_processor(described.build, host.detect)
+        _check_processor(described.build)
         _check_members(described.members, members)
         return _artifact(described, members)
     except BadArtifact as error:
@@ -82,7 +82,7 @@ def _mapped(path: str | os.PathLike[str]) -> memoryview:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        why = reason(error) if isinstance(error, OSError) else error
+        why = reason_of(error) if isinstance(error, OSError) else error
         raise BadInput(f"the artifact {os.fspath(path)!r} can't be opened: {why}") from error
     try:
         facts = os.fstat(descriptor)
@@ -92,7 +92,7 @@ def _mapped(path: str | os.PathLike[str]) -> memoryview:
             raise CorruptArtifact(f"the artifact {os.fspath(path)} is empty")
         return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
     except OSError as error:
-        raise BadInput(f"the artifact {os.fspath(path)} can't be mapped: {reason(error)}") from error
+        raise BadInput(f"the artifact {os.fspath(path)} can't be mapped: {reason_of(error)}") from error
     finally:
         os.close(descriptor)
 
@@ -114,25 +114,10 @@ def _untrusted(path: str | os.PathLike[str], why: str) -> str:
     )
 
 
-def _check_processor(build: Build, detect: Callable[[], host.Host]) -> None:
-    """Raise ``CorruptArtifact`` if this machine can't run the code: better than an illegal instruction later."""
-    here = detect()
-    if build.architecture != here.arch.value:
-        raise CorruptArtifact(
-            f"it is code for {build.architecture}; this machine is {here.arch.value}: compile the model for this one"
-        )
-    missing = frozenset(build.features) - here.features
-    if missing:
-        raise CorruptArtifact(
-            f"it needs {', '.join(_roots(here.arch, missing))}, which this processor has not; "
-            f"compile the model for this machine, or for less than {build.target}"
-        )
-
-
-def _roots(arch: Architecture, missing: frozenset[str]) -> list[str]:
-    """Of missing features, those that imply no other one: the rest follows."""
-    known = FEATURES[arch].keys()
-    return sorted(n for n in missing if n not in known or not (closure(arch, frozenset((n,))) - {n}) & missing)
+def _check_processor(build: Build) -> None:
+    """Raise ``CorruptArtifact`` if this machine can't run the code."""
+    if reason := misfit(build.architecture, build.features):
+        raise CorruptArtifact(f"{reason}; compile the model for this machine (it was for {build.target})")
 
 
 def _contents(name: str, parts: Sequence[Part]) -> Contents:

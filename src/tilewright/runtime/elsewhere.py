@@ -1,0 +1,70 @@
+"""Code for another machine than this one: refused before it runs, in words rather than by an illegal instruction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
+
+from tilewright.base import host
+from tilewright.base.errors import UnsupportedTarget
+from tilewright.base.processors import FEATURES, Architecture, closure
+from tilewright.runtime.feeds import Array
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.model import Executable, checked_constants, checked_threads
+
+
+def misfit(architecture: str, features: Iterable[str]) -> str | None:
+    """Why code for ``architecture`` that uses ``features`` (LLVM's names) can't run here; None if it can."""
+    here = host.detect()
+    if architecture != here.arch.value:
+        return f"it is code for {architecture}, and this machine is {here.arch.value}"
+    missing = frozenset(features) - here.features
+    return f"it needs {', '.join(_roots(here.arch, missing))}, which this processor has not" if missing else None
+
+
+def _roots(arch: Architecture, missing: frozenset[str]) -> list[str]:
+    """Of missing features, those that imply no other one: the rest follows."""
+    known = FEATURES[arch].keys()
+    return sorted(n for n in missing if n not in known or not (closure(arch, frozenset((n,))) - {n}) & missing)
+
+
+class Elsewhere(Executable):
+    """Stands for an ``Executable`` that only another machine can run; its parts can be saved."""
+
+    def __init__(self, manifest: Manifest, constants: Sequence[Array], threads: int | None, reason: str) -> None:
+        self.manifest = manifest
+        self.threads = checked_threads(threads or 1)
+        self.constants = checked_constants(manifest, constants)
+        self._reason = reason
+
+    def run(
+        self,
+        feeds: Mapping[str, object],
+        out: Mapping[str, Array] | None = None,
+        *,
+        threads: int | None = None,
+        timeout: float | None = None,
+    ) -> NoReturn:
+        """Raises ``UnsupportedTarget``."""
+        raise self._refusal()
+
+    def timed_run(self, feeds: Mapping[str, object], *, threads: int | None = None) -> NoReturn:
+        """Raises ``UnsupportedTarget``."""
+        raise self._refusal()
+
+    def _refusal(self) -> UnsupportedTarget:
+        return UnsupportedTarget(
+            f"this model can't run here: {self._reason}; save it and load it there, or compile it for this machine"
+        )
+
+
+def executable_for(
+    target: tuple[str, Iterable[str]],
+    manifest: Manifest,
+    objects: Sequence[bytes],
+    constants: Sequence[Array] = (),
+    threads: int | None = None,
+) -> Executable:
+    """The parts, ready to run if this machine can run code for ``target`` (architecture, features)."""
+    reason = misfit(*target)
+    if reason is not None:
+        return Elsewhere(manifest, constants, threads, reason)
+    return Executable(manifest, objects, constants, threads=threads)
