@@ -16,9 +16,9 @@ from tilewright.codegen.image import kernel_text
 from tilewright.codegen.llvm import compile_object
 from tilewright.cost.analytic import schedule
 from tilewright.frontend import onnx_importer
-from tilewright.graph import Graph
 from tilewright.ops import FusionKind
 from tilewright.passes.fuse import Group, fuse
+from tilewright.passes.layout import LaidOut, choose_layouts
 from tilewright.passes.lower import to_kernel
 from tilewright.passes.normalize import normalize
 from tilewright.schedule.schedule import Schedule
@@ -37,12 +37,12 @@ class Row:
     lines: int
 
 
-def measure(group: Group, graph: Graph, target: Target) -> Row:
+def measure(group: Group, laid_out: LaidOut, target: Target) -> Row:
     """Compile the kernel of ``group`` several times."""
     python, llvm, lines = [], [], 0
     for _ in range(REPEATS):
         start = perf_counter()
-        program = replace(to_kernel(group, graph, target, {}).program, name="kernel")
+        program = replace(to_kernel(group, laid_out, target, {}).program, name="kernel")
         text = kernel_text(schedule(Schedule(program), target).program).text
         middle = perf_counter()
         compile_object(text, target)
@@ -59,13 +59,14 @@ def main() -> None:
     parser.add_argument("--sequence", type=int, default=128)
     arguments = parser.parse_args()
     weights = load_pretrained(default_cache()).weights
-    graph = normalize(onnx_importer.load(build_model(weights, 1, arguments.sequence)))
     target = Target.host()
+    graph = normalize(onnx_importer.load(build_model(weights, 1, arguments.sequence)))
+    laid_out = choose_layouts(graph, target)
     rows: dict[str, Row] = {}
-    for group in fuse(graph):
+    for group in fuse(laid_out.graph):
         key = f"{group.name} {[v.shape for v in group.inputs]} {[v.shape for v in group.outputs]}"
         if key not in rows:
-            rows[key] = measure(group, graph, target)
+            rows[key] = measure(group, laid_out, target)
     print("| kernel | Python ms | LLVM ms | lines of IR |\n|---|---:|---:|---:|")
     for row in rows.values():
         print(f"| {row.name} | {row.python:.1f} | {row.llvm:.1f} | {row.lines} |")

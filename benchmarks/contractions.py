@@ -17,9 +17,10 @@ from tilewright.cost.analytic import schedule
 from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.driver import build_program
 from tilewright.insight.probes import fma_probe
-from tilewright.kernels.packing import Packing
+from tilewright.kernels.relayout import relayout
 from tilewright.loops.lower import lower
 from tilewright.runtime.memory import aligned_copy
+from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import Expr
 from tilewright.tensor.ir import Tensor
@@ -43,14 +44,13 @@ class Case:
 def matmul(size: int, packed_for: Target | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
     """``C = A B``; B in panels if ``packed_for`` is given, else row-major."""
     a, b = te.placeholder((size, size), name="A"), te.placeholder((size, size), name="B")
-    parameter = matrix = b
-    if packed_for is not None:
-        lanes = choose_tile(Problem(size, size, 1, 4), packed_for).lanes
-        matrix = Packing.panels(lanes).unpacked(b)
-        parameter = matrix.op.bodies[0].source
     k = te.reduce_axis((0, size), name="k")
-    c = te.compute((size, size), lambda i, j: te.sum(a[i, k] * matrix[k, j], axis=k), name="C")
-    return c, (a, parameter)
+    c = te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    if packed_for is None:
+        return c, (a, b)
+    lanes = choose_tile(Problem(size, size, 1, 4), packed_for).lanes
+    made = relayout([c], {b: IndexMap.parse(f"k, j -> j // {lanes}, k, j % {lanes}")})
+    return made[c], (a, made[b])
 
 
 def conv2d(channels: int, filters: int, size: int, kernel: int) -> tuple[Tensor, tuple[Tensor, ...]]:

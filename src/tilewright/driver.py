@@ -1,6 +1,6 @@
 """The way of a model, on one page: the names of the steps are the names in logs and in ``TILEWRIGHT_PRINT``.
 
-graph -> normalize -> fuse -> lower -> schedule -> main program -> image -> executable
+graph -> normalize -> affine -> layout -> fuse -> lower -> schedule -> main program -> image -> executable
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +14,13 @@ from tilewright.codegen import image
 from tilewright.codegen.image import Image
 from tilewright.cost.analytic import schedule
 from tilewright.graph import Array, Graph, Value, verify
+from tilewright.kernels.packing import pack
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
 from tilewright.loops.program import Dim, Program
+from tilewright.passes.affine import fold_affine
 from tilewright.passes.fuse import Group, fuse
-from tilewright.passes.lower import to_kernel
+from tilewright.passes.layout import LaidOut, choose_layouts
+from tilewright.passes.lower import Kernel, to_kernel
 from tilewright.passes.normalize import normalize
 from tilewright.runtime.elsewhere import executable_for
 from tilewright.runtime.manifest import Extent, Manifest, Symbol, TensorSpec
@@ -103,10 +106,15 @@ def compile_graph(
     note("graph", graph)
     graph = normalize(graph)
     note("normalize", graph)
+    graph = fold_affine(graph)
+    note("affine", graph)
+    laid_out = choose_layouts(graph, options.target)
+    graph = laid_out.graph
+    note("layout", laid_out)
     verify(graph)
     groups = fuse(graph)
     note("fuse", groups)
-    kernels, steps, packed = _schedule_all(groups, graph, options, listener)
+    kernels, steps, packed = _schedule_all(groups, laid_out, options, listener)
     note("loops", [kernel.naive for kernel in kernels])
     note("schedule", kernels)
     constants = _used_constants(graph, steps, packed)
@@ -140,7 +148,7 @@ def _ignore(name: str, made: object) -> None:
 
 
 def _schedule_all(
-    groups: Sequence[Group], graph: Graph, options: Options, listener: Listener
+    groups: Sequence[Group], laid_out: LaidOut, options: Options, listener: Listener
 ) -> tuple[list[ScheduledKernel], list[_Step], dict[Value, Array]]:
     """Kernels (equal groups share one), the calls of main, and the constants that were packed for them."""
     kernels: dict[str, ScheduledKernel] = {}
@@ -148,7 +156,7 @@ def _schedule_all(
     packed: dict[Value, Array] = {}
     for position, group in enumerate(groups):
         try:
-            kernel = to_kernel(group, graph, options.target, options.bounds)
+            kernel = to_kernel(group, laid_out, options.target, options.bounds)
         except Unsupported as error:
             raise UnsupportedModel(f"{_sources(group)}: {error}") from error
         identity = str(kernel.program)
@@ -158,16 +166,11 @@ def _schedule_all(
             made = schedule(Schedule(named), options.target)
             known = ScheduledKernel(named, made, ())
         kernels[identity] = replace(known, groups=(*known.groups, group))
-        arguments: list[Value] = []
-        for value in kernel.arguments:
-            packing = kernel.packings.get(value)
-            if packing is not None:
-                plain = value
-                value = Value(f"{plain.name}.{packing.name}", plain.dtype, packing.shape(plain.shape))
-                if value not in packed:
-                    packed[value] = packing.apply(graph.constants[plain])
-            arguments.append(value)
-        steps.append(_Step(known.program.name, tuple(arguments), kernel.program.outputs))
+        arguments = tuple(_stored(value, kernel, laid_out) for value in kernel.arguments)
+        for plain, stored in zip(kernel.arguments, arguments, strict=True):
+            if plain in kernel.packings and stored not in packed:
+                packed[stored] = pack(laid_out.graph.constants[plain], kernel.packings[plain])
+        steps.append(_Step(known.program.name, arguments, kernel.program.outputs))
         listener(Advanced("schedule", position + 1, len(groups), known.program.name))
     return list(kernels.values()), steps, packed
 
@@ -175,6 +178,14 @@ def _schedule_all(
 def _sources(group: Group) -> str:
     """The nodes of the user's model that a group computes."""
     return ", ".join(dict.fromkeys(node.source or node.op.name for node in group.nodes))
+
+
+def _stored(value: Value, kernel: Kernel, laid_out: LaidOut) -> Value:
+    """``value`` as it lies in memory for ``kernel``. Constants may be stored in several ways, for several kernels."""
+    packing, layout = kernel.packings.get(value), laid_out.layouts.get(value)
+    if packing is not None:
+        return Value(f"{value.name}[{packing}]", value.dtype, packing.shape(value.shape))
+    return value if layout is None else replace(value, shape=layout.shape(value.shape))
 
 
 def _used_constants(graph: Graph, steps: Sequence[_Step], packed: Mapping[Value, Array]) -> dict[Value, Array]:

@@ -25,6 +25,8 @@ class Stage(Enum):
 
     GRAPH = "graph"
     NORMALIZE = "normalize"
+    AFFINE = "affine"
+    LAYOUT = "layout"
     FUSE = "fuse"
     LOOPS = "loops"
     SCHEDULE = "schedule"

@@ -8,17 +8,7 @@ To add an operator, write a function in the file of its family and decorate it w
 file is also imported here. ``kind`` says how it may be fused (``FusionKind``). Names and rules are those of ONNX.
 """
 
-from tilewright.ops import (
-    contraction,
-    convolution,
-    elementwise,
-    movement,
-    normalization,
-    pooling,
-    reduction,
-    softmax,
-    transposed_convolution,
-)
+from tilewright.ops import contraction, convolution, elementwise, movement, normalization, pooling, reduction
 from tilewright.ops.operator import Attribute, Attributes, FusionKind, Operator, find, names
 
 __all__ = [
@@ -35,6 +25,4 @@ __all__ = [
     "normalization",
     "pooling",
     "reduction",
-    "softmax",
-    "transposed_convolution",
 ]

@@ -73,6 +73,12 @@ def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
     return tensor(tuple(x.shape[p] for p in order), lambda index: x[tuple(index[p] for p in source)])
 
 
+@operator("Copy", FusionKind.OPAQUE)
+def copy(x: Tensor) -> Tensor:
+    """The same elements, in a place of their own: layout passes put it where a value is stored in another way."""
+    return tensor(x.shape, lambda index: x[index])
+
+
 @operator("Gather", FusionKind.INJECTIVE)
 def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     """Slices of ``data`` along ``axis``; a negative index counts from the end.

@@ -88,6 +88,13 @@ def find(name: str) -> Operator | None:
     return _TABLE.get(name)
 
 
+def require(name: str) -> Operator:
+    """The operator called ``name``, which must be there."""
+    found = find(name)
+    assert found is not None, f"{name} is no operator"
+    return found
+
+
 def names() -> tuple[str, ...]:
     """All operators, sorted."""
     return tuple(sorted(_TABLE))

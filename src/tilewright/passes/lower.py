@@ -1,19 +1,20 @@
-"""Groups to kernels: the te program of a group, its constants packed, and the naive loop program of it."""
+"""Groups to kernels: the te program of a group in the layouts of its values, and the naive loop program of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.base.target import Target
 from tilewright.cost.tiles import Problem, choose_tile
-from tilewright.graph import Graph, Value
-from tilewright.kernels.packing import Packing
+from tilewright.graph import Value
+from tilewright.kernels.packing import constant_layouts
+from tilewright.kernels.relayout import dissolve_views, relayout, spread
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.passes.fuse import Group
-from tilewright.symbolic.expr import Binary, Const, Read
-from tilewright.symbolic.operations import BinaryOp
+from tilewright.passes.layout import LaidOut
+from tilewright.schedule.index_map import IndexMap
 from tilewright.tensor.build import placeholder
-from tilewright.tensor.ir import Compute, Placeholder, Tensor, topological_order
+from tilewright.tensor.ir import Tensor
 
 UNKNOWN_EXTENT = 128
 """What the analytic model takes for an extent that is known at run time only and has no bound."""
@@ -25,35 +26,24 @@ class Kernel:
 
     program: Program
     arguments: tuple[Value, ...]
-    packings: Mapping[Value, Packing]
+    packings: Mapping[Value, IndexMap]
+    """How constants among the arguments are stored for it."""
 
 
-def to_kernel(group: Group, graph: Graph, target: Target, bounds: Mapping[str, int]) -> Kernel:
+def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[str, int]) -> Kernel:
     """The naive program of ``group``; parameters are named by position, so that equal groups give equal programs."""
-    names = {value: f"p{position}" for position, value in enumerate(group.inputs)}
-    inputs = {value: placeholder(value.shape, value.dtype, names[value]) for value in group.inputs}
-    packings = _choose_packings(group, graph, inputs, target)
-    given = dict(inputs)
-    for value, packing in packings.items():
-        given[value] = packing.unpacked(inputs[value])
-    outputs = _expand(group, given)
-    order = [_parameter(given[value]) for value in group.inputs]
-    program = lower(outputs, name="kernel", inputs=order, dims=bounds)
-    return Kernel(program, (*group.inputs, *group.outputs), packings)
-
-
-def _parameter(tensor: Tensor) -> Tensor:
-    """The placeholder behind an input: itself, or the packed one that it is read from."""
-    (root,) = [op for op in topological_order([tensor]) if isinstance(op, Placeholder)]
-    return next(t for t in _all_tensors(tensor) if t.op is root)
-
-
-def _all_tensors(tensor: Tensor) -> list[Tensor]:
-    found = [tensor]
-    if isinstance(tensor.op, Compute):
-        for body in tensor.op.values:
-            found += [body.source] if isinstance(body, Read) and isinstance(body.source, Tensor) else []
-    return found
+    graph, layouts = laid_out.graph, laid_out.layouts
+    inputs = {v: placeholder(v.shape, v.dtype, f"p{position}") for position, v in enumerate(group.inputs)}
+    constants = {tensor: value for value, tensor in inputs.items() if value in graph.constants}
+    outputs = dissolve_views(_expand(group, inputs), constants)
+    known = {inputs[v]: layouts[v] for v in group.inputs if v in layouts}
+    known.update((t, layouts[v]) for t, v in zip(outputs, group.outputs, strict=True) if v in layouts)
+    known = spread(outputs, known)
+    packings = constant_layouts(outputs, constants, known, _Widths(target))
+    made = relayout(outputs, {**known, **packings})
+    order = [made.get(inputs[value], inputs[value]) for value in group.inputs]
+    program = lower([made[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds)
+    return Kernel(program, (*group.inputs, *group.outputs), {constants[t]: packings[t] for t in packings})
 
 
 def _expand(group: Group, inputs: Mapping[Value, Tensor]) -> list[Tensor]:
@@ -65,34 +55,12 @@ def _expand(group: Group, inputs: Mapping[Value, Tensor]) -> list[Tensor]:
     return [known[value] for value in group.outputs]
 
 
-def _choose_packings(
-    group: Group, graph: Graph, inputs: Mapping[Value, Tensor], target: Target
-) -> dict[Value, Packing]:
-    """Constant matrices that a contraction reads as its panel are packed in panels of the tile's width."""
-    constants = {inputs[v]: v for v in group.inputs if v in graph.constants}
-    found: dict[Value, Packing] = {}
-    for op in topological_order(_expand(group, inputs)):
-        operand = _panel(op)
-        if operand is not None and operand in constants and isinstance(op, Compute):
-            problem = Problem(_extent(op, -1), _extent(op, -2), 1, operand.dtype.itemsize)
-            found[constants[operand]] = Packing.panels(choose_tile(problem, target).lanes)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Widths:
+    """The width of the register tile of a matrix product."""
 
+    target: Target
 
-def _panel(op: object) -> Tensor | None:
-    """The matrix ``B[k, n]`` of a sum of products into ``[..., n]``."""
-    if not isinstance(op, Compute) or op.reduction is None or len(op.reduction.axes) != 1 or not op.axes:
-        return None
-    match op.reduction.sources[0]:
-        case Binary(BinaryOp.MUL, Read(), Read(source, indices)) if isinstance(source, Tensor):
-            wanted = (op.reduction.axes[0].var, op.axes[-1].var)
-            return source if indices == wanted else None
-        case _:
-            return None
-
-
-def _extent(op: Compute, position: int) -> int:
-    if len(op.axes) < -position:
-        return 1
-    extent = op.axes[position].extent
-    return int(extent.value) if isinstance(extent, Const) else UNKNOWN_EXTENT
+    def __call__(self, vector: int | None, rows: int | None, itemsize: int) -> int:
+        columns, lines = (UNKNOWN_EXTENT if extent is None else extent for extent in (vector, rows))
+        return choose_tile(Problem(columns, lines, 1, itemsize), self.target).lanes

@@ -1,0 +1,248 @@
+"""Tensor expressions computed in other layouts than the one they were written in.
+
+An operator says what it computes over logical indices. Here its te program is rewritten so that some of its tensors are
+stored by an index map (``n, c, y, x -> n, c // 16, y, x, c % 16``): each is computed over the packed box, and read
+through the map. The result is te again, and scheduled and checked as such.
+
+Points of a packed box beyond the logical one hold arbitrary values, which nothing reads.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tilewright.base.errors import InternalError
+from tilewright.base.names import fresh_name
+from tilewright.schedule.index_map import IndexMap, digit
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.domain import IterKind, IterVar
+from tilewright.symbolic.expr import ONE, Const, Expr, Read, Var, const, select
+from tilewright.symbolic.simplify import prove, simplify
+from tilewright.symbolic.traversal import all_of, free_vars, substitute, transform, walk
+from tilewright.tensor.ir import Compute, Operation, Placeholder, Tensor, inputs_of, topological_order
+
+Layouts = Mapping[Tensor, IndexMap]
+
+
+def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
+    """``axis`` in blocks of ``lanes``, which go last: ``n, c, y, x -> n, c // 16, y, x, c % 16`` (NCHWc)."""
+    variables = tuple(Var(f"d{position}") for position in range(rank))
+    outer = tuple(v // lanes if position == axis else v for position, v in enumerate(variables))
+    return IndexMap(variables, (*outer, variables[axis] % lanes))
+
+
+def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor]:
+    """All tensors of the te program of ``outputs``, with those in ``layouts`` (inputs, too) stored by their maps.
+
+    A packed input is a placeholder of the same name. All outputs of one operation share a layout. Raises
+    ``InternalError`` if an operation that is no ``Compute`` would have to read or write a packed tensor.
+    """
+    made: dict[Tensor, Tensor] = {}
+    for op, tensors in _operations(outputs):
+        index_map = layouts.get(tensors[0])
+        match op:
+            case Placeholder() if index_map is not None:
+                changed: Operation = replace(op, shape=index_map.shape(op.shape))
+            case Compute():
+                changed = _computed(op, index_map, layouts, made)
+            case _:
+                if index_map is not None or any(made[source] is not source for source in inputs_of(op)):
+                    raise InternalError(f"{op.name} has no functional form, and can't use packed tensors")
+                changed = op
+        made.update((t, t if changed is op else _output(changed, t)) for t in tensors)
+    return made
+
+
+def spread(outputs: Sequence[Tensor], known: Layouts) -> dict[Tensor, IndexMap]:
+    """Layouts for what lies between the tensors in ``known``, too.
+
+    What is stored in blocks at the end is computed in blocks from the reduction on; what comes before it (padding)
+    is stored as what it is made from.
+    """
+    final = [known[t] for t in outputs if t in known]
+    shapes = [t.shape for t in outputs if t in known]
+    layouts = dict(known)
+    for tensor in (t for _, tensors in _operations(outputs) for t in tensors):
+        if tensor in layouts or tensor in outputs or not isinstance(tensor.op, Compute):
+            continue
+        sources = [s for s in inputs_of(tensor.op) if s in layouts and s.ndim == tensor.ndim]
+        alike = [layouts[s] for s in sources if s.shape[1] == tensor.shape[1] != ONE]
+        if alike:
+            layouts[tensor] = alike[0]
+        elif final and tensor.shape in shapes:
+            layouts[tensor] = final[shapes.index(tensor.shape)]
+    return layouts
+
+
+def dissolve_views(outputs: Sequence[Tensor], roots: Collection[Tensor]) -> list[Tensor]:
+    """``outputs``, with elements of ``roots`` that go through other tensors (a transpose, say) read where they are."""
+    made: dict[Tensor, Tensor] = {}
+
+    def read(source: Tensor, indices: tuple[Expr, ...]) -> Expr:
+        origin = _origin(source, indices)
+        return Read(*origin) if origin[0] in roots else Read(made[source], indices)
+
+    for op, tensors in _operations(outputs):
+        changed = _with_values(op, lambda value: _rewritten(value, read)) if isinstance(op, Compute) else op
+        made.update((t, t if changed is op else _output(changed, t)) for t in tensors)
+    return [made[tensor] for tensor in outputs]
+
+
+def _origin(source: Tensor, indices: tuple[Expr, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
+    """Where the element of ``source`` at ``indices`` comes from, if it only moved."""
+    while isinstance(source.op, Compute) and source.op.reduction is None and len(source.op.bodies) == 1:
+        body = source.op.bodies[0]
+        if not isinstance(body, Read) or not isinstance(body.source, Tensor):
+            break
+        at = dict(zip((axis.var for axis in source.op.axes), indices, strict=True))
+        source, indices = body.source, tuple(substitute(index, at) for index in body.indices)
+    return source, indices
+
+
+def _operations(outputs: Sequence[Tensor]) -> list[tuple[Operation, list[Tensor]]]:
+    """Operations, producers first, and the tensors of each."""
+    order = topological_order(outputs)
+    tensors = dict.fromkeys((*(t for op in order for t in inputs_of(op)), *outputs))
+    found: dict[Operation, list[Tensor]] = {op: [] for op in order}
+    for tensor in tensors:
+        found[tensor.op].append(tensor)
+    return list(found.items())
+
+
+def _output(op: Operation, tensor: Tensor) -> Tensor:
+    shape = op.shape if isinstance(op, Placeholder) else tensor.shape
+    shape = tuple(axis.extent for axis in op.axes) if isinstance(op, Compute) else shape
+    return Tensor(op, tensor.output, tensor.name, tensor.dtype, shape)
+
+
+def _rewritten(value: Expr, read: Callable[[Tensor, tuple[Expr, ...]], Expr]) -> Expr:
+    def leave(node: Expr) -> Expr | None:
+        return read(node.source, node.indices) if isinstance(node, Read) and isinstance(node.source, Tensor) else None
+
+    return transform(value, leave)
+
+
+def _with_values(op: Compute, change: Callable[[Expr], Expr]) -> Compute:
+    """``op`` with its values, and the condition of its reduction, changed."""
+    if op.reduction is None:
+        bodies = tuple(map(change, op.bodies))
+        return op if bodies == op.bodies else replace(op, bodies=bodies)
+    sources, condition = tuple(map(change, op.reduction.sources)), change(op.reduction.condition)
+    if (sources, condition) == (op.reduction.sources, op.reduction.condition):
+        return op
+    return replace(op, reduction=replace(op.reduction, sources=sources, condition=condition))
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """New axes, and what the old variables are in their terms."""
+
+    axes: tuple[IterVar, ...]
+    values: Mapping[Var, Expr]
+    inside: Expr
+    """Holds where the old variables are within their extents."""
+
+
+def _computed(op: Compute, index_map: IndexMap | None, layouts: Layouts, made: Mapping[Tensor, Tensor]) -> Compute:
+    """``op`` over the packed box, with reads through the layouts of what it reads."""
+    taken = {axis.name for axis in (*op.axes, *op.reduce_axis)}
+    taken |= {v.name for axis in (*op.axes, *op.reduce_axis) for v in free_vars(axis.extent)}
+    spatial = _Axes(op.axes, {}, all_of()) if index_map is None else _packed(op.axes, index_map, taken)
+    reduced = _split_reduction(op, layouts, taken)
+    axes = {**spatial.values, **reduced.values}
+    bounds = Bounds({axis.var: axis.extent for axis in (*spatial.axes, *reduced.axes)})
+
+    def read(source: Tensor, indices: tuple[Expr, ...]) -> Expr:
+        packed = layouts[source].apply(indices) if source in layouts else indices
+        return Read(made[source], tuple(simplify(index, bounds) for index in packed))
+
+    def change(value: Expr) -> Expr:
+        return _rewritten(substitute(value, axes), read)
+
+    changed = _with_values(op, change)
+    if index_map is None and not reduced.values:
+        return changed
+    changed = replace(changed, axes=spatial.axes)
+    if changed.reduction is not None:
+        changed = replace(changed, reduction=replace(changed.reduction, axes=reduced.axes))
+    return changed if _reads_inside(changed, spatial, bounds) else _guarded(changed, spatial.inside)
+
+
+def _packed(axes: tuple[IterVar, ...], index_map: IndexMap, taken: set[str]) -> _Axes:
+    """The axes of the packed box."""
+    extents = tuple(axis.extent for axis in axes)
+    names = {v: axis.name for v, axis in zip(index_map.variables, axes, strict=True)}
+    packed: list[IterVar] = []
+    for result, extent in zip(index_map.results, index_map.shape(extents), strict=True):
+        name = fresh_name(_name(result, names), taken - {axis.name for axis in axes if _is_whole(result)})
+        taken.add(name)
+        packed.append(IterVar(Var(name), extent, IterKind.SPATIAL))
+    logical = index_map.inverse(extents, [axis.var for axis in packed])
+    bounds = Bounds({axis.var: axis.extent for axis in packed})
+    inside = [value < axis.extent for axis, value in zip(axes, logical, strict=True)]
+    beyond = [condition for condition in inside if not prove(condition, bounds)]
+    return _Axes(tuple(packed), {a.var: v for a, v in zip(axes, logical, strict=True)}, all_of(*beyond))
+
+
+def _is_whole(result: Expr) -> bool:
+    return isinstance(result, Var)
+
+
+def _name(result: Expr, names: Mapping[Var, str]) -> str:
+    """``c`` for the variable itself, ``c_o`` for its blocks, ``c_i`` for the place in a block."""
+    single = digit(result)
+    if single is None:
+        return "_".join(names[v] for v in sorted(free_vars(result), key=str))
+    suffix = "" if _is_whole(result) else "_o" if single.modulus is None else "_i"
+    return names[single.var] + suffix
+
+
+def _split_reduction(op: Compute, layouts: Layouts, taken: set[str]) -> _Axes:
+    """Reduction axes that run along a blocked dimension are split like it: blocks outermost, places innermost."""
+    factors = _block_factors(op, layouts)
+    outer: list[IterVar] = []
+    inner: list[IterVar] = []
+    values: dict[Var, Expr] = {}
+    for axis in op.reduce_axis:
+        factor = factors.get(axis.var, 1)
+        if factor == 1 or not isinstance(axis.extent, Const) or int(axis.extent.value) % factor:
+            continue
+        names = [fresh_name(f"{axis.name}_{part}", taken) for part in ("o", "i")]
+        taken.update(names)
+        outer.append(IterVar(Var(names[0]), const(int(axis.extent.value) // factor), IterKind.REDUCE))
+        inner.append(IterVar(Var(names[1]), const(factor), IterKind.REDUCE))
+        values[axis.var] = outer[-1].var * factor + inner[-1].var
+    kept = [axis for axis in op.reduce_axis if axis.var not in values]
+    return _Axes((*outer, *kept, *inner), values, all_of())
+
+
+def _block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
+    """The block sizes of the dimensions along which reduction axes run."""
+    reduced = {axis.var for axis in op.reduce_axis}
+    factors: dict[Var, int] = {}
+    for node in (node for value in op.values for node in walk(value)):
+        if not isinstance(node, Read) or not isinstance(node.source, Tensor) or node.source not in layouts:
+            continue
+        index_map = layouts[node.source]
+        digits = [d for d in map(digit, index_map.results) if d is not None and d.modulus is not None]
+        at = dict(zip(index_map.variables, node.indices, strict=True))
+        for single in digits:
+            factors.update((v, single.modulus or 1) for v in free_vars(at[single.var]) & reduced)
+    return factors
+
+
+def _reads_inside(op: Compute, spatial: _Axes, bounds: Bounds) -> bool:
+    """Whether nothing is read out of bounds at the points beyond the logical box."""
+    growing = free_vars(spatial.inside)
+    for node in (node for value in op.values for node in walk(value)):
+        if isinstance(node, Read) and isinstance(node.source, Tensor):
+            for index, extent in zip(node.indices, node.source.shape, strict=True):
+                if free_vars(index) & growing and not prove(all_of(index >= 0, index < extent), bounds):
+                    return False
+    return True
+
+
+def _guarded(op: Compute, inside: Expr) -> Compute:
+    """``op``, which computes zero where ``inside`` does not hold."""
+    if op.reduction is not None:
+        return replace(op, reduction=replace(op.reduction, condition=all_of(op.reduction.condition, inside)))
+    return replace(op, bodies=tuple(select(inside, body, const(0, body.dtype)) for body in op.bodies))

@@ -1,0 +1,129 @@
+"""Layouts of the values of a graph: convolutions work on blocks of channels (NCHWc, Liu et al., "Neo", 2019).
+
+A value that a convolution makes is stored with its channels in blocks as wide as a vector register, and so is
+everything that is computed channel by channel from it. Where somebody needs the plain layout (a reshape, the user), a
+``Copy`` is inserted. The graph keeps its logical shapes: a layout says only how a value is stored.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tilewright.base.target import Target
+from tilewright.graph import Graph, Node, Value, make_node
+from tilewright.graph.ir import apply
+from tilewright.kernels.relayout import blocked
+from tilewright.ops.operator import require
+from tilewright.ops.shapes import static
+from tilewright.schedule.index_map import IndexMap
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.expr import ONE, Const, Expr, Read
+from tilewright.symbolic.simplify import simplify
+from tilewright.symbolic.traversal import walk
+from tilewright.tensor.ir import Compute, Placeholder, Tensor, topological_order
+
+_ANCHORS = frozenset({"Conv", "ConvTranspose"})
+"""Sums of products over channels whose results are stored in blocks."""
+_COPY = require("Copy")
+_WASTE = 1.5
+"""By how much rounding channels up to whole blocks may enlarge a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """A graph, and how those of its values are stored that are not stored row-major."""
+
+    graph: Graph
+    layouts: Mapping[Value, IndexMap]
+
+    def __str__(self) -> str:
+        lines = (f"  {value!r} is stored as {index_map}" for value, index_map in self.layouts.items())
+        return "\n".join([str(self.graph), "layouts:", *lines])
+
+
+def choose_layouts(graph: Graph, target: Target) -> LaidOut:
+    """``graph`` with copies where layouts change, and the layouts. Inputs and outputs stay row-major."""
+    lanes = _blocked_values(graph, target)
+    graph, names = _with_copies(graph, lanes)
+    return LaidOut(graph, {names[v]: blocked(len(v.shape), width) for v, width in lanes.items()})
+
+
+def _blocked_values(graph: Graph, target: Target) -> dict[Value, int]:
+    """The values that are stored in blocks, and the blocks' widths."""
+    lanes: dict[Value, int] = {}
+    for node in graph.nodes:
+        (result, *others) = node.outputs
+        width = target.vector_bits // (8 * result.dtype.itemsize)
+        if others or len(result.shape) < 3 or not _fills(result.shape[1], width):
+            continue
+        if node.op.name in _ANCHORS or (any(v in lanes for v in node.inputs) and _is_channelwise(node, lanes, width)):
+            lanes[result] = width
+    return lanes
+
+
+def _fills(channels: Expr, width: int) -> bool:
+    """Whether blocks of ``width`` waste little."""
+    if not isinstance(channels, Const) or channels.value <= 0:
+        return False
+    count = int(channels.value)
+    return -(-count // width) * width <= _WASTE * count
+
+
+def _is_channelwise(node: Node, lanes: Mapping[Value, int], width: int) -> bool:
+    """Whether each channel of the result is computed from the same channel of the inputs, or from whole blocks on."""
+    if any(lanes.get(v, width) != width for v in node.inputs if v is not None):
+        return False
+    (result,) = apply(node.op, node.inputs, dict(node.attributes))
+    return all(_keeps_channels(op, width) for op in topological_order([result]) if not isinstance(op, Placeholder))
+
+
+def _keeps_channels(op: object, width: int) -> bool:
+    if not isinstance(op, Compute) or len(op.axes) < 3:
+        return False
+    channel = op.axes[1].var
+    bounds = Bounds({axis.var: axis.extent for axis in (*op.axes, *op.reduce_axis)})
+    for source, indices in _reads(op):
+        if source.ndim == len(op.axes) and source.shape[1] != ONE:
+            offset = simplify(indices[1] - channel, bounds)
+            if not isinstance(offset, Const) or int(offset.value) % width:
+                return False
+    return True
+
+
+def _reads(op: Compute) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
+    for node in (node for value in op.values for node in walk(value)):
+        if isinstance(node, Read) and isinstance(node.source, Tensor):
+            yield node.source, node.indices
+
+
+def _with_copies(graph: Graph, lanes: Mapping[Value, int]) -> tuple[Graph, Mapping[Value, Value]]:
+    """Plain copies for those who can't read blocks, and what blocked values are called: one that leaves the graph
+    gives its name to its copy."""
+    outputs = frozenset(graph.outputs)
+    copied = {v for node in graph.nodes for v in _read_plain(node, lanes)} | outputs.intersection(lanes)
+    blocks = {v: _called(v, "blocked") if v in outputs else v for v in lanes}
+    plain = {v: v if v in outputs else _called(v, "plain") for v in copied}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        names = {**blocks, **{v: plain[v] for v in _read_plain(node, lanes)}}
+        inputs = tuple(v if v is None else names.get(v, v) for v in node.inputs)
+        nodes.append(replace(node, inputs=inputs, outputs=tuple(blocks.get(v, v) for v in node.outputs)))
+        for value in copied.intersection(node.outputs):
+            nodes.append(make_node(_COPY, [blocks[value]], [plain[value].name], {}, node.source))
+    return replace(graph, nodes=tuple(nodes)), blocks
+
+
+def _read_plain(node: Node, lanes: Mapping[Value, int]) -> list[Value]:
+    """The blocked values that ``node`` would read in vain: it needs them row-major."""
+    if node.op.name in _ANCHORS or any(v in lanes for v in node.outputs):
+        return []
+    return [v for v in node.inputs if v is not None and v in lanes and not _is_row_major(v, lanes[v])]
+
+
+def _is_row_major(value: Value, width: int) -> bool:
+    """Whether blocks of channels lie in memory as the row-major value does: one place, whole blocks."""
+    shape = static(value.shape)
+    return shape is not None and all(extent == 1 for extent in shape[2:]) and shape[1] % width == 0
+
+
+def _called(value: Value, suffix: str) -> Value:
+    return Value(f"{value.name}.{suffix}", value.dtype, value.shape)

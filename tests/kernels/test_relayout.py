@@ -1,0 +1,134 @@
+"""te programs in other layouts compute the same: the te evaluator before and after, over random programs."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tilewright import te
+from tilewright.base.dtypes import f32
+from tilewright.base.errors import InternalError
+from tilewright.kernels.packing import constant_layouts, pack
+from tilewright.kernels.relayout import blocked, dissolve_views, relayout, spread
+from tilewright.loops.extern import extern, store
+from tilewright.loops.interpreter import interpret
+from tilewright.loops.lower import lower
+from tilewright.ops.operator import require
+from tilewright.schedule.index_map import IndexMap
+from tilewright.symbolic.expr import const
+from tilewright.tensor.evaluate import evaluate
+from tilewright.tensor.ir import Compute, Tensor, inputs_of
+
+Array = NDArray[np.float32]
+
+
+def random_array(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def unpacked(packed: Array, index_map: IndexMap, shape: tuple[int, ...]) -> Array:
+    """What ``packed`` holds, read through the map point by point."""
+    result = np.empty(shape, packed.dtype)
+    for point in np.ndindex(*shape):
+        at = index_map.apply(tuple(map(const, point)))
+        result[point] = packed[tuple(int(str(i)) for i in at)]
+    return result
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[Tensor, dict[Tensor, Array]]:
+    """A convolution (any group, stride, padding), then elementwise steps or a pool; channels need not fill blocks."""
+    group = draw(st.sampled_from([1, 1, 2, 4]))
+    channels, filters = (group * draw(st.integers(1, 6)) for _ in range(2))
+    kernel, stride, pad = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(0, 1))
+    size = draw(st.integers(3, 5))
+    x = te.placeholder((1, channels, size, size), name="x")
+    w = te.placeholder((filters, channels // group, kernel, kernel), name="w")
+    b = te.placeholder((filters,), name="b")
+    options = {"strides": (stride,) * 2, "pads": (pad,) * 4, "group": group}
+    (y,) = require("Conv").apply([x, w, b] if draw(st.booleans()) else [x, w], options)
+    arrays = {t: random_array(*(int(str(e)) for e in t.shape)) for t in (x, w, b)}
+    for name in draw(st.lists(st.sampled_from(["Relu", "Add", "Mul", "ReduceMean", "MaxPool"]), max_size=3)):
+        match name:
+            case "Add" | "Mul":
+                other = te.placeholder((filters, 1, 1) if name == "Mul" else y.shape, name=f"p{len(arrays)}")
+                arrays[other] = random_array(*(int(str(e)) for e in other.shape))
+                (y,) = require(name).apply([y, other], {})
+            case "ReduceMean":
+                (y,) = require("ReduceMean").apply([y], {"axes": (2, 3)})
+            case "MaxPool":
+                (y, *_) = require("MaxPool").apply([y], {"kernel_shape": (1, 1)})
+            case _:
+                (y,) = require(name).apply([y], {})
+    return y, arrays
+
+
+@given(programs(), st.sampled_from([2, 3, 4]), st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_meaning_stays(program: tuple[Tensor, dict[Tensor, Array]], lanes: int, data: st.DataObject) -> None:
+    output, arrays = program
+    used = [t for t in arrays if t in _placeholders(output)]
+    rank4 = [t for t in used if t.ndim == 4 and t.name != "w"]
+    layouts = {t: blocked(4, lanes) for t in rank4 if data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        layouts[output] = blocked(4, lanes)
+    layouts = spread([output], layouts)
+    constants = [t for t in used if t not in layouts]
+    layouts |= constant_layouts([output], constants, layouts, lambda *_: lanes)
+    made = relayout([output], layouts)
+    feeds = {made[t]: pack(arrays[t], layouts[t]) if t in layouts else arrays[t] for t in used}
+    (result,) = evaluate([made[output]], feeds)
+    if output in layouts:
+        result = unpacked(result, layouts[output], tuple(int(str(e)) for e in output.shape))
+    (expected,) = evaluate([output], {t: arrays[t] for t in used})
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def _placeholders(output: Tensor) -> set[Tensor]:
+    seen, stack = {output}, [output]
+    while stack:
+        for tensor in inputs_of(stack.pop().op):
+            if tensor not in seen:
+                seen.add(tensor)
+                stack.append(tensor)
+    return seen
+
+
+def test_no_read_leaves_its_buffer() -> None:
+    """The interpreter refuses an access out of bounds; lanes beyond the channels must not make one."""
+    x, v = te.placeholder((1, 5, 2, 2), name="x"), te.placeholder((5,), name="v")
+    y = te.compute((1, 5, 2, 2), lambda n, c, i, j: x[n, c, i, j] + v[c], name="y")
+    made = relayout([y], {x: blocked(4, 4), y: blocked(4, 4)})
+    program = lower([made[y]], inputs=[made[x], made[v]])
+    a, b = random_array(1, 5, 2, 2), random_array(5)
+    result = interpret(program, {"x": pack(a, blocked(4, 4)), "v": b})["y"]
+    np.testing.assert_array_equal(unpacked(result, blocked(4, 4), a.shape), a + b[:, None, None])
+
+
+def test_weights_are_read_in_the_order_in_which_they_lie() -> None:
+    x, w = te.placeholder((1, 32, 8, 8), name="x"), te.placeholder((64, 32, 3, 3), name="w")
+    (y,) = require("Conv").apply([x, w], {"pads": (1,) * 4})
+    known = spread([y], {x: blocked(4, 16), y: blocked(4, 16)})
+    packings = constant_layouts([y], [w], known, lambda *_: 16)
+    assert str(packings[w]) == "d0, d1, d2, d3 -> d0 // 16, d1 // 16, d2, d3, d1 % 16, d0 % 16"
+    op = relayout([y], known | packings)[y].op
+    assert isinstance(op, Compute)
+    assert [axis.name for axis in op.axes] == ["i0", "i1_o", "i2", "i3", "i1_i"]
+    assert [axis.name for axis in op.reduce_axis] == ["ci_o", "k0", "k1", "ci_i"]
+
+
+def test_a_transposed_constant_is_read_where_it_lies() -> None:
+    a, b = te.placeholder((4, 8), name="a"), te.placeholder((16, 8), name="b")
+    (product,) = require("Gemm").apply([a, b], {"transpose_b": True})
+    (direct,) = dissolve_views([product], [b])
+    assert inputs_of(direct.op) == (a, b)
+    packings = constant_layouts([direct], [b], {}, lambda *_: 4)
+    assert str(packings[b]) == "d0, d1 -> d0 // 4, d1, d0 % 4"
+
+
+def test_what_has_no_functional_form_reads_plain_tensors_only() -> None:
+    x = te.placeholder((4, 6), name="x")
+    (y,) = extern([(4, 6)], [x], lambda ins, outs: store(outs[0], (0, 0), ins[0][0, 0]), dtype=[f32])
+    with pytest.raises(InternalError, match="no functional form"):
+        relayout([y], {x: blocked(2, 2)})

@@ -1,0 +1,78 @@
+"""Scales and shifts by channel go into weights, and the graph computes the same."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.passes.graphs import apply, value
+from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
+from tilewright.passes.affine import fold_affine
+
+Array = NDArray[np.generic]
+CHANNELS = 3
+random = np.random.default_rng(5)
+
+
+def constants(*shapes: tuple[int, ...]) -> dict[Value, Array]:
+    return {value(f"c{i}", *s): random.uniform(0.5, 1.5, s).astype(np.float32) for i, s in enumerate(shapes)}
+
+
+def convolution(bias: bool, known: dict[Value, Array]) -> Node:
+    weight, offset = [v for v in known if v.name in ("c0", "c1")]
+    inputs = [value("x", 1, 2, 5, 5), weight, *([offset] if bias else [])]
+    return apply("Conv", inputs, "y", pads=(1, 1, 1, 1), strides=(2, 2))
+
+
+def graph_of(known: dict[Value, Array], *nodes: Node, outputs: int = 1) -> Graph:
+    leaving = tuple(v for node in nodes[-outputs:] for v in node.outputs)
+    return Graph("g", (value("x", 1, 2, 5, 5),), leaving, nodes, known)
+
+
+def check(graph: Graph, operators: list[str]) -> None:
+    after = fold_affine(graph)
+    verify(after)
+    assert after.outputs == graph.outputs
+    assert [node.op.name for node in after.nodes] == operators
+    feeds = {"x": random.standard_normal((1, 2, 5, 5)).astype(np.float32)}
+    for old, new in zip(evaluate_graph(graph, feeds), evaluate_graph(after, feeds), strict=True):
+        np.testing.assert_allclose(new, old, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_batch_normalization_goes_into_the_convolution(bias: bool) -> None:
+    known = constants((CHANNELS, 2, 3, 3), *[(CHANNELS,)] * 5)
+    conv = convolution(bias, known)
+    statistics = [v for v in known if v.name in ("c2", "c3", "c4", "c5")]
+    norm = apply("BatchNormalization", [*conv.outputs, *statistics], "z", epsilon=0.1)
+    check(graph_of(known, conv, norm, apply("Relu", norm.outputs, "r")), ["Conv", "Relu"])
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("shape", [(CHANNELS, 1, 1), (1, CHANNELS, 1, 1)])
+def test_so_do_a_scale_and_a_shift(swapped: bool, shape: tuple[int, ...]) -> None:
+    known = constants((CHANNELS, 2, 3, 3), (CHANNELS,), shape, shape)
+    conv = convolution(False, known)
+    scale, shift = (v for v in known if v.name in ("c2", "c3"))
+    scaled = apply("Mul", [scale, *conv.outputs] if swapped else [*conv.outputs, scale], "s")
+    check(graph_of(known, conv, scaled, apply("Add", [*scaled.outputs, shift], "t")), ["Conv"])
+
+
+def test_a_convolution_that_others_read_stays() -> None:
+    known = constants((CHANNELS, 2, 3, 3), (CHANNELS,), (CHANNELS, 1, 1))
+    conv = convolution(True, known)
+    scale = next(v for v in known if v.name == "c2")
+    nodes = [conv, apply("Mul", [*conv.outputs, scale], "s"), apply("Relu", conv.outputs, "r")]
+    check(graph_of(known, *nodes, outputs=2), ["Conv", "Mul", "Relu"])
+
+
+def test_elsewhere_it_is_a_multiplication_and_an_addition() -> None:
+    known = constants(*[(2,)] * 4)
+    norm = apply("BatchNormalization", [value("x", 1, 2, 5, 5), *known], "z")
+    check(graph_of(known, norm), ["Mul", "Add"])
+
+
+def test_a_constant_by_width_is_no_shift_by_channel() -> None:
+    known = constants((CHANNELS, 2, 3, 3), (CHANNELS,), (CHANNELS,))
+    conv = convolution(True, known)
+    other = next(v for v in known if v.name == "c2")
+    check(graph_of(known, conv, apply("Add", [*conv.outputs, other], "s")), ["Conv", "Add"])

@@ -1,0 +1,116 @@
+"""Which values are stored in blocks, where copies go; and compiled networks against the graph evaluator."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.passes.graphs import apply, value
+from tilewright.base.target import Target
+from tilewright.driver import Options, compile_graph
+from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
+from tilewright.passes.layout import choose_layouts
+
+Array = NDArray[np.generic]
+HOST = Target.host()
+LANES = HOST.vector_bits // 32
+
+
+def constant(known: dict[Value, Array], *shape: int) -> Value:
+    made = value(f"c{len(known)}", *shape)
+    array = np.random.default_rng(len(known)).standard_normal(shape) / np.sqrt(shape[-1] * 9)
+    known[made] = array.astype(np.float32)
+    return made
+
+
+def conv(known: dict[Value, Array], x: Value, filters: int, name: str, kernel: int = 3, group: int = 1) -> Node:
+    weight = constant(known, filters, int(str(x.shape[1])) // group, kernel, kernel)
+    return apply("Conv", [x, weight], name, pads=(kernel // 2,) * 4, group=group)
+
+
+def test_what_follows_a_convolution_is_blocked_until_someone_needs_it_plain() -> None:
+    known: dict[Value, Array] = {}
+    x = value("x", 1, 3, 6, 6)
+    first = conv(known, x, 2 * LANES, "a")
+    relu = apply("Relu", first.outputs, "b")
+    pool = apply("ReduceMean", relu.outputs, "c", axes=(2, 3))
+    flat = apply("Flatten", relu.outputs, "d")
+    vector = apply("Flatten", pool.outputs, "e")
+    graph = Graph("g", (x,), (*flat.outputs, *vector.outputs), (first, relu, pool, flat, vector), known)
+    laid_out = choose_layouts(graph, HOST)
+    verify(laid_out.graph)
+    assert {v.name for v in laid_out.layouts} == {"a", "b", "c"}
+    copies = [node for node in laid_out.graph.nodes if node.op.name == "Copy"]
+    assert [node.inputs[0].name for node in copies if node.inputs[0]] == ["b"]  # one place of whole blocks needs none
+    assert laid_out.graph.outputs == graph.outputs
+
+
+def test_few_channels_stay_plain_and_outputs_are_plain() -> None:
+    known: dict[Value, Array] = {}
+    x = value("x", 1, 3, 6, 6)
+    first = conv(known, x, LANES, "a")
+    last = conv(known, first.outputs[0], LANES // 2, "b")
+    graph = Graph("g", (x,), (*first.outputs, *last.outputs), (first, last), known)
+    laid_out = choose_layouts(graph, HOST)
+    assert [v.name for v in laid_out.layouts] == ["a.blocked"]
+    assert [v.name for v in laid_out.graph.outputs] == ["a", "b"]
+
+
+@pytest.mark.parametrize("starts", [(LANES, 3 * LANES), (LANES + 1, 2 * LANES)])
+def test_concatenation_keeps_whole_blocks(starts: tuple[int, int]) -> None:
+    known: dict[Value, Array] = {}
+    x = value("x", 1, 3, 4, 4)
+    parts = [conv(known, x, filters, f"a{i}") for i, filters in enumerate(starts)]
+    joined = apply("Concat", [part.outputs[0] for part in parts], "b", axis=1)
+    graph = Graph("g", (x,), joined.outputs, (*parts, joined), known)
+    blocked = {v.name for v in choose_layouts(graph, HOST).layouts}
+    assert ("b.blocked" in blocked) is (starts[0] % LANES == 0)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Graph:
+    """Convolutions, pools, elementwise nodes and joins; channels that fill blocks, and that do not."""
+    known: dict[Value, Array] = {}
+    x = value("x", 1, draw(st.sampled_from([3, LANES])), 5, 5)
+    nodes: list[Node] = []
+    values = [x]
+
+    def add(node: Node) -> Value:
+        nodes.append(node)
+        values.append(node.outputs[0])
+        return node.outputs[0]
+
+    for position in range(draw(st.integers(2, 6))):
+        source, name = draw(st.sampled_from(values[-3:])), f"v{position}"
+        channels = int(str(source.shape[1]))
+        match draw(st.sampled_from(["conv", "conv", "depthwise", "relu", "add", "scale", "concat", "pool"])):
+            case "conv":
+                filters = draw(st.sampled_from([4, LANES, LANES + 3, 2 * LANES, 2 * LANES - 2]))
+                add(conv(known, source, filters, name, kernel=draw(st.sampled_from([1, 3]))))
+            case "depthwise":
+                add(conv(known, source, channels, name, group=channels))
+            case "relu":
+                add(apply("Relu", [source], name))
+            case "add":
+                same = [v for v in values if v.shape == source.shape]
+                add(apply("Add", [source, draw(st.sampled_from(same))], name))
+            case "scale":
+                add(apply("Mul", [source, constant(known, channels, 1, 1)], name))
+            case "concat":
+                add(apply("Concat", [source, draw(st.sampled_from(values))], name, axis=1))
+            case _:
+                add(apply("MaxPool", [source], name, kernel_shape=(3, 3), pads=(1, 1, 1, 1)))
+    last = apply("Flatten", [values[-1]], "flat")
+    outputs = dict.fromkeys((last.outputs[0], draw(st.sampled_from(values[1:]))))
+    return Graph("random", (x,), tuple(outputs), (*nodes, last), known)
+
+
+@given(networks(), st.sampled_from([HOST, HOST.restricted("avx2")]))
+@settings(max_examples=25, deadline=None)
+def test_compiled_networks_compute_what_the_graph_says(graph: Graph, target: Target) -> None:
+    (x,) = graph.inputs
+    feeds = {"x": np.random.default_rng(0).standard_normal([int(str(e)) for e in x.shape]).astype(np.float32)}
+    results = compile_graph(graph, Options(target, threads=2, checked=True)).executable.run(feeds)
+    for result, expected in zip(results, evaluate_graph(graph, feeds), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
