@@ -21,15 +21,13 @@ from tilewright.base.errors import (
 )
 from tilewright.runtime import abi
 from tilewright.runtime.context import Context, Deadline
+from tilewright.runtime.entry import Entry
 from tilewright.runtime.feeds import Array, Feed, check_output, new_output, wrong_names
 from tilewright.runtime.loader import LoadedImage, load_image
 from tilewright.runtime.manifest import Manifest, evaluate
 from tilewright.runtime.memory import address_of, aligned_copy
 from tilewright.runtime.pool import shared_pool
 from tilewright.runtime.sizing import default_threads
-
-_Enter = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-"""Releases the interpreter lock during the call."""
 
 _Shapes = Sequence[tuple[tuple[int, ...], np.dtype[np.generic]]]
 
@@ -59,7 +57,7 @@ class Executable:
         self.constants = checked_constants(manifest, constants)
         self._image = load_image(objects, imports)
         _check_version(self._image)
-        self._enter = _Enter(self._image.symbol(abi.ENTER))
+        self._entry = Entry(self._image.symbol(abi.ENTER))
         self._main = self._image.symbol(abi.MAIN)
         self._pool = shared_pool()
         self._feeds = tuple(Feed(spec) for spec in manifest.inputs)
@@ -186,10 +184,10 @@ class Executable:
             if times is not None:
                 context.record_times(address_of(times))
             if timeout is None:
-                code = self._enter(context.address)
+                code = self._entry.call(context.address)
             else:
                 with Deadline(context, timeout):
-                    code = self._enter(context.address)
+                    code = self._entry.releasing(context.address)
             if code or timeout is not None:
                 self._raise(context, code)
         finally:
