@@ -7,13 +7,19 @@ candidates.py  how each peer runs an ONNX file; the place to add a peer
 contest.py     a model and its exact answers, run by all peers in turns: rows
 results.py     rows as a JSON file
 tables.py      rows as Markdown
+pictures.py    rows as SVG
+document.py    both into docs/performance.md: `python -m benchmarks.document`
 accuracy.py    the two error measures, and the scale that weights must have for them
 work.py        operations and bytes of a model, and the roofline that no run can break
 peak.py        floating-point peak of this machine, to be run next to a kernel
-compilation.py how long Tilewright compiles, cold and warm
+compilation.py how long Tilewright compiles, cold and warm, and loads its artifact
 mathkernel.py  one function of vector math as a native loop over arrays
 vecmath.py     vector math next to NumPy and SciPy: `python -m benchmarks.vecmath`
 zoo/           seventeen networks as ONNX files: `python -m benchmarks.zoo`
 networks.py    the zoo by all peers: `python -m benchmarks.networks`
+operators.py   single operators and subgraphs by all peers: `python -m benchmarks.operators`
+operator_models.py   the table of them, as ONNX models
+operator_modules.py  the same models as PyTorch modules
+serving.py     an artifact's start, and many threads on one model: `python -m benchmarks.serving`
 minilm.py      MiniLM-L6 at 16 and 128 tokens, 1 and 2 threads: `python -m benchmarks.minilm`
 """

@@ -1,5 +1,23 @@
-"""All benchmarks of models: `python -m benchmarks`; options go to the benchmark (see minilm.py)."""
+"""All benchmarks of models, and the page that shows them: `python -m benchmarks`. Hours; wants a quiet machine.
 
-from .minilm import main
+Options (--threads, --seconds, --peers, --build-limit, --lock) go to networks and operators alike. The zoo is written
+first, where it is missing, and last come tables and pictures of docs/performance.md.
+"""
 
-main()
+import subprocess
+import sys
+
+from . import document, networks, operators
+
+
+def main() -> None:
+    """Write the zoo, measure, write the page."""
+    zoo = [sys.executable, "-m", "benchmarks.zoo", "--folder", str(networks.ZOO)]
+    subprocess.run(zoo, check=True)  # in a process of its own: this one needs no torch in memory
+    networks.main(sys.argv[1:])
+    operators.main(sys.argv[1:])
+    document.main()
+
+
+if __name__ == "__main__":
+    main()

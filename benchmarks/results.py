@@ -35,16 +35,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """What compiling a case with Tilewright takes, in a process of its own; seconds, without Python's imports."""
+    """What it takes to compile a case with Tilewright, and to load and run its artifact once, each in a new process.
+
+    Times are in seconds, and in CPU seconds of all threads, which are the same on a busy machine. Not counted are the
+    imports of the compiler, and of NumPy when an artifact is loaded.
+    """
 
     case: str
     threads: int
     failure: str = ""
     cold: float = 0.0
-    warm: float = 0.0
     cold_cpu: float = 0.0
-    """CPU time of the whole process, in seconds: the same on a busy machine."""
+    warm: float = 0.0
     warm_cpu: float = 0.0
+    artifact: float = 0.0
+    artifact_cpu: float = 0.0
+    artifact_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,10 @@ def report(results: Results) -> str:
         parts += ["Error against float64, relative in the norm and largest difference over largest value:"]
         parts += [accuracy_table(results, count, cases, peers)]
     if results.compilations:
-        parts += ["Compiling with Tilewright:", compilation_table(results.compilations)]
+        parts += [
+            "Compiling with Tilewright; its artifact, loaded and run once, beyond importing NumPy:",
+            compilation_table(results.compilations),
+        ]
     failed = failures(results)
     return "\n\n".join([*parts, "What failed:", failed] if failed else parts)
 
@@ -80,23 +83,24 @@ def _error(row: Row | None) -> str:
 
 
 def compilation_table(compilations: Sequence[Compilation]) -> str:
-    """Per case: what Tilewright takes to compile."""
-    header = ["", "cold, s", "warm, s", "cold, CPU s", "warm, CPU s"]
+    """Per case: what Tilewright takes to compile, and its artifact to load and run once."""
+    header = ["", "cold, s (CPU s)", "warm, s (CPU s)", "artifact, s (CPU s)", "artifact, MB"]
     return markdown([header, *([c.case, *_compilation(c)] for c in compilations)])
 
 
-def _compilation(of_case: Compilation) -> list[str]:
-    times = (of_case.cold, of_case.warm, of_case.cold_cpu, of_case.warm_cpu)
-    return ["fails", "", "", ""] if of_case.failure else [f"{seconds:.2f}" for seconds in times]
+def _compilation(c: Compilation) -> list[str]:
+    if c.failure:
+        return ["fails", "", "", ""]
+    pairs = ((c.cold, c.cold_cpu), (c.warm, c.warm_cpu), (c.artifact, c.artifact_cpu))
+    return [*(f"{seconds:.2f} ({cpu:.2f})" for seconds, cpu in pairs), f"{c.artifact_bytes / 1e6:.1f}"]
 
 
 def failures(results: Results) -> str:
-    """A line for each peer and case that failed, with the reason; runs with other numbers of threads are one line."""
-    reasons: dict[tuple[str, str, str], list[int]] = {}
-    for row in results.rows:
-        if row.failure:
-            reasons.setdefault((row.case, row.peer, row.failure), []).append(row.threads)
-    return "\n".join(f"- {case}, {LABELS[peer]}: {shortened(reason)}" for case, peer, reason in reasons)
+    """A line for each peer and case that failed, with the reason, said once for all numbers of threads."""
+    runs = [(row.case, row.peer, row.failure) for row in results.rows]
+    compilations = [(c.case, "tilewright", c.failure) for c in results.compilations]
+    reasons = dict.fromkeys((*runs, *compilations))
+    return "\n".join(f"- {case}, {LABELS[peer]}: {shortened(reason)}" for case, peer, reason in reasons if reason)
 
 
 def shortened(reason: str, length: int = 200) -> str:

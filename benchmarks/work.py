@@ -30,7 +30,7 @@ class Work:
     least: float
     """Floating-point operations of the cheapest known algorithm."""
     bytes: float
-    """Bytes of weights, each of which is read at least once."""
+    """Bytes of weights, inputs and outputs, each of which is read or written at least once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,26 @@ def work_of(model: onnx.ModelProto, shapes: Mapping[str, Shape]) -> Work:
     weights = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     known = {**shapes, **weights}
     counts = [_COUNTERS[node.op_type](node, known) for node in model.graph.node if node.op_type in _COUNTERS]
-    looked_up = {node.input[0] for node in model.graph.node if node.op_type == "Gather"}  # read in part only
-    read = (t for t in model.graph.initializer if t.name not in looked_up)
-    size = sum(prod(t.dims) * onnx.helper.tensor_dtype_to_np_dtype(t.data_type).itemsize for t in read)
-    return Work(sum(count.flops for count in counts), sum(count.least for count in counts), size)
+    return Work(sum(count.flops for count in counts), sum(count.least for count in counts), _bytes(model.graph))
+
+
+def _bytes(graph: onnx.GraphProto) -> int:
+    """Of weights, inputs and outputs of known shape, without what is only partly read."""
+    skipped = {name for node in graph.node for name in _partly_read(node)}
+    sizes = {tensor.name: (tensor.data_type, tuple(tensor.dims)) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.output):
+        of_type = value.type.tensor_type
+        if of_type.HasField("shape"):
+            sizes[value.name] = of_type.elem_type, tuple(dim.dim_value for dim in of_type.shape.dim)
+    width = onnx.helper.tensor_dtype_to_np_dtype
+    return sum(width(dtype).itemsize * prod(dims) for name, (dtype, dims) in sizes.items() if name not in skipped)
+
+
+def _partly_read(node: onnx.NodeProto) -> Iterator[str]:
+    """Tables that are looked up, and what a convolution steps over."""
+    strides = _attribute(node, "strides", [1])
+    if node.op_type == "Gather" or (node.op_type == "Conv" and max(strides) > 1):
+        yield node.input[0]
 
 
 def run_shapes(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, Shape]:
@@ -69,6 +85,8 @@ def run_shapes(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[
     constant = {tensor.name for tensor in model.graph.initializer}
     wanted = dict.fromkeys(name for node in model.graph.node if node.op_type in _COUNTERS for name in _values(node))
     names = [name for name in wanted if name not in constant]
+    if not names:
+        return {}
     probed = onnx.ModelProto()
     probed.CopyFrom(model)
     del probed.graph.output[:]

@@ -6,13 +6,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from benchmarks.compilation import compile_cold_and_warm
+from benchmarks.compilation import compile_and_load
 from benchmarks.contest import Case, Terms, run_case
 from benchmarks.harness import Plan
 from benchmarks.work import Work
 from benchmarks.zoo.samples import Sample
 
 PLAN = Plan(rounds=2, slot=0.0, warm_up=0.0, least_runs=2)
+SAMPLE = Sample({"x": np.zeros(4, np.float32)}, {"y": np.ones(4)})
 
 
 def write_model(path: Path, operator: str = "Exp") -> None:
@@ -47,14 +48,15 @@ def test_a_run_that_is_too_fast_is_an_error_of_the_benchmark(tmp_path: Path) -> 
     assert row.failure.startswith("faster than the roofline's ")
 
 
-def test_compile_time_cold_and_warm(tmp_path: Path) -> None:
+def test_compiling_and_loading_is_timed(tmp_path: Path) -> None:
     write_model(tmp_path / "exp.onnx")
-    times = compile_cold_and_warm("exp", tmp_path / "exp.onnx", 1, 60.0)
+    times = compile_and_load("exp", tmp_path / "exp.onnx", SAMPLE, 1, 60.0)
     assert times.failure == ""
-    assert min(times.cold, times.warm, times.cold_cpu, times.warm_cpu) > 0
+    assert min(times.cold, times.warm, times.artifact, times.cold_cpu, times.warm_cpu, times.artifact_cpu) > 0
+    assert times.artifact_bytes > 1000
 
 
 def test_what_does_not_compile_says_why(tmp_path: Path) -> None:
     write_model(tmp_path / "bad.onnx", operator="NoSuchOperator")
-    times = compile_cold_and_warm("bad", tmp_path / "bad.onnx", 1, 60.0)
+    times = compile_and_load("bad", tmp_path / "bad.onnx", SAMPLE, 1, 60.0)
     assert "NoSuchOperator" in times.failure

@@ -26,7 +26,10 @@ RESULTS = Results(
         row("third", "onnxruntime", 0.001, 0.001, 0.001),
         row("third", "tilewright", failure="UnsupportedModel: node 'n' (Loop)"),
     ),
-    (Compilation("first", 2, "", 3.0, 0.5, 2.0, 0.25), Compilation("third", 2, "UnsupportedModel: Loop")),
+    (
+        Compilation("first", 2, "", 3.0, 2.0, 0.5, 0.25, 0.125, 0.1, 2_500_000),
+        Compilation("third", 2, "UnsupportedModel: Loop"),
+    ),
 )
 REPORT = """\
 2 cores of some processor. Python 3.11.
@@ -48,16 +51,17 @@ Error against float64, relative in the norm and largest difference over largest 
 | second | 1.0e-07, 2.0e-07 | 1.0e-07, 2.0e-07 |
 | third | 1.0e-07, 2.0e-07 |  |
 
-Compiling with Tilewright:
+Compiling with Tilewright; its artifact, loaded and run once, beyond importing NumPy:
 
-|  | cold, s | warm, s | cold, CPU s | warm, CPU s |
+|  | cold, s (CPU s) | warm, s (CPU s) | artifact, s (CPU s) | artifact, MB |
 |---|---:|---:|---:|---:|
-| first | 3.00 | 0.50 | 2.00 | 0.25 |
+| first | 3.00 (2.00) | 0.50 (0.25) | 0.12 (0.10) | 2.5 |
 | third | fails |  |  |  |
 
 What failed:
 
-- third, Tilewright: UnsupportedModel: node 'n' (Loop)"""
+- third, Tilewright: UnsupportedModel: node 'n' (Loop)
+- third, Tilewright: UnsupportedModel: Loop"""
 
 
 def test_report() -> None:
@@ -76,7 +80,7 @@ def test_rows_of_a_case_are_replaced_together() -> None:
     assert changed.row("second", 1, "tilewright") == row("second", "tilewright", 0.3)
     assert changed.row("second", 1, "onnxruntime") is None, "a ratio to another run's baseline means nothing"
     assert changed.row("first", 1, "onnxruntime") == RESULTS.row("first", 1, "onnxruntime")
-    again = changed.with_compilation(Compilation("first", 2, "", 9.0, 9.0, 9.0, 9.0))
+    again = changed.with_compilation(Compilation("first", 2, "", 9.0))
     assert [c.cold for c in again.compilations] == [0.0, 9.0]
 
 

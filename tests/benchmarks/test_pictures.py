@@ -1,0 +1,62 @@
+"""Pictures and the page they stand on."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.document import DOCUMENT, renew
+from benchmarks.pictures import COLORS, dot_plot
+from benchmarks.results import Results, Row
+from benchmarks.tables import LABELS, splice
+
+SVG = "{http://www.w3.org/2000/svg}"
+MEDIANS = {"onnxruntime": 1.0, "openvino": 2.0, "tilewright": 0.5, "torch_eager": 1000.0}
+RESULTS = Results(
+    "some machine", "", tuple(Row("a & b", 1, peer, "", (m, m), m) for peer, m in MEDIANS.items())
+).with_rows([Row("broken", 1, "onnxruntime", "fails"), Row("broken", 1, "tilewright", "", (1.0, 1.0), 1.0)])
+
+
+def dots(picture: str) -> dict[str, list[tuple[float, float]]]:
+    """The places of dots by color, without the legend's."""
+    circles = [c for c in ElementTree.fromstring(picture).iter(f"{SVG}circle") if c.get("fill-opacity")]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for circle in circles:
+        found.setdefault(circle.attrib["fill"], []).append((float(circle.attrib["cx"]), float(circle.attrib["cy"])))
+    return found
+
+
+def test_dots_stand_at_their_ratios() -> None:
+    picture = dot_plot(RESULTS, 1, "Title <1>")
+    places = {peer: dots(picture)[COLORS[peer]] for peer in MEDIANS}
+    assert all(len(of_peer) == 1 for of_peer in places.values()), "no dot where the baseline failed"
+    x = {peer: of_peer[0][0] for peer, of_peer in places.items()}
+    assert x["openvino"] - x["onnxruntime"] == pytest.approx(x["onnxruntime"] - x["tilewright"], abs=0.2)
+    assert x["torch_eager"] - x["onnxruntime"] == pytest.approx(5 * (x["openvino"] - x["onnxruntime"]), abs=0.5)
+
+
+def test_words_are_escaped_and_every_peer_has_a_color() -> None:
+    texts = [text.text for text in ElementTree.fromstring(dot_plot(RESULTS, 1, "Title <1>")).iter(f"{SVG}text")]
+    assert "Title <1>" in texts
+    assert {"a & b", "broken", "ONNX Runtime", "1/2", "32"} <= set(texts)
+    assert COLORS.keys() == LABELS.keys()
+
+
+def test_the_page_is_renewed_between_its_markers(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("words\n<!-- begin networks -->\n<!-- end networks -->\nmore\n")
+    renew(page, "networks", "Networks", RESULTS)
+    once = page.read_text()
+    links = re.findall(r"!\[(.*?)\]\((.*?)\)", once)
+    assert links == [("Networks, 1 thread: time, as multiples of ONNX Runtime's", "networks-1.svg")]
+    assert (tmp_path / "networks-1.svg").read_text() == dot_plot(RESULTS, 1, links[0][0])
+    assert "| a &" in once
+    renew(page, "networks", "Networks", RESULTS)
+    assert page.read_text() == once
+
+
+@pytest.mark.parametrize("name", ["networks", "operators"])
+def test_the_performance_page_has_the_markers(name: str) -> None:
+    text = DOCUMENT.read_text()
+    assert splice(splice(text, name, "x"), name, "y").count(f"<!-- begin {name} -->\ny\n<!-- end {name} -->") == 1
