@@ -241,6 +241,18 @@ def _recurrent_cell() -> Tensor:
     return scan(init, update, state, "hidden")
 
 
+def _gated_cell() -> Tensor:
+    """A cell whose product is followed by a step of its own, so that this one may join the product's tiles."""
+    x, u = te.placeholder((5, 2, 6), name="X"), te.placeholder((3, 6), name="U")
+    state = te.placeholder((5, 2, 3), name="H")
+    init = te.compute((1, 2, 3), lambda _t, b, i: x[0, b, i], "init")
+    k = te.reduce_axis((0, 3), "k")
+    product = te.compute((5, 2, 6), lambda t, b, i: te.sum(state[t - 1, b, k] * u[k, i], axis=k), "product")
+    gates = te.compute((5, 2, 6), lambda t, b, i: product[t, b, i] + x[t - 1, b, i], "gates")
+    update = te.compute((5, 2, 3), lambda t, b, i: sigmoid(gates[t, b, i]) * tanh(gates[t, b, i + 3]), "update")
+    return scan(init, update, state, "hidden")
+
+
 # Elementwise and movement --------------------------------------------------------------------------------------------
 
 
@@ -311,6 +323,7 @@ WORKLOADS = (
     Workload("layer_norm", _layer_norm, _ROUNDED),
     Workload("cumsum", _cumsum),
     Workload("recurrent_cell", _recurrent_cell, _ROUNDED),
+    Workload("gated_cell", _gated_cell, _ROUNDED),
     Workload("elementwise", _elementwise),
     Workload("transpose_add", _transpose_add),
     Workload("mixed_dtypes", _mixed_dtypes),

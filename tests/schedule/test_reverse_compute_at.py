@@ -11,6 +11,7 @@ from tilewright.loops.lower import lower
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import Var
 from tilewright.tensor import build as te
+from tilewright.tensor.scan import scan
 
 
 def tiled_matmul(n: int, m: int, depth: int, rows: int, columns: int) -> Schedule:
@@ -180,3 +181,46 @@ def test_symbolic_tiles_are_bound_later() -> None:
         bound.bind_factors(f=f, g=g)
         assert f"alloc C: f32[{f}, {g}]" in str(bound.program)
         assert_same(before, bound.program)
+
+
+def recurrent_product() -> Schedule:
+    """Steps of a product of the state with a matrix, of sums with an input, and of the next state."""
+    x, u = te.placeholder((5, 12), name="X"), te.placeholder((6, 12), name="U")
+    state = te.placeholder((5, 6), name="H")
+    start = te.compute((1, 6), lambda _, i: x[0, i], name="start")
+    k = te.reduce_axis((0, 6), name="k")
+    product = te.compute((5, 12), lambda t, i: te.sum(state[t - 1, k] * u[k, i], axis=k), name="P")
+    gates = te.compute((5, 12), lambda t, i: product[t, i] + x[t - 1, i], name="G")
+    update = te.compute((5, 6), lambda t, i: gates[t, i] * gates[t, i + 6], name="update")
+    return Schedule(lower(scan(start, update, state, name="H"), "recurrent_product"))
+
+
+def test_part_of_a_step_joins_the_tiles_of_another_part() -> None:
+    s = recurrent_product()
+    before = s.program
+    _, i, k = s.get_loops(s.get_block("P"))
+    io, ii = s.split(i, (None, 4))
+    s.reorder(io, k, ii)
+    s.set_scope("P", Scope.LOCAL)
+    s.reverse_compute_at("G", io)
+    assert "alloc P: f32[1, 4] in local" in str(s.program)
+    assert_same(before, s.program)
+
+
+def test_the_next_state_is_whole_before_the_product_reads_it() -> None:
+    s = recurrent_product()
+    _, i, _ = s.get_loops(s.get_block("P"))
+    with refused(s, "writes `H` for the recurrence that the loop is part of"):
+        s.reverse_compute_at("H", i)
+
+
+def test_what_reads_all_steps_runs_after_them() -> None:
+    """One step makes one row; the first row comes from elsewhere."""
+    x, state = te.placeholder((4, 3), name="X"), te.placeholder((4, 3), name="S")
+    start = te.compute((1, 3), lambda _, i: x[0, i], name="start")
+    update = te.compute((4, 3), lambda t, i: state[t - 1, i] + x[t, i], name="update")
+    total = scan(start, update, state, name="T")
+    s = Schedule(lower(te.compute((4, 3), lambda t, i: total[t, i] * 2.0, name="Y"), "doubled"))
+    step, _ = s.get_loops(s.get_block("T"))
+    with refused(s, "the loops around still drive its ordered axis"):
+        s.reverse_compute_at("Y", step)

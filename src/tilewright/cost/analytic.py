@@ -3,6 +3,7 @@
 from math import prod
 
 from tilewright.base.target import Target
+from tilewright.cost.recurrence import is_recurrent, schedule_recurrence
 from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.kernels.contraction import Contraction, Tile, analyze, extent_of
 from tilewright.kernels.schedules import (
@@ -32,6 +33,9 @@ PACKING_ROWS = 32
 
 def schedule(s: Schedule, target: Target) -> Schedule:
     """Schedule ``s`` (a naive program) in place, and return it."""
+    if is_recurrent(s.program):
+        schedule_recurrence(s, target)
+        return s
     anchor = _anchor(s)
     inline_all(s, keep=_computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _expensive_shared(s))
     if anchor is not None:

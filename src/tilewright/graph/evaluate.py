@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tilewright.base.errors import BadFeed
 from tilewright.graph.ir import Array, Graph, Node, Value, as_placeholder
+from tilewright.loops.evaluate_extern import evaluate_extern
 from tilewright.symbolic.expr import Var
 from tilewright.tensor.evaluate import evaluate
 
@@ -13,7 +14,7 @@ def evaluate_node(node: Node, arrays: Mapping[Value, Array], dims: Mapping[Var, 
     inputs = {value: as_placeholder(value) for value in node.inputs if value is not None}
     operands = [None if value is None else inputs[value] for value in node.inputs]
     results = node.op.apply(operands, dict(node.attributes))[: len(node.outputs)]
-    return evaluate(results, {tensor: arrays[value] for value, tensor in inputs.items()}, dims)
+    return evaluate(results, {tensor: arrays[value] for value, tensor in inputs.items()}, dims, evaluate_extern)
 
 
 def evaluate_graph(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:

@@ -18,7 +18,7 @@ from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import ONE, Const, Expr, Read, Var, const, select
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.traversal import all_of, free_vars, substitute, transform, walk
-from tilewright.tensor.ir import Compute, Operation, Placeholder, Tensor, inputs_of, topological_order
+from tilewright.tensor.ir import Compute, Extern, Operation, Placeholder, Scan, Tensor, inputs_of, topological_order
 
 Layouts = Mapping[Tensor, IndexMap]
 
@@ -45,9 +45,9 @@ def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor
             case Compute():
                 changed = _computed(op, index_map, layouts, made)
             case _:
-                if index_map is not None or any(made[source] is not source for source in inputs_of(op)):
+                if index_map is not None or any(source in layouts for source in inputs_of(op)):
                     raise InternalError(f"{op.name} has no functional form, and can't use packed tensors")
-                changed = op
+                changed = _rewired(op, made)
         made.update((t, t if changed is op else _output(changed, t)) for t in tensors)
     return made
 
@@ -82,7 +82,8 @@ def dissolve_views(outputs: Sequence[Tensor], roots: Collection[Tensor]) -> list
         return Read(*origin) if origin[0] in roots else Read(made[source], indices)
 
     for op, tensors in _operations(outputs):
-        changed = _with_values(op, lambda value: _rewritten(value, read)) if isinstance(op, Compute) else op
+        is_compute = isinstance(op, Compute)
+        changed = _with_values(op, lambda value: _rewritten(value, read)) if is_compute else _rewired(op, made)
         made.update((t, t if changed is op else _output(changed, t)) for t in tensors)
     return [made[tensor] for tensor in outputs]
 
@@ -130,6 +131,23 @@ def _with_values(op: Compute, change: Callable[[Expr], Expr]) -> Compute:
     if (sources, condition) == (op.reduction.sources, op.reduction.condition):
         return op
     return replace(op, reduction=replace(op.reduction, sources=sources, condition=condition))
+
+
+def _rewired(op: Operation, made: Mapping[Tensor, Tensor]) -> Operation:
+    """A scan or an extern over what its tensors have become."""
+
+    def all_of_them(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(made.get(tensor, tensor) for tensor in tensors)
+
+    match op:
+        case Scan(_, init, update, state):
+            parts = all_of_them(init), all_of_them(update), all_of_them(state)
+            same = parts == (init, update, state)
+            return op if same else replace(op, init=parts[0], update=parts[1], state=parts[2])
+        case Extern(_, inputs):
+            return op if all_of_them(inputs) == inputs else replace(op, inputs=all_of_them(inputs))
+        case _:
+            return op
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,9 +111,9 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     """Lanes along the last axis; the other axes in parallel.
 
     The last axis is joined with the one before only if it does not even fill a register: accesses to tensors that are
-    broadcast or moved would no longer be contiguous.
+    broadcast or moved would no longer be contiguous. Loops over the steps of a recurrence stay as they are.
     """
-    loops = [ref(loop) for loop in loops_of(s.program, block)]
+    loops = _free_loops(s, block)
     if not loops:
         return
     while len(loops) > 1 and _extent(s, loops[-1]) < lanes // REGISTERS:
@@ -122,6 +122,15 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     if parallel:
         for loop in outer:
             s.parallel(loop)
+
+
+def _free_loops(s: Schedule, block: BlockRef) -> list[LoopRef]:
+    """The loops around ``block`` inside of those that drive its ordered axes."""
+    stmt, loops = block_at(s.program, block).stmt, loops_of(s.program, block)
+    bound = zip(stmt.axes, stmt.bindings, strict=True)
+    steps = {var for axis, binding in bound if axis.kind is IterKind.ORDERED for var in free_vars(binding)}
+    start = max((position + 1 for position, loop in enumerate(loops) if loop.var in steps), default=0)
+    return [ref(loop) for loop in loops[start:]]
 
 
 def _vectorize(s: Schedule, loop: LoopRef, lanes: int) -> list[LoopRef]:

@@ -8,7 +8,17 @@ To add an operator, write a function in the file of its family and decorate it w
 file is also imported here. ``kind`` says how it may be fused (``FusionKind``). Names and rules are those of ONNX.
 """
 
-from tilewright.ops import contraction, convolution, elementwise, movement, normalization, pooling, reduction
+from tilewright.ops import (
+    accumulation,
+    contraction,
+    convolution,
+    elementwise,
+    movement,
+    normalization,
+    pooling,
+    reduction,
+    sorting,
+)
 from tilewright.ops.operator import Attribute, Attributes, FusionKind, Operator, find, names
 
 __all__ = [
@@ -16,6 +26,7 @@ __all__ = [
     "Attributes",
     "FusionKind",
     "Operator",
+    "accumulation",
     "contraction",
     "convolution",
     "elementwise",
@@ -25,4 +36,5 @@ __all__ = [
     "normalization",
     "pooling",
     "reduction",
+    "sorting",
 ]

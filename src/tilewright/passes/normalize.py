@@ -13,10 +13,14 @@ import numpy as np
 from tilewright.base.errors import InvalidModel, OutOfBounds
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node
 from tilewright.graph.ir import walk_back
+from tilewright.ops import FusionKind
 from tilewright.ops.shapes import static
 
 FOLD_LIMIT = 1 << 26
 """Bytes: larger results are folded only if the inputs are as large, as they would bloat the artifact (``Expand``)."""
+
+OPAQUE_FOLD_LIMIT = 1 << 10
+"""Elements: what has a body in loop IR is evaluated one element after the other, so only small ones are folded."""
 
 _MAY_DO_NOTHING = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators whose result is their input if it has the same dtype and shape."""
@@ -48,6 +52,8 @@ def _foldable(node: Node, constants: Mapping[Value, Array]) -> bool:
         return False
     shapes = [static(value.shape) for value in node.outputs]
     if not all(shape is not None for shape in shapes):
+        return False
+    if node.op.kind is FusionKind.OPAQUE and max(constants[v].size for v in node.inputs if v) > OPAQUE_FOLD_LIMIT:
         return False
     before = sum(constants[v].nbytes for v in node.inputs if v is not None)
     after = sum(value.dtype.itemsize * _count(shape) for value, shape in zip(node.outputs, shapes, strict=True))

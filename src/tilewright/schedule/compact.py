@@ -16,6 +16,7 @@ from tilewright.loops.program import Program
 from tilewright.loops.visit import buffers, read_buffers, transform_stmts
 from tilewright.schedule.blocks import Indices, bounds_within, moved_accesses, parts, redirected
 from tilewright.schedule.region import Touched, Window, Windows, tightened, touched, unit_index, unit_of
+from tilewright.schedule.steps import selects_a_row
 from tilewright.schedule.tree import (
     Location,
     Path,
@@ -116,7 +117,7 @@ def _starts_afresh(
     """Whether each run of ``place`` writes all that it reads, so that nothing is carried from run to run."""
     crossed = [a.var for a in place.ancestors[len(outer.path) :] if isinstance(a, Loop)]
     for block in blocks_in(place.stmt):
-        if buffer in buffers_written(block) and _carries(block, crossed):
+        if buffer in buffers_written(block) and _carries(block, buffer, crossed):
             return False
     written, read = found.writes.get(buffer), found.reads.get(buffer)
     first = next(block for block in blocks_in(place.stmt) if _is_user(block, buffer))
@@ -127,9 +128,11 @@ def _starts_afresh(
     return all(_holds(w, r, bounds) for w, r in zip(written, read, strict=True))
 
 
-def _carries(block: Block, loops: Sequence[Var]) -> bool:
-    kinds = (axis.kind for axis in block.axes)
-    return any(k is not IterKind.SPATIAL and depends_on(b, loops) for k, b in zip(kinds, block.bindings, strict=True))
+def _carries(block: Block, buffer: Buffer, loops: Sequence[Var]) -> bool:
+    """Whether an element of ``buffer`` is completed over several iterations of ``loops``."""
+    axes = zip(block.axes, block.bindings, strict=True)
+    driven = [axis for axis, binding in axes if axis.kind is not IterKind.SPATIAL and depends_on(binding, loops)]
+    return any(axis.kind is IterKind.REDUCE or not selects_a_row(block, axis, {buffer}) for axis in driven)
 
 
 def _holds(written: Window, read: Window, bounds: Bounds) -> bool:

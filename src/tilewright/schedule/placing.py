@@ -14,6 +14,7 @@ from tilewright.schedule.tree import (
     BlockRef,
     Location,
     LoopRef,
+    Refusal,
     all_blocks,
     block_at,
     bounds_at,
@@ -67,13 +68,17 @@ class Lifted:
         return tuple(loop for loop in around if loop.var not in old)
 
 
-def lift(program: Program, block: BlockRef, loop: LoopRef) -> Lifted:
-    """Take ``block`` out of its nest, to put it into ``loop``. Refuses where its place can't change."""
+def lift(program: Program, block: BlockRef, loop: LoopRef, *, within_step: bool = False) -> Lifted:
+    """Take ``block`` out of its nest, to put it into ``loop``. Refuses where its place can't change.
+
+    A block with ordered axes (part of a recurrence) may only move ``within_step``, if that is asked for: the loops that
+    drive these axes are around it before and after.
+    """
     place = block_at(program, block)
     if any(isinstance(a, Block | If) for a in place.ancestors):
         raise refuse(f"`{block}` is inside a condition or another block, and stays there", block)
-    if any(axis.kind is IterKind.ORDERED for axis in place.stmt.axes):
-        raise refuse(f"`{block}` has ordered axes (a recurrence), which run in sequence where they are", block)
+    if not within_step and any(axis.kind is IterKind.ORDERED for axis in place.stmt.axes):
+        raise _stays_in_sequence(block)
     if any(isinstance(a, Block) for a in loop_at(program, loop).ancestors):
         raise refuse(f"the loop `{loop}` is inside a block, which is opaque to the schedule", loop)
     without = rewrite(program, place, NOTHING)
@@ -84,8 +89,14 @@ def lift(program: Program, block: BlockRef, loop: LoopRef) -> Lifted:
     inner = [own for own in place.loops if own.var not in around]
     bounds = bounds_inside(without, target)
     kept = tuple(not depends_on(binding, [own.var for own in inner]) for binding in place.stmt.bindings)
+    if any(axis.kind is IterKind.ORDERED and not stays for axis, stays in zip(place.stmt.axes, kept, strict=True)):
+        raise _stays_in_sequence(block)
     own = domain(place.stmt, inner, bounds)
     return Lifted(program, without, place.stmt, target, own, kept, frozenset(loop.var for loop in inner), bounds)
+
+
+def _stays_in_sequence(block: BlockRef) -> Refusal:
+    return refuse(f"`{block}` has ordered axes (a recurrence), which run in sequence where they are", block)
 
 
 @dataclass(frozen=True, slots=True)

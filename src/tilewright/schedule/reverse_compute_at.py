@@ -13,6 +13,7 @@ from tilewright.schedule.blocks import bounds_within
 from tilewright.schedule.compact import compact
 from tilewright.schedule.placing import Lifted, Nest, check_each_once, insert_after, lift, nest_over, put
 from tilewright.schedule.region import Window, Windows, axis_window, is_point, touched
+from tilewright.schedule.steps import selects_a_row
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, buffers_read, buffers_written, depends_on, refuse
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import ZERO, Expr, Var
@@ -28,7 +29,8 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> tupl
     reduction is not complete at the end of an iteration, if a producer is not done before, and if an iteration's part
     is not a box of the block's own axes.
     """
-    lifted = lift(program, block, loop)
+    lifted = lift(program, block, loop, within_step=True)
+    _check_recurrence(lifted)
     produced = _produced(lifted)
     windows = _windows(lifted, produced)
     placed = nest_over(lifted, windows)
@@ -46,18 +48,32 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> tupl
     return result, placed.refs
 
 
+def _check_recurrence(lifted: Lifted) -> None:
+    """Part of a step may run between iterations of another part only if these do not touch what it writes."""
+    if all(axis.kind is not IterKind.ORDERED for axis in lifted.block.axes):
+        return
+    written = buffers_written(lifted.block)
+    for other in all_blocks(lifted.target.stmt):
+        shared = written & (buffers_read(other) | buffers_written(other))
+        if shared:
+            names = ", ".join(sorted(f"`{buffer.name}`" for buffer in shared))
+            raise refuse(f"`{lifted.ref}` writes {names} for the recurrence that the loop is part of", lifted.ref)
+
+
 def _produced(lifted: Lifted) -> Mapping[Buffer, Windows]:
     """What each iteration makes of the buffers that the block reads."""
     if any(isinstance(a, If) for a in lifted.target.ancestors):
         raise refuse("the loop is inside a condition", LoopRef(lifted.target.stmt.var.name))
     around = [lifted.target.stmt.var, *(outer.var for outer in lifted.target.loops)]
+    in_step = any(axis.kind is IterKind.ORDERED for axis in lifted.block.axes)
     read = buffers_read(lifted.block) - buffers_written(lifted.block)
     found: set[Buffer] = set()
     for other in all_blocks(lifted.target.stmt):
         if not buffers_written(other) & read:
             continue
         for axis, binding in zip(other.axes, other.bindings, strict=True):
-            if axis.kind is not IterKind.SPATIAL and depends_on(binding, around):
+            is_row = in_step and axis.kind is IterKind.ORDERED and selects_a_row(other, axis, read)
+            if axis.kind is not IterKind.SPATIAL and not is_row and depends_on(binding, around):
                 raise refuse(
                     f"`{other.name}` is not complete at the end of an iteration: the loops around still drive its "
                     f"{axis.kind.value} axis `{axis.name}`",

@@ -1,0 +1,232 @@
+"""Operators that order along one axis: the places of extremes, and the best ``k``.
+
+NaN comes before all numbers in ``ArgMax`` and ``ArgMin``, as in NumPy; for ``TopK`` it is larger than all numbers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilewright.base.dtypes import i64
+from tilewright.base.errors import BadProgram, Unsupported
+from tilewright.loops.extern import alloc, extern, for_range, if_then, seq, store
+from tilewright.loops.ir import Buffer, LoopKind, Stmt
+from tilewright.ops.build import Index, tensor
+from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.shapes import normalize_axis, static
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, binary, const, equal, minimum, unary
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.tensor import build as te
+from tilewright.tensor.ir import Tensor
+from tilewright.tensor.reducers import TupleReduction
+
+INSERTION_LIMIT = 32
+"""Results up to which the best are kept in a sorted list; for more, the whole row is sorted."""
+PARALLEL_WORK = 1 << 14
+"""Elements from which on rows are spread over workers."""
+
+
+def _place_of_extreme(
+    name: str, reducer: Callable[..., TupleReduction], x: Tensor, axis: int, select_last_index: bool
+) -> Tensor:
+    """The index along ``axis`` of what ``reducer`` keeps. It keeps the lowest index: for the last one, negated ones."""
+    at = normalize_axis(axis, x.ndim)
+    if x.shape[at] == ZERO:
+        raise BadProgram(f"{name}: dimension {at} of {x} is empty, so that it has no extreme element")
+    k = te.reduce_axis((0, x.shape[at]), name="k")
+    shape = (*x.shape[:at], ONE, *x.shape[at + 1 :])
+
+    def best(*index: Expr) -> TupleReduction:
+        return reducer((-k.var if select_last_index else k.var, x[(*index[:at], k.var, *index[at + 1 :])]), axis=k)
+
+    places, _ = te.compute(shape, best)
+    return tensor(shape, lambda index: -places[index] if select_last_index else places[index])
+
+
+@operator("ArgMax", FusionKind.REDUCTION)
+def argmax(x: Tensor, *, axis: int = 0, select_last_index: bool = False) -> Tensor:
+    """The i64 index of the largest element along ``axis`` (which stays, as 1); of equal ones the first or last.
+
+    Raises ``BadProgram`` if there are no elements along ``axis``.
+    """
+    return _place_of_extreme("ArgMax", te.argmax, x, axis, select_last_index)
+
+
+@operator("ArgMin", FusionKind.REDUCTION)
+def argmin(x: Tensor, *, axis: int = 0, select_last_index: bool = False) -> Tensor:
+    """The i64 index of the smallest element along ``axis``; otherwise as ``ArgMax``."""
+    return _place_of_extreme("ArgMin", te.argmin, x, axis, select_last_index)
+
+
+@operator("TopK", FusionKind.OPAQUE)
+def top_k(x: Tensor, *, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+    """The ``k`` largest (or smallest) elements along ``axis``, best first, and their i64 indices.
+
+    Of equal elements the one with the lower index comes first. The extent along ``axis`` must be a constant: raises
+    ``Unsupported`` if it is not, ``BadProgram`` if it is less than ``k``.
+    """
+    at = normalize_axis(axis, x.ndim)
+    extent = x.shape[at]
+    if not isinstance(extent, Const):
+        raise Unsupported(f"TopK: extent {extent} of {x} is known at run time only; give it by shapes=")
+    count = int(extent.value)
+    if not 0 <= k <= count:
+        raise BadProgram(f"TopK: k = {k} is out of range for dimension {at} of {x}")
+    shape = (*x.shape[:at], as_expr(k), *x.shape[at + 1 :])
+
+    def body(inputs: tuple[Buffer, ...], outputs: tuple[Buffer, ...]) -> Stmt:
+        (source,), (values, places) = inputs, outputs
+        others = (*x.shape[:at], *x.shape[at + 1 :])
+        kind = LoopKind.PARALLEL if _is_large(x) else LoopKind.SERIAL
+
+        def row(index: Index) -> Stmt:
+            selection = _Selection(source, values, places, (index[:at], index[at:]), count, k, largest)
+            return selection.by_insertion() if k <= INSERTION_LIMIT else selection.by_sorting()
+
+        return _for_each(others, row, kind) if k else seq()
+
+    values, places = extern([shape, shape], [x], body, dtype=[x.dtype, i64], name="top_k")
+    return values, places
+
+
+def _is_large(x: Tensor) -> bool:
+    extents = static(x.shape)
+    work = 1
+    for extent in extents or ():
+        work *= extent
+    return extents is None or work >= PARALLEL_WORK
+
+
+def _for_each(extents: tuple[Expr, ...], body: Callable[[Index], Stmt], kind: LoopKind, outer: Index = ()) -> Stmt:
+    """``body`` at every index of a box."""
+    if not extents:
+        return body(outer)
+    return for_range(
+        extents[0], lambda i: _for_each(extents[1:], body, kind, (*outer, i)), name=f"row{len(outer)}", kind=kind
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """The best ``k`` of one row of ``count`` elements; ``around`` are the indices before and after the row's."""
+
+    source: Buffer
+    values: Buffer
+    places: Buffer
+    around: tuple[Index, Index]
+    count: int
+    k: int
+    largest: bool
+
+    def by_insertion(self) -> Stmt:
+        """The results are a sorted list of the best so far; few elements get further than a look at its last.
+
+        Places of ``count`` stand for none yet.
+        """
+        clear = for_range(
+            self.k,
+            lambda p: seq(store(self.values, self._at(p), const(0, self.values.dtype)), self._put_place(p, self.count)),
+            name="empty",
+        )
+
+        def consider(i: Expr) -> Stmt:
+            return if_then(self._wins(self._element(i), i, as_expr(self.k - 1)), self._insert(i))
+
+        return seq(clear, for_range(self.count, consider, name="i"))
+
+    def _insert(self, i: Expr) -> Stmt:
+        """Element ``i`` goes down the list; where it wins, it stays, and what was there goes on."""
+
+        def sink(value: Buffer, place: Buffer, held: Buffer) -> Stmt:
+            def step(p: Expr) -> Stmt:
+                swap = seq(
+                    store(held, (), place[()]),
+                    store(place, (), self.places[self._at(p)]),
+                    self._put_place(p, held[()]),
+                    self._swap_values(value, p),
+                )
+                return if_then(self._wins(value[()], place[()], p), swap)
+
+            start = seq(store(value, (), self._element(i)), store(place, (), i))
+            return seq(start, for_range(self.k, step, name="p"))
+
+        return self._with_scalars(sink)
+
+    def _with_scalars(self, body: Callable[[Buffer, Buffer, Buffer], Stmt]) -> Stmt:
+        def with_value(value: Buffer) -> Stmt:
+            def with_place(place: Buffer) -> Stmt:
+                return alloc((), i64, lambda held: body(value, place, held), name="held")
+
+            return alloc((), i64, with_place, name="place")
+
+        return alloc((), self.source.dtype, with_value, name="value")
+
+    def _swap_values(self, value: Buffer, p: Expr) -> Stmt:
+        def body(old: Buffer) -> Stmt:
+            here = self._at(p)
+            return seq(
+                store(old, (), self.values[here]), store(self.values, here, value[()]), store(value, (), old[()])
+            )
+
+        return alloc((), self.source.dtype, body, name="old")
+
+    def _wins(self, value: Expr, place: Expr, p: Expr) -> Expr:
+        """Whether an element belongs before the one at ``p`` of the list."""
+        there, its_place = self.values[self._at(p)], self.places[self._at(p)]
+        ties = ~self._precedes(there, value) & (place < its_place)
+        return equal(its_place, const(self.count)) | self._precedes(value, there) | ties
+
+    def by_sorting(self) -> Stmt:
+        """A merge sort of the indices, from runs of one on; each pass moves from one half of ``order`` to the other."""
+        passes = max(self.count - 1, 0).bit_length()
+
+        def body(order: Buffer) -> Stmt:
+            start = for_range(self.count, lambda i: store(order, (0, i), i), name="i")
+            merge = for_range(passes, lambda s: self._merge(order, s), name="s")
+
+            def put(p: Expr) -> Stmt:
+                place = order[passes % 2, p]
+                return seq(store(self.values, self._at(p), self._element(place)), self._put_place(p, place))
+
+            return seq(start, merge, for_range(self.k, put, name="p"))
+
+        return alloc((2, self.count), i64, body, name="order")
+
+    def _merge(self, order: Buffer, s: Expr) -> Stmt:
+        """Runs of ``2 ** s`` sorted indices become runs of twice as many."""
+        width = const(1) << s
+        before, after = s % 2, (s + 1) % 2
+
+        def merge(left: Buffer, right: Buffer) -> Stmt:
+            def step(j: Expr) -> Stmt:
+                base = j // (width * 2) * (width * 2)
+                middle, end = minimum(base + width, self.count), minimum(base + width * 2, self.count)
+                first, second = order[before, left[()]], order[before, right[()]]
+                in_order = ~self._precedes(self._element(second), self._element(first))
+                take_left = (left[()] < middle) & ((right[()] >= end) | in_order)
+
+                def take(cursor: Buffer) -> Stmt:
+                    return seq(store(order, (after, j), order[before, cursor[()]]), store(cursor, (), cursor[()] + 1))
+
+                begin = if_then(equal(j, base), seq(store(left, (), base), store(right, (), middle)))
+                return seq(begin, if_then(take_left, take(left), take(right)))
+
+            return for_range(self.count, step, name="j")
+
+        return alloc((), i64, lambda left: alloc((), i64, lambda r: merge(left, r), name="right"), name="left")
+
+    def _precedes(self, a: Expr, b: Expr) -> Expr:
+        """Whether the value ``a`` is better than ``b``."""
+        better = binary(BinaryOp.GT if self.largest else BinaryOp.LT, a, b)
+        if not a.dtype.is_float:
+            return better
+        high, low = (a, b) if self.largest else (b, a)
+        return better | (unary(UnaryOp.ISNAN, high) & ~unary(UnaryOp.ISNAN, low))
+
+    def _element(self, i: Expr) -> Expr:
+        return self.source[(*self.around[0], i, *self.around[1])]
+
+    def _at(self, p: Expr) -> Index:
+        return (*self.around[0], p, *self.around[1])
+
+    def _put_place(self, p: Expr, place: Expr | int) -> Stmt:
+        return store(self.places, self._at(p), place)
