@@ -38,6 +38,40 @@ CONVOLUTIONS = [
     ),
     NodeCase("Conv", [f(1, 2, 8, 9), f(3, 2, 3, 4)], {"auto_pad": "SAME_UPPER", "strides": [3, 1]}, opset=13),
 ]
+TRANSPOSED = [
+    NodeCase("ConvTranspose", [f(2, 3, 5, 6), f(3, 4, 3, 3)]),
+    NodeCase("ConvTranspose", [f(2, 3, 5, 6), f(3, 4, 3, 3), f(4)], {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    NodeCase("ConvTranspose", [f(1, 4, 5, 6), f(4, 3, 4, 3), f(6)], {"strides": [2, 3], "group": 2}),
+    NodeCase("ConvTranspose", [f(1, 4, 5), f(4, 1, 2), f(4)], {"strides": [3], "group": 4, "output_padding": [2]}),
+    NodeCase("ConvTranspose", [f(1, 2, 3, 4, 5), f(2, 3, 2, 3, 2)], {"strides": [2, 1, 3], "pads": [1, 2, 0, 0, 2, 1]}),
+    NodeCase("ConvTranspose", [f(1, 2, 4, 5), f(2, 3, 3, 2)], {"strides": [2, 1], "dilations": [2, 3]}),
+    NodeCase("ConvTranspose", [f(1, 2, 4, 5), f(2, 3, 3, 3)], {"strides": [2, 2], "dilations": [3, 3]}),
+    NodeCase("ConvTranspose", [f(1, 2, 4, 5), f(2, 3, 1, 1)], {"strides": [2, 2]}),
+    NodeCase("ConvTranspose", [f(1, 2, 4, 5), f(2, 3, 3, 3)], {"pads": [2, 2, 2, 2]}),
+    *(
+        NodeCase("ConvTranspose", [f(1, 2, 4, 5), f(2, 3, 3, 3)], {"strides": [2, 3], **attributes})
+        for attributes in (
+            {"auto_pad": "SAME_UPPER"},
+            {"auto_pad": "SAME_LOWER"},
+            {"auto_pad": "VALID"},
+            {"output_shape": [8, 15]},
+            {"output_shape": [8, 14], "auto_pad": "SAME_UPPER"},
+            {"output_shape": [10, 16], "output_padding": [1, 2]},
+        )
+    ),
+]
+INDICES = [
+    NodeCase("MaxPool", [f(2, 3, 8, 9)], {"kernel_shape": [3, 2], **attributes}, outputs=2)
+    for attributes in (
+        {"strides": [2, 2], "pads": [1, 0, 1, 1]},
+        {"storage_order": 1, "pads": [1, 1, 1, 1]},
+        {"dilations": [2, 3], "ceil_mode": 1, "strides": [2, 2]},
+    )
+]
+NORMS = [
+    NodeCase("LpPool", [f(2, 3, 8, 9)], {"kernel_shape": [3, 2], "p": p, "pads": [1, 0, 1, 1], "strides": [2, 1]})
+    for p in (1, 2, 3)
+] + [NodeCase("GlobalLpPool", [f(2, 3, 4, 5)], {"p": p}) for p in (1, 2, 3)]
 POOLS = [
     *(
         NodeCase(op, [f(2, 3, 8, 9)], {"kernel_shape": [3, 2], **attributes})
@@ -68,14 +102,9 @@ POOLS = [
     *(NodeCase(op, [f(2, 3, *dims)]) for op in ("GlobalAveragePool", "GlobalMaxPool") for dims in ((5,), (4, 5))),
     NodeCase("GlobalAveragePool", [f(2, 3, 2, 3, 4)]),
 ]
-NORMALIZATIONS = [
-    NodeCase("BatchNormalization", [f(2, 3, 4, 5), f(3), f(3), f(3), abs(f(3))], {"epsilon": 1e-3}),
-    NodeCase("BatchNormalization", [f(2, 3), f(3), f(3), f(3), abs(f(3))]),
-    NodeCase("BatchNormalization", [f(2, 3, 4), f(3), f(3), f(3), abs(f(3))], {"momentum": 0.5}, opset=13),
-]
 
 
-@pytest.mark.parametrize("case", [*CONVOLUTIONS, *POOLS, *NORMALIZATIONS], ids=str)
+@pytest.mark.parametrize("case", [*CONVOLUTIONS, *TRANSPOSED, *POOLS, *INDICES, *NORMS], ids=str)
 def test_against_onnxruntime(case: NodeCase) -> None:
     check(case)
 
@@ -118,6 +147,22 @@ def test_drawn_convolutions(
     check(NodeCase("Conv", [x, weight, *bias], {**attributes, "group": group}))
 
 
+@given(windows(), st.integers(1, 2), st.integers(1, 3), st.integers(1, 2), st.data())
+@few
+def test_drawn_transposed_convolutions(
+    window: tuple[list[int], dict[str, Any]], group: int, channels: int, filters: int, data: st.DataObject
+) -> None:
+    spatial, attributes = window
+    kernel, strides, dilations = (attributes[name] for name in ("kernel_shape", "strides", "dilations"))
+    if "pads" in attributes:  # as many as leave an output, and more outputs than the strides make
+        reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+        attributes["pads"] = [data.draw(st.integers(0, (r - 1) // 2)) for r in reach * 2]
+        beyond = [max(s, d) - 1 for s, d in zip(strides, dilations, strict=True)]
+        attributes["output_padding"] = [data.draw(st.integers(0, most)) for most in beyond]
+    x, weight = f(2, group * channels, *spatial), f(group * channels, filters, *kernel)
+    check(NodeCase("ConvTranspose", [x, weight, f(group * filters)], {**attributes, "group": group}, tolerance=3e-5))
+
+
 @given(windows(), st.sampled_from(["MaxPool", "AveragePool"]), st.booleans(), st.booleans())
 @few
 def test_drawn_pools(window: tuple[list[int], dict[str, Any]], op: str, ceil: bool, include: bool) -> None:
@@ -155,6 +200,12 @@ def test_attributes_that_can_not_be(attributes: dict[str, Any], error: type[Exce
         ("MaxPool", [(1, 2, 8)], {"kernel_shape": [3, 3]}, "window of 2 dimensions"),
         ("MaxPool", [(1, 2, 8)], {"kernel_shape": [0]}, r"kernel_shape is \[0\]"),
         ("AveragePool", [(1, 2, 8)], {"kernel_shape": [9]}, "reaches over 9 elements"),
+        ("ConvTranspose", [(1, 2, 8, 8), (3, 2, 3, 3)], {}, "has 2 channels"),
+        ("ConvTranspose", [(1, 3, 8), (3, 2, 3)], {"group": 2}, "can't be divided into 2 groups"),
+        ("ConvTranspose", [(1, 3, 8), (3, 2, 3)], {"group": 0}, "group is 0"),
+        ("ConvTranspose", [(1, 3, 8), (3, 2, 3)], {"pads": [9, 9]}, r"spatial extents \[-8\]; use smaller pads"),
+        ("ConvTranspose", [(1, 3, 8), (3, 2, 3)], {"strides": [0]}, r"strides is \[0\]"),
+        ("LpPool", [(1, 3, 8)], {"kernel_shape": [3], "p": 0}, "p is 0"),
         ("BatchNormalization", [(1, 2, 8), (3,), (2,), (2,), (2,)], {}, r"scale .* must have the shape \[2\]"),
         ("GlobalMaxPool", [(3,)], {}, "must have the shape"),
     ],

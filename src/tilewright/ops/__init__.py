@@ -17,7 +17,9 @@ from tilewright.ops import (
     normalization,
     pooling,
     reduction,
+    softmax,
     sorting,
+    transposed_convolution,
 )
 from tilewright.ops.operator import Attribute, Attributes, FusionKind, Operator, find, names
 
@@ -36,5 +38,7 @@ __all__ = [
     "normalization",
     "pooling",
     "reduction",
+    "softmax",
     "sorting",
+    "transposed_convolution",
 ]

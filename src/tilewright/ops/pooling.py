@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from tilewright.base.dtypes import i64
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.ops.shapes import Shape
+from tilewright.ops.reduction import power_of, root_of
+from tilewright.ops.shapes import Shape, element_count
 from tilewright.ops.windows import Window, window
-from tilewright.symbolic.expr import ONE, Expr, as_expr, binary, cast, const, select
+from tilewright.symbolic.expr import ONE, TRUE, ZERO, Expr, as_expr, binary, cast, const, select
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
@@ -32,6 +34,87 @@ def max_pool(
         return te.max(source[(*index[:2], *sliding.positions(index[2:], taps))], axis=taps)
 
     return tensor((*x.shape[:2], *outputs), body)
+
+
+@operator("MaxPoolWithIndices", FusionKind.REDUCTION)
+def max_pool_with_indices(
+    x: Tensor,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int | Expr] | None = None,
+    dilations: Sequence[int] | None = None,
+    ceil_mode: bool = False,
+    column_major: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The largest element of each window, and where in all of ``x`` it is; of equal ones the first, NaN before numbers.
+
+    With ``column_major`` the place is counted as if the spatial dimensions were stored last to first.
+    """
+    sliding = window(x, tuple(map(as_expr, kernel_shape)), strides, pads, dilations)
+    spatial = x.shape[2:]
+    outputs = sliding.outputs(spatial, ceil_mode)
+    taps = sliding.taps()
+
+    def search(*index: Expr) -> te.TupleReduction:
+        padded = sliding.positions(index[2:], taps)
+        place = tuple(i - begin for i, begin in zip(padded, sliding.begins, strict=True))
+        inside: Expr = TRUE
+        for i, extent in zip(place, spatial, strict=True):
+            inside = inside & (i >= 0) & (i < extent)
+        return te.argmax((_flat(place, spatial), x[(*index[:2], *place)]), axis=taps, where=inside)
+
+    places, values = te.compute((*x.shape[:2], *outputs), search)
+    size = element_count(spatial)
+
+    def locate(index: Index) -> Expr:
+        place = places[index]
+        if column_major:
+            place = _flat(_unflat(place, spatial)[::-1], spatial[::-1])
+        return cast((index[0] * x.shape[1] + index[1]) * size + place, i64)
+
+    return tensor(values.shape, lambda index: values[index]), tensor(values.shape, locate)
+
+
+def _flat(place: Sequence[Expr], extents: Shape) -> Expr:
+    flat: Expr = ZERO
+    for i, extent in zip(place, extents, strict=True):
+        flat = flat * extent + i
+    return flat
+
+
+def _unflat(flat: Expr, extents: Shape) -> list[Expr]:
+    place: list[Expr] = []
+    for extent in reversed(extents):
+        place.append(flat % extent)
+        flat = flat // extent
+    return place[::-1]
+
+
+@operator("LpPool", FusionKind.REDUCTION)
+def lp_pool(
+    x: Tensor,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int | Expr] | None = None,
+    dilations: Sequence[int] | None = None,
+    ceil_mode: bool = False,
+    p: int = 2,
+) -> Tensor:
+    """The ``p``-norm of each window."""
+    sliding = window(x, tuple(map(as_expr, kernel_shape)), strides, pads, dilations)
+    outputs = sliding.outputs(x.shape[2:], ceil_mode)
+    wide = accumulator(x.dtype)
+    source = sliding.padded(x, const(0, x.dtype), outputs)
+    taps = sliding.taps()
+
+    def add(index: Index) -> Reduction:
+        value = cast(source[(*index[:2], *sliding.positions(index[2:], taps))], wide)
+        return te.sum(power_of(value, p), axis=taps)
+
+    total = tensor((*x.shape[:2], *outputs), add)
+    return tensor(total.shape, lambda index: cast(root_of(total[index], p), x.dtype))
 
 
 @operator("AveragePool", FusionKind.REDUCTION)
@@ -63,17 +146,10 @@ def average_pool(
     fits = source is x  # then every window is whole
 
     def divide(index: Index) -> Expr:
-        count = _whole(sliding) if fits else _counted(sliding, spatial, index[2:], count_include_pad)
+        count = element_count(sliding.kernel) if fits else _counted(sliding, spatial, index[2:], count_include_pad)
         return cast(binary(BinaryOp.DIV, total[index], cast(count, wide)), x.dtype)
 
     return tensor(total.shape, divide)
-
-
-def _whole(sliding: Window) -> Expr:
-    count: Expr = ONE
-    for extent in sliding.kernel:
-        count = count * extent
-    return count
 
 
 def _counted(sliding: Window, spatial: Shape, outputs: Sequence[Expr], padding: bool) -> Expr:

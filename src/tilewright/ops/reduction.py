@@ -1,12 +1,13 @@
-"""Reductions over axes, and normalizations along them. 16-bit floats are added up in f32."""
+"""Reductions over axes. 16-bit floats are added up in f32."""
 
 from collections.abc import Callable, Sequence
 
-from tilewright.base.dtypes import f64, u8
+from tilewright.base.dtypes import DType, f64, u8
+from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.ops.shapes import element, element_count, normalize_axes, normalize_axis, require_broadcast
-from tilewright.symbolic.expr import ONE, Expr, as_expr, binary, cast, const, unary
+from tilewright.ops.shapes import element, element_count, normalize_axes
+from tilewright.symbolic.expr import ONE, ZERO, Expr, as_expr, binary, cast, const, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
@@ -55,6 +56,7 @@ def _enter(
 
 
 _enter("ReduceSum", te.sum, sums=True)
+_enter("ReduceL1", te.sum, lambda v: unary(UnaryOp.ABS, v), sums=True)
 _enter("ReduceSumSquare", te.sum, lambda v: v * v, sums=True)
 _enter("ReduceProd", te.prod, sums=True)
 _enter("ReduceMax", te.max)
@@ -66,10 +68,85 @@ def reduce_l2(
     x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
 ) -> Tensor:
     """The square root of the sum of squares; of integers, truncated."""
+    wide = _real(x.dtype)
+    squares = reduce_over(
+        x, _axes(x, axes, noop_with_empty_axes), keepdims, te.sum, lambda v: power_of(cast(v, wide), 2)
+    )
+    return tensor(squares.shape, lambda index: cast(root_of(squares[index], 2), x.dtype))
+
+
+@operator("ReduceLp", FusionKind.REDUCTION)
+def reduce_lp(x: Tensor, *, p: int, axes: Sequence[int] | None = None, keepdims: bool = True) -> Tensor:
+    """The ``p``-th root of the sum of ``|x| ** p``."""
+    wide = _real(x.dtype)
+    powers = reduce_over(x, normalize_axes(axes, x.ndim), keepdims, te.sum, lambda v: power_of(cast(v, wide), p))
+    return tensor(powers.shape, lambda index: cast(root_of(powers[index], p), x.dtype))
+
+
+def power_of(value: Expr, p: int) -> Expr:
+    """``|value| ** p``. Raises ``BadProgram`` if ``p`` is below 1."""
+    if p < 1:
+        raise BadProgram(f"p is {p}; a norm needs at least 1")
+    if p == 2:
+        return value * value
+    size = unary(UnaryOp.ABS, value)
+    return size if p == 1 else binary(BinaryOp.POW, size, const(p, value.dtype))
+
+
+def root_of(value: Expr, p: int) -> Expr:
+    """``value ** (1 / p)``."""
+    if p <= 2:
+        return unary(UnaryOp.SQRT, value) if p == 2 else value
+    return binary(BinaryOp.POW, value, const(1.0 / p, value.dtype))
+
+
+@operator("ReduceLogSum", FusionKind.REDUCTION)
+def reduce_log_sum(
+    x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
+) -> Tensor:
+    """The logarithm of the sum; of integers, truncated."""
+    wide = _real(x.dtype)
+    total = reduce_over(x, _axes(x, axes, noop_with_empty_axes), keepdims, te.sum, lambda v: cast(v, wide))
+    return tensor(total.shape, lambda index: cast(unary(UnaryOp.LOG, total[index]), x.dtype))
+
+
+@operator("ReduceLogSumExp", FusionKind.REDUCTION)
+def reduce_log_sum_exp(
+    x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
+) -> Tensor:
+    """``log(sum(exp(x)))``, by ``max + log(sum(exp(x - max)))`` so that nothing overflows."""
     over = _axes(x, axes, noop_with_empty_axes)
-    wide = accumulator(x.dtype) if x.dtype.is_float else f64
-    squares = reduce_over(x, over, keepdims, te.sum, lambda v: cast(v, wide) * cast(v, wide))
-    return tensor(squares.shape, lambda index: cast(unary(UnaryOp.SQRT, squares[index]), x.dtype))
+    wide = _real(x.dtype)
+    top = finite(reduce_over(x, over, True, te.max, lambda v: cast(v, wide)))
+    raised = tensor(x.shape, lambda index: unary(UnaryOp.EXP, cast(x[index], wide) - element(top, index)))
+    total = reduce_over(raised, over, True, te.sum)
+    result = tensor(total.shape, lambda index: cast(unary(UnaryOp.LOG, total[index]) + top[index], x.dtype))
+    return result if keepdims or not over else without_axes(result, over)
+
+
+def finite(top: Tensor) -> Tensor:
+    """``top`` with 0 in the place of infinities: the difference of an infinity and itself would be NaN."""
+
+    def body(index: Index) -> Expr:
+        return select(unary(UnaryOp.ISINF, top[index]), const(0.0, top.dtype), top[index])
+
+    return tensor(top.shape, body)
+
+
+def without_axes(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """``x`` without ``axes``, which have extent 1."""
+    kept = [p for p in range(x.ndim) if p not in axes]
+
+    def body(index: Index) -> Expr:
+        place = dict(zip(kept, index, strict=True))
+        return x[tuple(place.get(p, ZERO) for p in range(x.ndim))]
+
+    return tensor(tuple(x.shape[p] for p in kept), body)
+
+
+def _real(dtype: DType) -> DType:
+    """The float dtype in which to compute roots and logarithms of sums."""
+    return accumulator(dtype) if dtype.is_float else f64
 
 
 @operator("ReduceMean", FusionKind.REDUCTION)
@@ -83,51 +160,3 @@ def reduce_mean(
     count = cast(element_count(tuple(x.shape[axis] for axis in over)), wide)
     divide = BinaryOp.DIV if wide.is_float else BinaryOp.TRUNCDIV
     return tensor(total.shape, lambda index: cast(binary(divide, total[index], count), x.dtype))
-
-
-@operator("Softmax", FusionKind.REDUCTION)
-def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
-    """``exp(x - max) / sum(exp(x - max))`` along ``axis``."""
-    over = (normalize_axis(axis, x.ndim),)
-    wide = accumulator(x.dtype)
-    top = reduce_over(x, over, True, te.max)
-
-    def raise_(index: Index) -> Expr:
-        return unary(UnaryOp.EXP, cast(x[index], wide) - cast(element(top, index), wide))
-
-    raised = tensor(x.shape, raise_)
-    total = reduce_over(raised, over, True, te.sum)
-    return tensor(x.shape, lambda index: cast(binary(BinaryOp.DIV, raised[index], element(total, index)), x.dtype))
-
-
-@operator("LayerNormalization", FusionKind.REDUCTION)
-def layer_normalization(
-    x: Tensor, scale: Tensor, bias: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-5
-) -> tuple[Tensor, Tensor, Tensor]:
-    """``(x - mean) / sqrt(variance + epsilon) * scale + bias`` over the axes from ``axis`` on (Ba et al., 2016).
-
-    Also returns the mean and ``1 / sqrt(variance + epsilon)``. Mean, then the mean of squared differences: two passes,
-    as one would cancel digits.
-    """
-    over = tuple(range(normalize_axis(axis, x.ndim), x.ndim))
-    require_broadcast(scale, x.shape, "the scale")
-    if bias is not None:
-        require_broadcast(bias, x.shape, "the bias")
-    wide = accumulator(x.dtype)
-    count = cast(element_count(tuple(x.shape[a] for a in over)), wide)
-    total = reduce_over(x, over, True, te.sum, lambda v: cast(v, wide))
-    mean = tensor(total.shape, lambda index: binary(BinaryOp.DIV, total[index], count))
-    centered = tensor(x.shape, lambda index: cast(x[index], wide) - element(mean, index))
-    squares = reduce_over(centered, over, True, te.sum, lambda v: v * v)
-
-    def invert(index: Index) -> Expr:
-        variance = binary(BinaryOp.DIV, squares[index], count)
-        return binary(BinaryOp.DIV, const(1.0, wide), unary(UnaryOp.SQRT, variance + const(epsilon, wide)))
-
-    inverse = tensor(total.shape, invert)
-
-    def normalize(index: Index) -> Expr:
-        value = centered[index] * element(inverse, index) * cast(element(scale, index), wide)
-        return cast(value if bias is None else value + cast(element(bias, index), wide), x.dtype)
-
-    return tensor(x.shape, normalize), mean, inverse

@@ -111,8 +111,8 @@ def window(
 ) -> Window:
     """The window over ``x`` that these attributes of an operator describe; ``pads``: all begins, then all ends (ONNX).
 
-    Raises ``BadProgram``: a stride or dilation below 1, a negative pad, or a number of entries that is not that of the
-    spatial dimensions.
+    A negative pad cuts elements off. Raises ``BadProgram`` for a kernel, stride or dilation below 1, or a number of
+    entries that is not that of the spatial dimensions.
     """
     rank = x.ndim - 2
     if rank < 1:
@@ -120,20 +120,24 @@ def window(
     given = {"kernel_shape": kernel, "strides": strides, "dilations": dilations}
     for name, values in given.items():
         if values is not None:
-            _check(name, values, rank, least=1)
+            _check_count(name, values, rank)
+            _check_positive(name, values)
     padding = tuple(pads or (0,) * (2 * rank))
-    _check("pads", padding, 2 * rank, least=0)
+    _check_count("pads", padding, 2 * rank)
     ones = (1,) * rank
     return Window(kernel, tuple(strides or ones), tuple(dilations or ones), padding[:rank], padding[rank:])
 
 
-def _check(name: str, values: Sequence[int | Expr], count: int, least: int) -> None:
+def _check_count(name: str, values: Sequence[int | Expr], count: int) -> None:
     if len(values) != count:
         raise BadProgram(f"{name} {_listed(values)} has {len(values)} entries; {count} are needed")
+
+
+def _check_positive(name: str, values: Sequence[int | Expr]) -> None:
     for value in values:
         number = value.value if isinstance(value, Const) else value
-        if isinstance(number, int | float) and number < least:
-            raise BadProgram(f"{name} {_listed(values)} must be at least {least} each")
+        if isinstance(number, int | float) and number < 1:
+            raise BadProgram(f"{name} {_listed(values)} must be at least 1 each")
 
 
 def _listed(values: Sequence[int | Expr]) -> str:
@@ -149,11 +153,13 @@ def same_pads(
     for extent, k, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
         outputs = (extent + (stride - 1)) // stride
         total = maximum(simplified((outputs - 1) * stride + (k - 1) * dilation + 1 - extent), ZERO)
-        less, more = simplified(total // 2), simplified((total + 1) // 2)
-        begins.append(_number(less if upper else more))
-        ends.append(_number(more if upper else less))
+        less, more = total // 2, (total + 1) // 2
+        begins.append(number(less if upper else more))
+        ends.append(number(more if upper else less))
     return (*begins, *ends)
 
 
-def _number(extent: Expr) -> int | Expr:
-    return int(extent.value) if isinstance(extent, Const) else extent
+def number(extent: Expr) -> int | Expr:
+    """``extent`` in its simplest form, as an int if it is known."""
+    known = simplified(extent)
+    return int(known.value) if isinstance(known, Const) else known

@@ -1,11 +1,14 @@
 """ONNX's convolutions and their relatives."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from tilewright.frontend.rules.rule import Request, RuleFunction
-from tilewright.frontend.rules.windows import window_attributes
+from tilewright.frontend.rules.windows import Sliding, check_entries, sliding, unknown_auto_pad, window_attributes
 from tilewright.graph import Value
-from tilewright.ops.shapes import Shape, static
+from tilewright.ops.shapes import Shape, show, simplified, static
+from tilewright.ops.windows import number
+from tilewright.symbolic.expr import Const, Expr, as_expr, maximum
 
 
 def _conv(request: Request) -> Sequence[Value]:
@@ -22,6 +25,74 @@ def kernel_of(request: Request, weight: Value) -> Shape:
     return own
 
 
+def _conv_transpose(request: Request) -> Sequence[Value]:
+    """A convolution that makes all phases of the strides as channels, which are then interleaved."""
+    data, weight, bias = request.input(0), request.input(1), request.optional(2)
+    own = sliding(request, data, kernel_of(request, weight))
+    group = request.integer("group", 1)
+    begins, spatial = _transposed_extents(request, own)
+    strides = own.strides
+    filters = request.apply("PhaseFilters", weight, strides=strides, dilations=own.dilations, group=group)
+    first = [begin // stride for begin, stride in zip(begins, strides, strict=True)]
+    dilations = tuple(d if stride == 1 else 1 for d, stride in zip(own.dilations, strides, strict=True))
+    reach = [(k - 1) * d for k, d in zip(filters.shape[2:], dilations, strict=True)]
+    before = [number(r - place) for r, place in zip(reach, first, strict=True)]
+    after = [
+        number((begin + extent - 1) // stride + 1 - before_)
+        for begin, extent, stride, before_ in zip(begins, spatial, strides, own.spatial, strict=True)
+    ]
+    phases = prod(strides)
+    if bias is not None and phases > 1:
+        column = request.apply("Unsqueeze", bias, axes=(1,))
+        bias = request.apply("Reshape", request.apply("Expand", column, shape=(1, phases)), shape=(-1,))
+    result = request.apply("Conv", data, filters, bias, pads=(*before, *after), dilations=dilations, group=group)
+    if phases == 1:
+        return [result]
+    offsets = tuple(begin % stride for begin, stride in zip(begins, strides, strict=True))
+    return [request.apply("PhasesToSpace", result, strides=strides, offsets=offsets, spatial=tuple(spatial))]
+
+
+def _transposed_extents(request: Request, own: Sliding) -> tuple[list[int], list[Expr]]:
+    """The padding that is cut off before, and the extents of the output."""
+    rank = len(own.kernel)
+    more = request.ints("output_padding") or (0,) * rank
+    moves = zip(own.spatial, own.kernel, own.strides, own.dilations, more, strict=True)
+    full = [simplified((i - 1) * stride + (k - 1) * dilation + 1 + extra) for i, k, stride, dilation, extra in moves]
+    wanted = _output_extents(request, own)
+    mode = request.text("auto_pad", "NOTSET")
+    if wanted is None:
+        pads = (request.ints("pads") if mode == "NOTSET" else None) or (0,) * (2 * rank)
+        begins, ends = pads[:rank], pads[rank:]
+        spatial = [simplified(f - b - e) for f, b, e in zip(full, begins, ends, strict=True)]
+    else:
+        spatial = wanted
+        totals = [maximum(f - extent, 0) for f, extent in zip(full, spatial, strict=True)]
+        begins = [number(total // 2 if mode == "SAME_UPPER" else (total + 1) // 2) for total in totals]
+    for extent in spatial:
+        if isinstance(extent, Const) and extent.value < 1:
+            raise request.invalid(f"its output would have the spatial extents {show(tuple(spatial))}; use smaller pads")
+    known = [begin for begin in begins if isinstance(begin, int)]
+    if len(known) != rank:
+        raise request.unsupported(f"its padding depends on the run-time extents of {own.data!r}; give them by shapes=")
+    return known, spatial
+
+
+def _output_extents(request: Request, own: Sliding) -> list[Expr] | None:
+    """The output's spatial extents, where the node fixes them."""
+    given = request.ints("output_shape")
+    if given is not None:
+        check_entries(request, "output_shape", given[-len(own.kernel) :], len(own.kernel), 1)
+        return list(map(as_expr, given[-len(own.kernel) :]))
+    match request.text("auto_pad", "NOTSET"):
+        case "SAME_UPPER" | "SAME_LOWER":
+            return [simplified(i * stride) for i, stride in zip(own.spatial, own.strides, strict=True)]
+        case "NOTSET" | "VALID" | "":
+            return None
+        case mode:
+            raise unknown_auto_pad(request, mode)
+
+
 RULES: Mapping[str, RuleFunction] = {
     "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
 }

@@ -15,9 +15,15 @@ def _average_pool(request: Request) -> Sequence[Value]:
 
 
 def _max_pool(request: Request) -> Sequence[Value]:
-    if request.outputs > 1:
-        raise request.unsupported("its second output, the indices, is not supported; leave it out")
-    return [request.apply("MaxPool", request.input(0), **_attributes(request))]
+    data, attributes = request.input(0), _attributes(request)
+    if request.outputs == 1:
+        return [request.apply("MaxPool", data, **attributes)]
+    column_major = bool(request.integer("storage_order", 0))
+    return request.apply_many("MaxPoolWithIndices", [data], 2, **attributes, column_major=column_major)
+
+
+def _lp_pool(request: Request) -> Sequence[Value]:
+    return [request.apply("LpPool", request.input(0), **_attributes(request), p=request.integer("p", 2))]
 
 
 def _attributes(request: Request) -> dict[str, Attribute]:
@@ -27,21 +33,32 @@ def _attributes(request: Request) -> dict[str, Attribute]:
 
 
 def _global(reduction: str) -> RuleFunction:
-    """Pooling over all spatial dimensions is a reduction."""
+    """Pooling over all spatial dimensions is a reduction; if there are none, the data themselves."""
 
     def rule(request: Request) -> Sequence[Value]:
-        data = request.input(0)
-        if len(data.shape) < 2:
-            raise request.invalid(f"{data!r} must have the shape [batch, channels, ...]")
-        axes = tuple(range(2, len(data.shape)))
+        data, axes = _spatial(request)
         return [request.apply(reduction, data, axes=axes, keepdims=True, noop_with_empty_axes=True)]
 
     return rule
 
 
+def _global_lp_pool(request: Request) -> Sequence[Value]:
+    data, axes = _spatial(request)
+    return [request.apply("ReduceLp", data, axes=axes, p=request.integer("p", 2))]
+
+
+def _spatial(request: Request) -> tuple[Value, tuple[int, ...]]:
+    data = request.input(0)
+    if len(data.shape) < 2:
+        raise request.invalid(f"{data!r} must have the shape [batch, channels, ...]")
+    return data, tuple(range(2, len(data.shape)))
+
+
 RULES: Mapping[str, RuleFunction] = {
     "AveragePool": _average_pool,
     "GlobalAveragePool": _global("ReduceMean"),
+    "GlobalLpPool": _global_lp_pool,
     "GlobalMaxPool": _global("ReduceMax"),
+    "LpPool": _lp_pool,
     "MaxPool": _max_pool,
 }

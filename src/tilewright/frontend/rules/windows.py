@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tilewright.base.errors import ResourceLimit
+from tilewright.base.errors import InvalidModel, ResourceLimit
 from tilewright.frontend import onnx_proto
 from tilewright.frontend.onnx_proto import MAX_ELEMENTS
 from tilewright.frontend.rules.rule import Request
@@ -79,4 +79,9 @@ def _pads(request: Request, own: Sliding) -> tuple[int | Expr, ...]:
         case "SAME_UPPER" | "SAME_LOWER" as mode:
             return same_pads(own.spatial, own.kernel, own.strides, own.dilations, upper=mode == "SAME_UPPER")
         case mode:
-            raise request.invalid(f"auto_pad is {mode}; it must be NOTSET, SAME_UPPER, SAME_LOWER or VALID")
+            raise unknown_auto_pad(request, mode)
+
+
+def unknown_auto_pad(request: Request, mode: str) -> InvalidModel:
+    """The error for an ``auto_pad`` that ONNX does not know."""
+    return request.invalid(f"auto_pad is {mode}; it must be NOTSET, SAME_UPPER, SAME_LOWER or VALID")

@@ -1,0 +1,61 @@
+"""Softmax and its relatives, along one axis."""
+
+from collections.abc import Sequence
+
+from tilewright.base.dtypes import DType
+from tilewright.base.dtypes import index as index_dtype
+from tilewright.ops.build import Index, accumulator, tensor
+from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.reduction import reduce_over
+from tilewright.ops.shapes import element, normalize_axis
+from tilewright.symbolic.expr import Expr, binary, cast, const, equal, select, unary
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.tensor import build as te
+from tilewright.tensor.ir import Tensor
+
+
+@operator("Softmax", FusionKind.REDUCTION)
+def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    """``exp(x - max) / sum(exp(x - max))`` along ``axis``."""
+    over = (normalize_axis(axis, x.ndim),)
+    wide = accumulator(x.dtype)
+    lowered = _lowered(x, over, wide)
+    raised = tensor(x.shape, lambda index: unary(UnaryOp.EXP, lowered[index]))
+    total = reduce_over(raised, over, True, te.sum)
+    return tensor(x.shape, lambda index: cast(binary(BinaryOp.DIV, raised[index], element(total, index)), x.dtype))
+
+
+@operator("LogSoftmax", FusionKind.REDUCTION)
+def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    """``x - max - log(sum(exp(x - max)))`` along ``axis``."""
+    over = (normalize_axis(axis, x.ndim),)
+    wide = accumulator(x.dtype)
+    lowered = _lowered(x, over, wide)
+    total = reduce_over(lowered, over, True, te.sum, lambda v: unary(UnaryOp.EXP, v))
+    logarithm = tensor(total.shape, lambda index: unary(UnaryOp.LOG, total[index]))
+    return tensor(x.shape, lambda index: cast(lowered[index] - element(logarithm, index), x.dtype))
+
+
+def _lowered(x: Tensor, over: Sequence[int], wide: DType) -> Tensor:
+    """``x - max``."""
+    top = reduce_over(x, over, True, te.max)
+    return tensor(x.shape, lambda index: cast(x[index], wide) - cast(element(top, index), wide))
+
+
+@operator("Hardmax", FusionKind.REDUCTION)
+def hardmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    """1 at the first of the largest elements along ``axis``, else 0."""
+    at = normalize_axis(axis, x.ndim)
+    along = te.reduce_axis((0, x.shape[at]), name="r")
+    shape = (*x.shape[:at], const(1), *x.shape[at + 1 :])
+
+    def find(*index: Expr) -> te.TupleReduction:
+        return te.argmax((along.var, x[(*index[:at], along.var, *index[at + 1 :])]), axis=along)
+
+    first, _ = te.compute(shape, find)
+
+    def body(index: Index) -> Expr:
+        chosen = equal(index[at], cast(element(first, index), index_dtype))
+        return select(chosen, const(1, x.dtype), const(0, x.dtype))
+
+    return tensor(x.shape, body)
