@@ -102,12 +102,14 @@ def torch_max_autotune(model: str, feeds: str, source: str, threads: int) -> Ses
 
 def _torch_compile(model: str, feeds: str, source: str, threads: int, max_autotune: bool) -> Session:
     import torch
+    import torch._dynamo.config
     import torch._dynamo.utils
     import torch._inductor.config
 
     module = _module(model, source, threads)
     torch._inductor.config.freezing = True
     torch._inductor.config.max_autotune = max_autotune
+    torch._dynamo.config.allow_rnn = True  # an LSTM would be a graph break
     function = torch.compile(module, fullgraph=True, dynamic=False)  # a graph break is an error
 
     def infer(inputs: Feeds) -> list[np.ndarray]:

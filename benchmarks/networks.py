@@ -71,9 +71,7 @@ def prepare(name: str, zoo: Path) -> Case:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.networks", description="The zoo, peers in turns.")
     parser.add_argument("--networks", type=names, default=list(NETWORKS), help=f"default {','.join(NETWORKS)}")
-    parser.add_argument(
-        "--no-compile-time", dest="compile_time", action="store_false", help="leave out compiling and loading"
-    )
+    parser.add_argument("--latency-only", action="store_true", help="don't time compiling and loading")
     parser.add_argument("--zoo", type=Path, default=ZOO, help="folder of the zoo, default %(default)s")
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON file, default %(default)s")
     add_terms(parser, seconds=4.0)
