@@ -22,6 +22,8 @@ _NORMALIZE = ("tests/passes/test_normalize.py",)
 _FOUND = ("tests/codegen/test_found_by_random_schedules.py", _SCHEDULES)
 _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
 
+_ARTIFACT = ("tests/runtime/artifact",)
+
 MUTANTS = (
     Mutant(
         "signed compare becomes unsigned",
@@ -397,5 +399,47 @@ MUTANTS = (
         "return math.ceil(min(quotas, default=MAX_THREADS))",
         "return math.floor(min(quotas, default=MAX_THREADS))",
         ("tests/runtime/test_sizing.py",),
+    ),
+    Mutant(
+        "artifact: any signature will do",
+        "runtime/artifact/origin.py",
+        "if not hmac.compare_digest(signature, _signature(manifest, key)):",
+        "if len(signature) != len(_signature(manifest, key)):",
+        _ARTIFACT,
+    ),
+    Mutant(
+        "artifact: a key that others can read",
+        "runtime/artifact/origin.py",
+        "facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO)",
+        "facts.st_mode & stat.S_IRWXO",
+        _ARTIFACT,
+    ),
+    Mutant(
+        "artifact: hashes of the objects are not checked",
+        "runtime/artifact/artifact.py",
+        "zip(objects, code, strict=True)",
+        "zip(objects[:0], code, strict=False)",
+        _ARTIFACT,
+    ),
+    Mutant(
+        "artifact: missing features do not matter",
+        "runtime/elsewhere.py",
+        "missing = frozenset(features) - here.features",
+        "missing = frozenset(features) & frozenset()",
+        _ARTIFACT,
+    ),
+    Mutant(
+        "artifact: the directory at the end is not compared",
+        "runtime/artifact/archive.py",
+        "if bytes(data[position:]) != _tail(entries, position):",
+        "if len(data[position:]) != len(_tail(entries, position)):",
+        _ARTIFACT,
+    ),
+    Mutant(
+        "artifact: the manifest's second spelling is accepted",
+        "runtime/artifact/description.py",
+        "if to_json(described) != text:",
+        "if not text:",
+        _ARTIFACT,
     ),
 )
