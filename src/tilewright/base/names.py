@@ -11,6 +11,16 @@ def identifier(text: str) -> str:
     return name if name and not name[0].isdigit() else f"_{name}"
 
 
+def readable(name: str, limit: int = 80) -> str:
+    """``name`` as it may be printed: characters that are not printable are escaped, and the middle of a long one goes.
+
+    Names in models may be anything: line breaks, escape sequences of terminals, a megabyte.
+    """
+    if len(name) > limit:
+        name = f"{name[: limit // 2]}...{name[-limit // 4 :]}"
+    return name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
+
+
 def fresh_name(wanted: str, taken: Container[str]) -> str:
     """``wanted``, or ``wanted_1``, ``wanted_2`` ...: the first that is not in ``taken``."""
     names = itertools.chain([wanted], (f"{wanted}_{i}" for i in itertools.count(1)))

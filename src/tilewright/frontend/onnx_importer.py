@@ -5,6 +5,7 @@ Every node becomes operators of ``ops`` by the rule of its type (``rules``). Not
 """
 
 import difflib
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,9 +16,13 @@ import onnx
 
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
+from tilewright.base.names import readable
 from tilewright.frontend import onnx_proto
+from tilewright.frontend.functions import Functions, called_nodes, schema_body
 from tilewright.frontend.onnx_shapes import GivenShapes, input_shapes
 from tilewright.frontend.rules import RULES, Request
+from tilewright.frontend.scopes import Scope
+from tilewright.frontend.text import check_text
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
 from tilewright.ops import Attribute, Operator, find
 from tilewright.ops.shapes import static
@@ -32,19 +37,22 @@ def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes |
 
     ``shapes`` gives the shapes of inputs by name; a str names a dimension that is known at run time only. Raises
     ``InvalidModel`` if the file is missing or malformed, ``UnsupportedModel`` for what can't be compiled,
-    ``ResourceLimit`` for a tensor that no machine can hold.
+    ``ResourceLimit`` for a tensor that no machine can hold and for functions that grow too large, ``UntrustedData`` for
+    external data from elsewhere than the model's folder.
     """
     model = source if isinstance(source, onnx.ModelProto) else onnx_proto.read_model(Path(source))
-    return _Importer(model.graph, onnx_proto.opset_of(model.opset_import)).graph(shapes or {})
+    check_text(model)
+    opsets = onnx_proto.opsets_of(model.opset_import)
+    return _Importer(model.graph, Functions(model), Scope(model.graph.node, opsets)).graph(shapes or {})
 
 
 @dataclass(slots=True)
 class _Importer:
-    """Walks one graph, and keeps what each name stands for."""
+    """Walks the nodes of a graph, and of the bodies in it, and makes those of ours."""
 
     proto: onnx.GraphProto
-    opset: int | None
-    values: dict[str, Value] = field(default_factory=dict[str, Value])
+    functions: Functions
+    top: Scope
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     nodes: list[Node] = field(default_factory=list[Node])
     _fresh_constants: set[Value] = field(default_factory=set[Value])
@@ -52,28 +60,32 @@ class _Importer:
     _made: int = 0
 
     def graph(self, shapes: GivenShapes) -> Graph:
-        if self.proto.sparse_initializer:
-            raise UnsupportedModel("the model has sparse constants; convert them to dense ones")
         self._reserved = frozenset(name for node in self.proto.node for name in (*node.input, *node.output))
-        for tensor in self.proto.initializer:
-            place = f"constant {tensor.name}"
-            self._constant(tensor.name, onnx_proto.array_of(tensor, place), place)
+        for name, array, place in onnx_proto.initializers(self.proto):
+            self._initializer(name, array, place)
         inputs = self._inputs(shapes)
-        for position, node in enumerate(self.proto.node):
-            self._node(node, f"node {node.name or position} ({node.op_type})")
+        self._body(self.top)
         outputs = self._outputs()
         return Graph(self.proto.name or "main", inputs, outputs, tuple(self.nodes), self.constants)
 
-    # Values
+    # The model's own values
+
+    def _initializer(self, name: str, array: Array, place: str) -> None:
+        value = Value(name, dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
+        self.top.define(name, value, place)
+        self.constants[value] = array
 
     def _inputs(self, given: GivenShapes) -> tuple[Value, ...]:
         """The inputs that are no constants (old models list those as well)."""
-        infos = [info for info in self.proto.input if info.name not in self.values]
+        infos = [info for info in self.proto.input if info.name not in self.top.values]
         shapes = input_shapes(infos, given)
+        inputs: list[Value] = []
         for info in infos:
-            dtype = onnx_proto.dtype_of(info.type.tensor_type.elem_type, f"input {info.name}")
-            self._define(info.name, Value(info.name, dtype, shapes[info.name]), f"input {info.name}")
-        return tuple(self.values[info.name] for info in infos)
+            place = f"input {readable(info.name)}"
+            dtype = onnx_proto.dtype_of(info.type.tensor_type.elem_type, place)
+            inputs.append(Value(info.name, dtype, shapes[info.name]))
+            self.top.define(info.name, inputs[-1], place)
+        return tuple(inputs)
 
     def _outputs(self) -> tuple[Value, ...]:
         """What leaves the graph; what no node makes is copied, so that it has a place of its own."""
@@ -81,84 +93,136 @@ class _Importer:
         if not names:
             raise InvalidModel("the model has no outputs")
         if len(set(names)) != len(names):
-            raise InvalidModel(f"the outputs {', '.join(names)} repeat one")
+            raise InvalidModel(f"the outputs {', '.join(map(readable, names))} repeat one")
         made = {value for node in self.nodes for value in node.outputs}
-        values = {name: self._value(name, "the graph's outputs") for name in names}
-        return tuple(v if v in made and v.name == name else self._copied(name) for name, v in values.items())
+        values = {name: self._value(name, self.top, "the graph's outputs") for name in names}
+        return tuple(v if v in made and v.name == name else self._copied(name, v) for name, v in values.items())
 
-    def _copied(self, name: str) -> Value:
-        """A copy of what the output ``name`` stands for, with that name unless an input has it."""
-        source = self.values[name]
+    def _copied(self, name: str, source: Value) -> Value:
+        """A copy of ``source``, which the output ``name`` stands for; with that name unless an input has it."""
         if source in self.constants and source.name == name:
-            source = Value(self._fresh_name(), source.dtype, source.shape)
-            self.constants[source] = self.constants.pop(self.values[name])
-            self.nodes = [_renamed(node, {self.values[name]: source}) for node in self.nodes]
+            renamed = Value(self._fresh_name(), source.dtype, source.shape)
+            self.constants[renamed] = self.constants.pop(source)
+            self.nodes = [_renamed(node, {source: renamed}) for node in self.nodes]
+            source = renamed
         own = f"{name}.copy" if source.name == name else name
-        copy = make_node(_operator("Identity"), [source], [own], {}, f"output {name}")
+        copy = make_node(_operator("Identity"), [source], [own], {}, f"output {readable(name)}")
         self.nodes.append(copy)
         return copy.outputs[0]
 
-    def _define(self, name: str, value: Value, place: str) -> None:
-        if name in self.values:
-            raise InvalidModel(f"{place} makes `{name}`, which exists already")
-        self.values[name] = value
-
-    def _constant(self, name: str, array: Array, place: str) -> None:
-        value = Value(name, dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
-        self._define(name, value, place)
-        self.constants[value] = array
-
-    def _value(self, name: str, place: str) -> Value:
-        known = self.values.get(name)
+    def _value(self, name: str, scope: Scope, place: str) -> Value:
+        known = scope.find(name, place)
         if known is None:
-            raise InvalidModel(
-                f"{place} uses `{name}`, which nothing before it makes; nodes must be in topological order"
-            )
+            raise InvalidModel(f"{place} needs `{readable(name)}`, an input of the function that its call leaves out")
         return known
 
-    # Nodes
+    # Nodes, and the bodies in them
 
-    def _node(self, node: onnx.NodeProto, place: str) -> None:
-        is_own = node.domain in onnx_proto.OWN_DOMAIN
-        if not is_own or (node.op_type not in RULES and node.op_type != "Constant"):
-            raise UnsupportedModel(_unsupported(node, place))
-        if self.opset is None:
+    def _body(self, scope: Scope) -> None:
+        for node, place in scope.placed():
+            names = list(node.output)
+            while names and not names[-1]:
+                names.pop()
+            start = len(self.nodes)
+            results = self._results(node, len(names), scope, place)
+            self._bind(names, results, scope, start, place)
+
+    def _results(self, node: onnx.NodeProto, wanted: int, scope: Scope, place: str) -> Sequence[Value | None]:
+        """What ``node`` makes: by the model's function, by a rule, or by the function in ONNX's definition."""
+        inputs = tuple(scope.find(name, place) if name else None for name in node.input)
+        function = None if scope.is_own else self.functions.find(node)
+        if function is not None:
+            return self._called(function, node, inputs, wanted, scope, place)
+        domain = onnx_proto.own_domain(node.domain)
+        opset = scope.opsets.get(domain)
+        if opset is None and not domain:
             raise InvalidModel(f"{place}: the model does not say which ONNX opset it uses; add it to opset_import")
-        onnx_proto.check_node(node, self.opset, place)
-        if node.op_type == "Constant":
-            self._constant(node.output[0], onnx_proto.constant_of(node, place), place)
-            return
-        names = list(node.output)
-        while names and not names[-1]:
-            names.pop()
-        request = Request(
-            node.op_type,
-            place,
-            self.opset,
-            tuple(self._value(name, place) if name else None for name in node.input),
-            {a.name: onnx_proto.attribute_of(a, place) for a in node.attribute},
-            len(names),
-            self,
-        )
-        start = len(self.nodes)
-        self._bind(names, RULES[node.op_type](request), start, place)
+        schema = None if opset is None else onnx_proto.schema_of(node, opset, place)
+        if schema is None or opset is None:
+            raise UnsupportedModel(_unsupported(node, place))
+        onnx_proto.check_node(node, schema, opset, place)
+        if not domain and node.op_type == "Constant":
+            return [self.constant(onnx_proto.constant_of(node, place), place)]
+        if not domain and node.op_type == "If":
+            return self._branch(node, inputs, wanted, scope, place)
+        if not domain and node.op_type in RULES:
+            attributes = {a.name: onnx_proto.attribute_of(a, place) for a in node.attribute}
+            return RULES[node.op_type](Request(node.op_type, place, opset, inputs, attributes, wanted, self))
+        function = schema_body(schema, node, opset, inputs)
+        if function is None:
+            raise UnsupportedModel(_unsupported(node, place))
+        opsets = {"": onnx.defs.onnx_opset_version(), **scope.opsets}
+        return self._called(function, node, inputs, wanted, replace(scope, opsets=opsets, is_own=True), place)
 
-    def _bind(self, names: Sequence[str], results: Sequence[Value], start: int, place: str) -> None:
-        """Let the model's names stand for ``results``; values that were made for this node get those names."""
+    def _called(
+        self,
+        function: onnx.FunctionProto,
+        call: onnx.NodeProto,
+        inputs: Sequence[Value | None],
+        wanted: int,
+        scope: Scope,
+        place: str,
+    ) -> list[Value | None]:
+        """The results of a function: its body is imported in the place of the call."""
+        if len(inputs) > len(function.input) or wanted > len(function.output):
+            raise InvalidModel(
+                f"{place} has {len(inputs)} inputs and {wanted} outputs; the function {readable(function.name)} has "
+                f"{len(function.input)} and {len(function.output)}"
+            )
+        inside = scope.inside(called_nodes(function, call), place, is_branch=False)
+        own = onnx_proto.opsets_of(function.opset_import, f"function {readable(function.name)}")
+        inside.opsets = {**scope.opsets, **own} if scope.is_own else own
+        given = (*inputs, *[None] * (len(function.input) - len(inputs)))
+        inside.values.update(zip(function.input, given, strict=True))
+        self._body(inside)
+        pairs = itertools.zip_longest(function.output[:wanted], call.output[:wanted])
+        return [self._value(inner, inside, place) if outer else None for inner, outer in pairs]
+
+    def _branch(
+        self, node: onnx.NodeProto, inputs: Sequence[Value | None], wanted: int, scope: Scope, place: str
+    ) -> list[Value | None]:
+        """The results of an ``If`` whose condition is known: those of the branch that is taken."""
+        condition = None if inputs[0] is None else self.constants.get(inputs[0])
+        if condition is None:
+            raise UnsupportedModel(
+                f"{place}: operator If is not supported on a condition that is computed at run time; if that depends "
+                "on shapes only, give these by shapes="
+            )
+        if condition.size != 1 or condition.dtype != np.bool_:
+            raise InvalidModel(f"{place}: the condition is {condition.dtype}{list(condition.shape)}, not one bool")
+        chosen = "then_branch" if condition.item() else "else_branch"
+        body = next(attribute.g for attribute in node.attribute if attribute.name == chosen)
+        if wanted > len(body.output):
+            raise InvalidModel(f"{place}: {wanted} outputs are wanted, and {chosen} has {len(body.output)}")
+        inside = scope.inside(body.node, f"{place} {chosen}", is_branch=True)
+        for name, array, where in onnx_proto.initializers(body):
+            inside.define(name, self.constant(array, f"{place}: {where}"), where)
+        self._body(inside)
+        return [self._value(info.name, inside, place) for info in body.output[:wanted]]
+
+    def _bind(
+        self, names: Sequence[str], results: Sequence[Value | None], scope: Scope, start: int, place: str
+    ) -> None:
+        """Let the model's names stand for ``results``.
+
+        At the top, values that were made for this node get those names: a body's names may repeat those outside.
+        """
         renamed: dict[Value, Value] = {}
+        is_top = scope is self.top
         fresh = {value for node in self.nodes[start:] for value in node.outputs} | self._fresh_constants
         for name, value in zip(names, results, strict=True):
-            if not name:
+            if not name or value is None:
                 continue
-            if value in fresh and value not in renamed:
+            if is_top and value in fresh and value not in renamed:
                 renamed[value] = Value(name, value.dtype, value.shape)
-            self._define(name, renamed.get(value, value), place)
-        self.nodes[start:] = [_renamed(node, renamed) for node in self.nodes[start:]]
+            scope.define(name, renamed.get(value, value), place)
+        if is_top:
+            self.nodes[start:] = [_renamed(node, renamed) for node in self.nodes[start:]]
+            for value in self._fresh_constants & renamed.keys():
+                self.constants[renamed[value]] = self.constants.pop(value)
+            self._fresh_constants.clear()
         for value in (value for node in self.nodes[start:] for value in node.outputs):
-            onnx_proto.check_size(static(value.shape) or (), f"{place}: its result {value.name}")
-        for value in self._fresh_constants & renamed.keys():
-            self.constants[renamed[value]] = self.constants.pop(value)
-        self._fresh_constants.clear()
+            onnx_proto.check_size(static(value.shape) or (), f"{place}: its result {readable(value.name)}")
 
     # What rules ask for
 
@@ -223,7 +287,8 @@ def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
 
 
 def _unsupported(node: onnx.NodeProto, place: str) -> str:
-    if node.domain not in onnx_proto.OWN_DOMAIN:
-        return f"{place}: operators of the domain {node.domain} are not supported; export with ONNX's own operators"
+    if onnx_proto.own_domain(node.domain):
+        domain = readable(node.domain)
+        return f"{place}: operators of the domain {domain} are not supported; export with ONNX's own operators"
     near = difflib.get_close_matches(node.op_type, RULES, n=3) or sorted(RULES)
-    return f"{place}: operator {node.op_type} is not supported; the nearest known: {', '.join(near)}"
+    return f"{place}: operator {readable(node.op_type)} is not supported; the nearest known: {', '.join(near)}"

@@ -1,8 +1,9 @@
 """Reading the parts of an ONNX file: the model, its tensors, attributes and element types, each with clear errors."""
 
 import hashlib
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +15,22 @@ from onnx.external_data_helper import load_external_data_for_model
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import InvalidModel, ResourceLimit, UnsupportedDType, UnsupportedModel
-from tilewright.graph import Array
+from tilewright.base.names import readable
+from tilewright.graph import Array, Value
 from tilewright.ops import Attribute
+from tilewright.symbolic.expr import Const
 
 FIRST_OPSET = 7
 """The first opset with NumPy's broadcasting. Of older ones, only operators that it left as they were are read."""
-
-OWN_DOMAIN = ("", "ai.onnx")
-"""The names of the domain of ONNX's own operators."""
 
 MAX_FILE_BYTES = (1 << 31) - 1
 """What protobuf can hold."""
 
 MAX_ELEMENTS = 1 << 34
 """Elements of one tensor: more than any machine that this compiler runs on has room for."""
+
+MAX_RANK = 32
+"""Dimensions of a tensor, each of which is a loop around the next."""
 
 
 def read_model(path: Path) -> onnx.ModelProto:
@@ -59,23 +62,28 @@ def sha256(source: str | os.PathLike[str] | onnx.ModelProto) -> str | None:
     return hashlib.sha256(source.SerializeToString(deterministic=True)).hexdigest()
 
 
-def opset_of(imports: Sequence[onnx.OperatorSetIdProto]) -> int | None:
-    """The version of ONNX's own operators; None if only other domains are imported.
+def opsets_of(imports: Sequence[onnx.OperatorSetIdProto], whose: str = "the model") -> dict[str, int]:
+    """The versions of operators by domain; ``""`` is ONNX's own, which may be missing if others are there.
 
-    Raises ``InvalidModel`` if there is none at all, ``UnsupportedModel`` if it is newer than the installed onnx.
+    Raises ``InvalidModel`` if there is none at all, ``UnsupportedModel`` if ONNX's is newer than the installed onnx.
     """
     if not imports:
-        raise InvalidModel("the model does not say which ONNX opset it uses; add opset_import")
-    version = next((entry.version for entry in imports if entry.domain in OWN_DOMAIN), None)
-    newest = onnx.defs.onnx_opset_version()
-    if version is not None and version < 1:
-        raise InvalidModel(f"the model uses opset {version}; opsets are counted from 1, and the newest is {newest}")
-    if version is not None and version > newest:
+        raise InvalidModel(f"{whose} does not say which ONNX opset it uses; add opset_import")
+    versions = {own_domain(entry.domain): entry.version for entry in imports}
+    version, newest = versions.get("", 1), onnx.defs.onnx_opset_version()
+    if version < 1:
+        raise InvalidModel(f"{whose} uses opset {version}; opsets are counted from 1, and the newest is {newest}")
+    if version > newest:
         raise UnsupportedModel(
-            f"the model uses opset {version}; the newest known is {newest}: export it for that opset, or install a "
-            "newer onnx"
+            f"{whose} uses opset {version}; the newest known is {newest}: export it for that opset, or install a newer "
+            "onnx"
         )
-    return version
+    return versions
+
+
+def own_domain(domain: str) -> str:
+    """``domain``; of the two names of ONNX's own, the empty one."""
+    return "" if domain == "ai.onnx" else domain
 
 
 def dtype_of(code: int, place: str) -> DType:
@@ -88,6 +96,19 @@ def dtype_of(code: int, place: str) -> DType:
         name = onnx.TensorProto.DataType.Name(code)
         known = ", ".join(map(str, dtypes.ALL))
         raise UnsupportedModel(f"{place} has element type {name}, which is not supported; there is: {known}") from error
+
+
+def type_of(value: Value | None) -> onnx.TypeProto:
+    """ONNX's description of a value's type; an empty one for an input that is left out."""
+    kind = onnx.TypeProto()
+    if value is not None:
+        kind.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(value.dtype.numpy)
+        kind.tensor_type.shape.SetInParent()
+        for extent in value.shape:
+            dim = kind.tensor_type.shape.dim.add()
+            if isinstance(extent, Const):
+                dim.dim_value = int(extent.value)
+    return kind
 
 
 def array_of(tensor: onnx.TensorProto, place: str) -> Array:
@@ -105,11 +126,44 @@ def array_of(tensor: onnx.TensorProto, place: str) -> Array:
     return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
 
 
+def initializers(graph: onnx.GraphProto) -> Iterator[tuple[str, Array, str]]:
+    """The constants of a graph or branch: name, elements, and how errors call it. Sparse ones become dense."""
+    for tensor in graph.initializer:
+        place = f"constant {readable(tensor.name)}"
+        yield tensor.name, array_of(tensor, place), place
+    for sparse in graph.sparse_initializer:
+        place = f"constant {readable(sparse.values.name)}"
+        yield sparse.values.name, dense_of(sparse, place), place
+
+
+def dense_of(sparse: onnx.SparseTensorProto, place: str) -> Array:
+    """The elements of a sparse constant. Raises ``InvalidModel`` naming ``place``."""
+    shape = tuple(sparse.dims)
+    if any(extent < 0 for extent in shape):
+        raise InvalidModel(f"{place} has the shape {list(shape)}; extents are not negative")
+    check_size(shape, place)
+    values = array_of(sparse.values, f"{place}: its values").reshape(-1)
+    indices = array_of(sparse.indices, f"{place}: its indices")
+    if indices.dtype != np.int64 or indices.shape not in ((values.size,), (values.size, len(shape))):
+        raise InvalidModel(
+            f"{place}: its indices are {indices.dtype}{list(indices.shape)}; {values.size} values of a tensor with "
+            f"{len(shape)} dimensions need int64[{values.size}] or int64[{values.size}, {len(shape)}]"
+        )
+    bounds = shape if indices.ndim == 2 else (math.prod(shape),)
+    columns = indices.astype(np.int64).reshape(values.size, len(bounds))
+    if values.size and ((columns < 0) | (columns >= np.array(bounds))).any():
+        raise InvalidModel(f"{place}: an index is outside of the shape {list(shape)}")
+    dense = np.zeros(shape, values.dtype)
+    target = dense if indices.ndim == 2 else dense.reshape(-1)
+    target[tuple(columns.T)] = values
+    return dense
+
+
 def check_size(shape: tuple[int, ...], place: str) -> None:
-    """Raises ``ResourceLimit`` naming ``place`` if a tensor of this shape is larger than any memory."""
-    count = 1
-    for extent in shape:
-        count *= extent
+    """Raises ``ResourceLimit`` naming ``place`` if a tensor of this shape is too large, or has too many dimensions."""
+    if len(shape) > MAX_RANK:
+        raise ResourceLimit(f"{place} has {len(shape)} dimensions, more than {MAX_RANK}; reshape it")
+    count = math.prod(shape)
     if count > MAX_ELEMENTS:
         raise ResourceLimit(f"{place} has the shape {list(shape)}: {count} elements, more than {MAX_ELEMENTS}")
 
@@ -120,6 +174,8 @@ def constant_of(node: onnx.NodeProto, place: str) -> Array:
         match attribute.name:
             case "value":
                 return array_of(attribute.t, place)
+            case "sparse_value":
+                return dense_of(attribute.sparse_tensor, place)
             case "value_float":
                 return np.array(attribute.f, np.float32)
             case "value_int":
@@ -129,12 +185,14 @@ def constant_of(node: onnx.NodeProto, place: str) -> Array:
             case "value_ints":
                 return np.array(attribute.ints, np.int64)
             case _:
-                raise UnsupportedModel(f"{place}: {attribute.name} is not supported; give a dense tensor as `value`")
+                raise UnsupportedModel(
+                    f"{place}: {attribute.name} is not supported (text has no native code); leave it out"
+                )
     raise InvalidModel(f"{place} holds no value")
 
 
-def attribute_of(attribute: onnx.AttributeProto, place: str) -> Attribute:
-    """The value of an attribute. Raises ``UnsupportedModel`` naming ``place`` for tensors, graphs and lists of text."""
+def attribute_of(attribute: onnx.AttributeProto, place: str) -> Attribute | Array:
+    """The value of an attribute. Raises ``UnsupportedModel`` naming ``place`` for graphs and lists of text."""
     kinds = onnx.AttributeProto
     match attribute.type:
         case kinds.INT:
@@ -143,6 +201,8 @@ def attribute_of(attribute: onnx.AttributeProto, place: str) -> Attribute:
             return attribute.f
         case kinds.STRING:
             return attribute.s.decode(errors="replace")
+        case kinds.TENSOR:
+            return array_of(attribute.t, f"{place}: attribute {attribute.name}")
         case kinds.INTS:
             return tuple(attribute.ints)
         case kinds.FLOATS:
@@ -164,12 +224,20 @@ _SCHEMA_TYPES = {
 }
 
 
-def _schema(op_type: str, opset: int, place: str) -> onnx.defs.OpSchema:
-    """ONNX's definition of an operator as of ``opset``. Raises ``InvalidModel`` or ``UnsupportedModel``."""
+def schema_of(node: onnx.NodeProto, opset: int, place: str) -> onnx.defs.OpSchema | None:
+    """ONNX's definition of a node's operator as of ``opset``; None if it has none in any version.
+
+    Raises ``InvalidModel`` for an operator that ``opset`` has not, ``UnsupportedModel`` for one that is too old.
+    """
+    op_type, domain = node.op_type, own_domain(node.domain)
+    if not onnx.defs.has(op_type, domain):
+        return None
     try:
-        schema = onnx.defs.get_schema(op_type, opset, "")
+        schema = onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError as error:
         raise InvalidModel(f"{place}: opset {opset} has no operator {op_type}; raise the opset of the model") from error
+    if domain:
+        return schema
     if schema.deprecated:
         raise InvalidModel(f"{place}: opset {opset} has {op_type} no more; lower the opset of the model")
     if opset < FIRST_OPSET and schema.since_version != onnx.defs.get_schema(op_type, FIRST_OPSET, "").since_version:
@@ -180,9 +248,8 @@ def _schema(op_type: str, opset: int, place: str) -> onnx.defs.OpSchema:
     return schema
 
 
-def check_node(node: onnx.NodeProto, opset: int, place: str) -> None:
+def check_node(node: onnx.NodeProto, schema: onnx.defs.OpSchema, opset: int, place: str) -> None:
     """Whether inputs and attributes are what ONNX's definition of the operator says. Raises ``InvalidModel``."""
-    schema = _schema(node.op_type, opset, place)
     if not schema.min_input <= len(node.input) <= schema.max_input:
         wanted = f"{schema.min_input} to {schema.max_input}"
         raise InvalidModel(f"{place} has {len(node.input)} inputs; {node.op_type} takes {wanted}")

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from tilewright.frontend.rules import (
     contraction,
     convolution,
+    dropout,
     elementwise,
     generation,
     indexing,
@@ -32,6 +33,7 @@ __all__ = ["RULES", "Request", "Rule", "RuleFunction"]
 RULES: Mapping[str, RuleFunction] = {
     **contraction.RULES,
     **convolution.RULES,
+    **dropout.RULES,
     **elementwise.RULES,
     **generation.RULES,
     **indexing.RULES,

@@ -41,7 +41,7 @@ class Request:
     place: str
     opset: int
     inputs: tuple[Value | None, ...]
-    attributes: Mapping[str, Attribute]
+    attributes: Mapping[str, Attribute | Array]
     outputs: int
     importer: Importer
 
@@ -119,6 +119,14 @@ class Request:
         assert isinstance(value, tuple), "the importer checked the attribute against the operator's definition"
         return tuple(int(str(x)) for x in value)
 
+    def tensor(self, name: str) -> Array | None:
+        """A tensor, if the attribute is given."""
+        value = self.attributes.get(name)
+        assert value is None or isinstance(value, np.ndarray), (
+            "the importer checked the attribute against the definition"
+        )
+        return value
+
     def unsupported(self, what: str) -> UnsupportedModel:
         """The error for a form that can't be compiled; ``what`` says which, and what would help."""
         return UnsupportedModel(f"{self.place}: {what}")
@@ -152,7 +160,7 @@ class Rule:
             operands.pop()
         options: dict[str, Attribute] = {}
         for name, value in request.attributes.items():
-            if name in self.attributes:
+            if name in self.attributes and not isinstance(value, np.ndarray):
                 options[self.attributes[name]] = self._converted(name, value, request.place)
             elif name not in self.ignored:
                 raise request.unsupported(f"attribute {name} is not supported; leave it out")
