@@ -5,15 +5,15 @@ from math import prod
 from tilewright.base.target import Target
 from tilewright.cost.recurrence import is_recurrent, schedule_recurrence
 from tilewright.cost.tiles import Problem, choose_tile
-from tilewright.kernels.contraction import Contraction, Tile, analyze, extent_of
+from tilewright.kernels.contraction import Contraction, Tile, analyze, extent_of, window
 from tilewright.kernels.schedules import (
     REGISTERS,
     inline_all,
     is_reduction,
-    schedule_contraction,
     schedule_elementwise,
     schedule_reduction,
     schedule_rows,
+    schedule_tiles,
 )
 from tilewright.loops.ir import Block, Scope, Store
 from tilewright.schedule.schedule import Schedule
@@ -27,6 +27,11 @@ UNKNOWN_EXTENT = 128
 """What is assumed of an extent that is known at run time only."""
 PARALLEL_WORK = 1 << 15
 """Scalar operations below which a parallel region costs more than it saves."""
+WINDOW_ROWS = 8
+"""Outputs side by side of a reduction over windows: enough to hide the latency of a multiply-add, and to share what
+neighbouring windows read."""
+WINDOW_TAPS = 32
+"""The largest window that is unrolled."""
 PACKING_ROWS = 32
 """Rows from which on it pays to copy a panel into packed layout first: each element is then read often enough."""
 
@@ -122,7 +127,7 @@ def _contraction(s: Schedule, anchor: BlockRef, target: Target) -> None:
             schedule_elementwise(s, BlockRef(other.name), _lanes(other, target), _is_large(other))
     if _wants_packing(s, block, roles, tile):
         _pack_panel(s, anchor, roles, tile)
-    schedule_contraction(s, anchor, roles, tile, _is_large(block))
+    schedule_tiles(s, anchor, roles, tile, _is_large(block))
 
 
 def _problem(block: Block, roles: Contraction) -> Problem:
@@ -162,11 +167,32 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> None:
     if by_rows and _rows_of(result) == _rows_of(reductions[0]):
         schedule_rows(s, BlockRef(result.name), _lanes(result, target), _is_large(reductions[0]))
         return
+    if len(reductions) == 1 and _window(s, reductions[0], target):
+        return
     for block in blocks:
         if is_reduction(block):
             schedule_reduction(s, BlockRef(block.name), _lanes(block, target), _is_large(block))
         else:
             schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _is_large(block))
+
+
+def _window(s: Schedule, block: Block, target: Target) -> bool:
+    """A reduction over windows, if ``block`` is one: tiles in registers, small windows unrolled."""
+    roles = window(block)
+    blocks = all_blocks(s.program.body)
+    if roles is None or blocks[0].name != block.name or len(blocks) > 2:
+        return False
+    lanes = target.vector_bits // (8 * max(region.buffer.dtype.itemsize for region in block.writes))
+    extent = 1 if roles.rows is None else extent_of(block.axes[roles.rows], UNKNOWN_EXTENT)
+    tile = Tile(lanes, _even(extent, WINDOW_ROWS))
+    taps = prod(extent_of(axis, UNKNOWN_EXTENT) for axis in block.axes if axis.kind is IterKind.REDUCE)
+    schedule_tiles(s, BlockRef(block.name), roles, tile, _is_large(block), unroll_reduction=taps <= WINDOW_TAPS)
+    return True
+
+
+def _even(extent: int, most: int) -> int:
+    """The size of as few pieces of at most ``most`` as possible, which differ by little."""
+    return -(-extent // -(-extent // most))
 
 
 def _reduces_last(block: Block) -> bool:

@@ -20,17 +20,23 @@ from tilewright.symbolic.traversal import free_vars, walk
 
 
 @dataclass(frozen=True, slots=True)
-class Contraction:
+class Roles:
     """The roles of a block's axes, by their position among its axes; None where no axis has the role."""
 
     vector: int
     rows: int | None
-    panels: int | None
-    panel: str
+    panels: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction(Roles):
+    """A sum of products."""
+
+    panel: str = ""
     """The buffer of the operand that depends on the vector axis."""
-    broadcast: str
+    broadcast: str = ""
     """The buffer of the other one."""
-    panel_is_contiguous: bool
+    panel_is_contiguous: bool = False
     """The vector axis is the last dimension of the panel's buffer."""
 
 
@@ -55,6 +61,17 @@ def analyze(block: Block) -> Contraction | None:
         _source(broadcast),
         _is_contiguous(panel, var),
     )
+
+
+def window(block: Block) -> Roles | None:
+    """The roles of the axes of another reduction (a depthwise convolution, a pool): lanes along the last dimension of
+    the result, side by side with them those of the last axis before it. None if the result has no such dimensions."""
+    if block.init is None or not isinstance(block.body, Store):
+        return None
+    vector = _vector_axis(block, block.body)
+    if vector is None or _is_unit(block.axes[vector]):
+        return None
+    return Roles(vector, _last_spatial(block, lambda _: True, vector))
 
 
 def _product(block: Block) -> tuple[Expr, Expr] | None:

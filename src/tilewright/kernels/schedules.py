@@ -7,7 +7,7 @@ all, and replays.
 from contextlib import suppress
 
 from tilewright.base.errors import InternalError, ScheduleError
-from tilewright.kernels.contraction import Contraction, Tile
+from tilewright.kernels.contraction import Roles, Tile
 from tilewright.loops.ir import Alloc, Block, Loop, Scope
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of, walk
@@ -47,10 +47,13 @@ def driving_loop(s: Schedule, block: BlockRef, axis: int) -> LoopRef:
     return LoopRef(binding.name)
 
 
-def schedule_contraction(s: Schedule, anchor: BlockRef, roles: Contraction, tile: Tile, parallel: bool) -> None:
+def schedule_tiles(
+    s: Schedule, anchor: BlockRef, roles: Roles, tile: Tile, parallel: bool, unroll_reduction: bool = False
+) -> None:
     """Keep a tile of the output in registers over the whole reduction; what follows is done on the tile.
 
-    Outer loops: the vector axis before the rows, so that a panel of constants stays in cache for all rows.
+    Outer loops: the vector axis before the rows, so that a panel of constants stays in cache for all rows. With
+    ``unroll_reduction``, what several steps of the reduction read is loaded once (windows that overlap).
     """
     epilogue = _epilogue(s, anchor)
     block = block_at(s.program, anchor).stmt
@@ -70,7 +73,7 @@ def schedule_contraction(s: Schedule, anchor: BlockRef, roles: Contraction, tile
     # Rows before panels: a broadcast is then used up at once, and only the panels' few vectors stay in registers.
     inside = [inner[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
     s.reorder(*order, *reduced, *inside)
-    for loop in inside[:-1]:
+    for loop in (*(reduced if unroll_reduction else ()), *inside[:-1]):
         s.unroll(loop)
     s.vectorize(inside[-1])
     _finish_tile(s, epilogue, order[-1])
@@ -80,7 +83,7 @@ def schedule_contraction(s: Schedule, anchor: BlockRef, roles: Contraction, tile
                 s.parallel(loop)
 
 
-def _outer_order(outer: dict[int, LoopRef], roles: Contraction) -> list[LoopRef]:
+def _outer_order(outer: dict[int, LoopRef], roles: Roles) -> list[LoopRef]:
     """Batch axes, then panels and vector, then rows."""
     last = [axis for axis in (roles.panels, roles.vector, roles.rows) if axis is not None]
     return [outer[axis] for axis in outer if axis not in last] + [outer[axis] for axis in last]
