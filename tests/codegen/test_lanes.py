@@ -1,14 +1,18 @@
 """Buffers that live in vectorized loops belong to one lane; what has no lanes runs serially."""
 
+from collections.abc import Callable
+
 import numpy as np
+import pytest
 
 from tests.codegen.support import run_native
 from tilewright.base.dtypes import f32
+from tilewright.codegen.image import kernel_text
 from tilewright.codegen.prepare.lanes import fit_lanes
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Scope, Seq, Store
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
-from tilewright.symbolic.expr import Read, Var, const
+from tilewright.symbolic.expr import Expr, Read, Var, const
 
 i, k = Var("i"), Var("k")
 
@@ -40,3 +44,36 @@ def test_parallel_loops_and_calls_inside_are_serial() -> None:
     call = Call(Callee.INTRINSIC, "anything", ())
     fitted = fit_lanes(Loop(i, const(4), Seq((store, call)), LoopKind.VECTORIZED))
     assert isinstance(fitted, Loop) and fitted.kind is LoopKind.SERIAL
+
+
+NEAR: list[Callable[[Expr], Expr]] = [
+    lambda x: x // 4 * 4 + 1,
+    lambda x: 15 - x,
+    lambda x: x * 2,
+    lambda x: x % 3 + 2,
+    lambda x: 31 - x * 2,
+]
+
+
+@pytest.mark.parametrize("where", NEAR)
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_lanes_that_lie_close_together_are_permuted(where: Callable[[Expr], Expr], checked: bool, rows: int) -> None:
+    a, out = matrix("a", rows, 32), matrix("out", rows, 16)
+    store = Store(out, (k, i), Read(a, (k, where(i))))
+    program = Program("k", (a, out), Loop(k, const(rows), Loop(i, const(16), store, LoopKind.VECTORIZED)))
+    values = np.random.default_rng(0).standard_normal((rows, 32)).astype(np.float32)
+    (result,) = run_native(program, {"a": values}, checked=checked)
+    picked = [int(str(where(const(lane)))) for lane in range(16)]
+    np.testing.assert_array_equal(result, values[:, picked])
+    assert "gather" not in kernel_text(program).text
+
+
+def test_lanes_far_apart_are_gathered() -> None:
+    a, out = matrix("a", 16, 32), matrix("out", 1, 16)
+    store = Store(out, (const(0), i), Read(a, (i, const(3))))
+    program = Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))
+    values = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
+    (result,) = run_native(program, {"a": values})
+    np.testing.assert_array_equal(result[0], values[:, 3])
+    assert "gather" in kernel_text(program).text

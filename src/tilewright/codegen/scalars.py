@@ -1,9 +1,9 @@
 """Evaluating scalar expressions, and the addresses of reads and stores, on lanes.
 
 Inside a vectorized loop an expression is evaluated once, with vectors where its value differs between the lanes. An
-access whose index has lane stride one is a vector load or store, stride zero a scalar one, anything else a gather or
-scatter. What a guard forbids is not touched: a uniform guard reads from a block of zeros instead, a guard that differs
-between lanes becomes the mask of the access.
+access whose index has lane stride one is a vector load or store, stride zero a scalar one; lanes that lie close
+together are loaded as they lie and permuted; anything else is a gather or scatter. What a guard forbids is not touched:
+a uniform guard reads from a block of zeros instead, a guard that differs between lanes becomes the mask of the access.
 """
 
 from dataclasses import dataclass, field, replace
@@ -37,11 +37,13 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A pointer for a scalar or contiguous access, or one for each lane (``stride`` None)."""
+    """A pointer for a scalar or contiguous access; with offsets from it for each lane otherwise (``stride`` None)."""
 
     pointer: Value
     stride: int | None
     alignment: int
+    offsets: Value | None = None
+    """In elements."""
     known: int | None = None
     """The offset from the start of the buffer, in elements, where it is a literal."""
 
@@ -199,14 +201,14 @@ class ScalarEmitter:
             pointer = self._advance(pointer, element, scaled)
             alignment = _common_alignment(alignment, factor * buffer.dtype.itemsize)
         if vectors:
-            return self._lane_addresses(pointer, element, offset, stride, vectors, buffer.dtype.itemsize)
+            return Address(pointer, None, buffer.dtype.itemsize, self._lane_offsets(offset, stride, vectors))
         alignment = _common_alignment(alignment, offset * buffer.dtype.itemsize)
         if offset:
             here = f"getelementptr inbounds {element}, ptr {pointer.text}, i64 {offset}"
             pointer = Value(self.text.pure(here, self.text.depth), dtypes.index, 1, self.text.depth)
         if stride in (0, 1) or self.env.lanes == 1:
-            return Address(pointer, stride, alignment, None if uniform else offset)
-        return self._lane_addresses(pointer, element, 0, stride, [], buffer.dtype.itemsize)
+            return Address(pointer, stride, alignment, known=None if uniform else offset)
+        return Address(pointer, None, buffer.dtype.itemsize, self._lane_offsets(0, stride, []))
 
     def pointer(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         """The address of one element."""
@@ -217,18 +219,21 @@ class ScalarEmitter:
         text = f"getelementptr inbounds {element}, ptr {pointer.text}, i64 {offset.text}"
         return Value(self.text.pure(text, depth), dtypes.index, 1, depth)
 
-    def _lane_addresses(
-        self, pointer: Value, element: str, offset: int, stride: int, vectors: list[tuple[Value, int]], itemsize: int
-    ) -> Address:
+    def _lane_offsets(self, offset: int, stride: int, vectors: list[tuple[Value, int]]) -> Value:
         total = self.ops.broadcast(integer(offset), self.env.lanes)
         if stride:
             total = iota(self.env.lanes, stride, offset)
         for value, factor in vectors:
             scaled = self.ops.binary(BinaryOp.MUL, value, integer(factor)) if factor != 1 else value
             total = self.ops.binary(BinaryOp.ADD, total, scaled)
-        depth = max(pointer.depth, total.depth)
-        text = f"getelementptr {element}, ptr {pointer.text}, {total.typed}"
-        return Address(Value(self.text.pure(text, depth), dtypes.index, self.env.lanes, depth), None, itemsize)
+        return total
+
+    def _lane_pointers(self, buffer: Buffer, address: Address) -> Value:
+        """The address of each lane."""
+        offsets = address.offsets or self.ops.broadcast(integer(0), self.env.lanes)
+        depth = max(address.pointer.depth, offsets.depth)
+        text = f"getelementptr {memory_type(buffer.dtype)}, ptr {address.pointer.text}, {offsets.typed}"
+        return Value(self.text.pure(text, depth), dtypes.index, self.env.lanes, depth)
 
     def _read(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         guard = self.env.guard
@@ -238,6 +243,8 @@ class ScalarEmitter:
         place = self.env.places[buffer.name]
         if self._is_inside(place, address):
             loaded = self._plain_load(buffer, address, Guard(), place.constant)
+        elif address.stride is None and guard.lanes is None and (near := near_lanes(address.offsets)) is not None:
+            loaded = self._permuted_load(buffer, address, near, guard)
         elif address.stride is None or (address.stride == 1 and guard.lanes is not None):
             loaded = self._masked_load(buffer, address, guard)
         else:
@@ -274,6 +281,33 @@ class ScalarEmitter:
             mask = self.ops.binary(BinaryOp.AND, mask, guard.uniform)
         return self.ops.broadcast(mask, self.env.lanes)
 
+    def _permuted_load(self, buffer: Buffer, address: Address, near: tuple[int, ...], guard: Guard) -> Value:
+        """Lanes from a short stretch of memory: it is loaded as it lies there, and permuted.
+
+        All of the stretch is in the buffer, as its first and its last element are.
+        """
+        first, lanes, element = min(near), self.env.lanes, memory_type(buffer.dtype)
+        base = self._advance(address.pointer, element, integer(first)) if first else address.pointer
+        whole = Address(base, 1, address.alignment)
+        constant = self.env.places[buffer.name].constant
+        length = max(near) - first + 1
+        low = self._first_lanes(buffer, whole, length, guard, constant)
+        high = low
+        if length > lanes:
+            above = replace(whole, pointer=self._advance(base, element, integer(lanes)))
+            high = self._first_lanes(buffer, above, length - lanes, guard, constant)
+        order = ", ".join(f"i32 {offset - first}" for offset in near)
+        depth = max(low.depth, high.depth)
+        text = self.text.pure(f"shufflevector {low.typed}, {high.typed}, <{lanes} x i32> <{order}>", depth)
+        return Value(text, buffer.dtype, lanes, depth)
+
+    def _first_lanes(self, buffer: Buffer, address: Address, count: int, guard: Guard, constant: bool) -> Value:
+        """A vector of which the first ``count`` lanes are loaded."""
+        if count >= self.env.lanes:
+            return self._plain_load(buffer, address, guard, constant)
+        mask = integers(tuple(int(lane < count) for lane in range(self.env.lanes)), dtypes.boolean)
+        return self._masked_load(buffer, address, replace(guard, lanes=mask))
+
     def _masked_load(self, buffer: Buffer, address: Address, guard: Guard) -> Value:
         lanes, element = self.env.lanes, memory_type(buffer.dtype)
         vector = _vector(element, lanes)
@@ -282,8 +316,9 @@ class ScalarEmitter:
         kind, at = ("gather", f"v{lanes}p0") if gathers else ("load", "p0")
         name = f"llvm.masked.{kind}.v{lanes}{_suffix(element)}.{at}"
         pointers = f"<{lanes} x ptr>" if gathers else "ptr"
+        pointer = self._lane_pointers(buffer, address) if gathers else address.pointer
         self.text.declare(f"declare {vector} @{name}({pointers}, i32, {mask.type}, {vector})")
-        args = f"{pointers} {address.pointer.text}, i32 {address.alignment}, {mask.typed}, {vector} zeroinitializer"
+        args = f"{pointers} {pointer.text}, i32 {address.alignment}, {mask.typed}, {vector} zeroinitializer"
         loaded = self.text.load(buffer.name, f"call {vector} @{name}({args})", self.env.places[buffer.name].constant)
         return Value(loaded, buffer.dtype, lanes, self.text.depth)
 
@@ -306,14 +341,14 @@ class ScalarEmitter:
             guard = self._checks.narrow(self, buffer, indices, guard)
         address = self._address(buffer, indices)
         if address.stride == 0 and (value.lanes > 1 or guard.lanes is not None):
-            address = self._lane_addresses(address.pointer, memory_type(buffer.dtype), 0, 0, [], buffer.dtype.itemsize)
+            address = Address(address.pointer, None, buffer.dtype.itemsize)
         scalar = address.stride == 0 or self.env.lanes == 1
         stored = self._to_memory(value, 1 if scalar else self.env.lanes)
         if guard.lanes is not None and guard.uniform is None and self._is_inside(self.env.places[buffer.name], address):
             stored = self._merged(stored, address, guard.lanes)
             guard = Guard()
         if address.stride is None or guard.lanes is not None or guard.uniform is not None:
-            self._masked_store(stored, address, guard, scalar)
+            self._masked_store(buffer, stored, address, guard, scalar)
         else:
             self.text.effect(f"store {stored.typed}, ptr {address.pointer.text}, align {address.alignment}")
         self.text.forget(buffer.name)
@@ -324,7 +359,7 @@ class ScalarEmitter:
         old = self.text.emit(f"load {vector}, ptr {address.pointer.text}, align {address.alignment}")
         return self.ops.select(mask, stored, Value(old, stored.dtype, stored.lanes, self.text.depth))
 
-    def _masked_store(self, stored: Value, address: Address, guard: Guard, scalar: bool) -> None:
+    def _masked_store(self, buffer: Buffer, stored: Value, address: Address, guard: Guard, scalar: bool) -> None:
         if scalar:
             if guard.uniform is None:
                 raise InternalError("a masked scalar store without a condition")
@@ -338,9 +373,16 @@ class ScalarEmitter:
         kind, at = ("scatter", f"v{lanes}p0") if scatters else ("store", "p0")
         name = f"llvm.masked.{kind}.v{lanes}{_suffix(element)}.{at}"
         pointers = f"<{lanes} x ptr>" if scatters else "ptr"
+        pointer = self._lane_pointers(buffer, address) if scatters else address.pointer
         self.text.declare(f"declare void @{name}({stored.type}, {pointers}, i32, {mask.type})")
-        args = f"{stored.typed}, {pointers} {address.pointer.text}, i32 {address.alignment}, {mask.typed}"
+        args = f"{stored.typed}, {pointers} {pointer.text}, i32 {address.alignment}, {mask.typed}"
         self.text.effect(f"call void @{name}({args})")
+
+
+def near_lanes(offsets: Value | None) -> tuple[int, ...] | None:
+    """The lanes' offsets, if they are known and lie within the length of two vectors."""
+    known = None if offsets is None else offsets.constants
+    return known if known is not None and max(known) - min(known) < 2 * len(known) else None
 
 
 def iota(lanes: int, stride: int = 1, start: int = 0) -> Value:

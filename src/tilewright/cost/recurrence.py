@@ -12,8 +12,8 @@ from tilewright.kernels.schedules import (
     REGISTERS,
     inline_all,
     is_reduction,
-    schedule_contraction,
     schedule_elementwise,
+    schedule_tiles,
 )
 from tilewright.loops.ir import Block
 from tilewright.loops.program import Program
@@ -54,7 +54,7 @@ def _contraction(s: Schedule, block: Block, target: Target) -> tuple[str, ...]:
     if buffers_written(readers[0]) & buffers_read(block):  # the next state: complete before anything of it is read
         return ()
     tile = choose_tile(_problem(block, roles), target)
-    schedule_contraction(s, BlockRef(block.name), roles, tile, _points(block) >= PARALLEL_WORK)
+    schedule_tiles(s, BlockRef(block.name), roles, tile, _points(block) >= PARALLEL_WORK)
     return block.name, readers[0].name
 
 

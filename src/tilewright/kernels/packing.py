@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.kernels.relayout import Layouts
+from tilewright.kernels.relayout import Layouts, block_factors
 from tilewright.schedule.index_map import IndexMap, digit
 from tilewright.symbolic.evaluate import compile_exprs
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Var, const
 from tilewright.symbolic.operations import BinaryOp
-from tilewright.symbolic.traversal import free_vars, walk
+from tilewright.symbolic.traversal import walk
 from tilewright.tensor.ir import Compute, Operation, Tensor, topological_order
 
 Widths = Callable[[int | None, int | None, int], int]
@@ -73,12 +73,7 @@ def _blocked_axes(op: Compute, layouts: Layouts) -> dict[Var, int]:
     if own is None:
         return {}
     blocks = _blocks(own, [axis.var for axis in op.axes])
-    reduced = {axis.var for axis in op.reduce_axis}
-    for node in (node for value in op.values for node in walk(value)):
-        if isinstance(node, Read) and isinstance(node.source, Tensor) and node.source in layouts:
-            for index, lanes in _blocks(layouts[node.source], node.indices).items():
-                blocks.update((v, lanes) for v in free_vars(index) & reduced)
-    return {axis: lanes for axis, lanes in blocks.items() if isinstance(axis, Var)}
+    return {axis: lanes for axis, lanes in blocks.items() if isinstance(axis, Var)} | block_factors(op, layouts)
 
 
 def _blocks(index_map: IndexMap, indices: Sequence[Expr]) -> dict[Expr, int]:

@@ -216,35 +216,40 @@ def _name(result: Expr, names: Mapping[Var, str]) -> str:
 
 def _split_reduction(op: Compute, layouts: Layouts, taken: set[str]) -> _Axes:
     """Reduction axes that run along a blocked dimension are split like it: blocks outermost, places innermost."""
-    factors = _block_factors(op, layouts)
+    factors = block_factors(op, layouts)
     outer: list[IterVar] = []
     inner: list[IterVar] = []
     values: dict[Var, Expr] = {}
-    for axis in op.reduce_axis:
-        factor = factors.get(axis.var, 1)
-        if factor == 1 or not isinstance(axis.extent, Const) or int(axis.extent.value) % factor:
-            continue
+    for axis in (axis for axis in op.reduce_axis if axis.var in factors):
         names = [fresh_name(f"{axis.name}_{part}", taken) for part in ("o", "i")]
         taken.update(names)
-        outer.append(IterVar(Var(names[0]), const(int(axis.extent.value) // factor), IterKind.REDUCE))
+        factor = factors[axis.var]
+        outer.append(IterVar(Var(names[0]), _blocks(axis, factor), IterKind.REDUCE))
         inner.append(IterVar(Var(names[1]), const(factor), IterKind.REDUCE))
         values[axis.var] = outer[-1].var * factor + inner[-1].var
     kept = [axis for axis in op.reduce_axis if axis.var not in values]
     return _Axes((*outer, *kept, *inner), values, all_of())
 
 
-def _block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
-    """The block sizes of the dimensions along which reduction axes run."""
-    reduced = {axis.var for axis in op.reduce_axis}
+def _blocks(axis: IterVar, factor: int) -> Expr:
+    assert isinstance(axis.extent, Const), "only axes of known extents are split"
+    return const(int(axis.extent.value) // factor)
+
+
+def block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
+    """The reduction axes of ``op`` that run along whole blocks of what it reads, and the blocks' sizes."""
+    extents = {axis.var: axis.extent for axis in op.reduce_axis}
     factors: dict[Var, int] = {}
     for node in (node for value in op.values for node in walk(value)):
         if not isinstance(node, Read) or not isinstance(node.source, Tensor) or node.source not in layouts:
             continue
         index_map = layouts[node.source]
-        digits = [d for d in map(digit, index_map.results) if d is not None and d.modulus is not None]
         at = dict(zip(index_map.variables, node.indices, strict=True))
-        for single in digits:
-            factors.update((v, single.modulus or 1) for v in free_vars(at[single.var]) & reduced)
+        for single in filter(None, map(digit, index_map.results)):
+            for v in free_vars(at[single.var]) & extents.keys():
+                extent = extents[v]
+                if single.modulus and isinstance(extent, Const) and int(extent.value) % single.modulus == 0:
+                    factors[v] = single.modulus
     return factors
 
 
