@@ -32,12 +32,18 @@ def compile_and_load(case: str, model: Path, sample: Sample, threads: int, limit
         try:
             measured = {step: _in_process(step, arguments, folder, limit) for step in STEPS}
         except subprocess.CalledProcessError as error:
-            return Compilation(case, threads, failure=error.stderr.strip().splitlines()[-1])
+            return Compilation(case, threads, failure=_reason(error.stderr))
         except subprocess.TimeoutExpired:
             return Compilation(case, threads, failure=f"not done within {limit:g} s")
         size = (Path(folder) / ARTIFACT).stat().st_size
     times = [seconds for step in STEPS for seconds in measured[step]]
     return Compilation(case, threads, "", *times, artifact_bytes=size)
+
+
+def _reason(trace: str) -> str:
+    """The last line of a traceback, its class without the module."""
+    kind, colon, text = trace.strip().splitlines()[-1].partition(": ")
+    return f"{kind.rpartition('.')[2]}{colon}{text}"
 
 
 def _in_process(step: str, arguments: list[str], folder: str, limit: float) -> tuple[float, float]:

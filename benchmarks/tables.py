@@ -27,6 +27,8 @@ def report(results: Results) -> str:
         parts += [f"{count} {unit}, median milliseconds (ratio to {LABELS[BASELINE]}, below 1 is faster):"]
         parts += [latency_table(results, count, cases, peers)]
     for count in threads[:1]:
+        parts += ["Share of the floating-point peak, by the operations of the operators' definitions, 1 is all of it:"]
+        parts += [share_table(results, count, cases, peers)]
         parts += ["Error against float64, relative in the norm and largest difference over largest value:"]
         parts += [accuracy_table(results, count, cases, peers)]
     if results.compilations:
@@ -68,6 +70,18 @@ def _mean(results: Results, cases: Iterable[str], threads: int, peer: str) -> st
 def geometric_mean(ratios: Sequence[float]) -> float:
     """The mean that does not depend on which peer is the baseline."""
     return statistics.geometric_mean(ratios)
+
+
+def share_table(results: Results, threads: int, cases: Sequence[str], peers: Sequence[str]) -> str:
+    """Per case: how much of the machine's peak every peer gets."""
+    header = ["", *(LABELS[peer] for peer in peers)]
+    return markdown(
+        [header, *([case, *(_share(results.row(case, threads, peer)) for peer in peers)] for case in cases)]
+    )
+
+
+def _share(row: Row | None) -> str:
+    return f"{row.share:.2f}" if row and not row.failure else ""
 
 
 def accuracy_table(results: Results, threads: int, cases: Sequence[str], peers: Sequence[str]) -> str:

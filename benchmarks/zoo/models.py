@@ -17,15 +17,9 @@ def mlp() -> nn.Module:
 
 def dqn() -> nn.Module:
     """Q-values of 18 actions from four frames: [N, 4, 84, 84] -> [N, 18] (Mnih et al., Nature 2015)."""
-    convolutions = [
-        nn.Conv2d(4, 32, 8, 4),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, 4, 2),
-        nn.ReLU(),
-        nn.Conv2d(64, 64, 3),
-        nn.ReLU(),
-    ]
-    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 18))
+    convolutions = (nn.Conv2d(4, 32, 8, 4), nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3))
+    features = [layer for convolution in convolutions for layer in (convolution, nn.ReLU())]
+    return nn.Sequential(*features, nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 18))
 
 
 def dcgan() -> nn.Module:

@@ -60,3 +60,4 @@ def test_what_does_not_compile_says_why(tmp_path: Path) -> None:
     write_model(tmp_path / "bad.onnx", operator="NoSuchOperator")
     times = compile_and_load("bad", tmp_path / "bad.onnx", SAMPLE, 1, 60.0)
     assert "NoSuchOperator" in times.failure
+    assert "." not in times.failure.partition(":")[0], "the class alone, as rows have it"
