@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.conditions import inequalities
-from tilewright.symbolic.expr import FALSE, TRUE, ZERO, Binary, Expr, Var
-from tilewright.symbolic.linear import Polynomial, combine, literal, polynomial, scaled, shifted, to_expr
+from tilewright.symbolic.expr import FALSE, TRUE, ZERO, Binary, Const, Expr, Var
+from tilewright.symbolic.linear import Polynomial, combine, constant_of, literal, polynomial, scaled, shifted, to_expr
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.proof import Prover
 from tilewright.symbolic.simplify import simplifier, simplify
@@ -95,6 +95,9 @@ def _true_from(rest: Polynomial, coefficient: int, prover: Prover) -> Polynomial
 
 
 def _floor(value: Polynomial, divisor: int, prover: Prover) -> Polynomial:
+    constant = constant_of(value)
+    if constant is not None:
+        return shifted({}, constant // divisor)
     # Outside the loops nothing is known but the dims.
     outside = simplifier(Bounds({}, prover.bounds.dims))
     return outside.polynomial(Binary(BinaryOp.FLOORDIV, to_expr(value), literal(divisor)))
@@ -141,4 +144,6 @@ def _combined(limits: list[Polynomial], var: Var, bounds: Bounds, op: BinaryOp) 
     result = to_expr(limits[0])
     for other in limits[1:]:
         result = Binary(op, result, to_expr(other))
+    if isinstance(result, Const):
+        return result
     return None if var in free_vars(result) else simplify(result, Bounds({}, bounds.dims))
