@@ -158,6 +158,20 @@ def buffers(stmt: Stmt) -> tuple[Buffer, ...]:
     return tuple(found)
 
 
+def mentions(stmt: Stmt, buffer: Buffer) -> bool:
+    """Whether ``stmt`` uses or allocates ``buffer``; of the insides of blocks, their regions say it."""
+    match stmt:
+        case Block(bindings=bindings, reads=reads, writes=writes, predicate=predicate):
+            declared = any(region.buffer == buffer for region in (*reads, *writes))
+            return declared or buffer in read_buffers(predicate, *bindings)
+        case Store() | Stores() | Call():
+            return buffer in buffers(stmt)
+        case Alloc(allocated, _) if allocated == buffer:
+            return True
+        case _:
+            return buffer in read_buffers(*own_exprs(stmt)) or any(mentions(s, buffer) for s in children(stmt))
+
+
 def read_buffers(*exprs: Expr) -> tuple[Buffer, ...]:
     """The buffers that expressions read, each once, in order of first use."""
     sources = [node.source for expr in exprs if expr.has_reads for node in symbolic.reads_in(expr)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, Stmt, Store
 from tilewright.loops.program import Program
-from tilewright.loops.visit import buffers, transform_exprs, transform_stmts
+from tilewright.loops.visit import mentions, transform_exprs, transform_stmts
 from tilewright.schedule.blocks import bounds_within, calls_in, map_parts, refreshed
 from tilewright.schedule.placing import before, check_scopes, intermediate
 from tilewright.schedule.tree import (
@@ -235,6 +235,6 @@ def _without_buffer(program: Program, buffer: Buffer, block: BlockRef) -> Progra
         return stmt.body if isinstance(stmt, Alloc) and stmt.buffer == buffer else None
 
     body = normalize(transform_stmts(program.body, leave))
-    if buffer in buffers(body):
+    if mentions(body, buffer):
         raise refuse(f"`{buffer.name}` is also used outside of blocks", block)
     return dataclasses.replace(program, body=body)

@@ -78,8 +78,10 @@ class Location(Generic[S]):
 
 def _visible(ancestors: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """The ancestors from the innermost block (included) down: those whose variables are visible."""
-    inside = [i for i, stmt in enumerate(ancestors) if isinstance(stmt, Block)]
-    return ancestors[inside[-1] :] if inside else ancestors
+    for position in range(len(ancestors) - 1, -1, -1):
+        if isinstance(ancestors[position], Block):
+            return ancestors[position:]
+    return ancestors
 
 
 def locations(stmt: Stmt, ancestors: tuple[Stmt, ...] = (), path: Path = ()) -> Iterator[Location[Stmt]]:
@@ -130,9 +132,11 @@ def _search(
 
 def blocks_in(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks in ``stmt`` that are in no other block of it, in program order."""
+    while isinstance(stmt, (Loop, Alloc)):
+        stmt = stmt.body
     if isinstance(stmt, Block):
         return (stmt,)
-    return tuple(block for child in children(stmt) for block in blocks_in(child))
+    return tuple([block for child in children(stmt) for block in blocks_in(child)])
 
 
 def all_blocks(stmt: Stmt) -> tuple[Block, ...]:
@@ -256,15 +260,20 @@ def change_blocks(stmt: Stmt, change: Callable[[Block], Stmt]) -> Stmt:
     """``stmt`` with ``change`` applied to its outermost blocks."""
     if isinstance(stmt, Block):
         return change(stmt)
-    return with_children(stmt, tuple(change_blocks(child, change) for child in children(stmt)))
+    before = children(stmt)
+    after = tuple([change_blocks(child, change) for child in before])
+    return stmt if all(map(operator.is_, before, after)) else with_children(stmt, after)
 
 
 def normalize(stmt: Stmt) -> Stmt:
     """``stmt`` without loops and allocations that have nothing inside, and with sequences in canonical form."""
+    if isinstance(stmt, (Loop, Alloc)):
+        body = normalize(stmt.body)
+        if body == NOTHING:
+            return NOTHING
+        return stmt if body is stmt.body else with_children(stmt, (body,))
     before = children(stmt)
     after = tuple(map(normalize, before))
-    if isinstance(stmt, (Loop, Alloc)) and after == (NOTHING,):
-        return NOTHING
     return stmt if all(map(operator.is_, before, after)) else with_children(stmt, after)
 
 

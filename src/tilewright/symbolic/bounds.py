@@ -41,7 +41,8 @@ class Bounds:
         dims: Mapping[Var, int | None] | None = None,
         facts: tuple[Expr, ...] = (),
     ) -> None:
-        self.extents: Mapping[Var, Expr] = {v: as_expr(e) for v, e in (extents or {}).items()}
+        given = (extents or {}).items()
+        self.extents: Mapping[Var, Expr] = {v: e if isinstance(e, Expr) else as_expr(e) for v, e in given}
         symbolic = [e for e in self.extents.values() if not isinstance(e, Const)]
         inner = {v for e in symbolic for v in free_vars(e) if v not in self.extents}
         self.dims: Mapping[Var, int | None] = {
