@@ -449,8 +449,8 @@ def _digest_facts(bounds: Bounds) -> tuple[dict[Expr, Expr], list[Polynomial]]:
                 known[part] = TRUE
                 known[plain.simplify(negated(part))] = FALSE
                 facts.extend(inequalities(part, bounds))
-    known.pop(TRUE, None)
-    known.pop(FALSE, None)
+        known.pop(TRUE, None)
+        known.pop(FALSE, None)
     return known, facts
 
 

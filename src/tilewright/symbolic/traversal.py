@@ -96,12 +96,15 @@ def _transformed(
     node: Expr, leave: Callable[[Expr], Expr | None], concerns: Callable[[Expr], bool], memo: dict[int, Expr]
 ) -> Expr:
     """``transform``; ``memo`` is by identity, as all parts live as long as the whole does."""
-    known = memo.get(id(node))
-    if known is not None:
-        return known
     if not concerns(node):
         return node
     before = node.operands()
+    if not before:
+        result = leave(node)
+        return node if result is None else result
+    known = memo.get(id(node))
+    if known is not None:
+        return known
     after = tuple([_transformed(operand, leave, concerns, memo) for operand in before])
     rebuilt = node if all(map(operator.is_, before, after)) else rebuild(node, after)
     result = leave(rebuilt)
