@@ -114,6 +114,8 @@ program f(A: f32[64]) -> (C: f32[64]):
     )
     found = regions(program.body, Bounds())
     assert [format_region(r) for r in (*found.reads, *found.writes)] == ["A[0 +: 11]", "C[0 +: 7]"]
+    only = regions(program.body, Bounds(), wanted=set(program.results))
+    assert only.reads == () and only.writes == found.writes
 
 
 def test_region_over() -> None:

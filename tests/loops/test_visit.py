@@ -41,6 +41,12 @@ def test_free_variables_and_buffers() -> None:
     assert [buffer.name for buffer in visit.buffers(PROGRAM.body)] == ["T", "A", "C"]
 
 
+def test_mentions_agrees_with_buffers() -> None:
+    for stmt in visit.walk(PROGRAM.body):
+        for buffer in visit.buffers(PROGRAM.body):
+            assert visit.mentions(stmt, buffer) == (buffer in visit.buffers(stmt))
+
+
 def test_substitute_reaches_shapes() -> None:
     text = format_stmt(visit.substitute(PROGRAM.body, {N: const(8)}))
     assert text.count("n") == text.count("in ") + text.count("range")
