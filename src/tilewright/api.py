@@ -1,17 +1,29 @@
-"""What a user calls: ``compile`` a model, and run it."""
+"""What a user calls: ``compile`` a model, run it, save it, and ask it what it does."""
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from tilewright import __version__
-from tilewright.base.events import to_log
+from tilewright.base.errors import BadInput, InternalError, TilewrightError
+from tilewright.base.events import Listener, ignore, to_log
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.base.target import Target
 from tilewright.driver import Compiled, Options, compile_graph
 from tilewright.frontend import onnx_importer, onnx_proto
+from tilewright.graph import Array, Graph
+from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare, logical_name
+from tilewright.insight.explain import Explanation, explain
+from tilewright.insight.peak import measure_peak
+from tilewright.insight.profile import Profile, extents_of, profile
+from tilewright.insight.references import Reference, by_onnxruntime, in_float64
+from tilewright.insight.repro import Request, pack_fault
 from tilewright.runtime import artifact
 from tilewright.runtime.runnable import RunnableModel
 
@@ -22,10 +34,10 @@ if TYPE_CHECKING:
 class CompiledModel(RunnableModel):
     """A model that was compiled in this process: it runs, and knows how it was made."""
 
-    def __init__(self, compiled: Compiled, source: str | None = None) -> None:
+    def __init__(self, compiled: Compiled, origin: "Origin") -> None:
         super().__init__(compiled.executable)
         self.compiled = compiled
-        self._source = source
+        self._origin = origin
 
     def save(self, path: str | os.PathLike[str], *, signed: bool = True, settings: Settings | None = None) -> None:
         """Write an artifact, by custom ``*.tw``, which ``tilewright.load`` runs without the compiler.
@@ -37,9 +49,69 @@ class CompiledModel(RunnableModel):
         Raises ``BadInput`` if it can't be written, or there is no place for the key.
         """
         made, target = self.compiled, self.compiled.options.target
-        build = artifact.Build(__version__, self._source, str(target), target.arch.value, target.features)
+        build = artifact.Build(__version__, self._origin.sha256, str(target), target.arch.value, target.features)
         parts = artifact.Artifact(build, made.executable.manifest, made.objects, made.executable.constants)
         artifact.save(parts, path, (settings or Settings.from_environment()).key_dir, signed=signed)
+
+    def profile(self, *inputs: object, seconds: float = 1.0, roofs: bool = True) -> Profile:
+        """Where the time goes for these inputs, by kernel: runs for about ``seconds``, and at least five times.
+
+        ``inputs`` are arrays by position, or one mapping by name. ``roofs``: measure what this machine can do, too
+        (a second), to say how far each kernel is from it. Raises ``BadFeed`` for inputs that do not fit.
+        """
+        target, threads = self.compiled.options.target, self.executable.threads
+        measure = (lambda: measure_peak(target, threads)) if roofs else None
+        return profile(self.executable, self._feeds(inputs), self.compiled, measure, seconds)
+
+    def explain(self, places: Iterable[str] = ()) -> Explanation:
+        """What became of every node of the model, how its kernels run, and what was left undone and why.
+
+        ``places``: all nodes of the model, if those that importing computed (constants and shapes) are to be listed.
+        """
+        return explain(self.compiled, self._origin.graph, places)
+
+    def compare(
+        self,
+        *inputs: object,
+        against: Against | str = Against.ONNXRUNTIME,
+        per_layer: bool = True,
+        tolerance: float = TOLERANCE,
+    ) -> Comparison:
+        """Differences from ONNX Runtime without its optimizations, or from a slow ``reference`` in float64.
+
+        ``inputs`` are arrays by position, or one mapping by name. ``per_layer``: also of every value that leaves a
+        kernel, which takes memory for all of them at once. Raises ``BadFeed`` for inputs that do not fit, ``BadInput``
+        for another ``against``, ``Unsupported`` if ONNX Runtime is not installed.
+        """
+        chosen = Against.named(against)
+        feeds = {name: np.asarray(value) for name, value in self._feeds(inputs).items()}
+        outputs = self.run(None, feeds)
+        values = all_values(self.compiled, feeds, self._origin.cache) if per_layer else {}
+        wanted = dict.fromkeys((*map(logical_name, values), *(spec.name for spec in self.outputs)))
+        reference = self._reference(chosen, feeds, wanted)
+        return compare(self.compiled, outputs, values, reference, chosen.value, tolerance)
+
+    def _reference(self, against: Against, feeds: Mapping[str, Array], wanted: Iterable[str]) -> Reference:
+        if against is Against.REFERENCE:
+            return in_float64(self._origin.graph, feeds, wanted, extents_of(self.executable.manifest, feeds))
+        model = self._origin.model
+        proto = onnx_proto.read_model(Path(model)) if isinstance(model, str | os.PathLike) else model
+        return by_onnxruntime(proto, feeds, wanted)
+
+    def _feeds(self, inputs: Sequence[object]) -> Mapping[str, object]:
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            return cast("Mapping[str, object]", inputs[0])
+        return self.by_name(inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a model was compiled from: the file or proto, its hash, its graph as imported; and the cache of kernels."""
+
+    model: "str | os.PathLike[str] | onnx.ModelProto"
+    sha256: str | None
+    graph: Graph
+    cache: Store | None = None
 
 
 def compile(
@@ -50,18 +122,38 @@ def compile(
     target: Target | str = "host",
     threads: int | None = None,
     settings: Settings | None = None,
+    listener: Listener = ignore,
 ) -> CompiledModel:
     """Compile an ONNX model (a path or a ``ModelProto``) for this machine or another ``target``.
 
     ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
-    ``threads``: the most that one call uses; by default all that this process may use. Raises ``InvalidModel`` for a
-    malformed model, ``UnsupportedModel`` for what can't be compiled; both name the node and what would help.
+    ``threads``: the most that one call uses; by default all that this process may use. ``listener`` hears how far
+    compiling is (``base.events``).
+
+    Raises ``InvalidModel`` for a malformed model, ``UnsupportedModel`` for what can't be compiled; both name the node
+    and what would help. ``InternalError`` is a fault of Tilewright, and says where it wrote a bundle to reproduce it.
     """
     chosen = settings or Settings.from_environment()
-    graph = onnx_importer.load(model, shapes)
+    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     options = Options(_target(target), threads or chosen.num_threads, bounds or {}, chosen.bounds_check)
     cache = Store.open(chosen, to_log(logging.getLogger("tilewright")))
-    return CompiledModel(compile_graph(graph, options, cache, chosen.watch()), onnx_proto.sha256(model))
+    try:
+        graph = onnx_importer.load(model, given)
+        origin = Origin(model, onnx_proto.sha256(model), graph, cache)
+        return CompiledModel(compile_graph(graph, options, cache, chosen.watch(), listener), origin)
+    except Exception as error:
+        if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
+            raise
+        request = Request(str(options.target), options.threads, given, options.bounds, options.checked)
+        raise _fault(error, pack_fault(model, request, error)) from error
+
+
+def _fault(error: Exception, bundle: Path | BadInput) -> InternalError:
+    """The error for what is our fault: it says where the bundle is with which it can be reported."""
+    told = error if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
+    if isinstance(bundle, BadInput):
+        return InternalError(f"{told}\nno bundle to reproduce it could be written: {bundle}")
+    return InternalError(f"{told}\na bundle to reproduce it is in {bundle}; it holds the model")
 
 
 def _target(target: Target | str) -> Target:

@@ -25,6 +25,7 @@ from tilewright.passes.normalize import normalize
 from tilewright.runtime.elsewhere import executable_for
 from tilewright.runtime.manifest import Extent, Manifest, Symbol, TensorSpec
 from tilewright.runtime.model import Executable
+from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import ZERO, Const, Expr, Var
 from tilewright.symbolic.traversal import free_vars
@@ -69,6 +70,8 @@ class Compiled:
     main: Program
     kernels: tuple[ScheduledKernel, ...]
     options: Options
+    layouts: Mapping[Value, IndexMap]
+    """How those values of ``graph`` are stored that are not stored row-major."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ def compile_graph(
     manifest = _manifest(graph, constants, main, made)
     fitting = (options.target.arch.value, options.target.features)
     executable = executable_for(fitting, manifest, made.objects, list(constants.values()), options.threads)
-    return Compiled(executable, made.objects, graph, main, tuple(kernels), options)
+    return Compiled(executable, made.objects, graph, main, tuple(kernels), options, laid_out.layouts)
 
 
 def _ignore(name: str, made: object) -> None:

@@ -14,18 +14,18 @@ from rich.console import Console
 from tests.frontend.models import Array, model
 from tests.insight.models import FEEDS, X, classifier, compiled
 from tilewright.base.errors import BadInput
-from tilewright.insight.compare import Comparison, ValueComparison, compare, difference, exposed
-from tilewright.insight.references import by_onnxruntime, in_float64
+from tilewright.driver import Compiled
+from tilewright.insight.compare import Comparison, ValueComparison, all_values, compare, difference, logical_name
+from tilewright.insight.places import calls_of
+from tilewright.insight.references import Reference, by_onnxruntime, in_float64
 
 VALUES = ("g", "logits", "y")
 
 
-def all_values(proto: onnx.ModelProto, feeds: dict[str, Array]) -> tuple[object, dict[str, Array], dict[str, Array]]:
+def both(proto: onnx.ModelProto, feeds: dict[str, Array]) -> tuple[Compiled, dict[str, Array], Reference]:
     graph, made = compiled(proto)
-    whole = exposed(made)
-    names = [spec.name for spec in whole.manifest.outputs]
-    values = dict(zip(names, whole.run(feeds), strict=True))
-    return made, values, dict(in_float64(graph, feeds, names, {}).values)
+    values = all_values(made, feeds)
+    return made, values, in_float64(graph, feeds, map(logical_name, values), {})
 
 
 def test_measures() -> None:
@@ -45,10 +45,10 @@ def test_measures() -> None:
 
 @pytest.mark.parametrize("against", ["float64", "onnxruntime"])
 def test_every_value_agrees(against: str) -> None:
-    made, values, reference = all_values(classifier(), FEEDS)
+    made, values, reference = both(classifier(), FEEDS)
     assert tuple(values) == ("y", "g", "logits")
     if against == "onnxruntime":
-        reference = dict(by_onnxruntime(classifier(), FEEDS, values).values)
+        reference = by_onnxruntime(classifier(), FEEDS, values)
     found = compare(made, made.executable.run(FEEDS), values, reference, against)
     assert found.agrees
     assert found.first is None
@@ -57,9 +57,10 @@ def test_every_value_agrees(against: str) -> None:
 
 
 def test_the_first_value_that_differs() -> None:
-    made, values, reference = all_values(classifier(), FEEDS)
-    reference["logits"] = reference["logits"] + 1
-    found = compare(made, made.executable.run(FEEDS), values, reference, "float64")
+    made, values, reference = both(classifier(), FEEDS)
+    changed = {**reference.values, "logits": reference.values["logits"] + 1}
+    found = compare(made, made.executable.run(FEEDS), values, Reference(changed, ("a note",)), "float64")
+    assert found.notes == ("a note",)
     first = found.first
     assert first is not None
     assert (first.value, first.kernel, first.nodes) == ("logits", made.kernels[1].program.name, ("node fc1 (Gemm)",))
@@ -67,8 +68,27 @@ def test_the_first_value_that_differs() -> None:
     assert not found.to_json()["agrees"]
 
 
+def test_values_that_are_stored_in_blocks() -> None:
+    random = np.random.default_rng(3)
+    x, w = (random.normal(size=shape).astype(np.float32) for shape in ((1, 3, 6, 6), (32, 3, 3, 3)))
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv"),
+        helper.make_node("Relu", ["c"], ["r"], name="relu"),
+        helper.make_node("Conv", ["r", "v"], ["d"], name="again"),
+        helper.make_node("Flatten", ["d"], ["f"], name="flat"),
+        helper.make_node("Softmax", ["f"], ["y"], name="soft"),
+    ]
+    v = random.normal(size=(32, 32, 3, 3)).astype(np.float32)
+    made, values, reference = both(model(nodes, {"x": x}, ["d", "y"], {"w": w, "v": v}), {"x": x})
+    found = compare(made, made.executable.run({"x": x}), values, reference, "float64")
+    assert found.agrees
+    assert found.notes == ()
+    assert len(found.values) == sum(1 for _ in calls_of(made)) + 2
+    assert made.layouts
+
+
 def test_outputs_only() -> None:
-    made, _, reference = all_values(classifier(), FEEDS)
+    made, _, reference = both(classifier(), FEEDS)
     (row,) = compare(made, made.executable.run(FEEDS), {}, reference, "float64").values
     assert (row.value, row.kernel, row.agrees) == ("y", "", True)
 

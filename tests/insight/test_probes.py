@@ -49,3 +49,8 @@ def test_probes_return_a_rate(threads: int) -> None:
 def test_the_bandwidth_is_that_of_the_smallest_working_set_that_is_as_large() -> None:
     peak = Peak(1, 100.0, (Bandwidth(1000, 50.0), Bandwidth(10_000, 20.0), Bandwidth(100_000, 5.0)))
     assert [peak.bandwidth(size) for size in (0, 1000, 1001, 50_000, 10**9)] == [50.0, 50.0, 20.0, 5.0, 5.0]
+
+
+def test_what_disturbs_a_measurement_makes_it_lower() -> None:
+    quiet, noisy = Peak(2, 100.0, (Bandwidth(1000, 10.0),)), Peak(2, 80.0, (Bandwidth(1000, 20.0),))
+    assert quiet.best_of(noisy) == Peak(2, 100.0, (Bandwidth(1000, 20.0),))

@@ -1,22 +1,25 @@
 """``tilewright bench``: speed and results beside another engine, on the same inputs and with as many threads.
 
-Both run in this process, in turns. Reported are the median of all runs, the ratio to the fastest candidate of the peer
-(median over rounds; below 1, Tilewright is faster), and the largest difference of the outputs.
+Both run in this process, in turns. Reported are the median and the quartiles of all runs, the ratio to the fastest
+candidate of the peer (median over rounds, and its range; below 1, Tilewright is faster), and the largest difference of
+the outputs. The peer gets all its optimizations, as many threads, and the same arrays.
 """
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tilewright.base.errors import BadInput
 from tilewright.cli.feeds import make_feeds
-from tilewright.cli.options import add_model_arguments, compiled, files
+from tilewright.cli.options import add_model_arguments, files, is_artifact, loaded
 from tilewright.cli.peers import Engine, Session, sessions
+from tilewright.cli.report import emit
 from tilewright.cli.status import Status
-from tilewright.cli.timing import Plan, Timing, measure, ratio
+from tilewright.cli.timing import Plan, Timing, measure, ratio, spread
 from tilewright.graph import Array
 
 OURS = "tilewright"
@@ -25,6 +28,9 @@ OURS = "tilewright"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See ``options``; and how to compare."""
     add_model_arguments(parser)
+    parser.add_argument(
+        "--peer-model", type=Path, metavar="FILE.onnx", help="the model for the peer, if an artifact is measured"
+    )
     engines = [engine.value for engine in Engine]
     parser.add_argument("--vs", choices=engines, default=engines[0], help="the peer (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=Plan().rounds, help="turns of each (default: %(default)s)")
@@ -41,9 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, compare, report."""
-    model = compiled(options)
+    source: Path = options.peer_model or options.model
+    if is_artifact(source):
+        raise BadInput(f"{source} is an artifact: give the model for {options.vs} by --peer-model")
+    model = loaded(options)
     feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
-    peers = sessions(Engine(options.vs), options.model, options.threads)
+    peers = sessions(Engine(options.vs), source, options.threads)
     results = model.run(None, feeds)
     difference = max(largest_difference(results, peer.run(None, feeds)) for peer in peers.values())
     timings = measure(_candidates(model, peers, feeds), Plan(max(1, options.rounds), options.slot))
@@ -52,19 +61,30 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     report = {
         "model": str(options.model),
         "threads": options.threads,
-        "milliseconds": {name: timing.median * 1e3 for name, timing in timings.items()},
+        "milliseconds": {name: _milliseconds(timing) for name, timing in timings.items()},
         "ratio": ratio(timings[OURS], timings[fastest]),
+        "ratio_spread": spread(timings[OURS], timings[fastest]),
         "fastest_peer": fastest,
         "difference": difference,
         "agree": agree,
     }
     if options.json:
-        print(json.dumps(report))
+        emit(report)
     else:
         console.print(_table(timings, fastest, options.threads))
         verdict = "they agree" if agree else f"more than {options.tolerance:g}"
         console.print(f"Largest relative difference: {difference:.1e}, {verdict}", highlight=False)
     return Status.DONE if agree else Status.DIFFERENT
+
+
+def _milliseconds(timing: Timing) -> dict[str, object]:
+    quartiles = [seconds * 1e3 for seconds in timing.quartiles]
+    return {
+        "median": timing.median * 1e3,
+        "least": timing.least * 1e3,
+        "quartiles": quartiles,
+        "runs": timing.runs,
+    }
 
 
 def _candidates(ours: Session, peers: Mapping[str, Session], feeds: Mapping[str, Array]) -> dict[str, "_Run"]:
@@ -103,8 +123,11 @@ def _difference(a: Array, b: Array) -> float:
 
 def _table(timings: Mapping[str, Timing], fastest: str, threads: int) -> Table:
     table = Table(title=f"Median latency, run in turns; threads: {threads}")
-    for heading in ("", "milliseconds", f"relative to {fastest}"):
+    for heading in ("", "milliseconds", "quartiles", f"relative to {fastest}", "range"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, timing in timings.items():
-        table.add_row(name, f"{timing.median * 1e3:.3f}", f"{ratio(timing, timings[fastest]):.2f}")
+        quartiles = " ".join(f"{seconds * 1e3:.3f}" for seconds in timing.quartiles)
+        least, most = spread(timing, timings[fastest])
+        relative = f"{ratio(timing, timings[fastest]):.2f}"
+        table.add_row(name, f"{timing.median * 1e3:.3f}", quartiles, relative, f"{least:.2f} {most:.2f}")
     return table

@@ -13,8 +13,13 @@ from tilewright.base.errors import InternalError, TilewrightError, Unsupported
 from tilewright.cli.status import Status
 
 VERBS: Mapping[str, str] = {
+    "compile": "compile a model and save it as an artifact",
     "run": "compile a model and run it once",
     "bench": "compare the speed and the results with those of another engine",
+    "explain": "say what of a model can be compiled, and what was made of it",
+    "doctor": "show what this machine can do, and what stands in the way",
+    "repro": "pack a model or one kernel, to be run again elsewhere",
+    "profile": "show where the time of a model goes, kernel by kernel",
 }
 
 
@@ -38,15 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog=f"tilewright {chosen.verb}", description=VERBS[chosen.verb].capitalize() + "."
     )
-    verb.add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show where in Tilewright an error was raised")
-    options = parser.parse_args(given[1:])
     try:
-        return verb.execute(options, Console())
+        verb.add_arguments(parser)
+        return verb.execute(parser.parse_args(given[1:]), Console())
     except KeyboardInterrupt:
         return Status.INTERRUPTED
     except Exception as error:  # what is no TilewrightError is a fault, too
-        if options.debug:
+        if "--debug" in given:
             raise
         return _report(error)
 

@@ -1,28 +1,62 @@
-"""Arguments that several verbs share."""
+"""Arguments that several verbs share. The compiler is imported when a model is made, not before: help comes at once."""
 
 import argparse
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from tilewright.api import CompiledModel
-from tilewright.api import compile as compile_model
 from tilewright.base.errors import BadInput
+from tilewright.base.events import Listener, ignore
+from tilewright.runtime.runnable import RunnableModel, load
+from tilewright.runtime.sizing import default_threads
+
+if TYPE_CHECKING:
+    from tilewright.api import CompiledModel
 
 Item = TypeVar("Item")
 
+_ZIP = b"PK\x03\x04"
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """The model, the shapes it is compiled for, its inputs, threads, and the form of the output."""
+
+def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
+    """The model, and what it is compiled for."""
     parser.add_argument("model", type=Path, help="an ONNX file")
     parser.add_argument(
         "--shape",
         dest="shapes",
         action="append",
         default=[],
-        metavar="NAME=1,128",
-        help="the shape of an input; a dimension that is given holds for all inputs that share its name",
+        metavar="NAME=1x3x224x224",
+        help="the shape of an input, with x or commas; a dimension that is given holds wherever its name is used",
+    )
+    parser.add_argument(
+        "--bound",
+        dest="bounds",
+        action="append",
+        default=[],
+        metavar="NAME=512",
+        help="the most that a dimension known at run time only can be",
+    )
+    parser.add_argument(
+        "--target", default="host", help="what to compile for, such as x86_64,znver5 (default: this machine)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        default=default_threads(),
+        metavar="N",
+        help="the most that a run uses (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """What ``add_compile_arguments`` has, or an artifact; and the inputs."""
+    add_compile_arguments(parser)
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="load an artifact, which is machine code, although another user saved it",
     )
     parser.add_argument(
         "--input",
@@ -33,36 +67,56 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="the value of an input; what is not given is random: normal floats, integers from 0 to 1",
     )
     parser.add_argument("--random-seed", type=int, default=0, metavar="N", help="of the random inputs (default: 0)")
-    parser.add_argument(
-        "--threads",
-        type=_positive,
-        default=available_threads(),
-        metavar="N",
-        help="default: all, %(default)s",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A number of at least 1."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is less than 1")
     return value
 
 
-def available_threads() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def loaded(options: argparse.Namespace, listener: Listener = ignore) -> RunnableModel:
+    """The model that the arguments of ``add_model_arguments`` ask for: compiled, or an artifact loaded."""
+    if not is_artifact(options.model):
+        return compiled(options, listener)
+    if options.shapes or options.bounds or options.target != "host":
+        raise BadInput(f"{options.model} is compiled already: leave --shape, --bound and --target out")
+    return load(options.model, trust=options.trust, threads=options.threads)
 
 
-def compiled(options: argparse.Namespace) -> CompiledModel:
-    """The model that the arguments of ``add_model_arguments`` ask for."""
-    return compile_model(options.model, shapes=shapes(options.shapes), threads=options.threads)
+def is_artifact(path: Path) -> bool:
+    """Whether the file holds a compiled model (a zip), not an ONNX model."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_ZIP)) == _ZIP
+    except OSError:
+        return path.suffix == ".tw"
+
+
+def compiled(options: argparse.Namespace, listener: Listener = ignore) -> "CompiledModel":
+    """The model that the arguments of ``add_compile_arguments`` ask for."""
+    from tilewright.api import compile as compile_model
+
+    return compile_model(
+        options.model,
+        shapes=shapes(options.shapes),
+        bounds=bounds(options.bounds),
+        target=options.target,
+        threads=options.threads,
+        listener=listener,
+    )
 
 
 def shapes(texts: list[str]) -> dict[str, tuple[int | str, ...]]:
     """``ids=1,128`` as ``{"ids": (1, 128)}``; a word is a dimension known at run time. Raises ``BadInput``."""
     return _pairs("--shape", texts, _shape)
+
+
+def bounds(texts: list[str]) -> dict[str, int]:
+    """``sequence=512`` as ``{"sequence": 512}``. Raises ``BadInput``."""
+    return _pairs("--bound", texts, _bound)
 
 
 def files(texts: list[str]) -> Mapping[str, Path]:
@@ -84,8 +138,15 @@ def _pairs(option: str, texts: list[str], convert: Callable[[str], Item]) -> dic
 
 
 def _shape(text: str) -> tuple[int | str, ...]:
-    extents = [extent.strip() for extent in text.split(",")] if text.strip() else []
+    separator = "," if "," in text or not text.replace("x", "").isdecimal() else "x"
+    extents = [extent.strip() for extent in text.split(separator)] if text.strip() else []
     for extent in extents:
         if not extent.isdecimal() and not extent.isidentifier():
             raise BadInput(f"--shape ...={text}: `{extent}` is neither a number nor the name of a dimension")
     return tuple(int(extent) if extent.isdecimal() else extent for extent in extents)
+
+
+def _bound(text: str) -> int:
+    if not text.isdecimal():
+        raise BadInput(f"--bound ...={text}: write a whole number")
+    return int(text)

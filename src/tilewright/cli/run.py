@@ -1,7 +1,6 @@
-"""``tilewright run``: compile a model, run it once, and show or save its outputs."""
+"""``tilewright run``: compile a model (or load an artifact), run it once, and show or save its outputs."""
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +12,8 @@ from rich.table import Table
 
 from tilewright.base.errors import BadInput
 from tilewright.cli.feeds import make_feeds
-from tilewright.cli.options import add_model_arguments, compiled, files
+from tilewright.cli.options import add_model_arguments, files, loaded
+from tilewright.cli.report import emit
 from tilewright.cli.status import Status
 from tilewright.graph import Array
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, run, report."""
     begin = time.perf_counter()
-    model = compiled(options)
+    model = loaded(options)
     made = time.perf_counter()
     feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
     started = time.perf_counter()
@@ -53,7 +53,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     summaries = [summarize(*item) for item in zip(names, results, saved, strict=True)]
     if options.json:
         report = {"model": str(options.model), "seconds": seconds, "outputs": [asdict(s) for s in summaries]}
-        print(json.dumps(report, allow_nan=True))
+        emit(report)
     else:
         console.print(f"compiled in {seconds['compile']:.2f} s, ran in {seconds['run'] * 1e3:.2f} ms", highlight=False)
         console.print(_table(summaries))

@@ -29,6 +29,22 @@ class Timing:
         return statistics.median(seconds for turn in self.turns for seconds in turn)
 
     @property
+    def least(self) -> float:
+        """The fastest run."""
+        return min(seconds for turn in self.turns for seconds in turn)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """A quarter of all runs were faster than the first, and a quarter slower than the second."""
+        runs = sorted(seconds for turn in self.turns for seconds in turn)
+        return runs[len(runs) // 4], runs[(3 * len(runs)) // 4]
+
+    @property
+    def runs(self) -> int:
+        """How many runs were timed."""
+        return sum(map(len, self.turns))
+
+    @property
     def medians(self) -> list[float]:
         """Of each turn."""
         return [statistics.median(turn) for turn in self.turns]
@@ -62,4 +78,13 @@ def _turn(function: Callable[[], object], slot: float, clock: Clock) -> tuple[fl
 
 def ratio(a: Timing, b: Timing) -> float:
     """How many times longer ``a`` takes: the median, over the rounds, of the ratio of the turns' medians."""
-    return statistics.median(x / y for x, y in zip(a.medians, b.medians, strict=True))
+    return statistics.median(_ratios(a, b))
+
+
+def spread(a: Timing, b: Timing) -> tuple[float, float]:
+    """The least and the greatest of the ratios over the rounds."""
+    return min(_ratios(a, b)), max(_ratios(a, b))
+
+
+def _ratios(a: Timing, b: Timing) -> list[float]:
+    return [x / y for x, y in zip(a.medians, b.medians, strict=True)]

@@ -6,18 +6,22 @@ outputs come from the model itself, so a fault of the memory plan shows as outpu
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import Enum
 from math import isfinite
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tilewright.base.errors import BadInput
 from tilewright.base.store import Store
 from tilewright.codegen import image
 from tilewright.driver import Compiled
-from tilewright.graph import Array
+from tilewright.graph import Array, Value
 from tilewright.insight.names import cell, plain
 from tilewright.insight.places import calls_of, sources
+from tilewright.insight.references import Reference
+from tilewright.kernels.packing import unpack
 from tilewright.loops.ir import Alloc, Buffer, Stmt
 from tilewright.loops.program import Program
 from tilewright.loops.visit import transform_stmts, walk
@@ -26,6 +30,25 @@ from tilewright.runtime.model import Executable
 from tilewright.symbolic.expr import Const, Var
 
 TOLERANCE = 1e-4
+
+
+class Against(Enum):
+    """What a model can be held against."""
+
+    ONNXRUNTIME = "onnxruntime"
+    """Node by node, without its optimizations."""
+    REFERENCE = "reference"
+    """The te evaluator, in float64 wherever an operator allows it."""
+
+    @staticmethod
+    def named(name: "Against | str") -> "Against":
+        """The one of that name. Raises ``BadInput``."""
+        if isinstance(name, Against):
+            return name
+        known = {against.value: against for against in Against}
+        if name not in known:
+            raise BadInput(f"a model can't be compared with {name!r}; known: {', '.join(known)}")
+        return known[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +161,7 @@ def compare(
     compiled: Compiled,
     outputs: Sequence[Array],
     values: Mapping[str, Array],
-    reference: Mapping[str, Array],
+    reference: Reference,
     against: str,
     tolerance: float = TOLERANCE,
 ) -> Comparison:
@@ -147,19 +170,44 @@ def compare(
     missing: list[str] = []
     for call in calls_of(compiled):
         for value in call.group.outputs:
-            if value.name in values and value.name in reference:
-                found = difference(values[value.name], reference[value.name])
+            expected = reference.values.get(logical_name(value))
+            if value.name in values and expected is not None:
+                found = difference(_row_major(compiled, value, values[value.name], expected), expected)
                 rows.append(_row(value.name, call.kernel.program.name, sources(call.group), found, tolerance))
             elif values:
                 missing.append(value.name)
     for spec, output in zip(compiled.executable.manifest.outputs, outputs, strict=True):
-        rows.append(_row(spec.name, "", (), difference(output, reference[spec.name]), tolerance))
-    notes = [f"not in the reference, or of a computed extent: {', '.join(missing)}"] if missing else []
+        if spec.name in reference.values:
+            rows.append(_row(spec.name, "", (), difference(output, reference.values[spec.name]), tolerance))
+        else:
+            missing.append(spec.name)
+    notes = [*reference.notes]
+    if missing:
+        notes.append(f"not in the reference, or of a computed extent: {plain(*missing)}")
     return Comparison(against, tolerance, tuple(rows), tuple(notes))
 
 
 def _row(name: str, kernel: str, nodes: tuple[str, ...], found: Difference, tolerance: float) -> ValueComparison:
     return ValueComparison(name, kernel, nodes, found.euclidean, found.largest, found.worst <= tolerance)
+
+
+def _row_major(compiled: Compiled, value: Value, stored: Array, expected: Array) -> Array:
+    """``stored`` in the layout of ``expected``."""
+    index_map = compiled.layouts.get(value)
+    return stored if index_map is None else unpack(stored, index_map, expected.shape)
+
+
+def logical_name(value: Value | str) -> str:
+    """What the model calls a value: the copies that ``passes.layout`` makes of it are called after it."""
+    name = value if isinstance(value, str) else value.name
+    return name.removesuffix(".blocked").removesuffix(".plain")
+
+
+def all_values(compiled: Compiled, feeds: Mapping[str, Array], cache: Store | None = None) -> dict[str, Array]:
+    """All values that leave a kernel, and the outputs, as they are stored, by name."""
+    whole = exposed(compiled, cache)
+    names = [spec.name for spec in whole.manifest.outputs]
+    return dict(zip(names, whole.run(feeds), strict=True))
 
 
 def exposed(compiled: Compiled, cache: Store | None = None) -> Executable:

@@ -86,7 +86,7 @@ class Explanation:
     def show(self, console: Console | None = None) -> None:
         """Print kernels, then nodes that have none, then findings."""
         out = console or Console()
-        out.print(f"compiled for {self.target}, {self.threads} threads", highlight=False, markup=False)
+        out.print(f"compiled for {self.target}; threads: {self.threads}", highlight=False, markup=False)
         out.print(_kernel_table(self.kernels))
         for fate in (Fate.FOLDED, Fate.DISSOLVED, Fate.UNUSED):
             names = [row.node for row in self.nodes if row.fate == fate.value]

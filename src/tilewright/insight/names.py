@@ -4,10 +4,12 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
+from tilewright.base.names import readable
+
 
 def plain(*names: str) -> str:
-    """The names, separated by commas, with control characters escaped."""
-    return ", ".join(repr(name)[1:-1] for name in names)
+    """The names, separated by commas: see ``base.names.readable``."""
+    return ", ".join(map(readable, names))
 
 
 def cell(names: Iterable[str]) -> Text:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tilewright.base.target import Target
 from tilewright.insight.probes import fma_probe, read_probe
 
-_TRIES = 10
+_TRIES = 20
 _MOST_BYTES = 1 << 28
 _LEAST_BYTES = 1 << 26
 
@@ -34,6 +34,12 @@ class Peak:
         """GB/s for data of ``size`` bytes: of the smallest working set that is as large, else of memory."""
         fitting = (found.gbytes_per_second for found in self.bandwidths if found.working_set >= size)
         return next(fitting, self.bandwidths[-1].gbytes_per_second)
+
+    def best_of(self, other: "Peak") -> "Peak":
+        """The higher roofs of two measurements of one machine: what disturbs a measurement only makes it lower."""
+        pairs = zip(self.bandwidths, other.bandwidths, strict=True)
+        bandwidths = (max(pair, key=lambda found: found.gbytes_per_second) for pair in pairs)
+        return Peak(self.threads, max(self.gflops, other.gflops), tuple(bandwidths))
 
 
 def measure_peak(target: Target, threads: int) -> Peak:

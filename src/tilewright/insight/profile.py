@@ -6,7 +6,7 @@ entering native code) is the remainder.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from statistics import median
@@ -87,7 +87,7 @@ class Profile:
         out.print(_table(self))
         kernels = sum(row.milliseconds for row in self.kernels)
         whole = f"{self.milliseconds:.3f} ms a run = {kernels:.3f} ms in kernels + {self.remainder:.3f} ms around them"
-        out.print(f"{whole}; median of {self.runs} runs, {self.threads} threads", highlight=False)
+        out.print(f"{whole}; median of {self.runs} runs, threads: {self.threads}", highlight=False, soft_wrap=True)
         if self.peak is not None:
             memory = self.peak.bandwidths[-1].gbytes_per_second
             roofs = f"{self.peak.gflops:.0f} GFLOP/s (float32), {memory:.0f} GB/s from memory"
@@ -100,14 +100,16 @@ def profile(
     executable: Executable,
     feeds: Mapping[str, object],
     compiled: Compiled | None = None,
-    peak: Peak | None = None,
+    roofs: Callable[[], Peak] | None = None,
     seconds: float = 1.0,
 ) -> Profile:
     """Run for about ``seconds`` (at least ``LEAST_RUNS`` times). Work and nodes are known only with ``compiled``.
 
+    ``roofs`` measures what the machine can do; it is asked before and after the runs, and the higher roofs count.
     Raises ``BadFeed`` if the feeds do not fit.
     """
     names = executable.manifest.calls
+    before = None if roofs is None else roofs()
     results, _ = executable.timed_run(feeds)
     totals: list[float] = []
     parts: list[list[float]] = []
@@ -118,6 +120,7 @@ def profile(
         totals.append(time.perf_counter() - begin)
         parts.append(times)
     del results
+    peak = None if roofs is None or before is None else before.best_of(roofs())
     medians = [median(times) for times in zip(*parts, strict=True)]
     in_kernels = sum(medians)
     rows = [
@@ -185,19 +188,16 @@ def _merged(rows: Sequence[KernelProfile]) -> KernelProfile:
 
 def _table(profile: Profile) -> Table:
     table = Table(title="Time by kernel")
-    for heading in ("kernel", "calls", "ms", "share", "GFLOP/s", "GB/s", "% of peak", "bound by", "nodes"):
-        table.add_column(heading, justify="left" if heading in ("kernel", "bound by", "nodes") else "right")
+    table.add_column("kernel", overflow="fold")
+    known = any(row.gflops is not None for row in profile.kernels)
+    for heading in ("calls", "ms", "share", *(("GFLOP/s", "GB/s", "% of peak", "bound by") if known else ())):
+        table.add_column(heading, justify="right", no_wrap=True)
+    if known:
+        table.add_column("nodes", overflow="fold")
     for row in profile.kernels:
-        numbers = (_text(row.gflops, 1), _text(row.gbytes_per_second, 1), _text(row.percent_of_peak, 0))
-        table.add_row(
-            row.kernel,
-            str(row.calls),
-            f"{row.milliseconds:.3f}",
-            f"{row.share:.1%}",
-            *numbers,
-            row.bound or "",
-            cell(row.nodes),
-        )
+        rates = (_text(row.gflops, 1), _text(row.gbytes_per_second, 1), _text(row.percent_of_peak, 0), row.bound or "")
+        times = (str(row.calls), f"{row.milliseconds:.3f}", f"{row.share:.1%}")
+        table.add_row(row.kernel, *times, *((*rates, cell(row.nodes)) if known else ()))
     return table
 
 

@@ -27,10 +27,20 @@ def pack(array: NDArray[np.generic], index_map: IndexMap) -> NDArray[np.generic]
     """``array`` stored by ``index_map``; what is padded is zero."""
     shape = tuple(int(str(extent)) for extent in index_map.shape(tuple(map(const, array.shape))))
     result = np.zeros(shape, array.dtype)
-    grids = np.ogrid[tuple(slice(0, extent) for extent in array.shape)]
-    where = compile_exprs(index_map.results, index_map.variables)(*grids)
-    result[tuple(np.broadcast_arrays(*where))] = array
+    result[_places(index_map, array.shape)] = array
     return result
+
+
+def unpack(stored: NDArray[np.generic], index_map: IndexMap, shape: tuple[int, ...]) -> NDArray[np.generic]:
+    """The array of ``shape`` that is stored by ``index_map``: undoes ``pack``."""
+    return stored[_places(index_map, shape)]
+
+
+def _places(index_map: IndexMap, shape: tuple[int, ...]) -> tuple[NDArray[np.int64], ...]:
+    """Where each element of an array of ``shape`` is stored."""
+    grids = np.ogrid[tuple(slice(0, extent) for extent in shape)]
+    where = compile_exprs(index_map.results, index_map.variables)(*grids)
+    return tuple(np.broadcast_arrays(*(place.astype(np.int64) for place in where)))
 
 
 def constant_layouts(

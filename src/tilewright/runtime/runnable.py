@@ -18,6 +18,11 @@ class RunnableModel:
         self._executable = executable
 
     @property
+    def executable(self) -> Executable:
+        """The native code, and what its callers must know of it."""
+        return self._executable
+
+    @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Name, dtype and shape of every input."""
         return self._executable.manifest.inputs
@@ -43,11 +48,15 @@ class RunnableModel:
 
     def __call__(self, *arrays: object) -> Array | tuple[Array, ...]:
         """The outputs for inputs by position; a single output comes alone."""
+        results = self._executable.run(self.by_name(arrays))
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def by_name(self, arrays: Sequence[object]) -> dict[str, object]:
+        """Inputs by position as inputs by name. Raises ``BadFeed`` if they are not as many."""
         if len(arrays) != len(self.inputs):
             expected = ", ".join(map(str, self.inputs))
             raise BadFeed(f"the model takes {len(self.inputs)} inputs ({expected}), not {len(arrays)}")
-        results = self._executable.run({spec.name: a for spec, a in zip(self.inputs, arrays, strict=True)})
-        return results[0] if len(results) == 1 else tuple(results)
+        return {spec.name: array for spec, array in zip(self.inputs, arrays, strict=True)}
 
 
 def load(

@@ -8,6 +8,7 @@ quota of the control groups (versions 1 and 2) around this process.
 import math
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.errors import BadInput
@@ -16,20 +17,43 @@ from tilewright.runtime.abi import MAX_THREADS
 _OWN, _USUAL = "TILEWRIGHT_NUM_THREADS", "OMP_NUM_THREADS"
 
 
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """A number of threads and why; cores in the affinity mask; processors' worth of quota, None without one."""
+
+    threads: int
+    reason: str
+    cores: int
+    quota: float | None
+
+
 def default_threads(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> int:
     """The number of threads for this process, at least 1. ``root`` is where ``/proc`` and ``/sys`` are.
 
     Raises ``BadInput`` if ``TILEWRIGHT_NUM_THREADS`` is no positive number.
     """
+    return sizing(environ, root).threads
+
+
+def sizing(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Sizing:
+    """``default_threads`` with what it follows from. Raises ``BadInput`` as that does."""
+    cores, quota = _cores(root), _quota(root)
+    threads, reason = _chosen(environ, cores, quota)
+    return Sizing(max(1, min(threads, MAX_THREADS)), reason, cores, quota)
+
+
+def _chosen(environ: Mapping[str, str], cores: int, quota: float | None) -> tuple[int, str]:
     if own := environ.get(_OWN, "").strip():
         wanted = _positive(own)
         if wanted is None:
             raise BadInput(f"{_OWN}={own!r} is no number of threads; set it to 1 or more, or unset it")
-        return min(wanted, MAX_THREADS)
+        return wanted, f"{_OWN} is set"
     usual = _positive(environ.get(_USUAL, "").split(",")[0].strip())
     if usual is not None:
-        return min(usual, MAX_THREADS)
-    return max(1, min(_cores(root), _quota(root), MAX_THREADS))
+        return usual, f"{_USUAL} is set"
+    if quota is not None and math.ceil(quota) < cores:
+        return math.ceil(quota), f"the control group's quota is {quota:g} processors"
+    return cores, "the affinity mask has as many cores"
 
 
 def _positive(text: str) -> int | None:
@@ -44,10 +68,10 @@ def _cores(root: Path) -> int:
     return max(1, len(siblings))
 
 
-def _quota(root: Path) -> int:
-    """Processors' worth of time that the control groups allow, rounded up; ``MAX_THREADS`` if they do not say."""
+def _quota(root: Path) -> float | None:
+    """Processors' worth of time that the control groups allow; None if they do not say."""
     quotas = [quota for group in _groups(root) if (quota := _group_quota(group)) is not None]
-    return math.ceil(min(quotas, default=MAX_THREADS))
+    return min(quotas, default=None)
 
 
 def _groups(root: Path) -> Iterator[Path]:

@@ -1,0 +1,54 @@
+"""``tilewright compile``: compile a model and save it as an artifact, which runs without the compiler."""
+
+import argparse
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from tilewright.base.sizes import format_size
+from tilewright.cli.options import add_compile_arguments, compiled
+from tilewright.cli.progress import reporting
+from tilewright.cli.report import emit
+from tilewright.cli.status import Status
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See ``options``; and where to save."""
+    add_compile_arguments(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE.tw", help="the artifact (default: the model's name with .tw, here)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Compile, save, report."""
+    path: Path = options.output or Path(options.model.name).with_suffix(".tw")
+    begin = time.perf_counter()
+    errors = Console(stderr=True, quiet=options.quiet)
+    with reporting(f"compiling {options.model}", errors) as listener:
+        model = compiled(options, listener)
+    made = time.perf_counter()
+    model.save(path)
+    report = {
+        "model": str(options.model),
+        "output": str(path),
+        "bytes": path.stat().st_size,
+        "target": str(model.compiled.options.target),
+        "kernels": len(model.compiled.kernels),
+        "calls": len(model.executable.manifest.calls),
+        "workspace_bytes": model.executable.manifest.workspace,
+        "seconds": {"compile": made - begin, "save": time.perf_counter() - made},
+    }
+    if options.json:
+        emit(report)
+    else:
+        size = format_size(path.stat().st_size)
+        console.print(
+            f"{path}: {size} bytes, {report['kernels']} kernels in {report['calls']} calls; {made - begin:.2f} s",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    return Status.DONE

@@ -1,0 +1,64 @@
+"""``tilewright explain``: what of a model can be compiled, and then what the compiler made of it."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.cli.options import add_compile_arguments, compiled, shapes
+from tilewright.cli.progress import reporting
+from tilewright.cli.report import emit
+from tilewright.cli.status import Status
+
+if TYPE_CHECKING:
+    from tilewright.frontend.coverage import Coverage, OperatorCount, Refusal
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See ``options``."""
+    add_compile_arguments(parser)
+    parser.add_argument("--coverage", action="store_true", help="say what can be compiled, and stop there")
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Examine, compile if nothing is refused, explain."""
+    from tilewright.frontend.coverage import coverage
+
+    with reporting(f"reading {options.model}", Console(stderr=True, quiet=options.json)) as listener:
+        covered = coverage(options.model, shapes(options.shapes))
+        made = None if covered.refusals or options.coverage else compiled(options, listener)
+    explanation = None if made is None else made.explain(covered.places)
+    if options.json:
+        told = None if explanation is None else explanation.to_json()
+        report = {"model": str(options.model), "coverage": asdict(covered), "explanation": told}
+        emit(report)
+    else:
+        _show(covered, console)
+        if explanation is not None:
+            explanation.show(console)
+    return Status.UNSUPPORTED if covered.refusals else Status.DONE
+
+
+def _show(covered: "Coverage", console: Console) -> None:
+    console.print(_table(covered.operators))
+    for refusal in covered.refusals:
+        console.print(_line(refusal), highlight=False, markup=False, soft_wrap=True)
+    count, refused = len(covered.places), len(covered.refusals)
+    console.print(f"{count - refused} of {count} nodes can be compiled", highlight=False)
+
+
+def _line(refusal: "Refusal") -> str:
+    consequence = " (perhaps because of a node before it)" if refusal.follows else ""
+    return f"{refusal.node}: {refusal.reason}{consequence}"
+
+
+def _table(operators: "Sequence[OperatorCount]") -> Table:
+    table = Table(title="Operators")
+    for heading in ("operator", "nodes", "refused"):
+        table.add_column(heading, justify="left" if heading == "operator" else "right")
+    for row in operators:
+        table.add_row(row.operator, str(row.nodes), str(row.refused or ""), style="red" if row.refused else None)
+    return table

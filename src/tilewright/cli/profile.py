@@ -1,0 +1,44 @@
+"""``tilewright profile``: where the time of a model goes, kernel by kernel, beside what the machine can do."""
+
+import argparse
+
+from rich.console import Console
+
+from tilewright.cli.feeds import make_feeds
+from tilewright.cli.options import add_model_arguments, files, loaded
+from tilewright.cli.progress import reporting
+from tilewright.cli.report import emit
+from tilewright.cli.status import Status
+from tilewright.runtime.runnable import RunnableModel
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See ``options``; and what to show."""
+    add_model_arguments(parser)
+    parser.add_argument("--by-kernel", action="store_true", help="one row for all calls of a kernel, the longest first")
+    parser.add_argument("--trace", action="store_true", help="show the steps of each kernel's schedule")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, metavar="S", help="how long to measure (default: %(default)s)"
+    )
+    parser.add_argument("--no-roofs", action="store_true", help="do not measure what this machine can do")
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Compile or load, measure, report."""
+    from tilewright.api import CompiledModel
+    from tilewright.insight.profile import profile
+
+    with reporting(f"loading {options.model}", Console(stderr=True, quiet=options.json)) as listener:
+        model: RunnableModel = loaded(options, listener)
+    feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
+    if isinstance(model, CompiledModel):
+        found = model.profile(feeds, seconds=options.seconds, roofs=not options.no_roofs)
+    else:  # an artifact has code, and no loops to count the work of
+        found = profile(model.executable, feeds, seconds=options.seconds)
+    if options.by_kernel:
+        found = found.by_kernel()
+    if options.json:
+        emit({"model": str(options.model), **found.to_json()})
+    else:
+        found.show(options.trace, console)
+    return Status.DONE

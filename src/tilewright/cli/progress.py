@@ -1,0 +1,67 @@
+"""How far compiling is, on standard error: a bar with the time left on a terminal, else a line now and then."""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from tilewright.base.events import Advanced, Event, Listener
+
+_SECONDS_BETWEEN_LINES = 5.0
+_PHASES = ("schedule", "code")
+"""The steps that take time, in order. Each kernel goes through both."""
+
+
+@contextmanager
+def reporting(what: str, console: Console, clock: Callable[[], float] = time.monotonic) -> Generator[Listener]:
+    """A listener that shows on ``console`` how far ``what`` is; its first line is written before the body starts."""
+    if not console.is_terminal:
+        console.print(f"{what} ...", highlight=False, markup=False, soft_wrap=True)
+        yield _Lines(console, clock)
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield _Bar(progress, progress.add_task(f"{what}: reading", total=None))
+
+
+class _Bar:
+    """One bar over all phases: it assumes that later ones have as many parts as the present one."""
+
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Advanced) and event.step in _PHASES:
+            done, total = _position(event)
+            text = f"{event.step} {event.subject}"
+            self._progress.update(self._task, completed=done, total=total, description=text)
+
+
+class _Lines:
+    """A line at the end of each phase, and every few seconds."""
+
+    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+        self._console = console
+        self._clock = clock
+        self._start = self._last = clock()
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, Advanced) or event.step not in _PHASES:
+            return
+        now = self._clock()
+        if event.done < event.total and now - self._last < _SECONDS_BETWEEN_LINES:
+            return
+        self._last = now
+        done, total = _position(event)
+        left = (now - self._start) * (total - done) / done
+        text = f"{event.step}: {event.done} of {event.total} kernels, about {left:.0f} s left"
+        self._console.print(text, highlight=False, markup=False)
+
+
+def _position(event: Advanced) -> tuple[int, int]:
+    """Parts done, and parts in all, over all phases."""
+    phase = _PHASES.index(event.step)
+    return phase * event.total + event.done, len(_PHASES) * event.total

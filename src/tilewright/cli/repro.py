@@ -1,0 +1,61 @@
+"""``tilewright repro``: pack a model, or one of its kernels, with versions and settings, to be run again elsewhere."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from tilewright.base.errors import BadInput
+from tilewright.cli.options import add_compile_arguments, bounds, compiled, shapes
+from tilewright.cli.report import emit
+from tilewright.cli.status import Status
+
+if TYPE_CHECKING:
+    from tilewright.driver import ScheduledKernel
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See ``options``; what to pack, and where to."""
+    add_compile_arguments(parser)
+    parser.add_argument("--kernel", metavar="NAME", help="pack only this kernel (`tilewright explain` lists them)")
+    parser.add_argument("--random-seed", type=int, default=0, metavar="N", help="of the inputs (default: 0)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE.zip",
+        help="a zip, or a folder if the name has no .zip (default: the model's name with .repro.zip, here)",
+    )
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Pack, report."""
+    from tilewright.base.settings import Settings
+    from tilewright.base.target import Target
+    from tilewright.insight.repro import Request, pack_kernel, pack_model
+
+    path: Path = options.output or Path(options.model.name).with_suffix(".repro.zip")
+    if options.kernel is None:
+        checked = Settings.from_environment().bounds_check
+        target = str(Target.parse(options.target))
+        given = (shapes(options.shapes), bounds(options.bounds), checked, options.random_seed)
+        files = pack_model(path, options.model, Request(target, options.threads, *given))
+    else:
+        model = compiled(options)
+        kernel = _named(options.kernel, model.compiled.kernels)
+        files = pack_kernel(path, kernel, model.compiled.options, options.random_seed)
+    if options.json:
+        kind = "model" if options.kernel is None else "kernel"
+        emit({"model": str(options.model), "output": str(path), "kind": kind, "files": files})
+    else:
+        text = f"{path}: {', '.join(files)}; unpack it and run python rerun.py"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+    return Status.DONE
+
+
+def _named(name: str, kernels: "tuple[ScheduledKernel, ...]") -> "ScheduledKernel":
+    known = {kernel.program.name: kernel for kernel in kernels}
+    if name not in known:
+        raise BadInput(f"--kernel {name}: there is no such kernel; there are {', '.join(known)}")
+    return known[name]

@@ -1,0 +1,282 @@
+"""This machine and this installation: what the compiler sees of them, what they can do, and what stands in the way.
+
+Facts are read from the files of the Linux kernel; what is not there is not known. Every warning has a remedy.
+"""
+
+import os
+import platform
+import re
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
+from pathlib import Path
+
+import llvmlite.binding as llvm
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.base.events import Recorder
+from tilewright.base.settings import PREFIX, Settings
+from tilewright.base.sizes import format_size
+from tilewright.base.store import Store
+from tilewright.base.target import Target
+from tilewright.insight.peak import Peak, measure_peak
+from tilewright.insight.probes import fma_probe
+from tilewright.runtime.sizing import sizing
+
+_PACKAGES = ("tilewright", "numpy", "ml-dtypes", "llvmlite", "onnx", "rich", "onnxruntime")
+_NOISE_RUNS = 101
+_NOISE_LIMIT = 0.05
+_FREE_FRACTION = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """The processor as the compiler sees it. ``caches``: bytes of data caches, by level."""
+
+    name: str
+    target: str
+    features: tuple[str, ...]
+    vector_bits: int
+    caches: dict[str, int]
+    governor: str | None
+    """Who chooses the clock's frequency, where Linux says so."""
+    megahertz: float | None
+    """The frequency now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """How many threads a model uses, and why. ``processors``: the affinity mask; ``quota``: of the control group."""
+
+    used: int
+    reason: str
+    processors: tuple[int, ...]
+    cores: int
+    quota: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Roofs on one core and on all threads; ``noise``: how far apart the quartiles of one loop's times are."""
+
+    one_core: Peak
+    all_threads: Peak
+    noise: float
+    clock_nanoseconds: float
+    """The least time that Python's clock tells apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The folder of compiled kernels. ``problem``: why it is not used."""
+
+    folder: str | None
+    entries: int
+    bytes: int
+    limit_bytes: int
+    mode: str | None
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """Something that makes models slower, or measurements worse, and what to do about it."""
+
+    subject: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything. ``measured`` is None if nothing was to be measured."""
+
+    processor: Processor
+    threads: Threads
+    measured: Measured | None
+    versions: Mapping[str, str]
+    settings: Mapping[str, str]
+    cache: Cache
+    warnings: tuple[Caution, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """All fields, as values that JSON has."""
+        return asdict(self)
+
+    def show(self, console: Console | None = None) -> None:
+        """Print a table of facts, then warnings."""
+        out = console or Console()
+        table = Table(show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in _facts(self):
+            table.add_row(name, value)
+        out.print(table)
+        for warning in self.warnings:
+            text = f"warning: {warning.subject}: {warning.reason}; {warning.remedy}"
+            out.print(text, highlight=False, markup=False, soft_wrap=True)
+        if not self.warnings:
+            out.print("nothing to complain about", highlight=False)
+
+
+def examine(
+    settings: Settings, measure: bool = True, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
+) -> Diagnosis:
+    """Look at this machine; with ``measure``, also run the probes (two seconds). ``root`` has ``proc`` and ``sys``."""
+    target, threads = Target.host(), _threads(environ, root)
+    processor, cache = _processor(target, root), _cache(settings)
+    measured = _measured(target, threads.used) if measure else None
+    warnings = tuple(_warnings(processor, threads, measured, cache, environ))
+    known = {name: value for name, value in environ.items() if name.startswith((PREFIX, "OMP_"))}
+    return Diagnosis(processor, threads, measured, versions(), known, cache, warnings)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what results may depend on; a package that is not installed is left out."""
+    found = {"python": platform.python_version(), "system": platform.platform()}
+    found["llvm"] = ".".join(map(str, llvm.llvm_version_info))
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor(target: Target, root: Path) -> Processor:
+    described = _read(root / "proc/cpuinfo") or ""
+    name = re.search(r"^(?:model name|uarch|CPU part)\s*:\s*(.*)$", described, re.MULTILINE)
+    megahertz = re.search(r"^cpu MHz\s*:\s*([0-9.]+)$", described, re.MULTILINE)
+    caches = {"l1": target.l1_bytes, "l2": target.l2_bytes, "l3": target.l3_bytes}
+    first = min(os.sched_getaffinity(0))
+    governor = _read(root / f"sys/devices/system/cpu/cpu{first}/cpufreq/scaling_governor")
+    return Processor(
+        name[1] if name else target.cpu,
+        str(target),
+        target.features,
+        target.vector_bits,
+        caches,
+        governor,
+        float(megahertz[1]) if megahertz else None,
+    )
+
+
+def _threads(environ: Mapping[str, str], root: Path) -> Threads:
+    found = sizing(environ, root)
+    return Threads(found.threads, found.reason, tuple(sorted(os.sched_getaffinity(0))), found.cores, found.quota)
+
+
+def _measured(target: Target, threads: int) -> Measured:
+    one = measure_peak(target, 1)
+    several = one if threads == 1 else measure_peak(target, threads)
+    probe = fma_probe(target)
+    rates = sorted(probe() for _ in range(_NOISE_RUNS))
+    noise = (rates[3 * _NOISE_RUNS // 4] - rates[_NOISE_RUNS // 4]) / rates[_NOISE_RUNS // 2]
+    return Measured(one, several, noise, _clock_step() * 1e9)
+
+
+def _clock_step() -> float:
+    """The least positive difference of two readings of the clock that follow each other, in seconds."""
+    readings = [time.perf_counter() for _ in range(1000)]
+    return min(b - a for a, b in pairwise(readings) if b > a)
+
+
+def _cache(settings: Settings) -> Cache:
+    folder, limit = settings.cache_dir, settings.cache_bytes
+    if folder is None or not limit:
+        return Cache(None if folder is None else str(folder), 0, 0, limit, None, "switched off by the settings")
+    recorder = Recorder()
+    store = Store.open(settings, recorder)
+    usage = None if store is None else store.usage()
+    try:
+        mode = f"{stat.S_IMODE(folder.stat().st_mode):04o}"
+    except OSError:
+        mode = None
+    problem = next(iter(recorder.warnings()), None)
+    return Cache(str(folder), usage.entries if usage else 0, usage.bytes if usage else 0, limit, mode, problem)
+
+
+# Warnings ------------------------------------------------------------------------------------------------------------
+
+
+def _warnings(
+    processor: Processor, threads: Threads, measured: Measured | None, cache: Cache, environ: Mapping[str, str]
+) -> Iterator[Caution]:
+    if processor.governor not in (None, "performance"):
+        remedy = "cpupower frequency-set -g performance, if this machine is yours"
+        yield Caution("frequency", f"the governor is {processor.governor}: clocks follow the load", remedy)
+    if threads.used > threads.cores:
+        remedy = "unset it, or set it to the number of cores"
+        yield Caution("threads", f"{threads.used} threads ({threads.reason}) on {threads.cores} cores", remedy)
+    if threads.quota is not None and threads.used > threads.quota:
+        reason = f"{threads.used} threads share a quota of {threads.quota:g} processors"
+        yield Caution("threads", reason, "raise the quota, or use fewer threads")
+    if measured is not None and measured.noise > _NOISE_LIMIT:
+        reason = f"equal work varies by {measured.noise:.0%}: something else runs, or clocks change"
+        yield Caution("noise", reason, "stop other programs before measuring")
+    if cache.problem is not None:
+        remedy = "kernels are compiled anew each time; see TILEWRIGHT_CACHE_DIR and TILEWRIGHT_CACHE_BYTES"
+        yield Caution("cache", cache.problem, remedy)
+    elif cache.bytes > _FREE_FRACTION * cache.limit_bytes:
+        reason = f"{format_size(cache.bytes)} of {format_size(cache.limit_bytes)} bytes are used"
+        yield Caution("cache", reason, "raise TILEWRIGHT_CACHE_BYTES, if models are compiled again and again")
+    if environ.get(f"{PREFIX}BOUNDS_CHECK", "0") not in ("", "0"):
+        yield Caution("bounds checks", "every access is checked, which is slow", f"unset {PREFIX}BOUNDS_CHECK")
+
+
+# Text ----------------------------------------------------------------------------------------------------------------
+
+
+def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
+    processor, threads, cache = found.processor, found.threads, found.cache
+    yield "processor", processor.name
+    yield "target", processor.target
+    yield "features", " ".join(processor.features)
+    yield "vectors", f"{processor.vector_bits} bits"
+    yield "data caches", ", ".join(f"{level} {format_size(size)}" for level, size in processor.caches.items())
+    yield "frequency", ", ".join(_frequency(processor)) or "not known"
+    yield "processors", f"{_ranges(threads.processors)} ({threads.cores} cores)"
+    yield "quota", "none" if threads.quota is None else f"{threads.quota:g} processors"
+    yield "threads", f"{threads.used}: {threads.reason}"
+    if found.measured is not None:
+        yield from _roofs(found.measured)
+    yield "versions", ", ".join(f"{name} {number}" for name, number in found.versions.items())
+    yield "settings", ", ".join(f"{name}={value}" for name, value in found.settings.items()) or "none"
+    usage = f"{cache.entries} kernels, {format_size(cache.bytes)} of {format_size(cache.limit_bytes)} bytes"
+    yield "cache", f"{cache.folder or 'none'}: {cache.problem or f'{usage}, mode {cache.mode}'}"
+
+
+def _frequency(processor: Processor) -> Iterator[str]:
+    if processor.megahertz is not None:
+        yield f"{processor.megahertz:.0f} MHz now"
+    if processor.governor is not None:
+        yield f"governor {processor.governor}"
+
+
+def _roofs(measured: Measured) -> Iterator[tuple[str, str]]:
+    for name, peak in (("one core", measured.one_core), ("all threads", measured.all_threads)):
+        reads = ", ".join(f"{b.gbytes_per_second:.0f} from {format_size(b.working_set)}" for b in peak.bandwidths)
+        yield name, f"{peak.gflops:.0f} GFLOP/s (float32 multiply-adds); GB/s: {reads} bytes"
+    yield "noise", f"{measured.noise:.1%} between quartiles; clock {measured.clock_nanoseconds:.0f} ns"
+
+
+def _ranges(numbers: tuple[int, ...]) -> str:
+    """``0-3,8`` for 0, 1, 2, 3, 8."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None

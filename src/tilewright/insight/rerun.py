@@ -1,0 +1,88 @@
+"""Runs what ``repro`` packed: the same options, the same inputs, and the results beside a reference."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from rich.console import Console
+
+from tilewright.base.errors import BadInput
+from tilewright.base.target import Target
+from tilewright.driver import Options, build_program, compile_graph
+from tilewright.frontend import onnx_importer
+from tilewright.graph import Array
+from tilewright.insight.compare import TOLERANCE, all_values, compare, difference, logical_name
+from tilewright.insight.profile import extents_of
+from tilewright.insight.references import in_float64
+from tilewright.insight.repro import MODEL, PROGRAM, SETTINGS, TRACE
+from tilewright.loops.parser import parse_program
+from tilewright.runtime.manifest import Manifest, TensorSpec
+from tilewright.schedule.replay import replay
+from tilewright.schedule.trace import Trace
+
+UNKNOWN_EXTENT = 7
+"""What a run-time extent is, if it has no smaller bound."""
+
+_Settings = Mapping[str, object]
+
+
+def rerun(folder: Path) -> int:
+    """Run the bundle in ``folder``: 0 if the results agree with the reference, 1 if not. Raises what compiling does."""
+    try:
+        settings = cast(_Settings, json.loads((folder / SETTINGS).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{folder} holds no bundle: {error}") from error
+    return _rerun_model(folder, settings) if settings["kind"] == "model" else _rerun_kernel(folder, settings)
+
+
+def _rerun_model(folder: Path, settings: _Settings) -> int:
+    shapes = cast("Mapping[str, Sequence[int | str]]", settings["shapes"])
+    graph = onnx_importer.load(folder / MODEL, shapes)
+    compiled = compile_graph(graph, _options(settings))
+    feeds = random_inputs(compiled.executable.manifest, cast(int, settings["seed"]))
+    values = all_values(compiled, feeds)
+    extents = extents_of(compiled.executable.manifest, feeds)
+    reference = in_float64(graph, feeds, map(logical_name, values), extents)
+    found = compare(compiled, compiled.executable.run(feeds), values, reference, "reference")
+    found.show()
+    return 0 if found.agrees else 1
+
+
+def _rerun_kernel(folder: Path, settings: _Settings) -> int:
+    naive = parse_program((folder / PROGRAM).read_text(encoding="utf-8"))
+    schedule = replay(Trace.from_json((folder / TRACE).read_text(encoding="utf-8")), naive)
+    options = _options(settings)
+    executable = build_program(schedule.program, options.target, threads=options.threads, checked=True)
+    feeds = random_inputs(executable.manifest, cast(int, settings["seed"]))
+    results = executable.run(feeds)
+    expected = build_program(naive, options.target, threads=1, checked=True).run(feeds)
+    worst = max(difference(y, r).worst for y, r in zip(results, expected, strict=True))
+    told = f"{naive.name}: the results differ from those of the naive program by {worst:.1e}"
+    Console().print(told, highlight=False, markup=False)
+    return 0 if worst <= TOLERANCE else 1
+
+
+def _options(settings: _Settings) -> Options:
+    return Options(
+        Target.parse(cast(str, settings["target"])),
+        cast("int | None", settings["threads"]),
+        cast("Mapping[str, int]", settings["bounds"]),
+        cast(bool, settings["checked"]),
+    )
+
+
+def random_inputs(manifest: Manifest, seed: int) -> dict[str, Array]:
+    """Normal floats, and integers from 0 to 1; run-time extents are ``UNKNOWN_EXTENT``, or their bound if smaller."""
+    generator = np.random.default_rng(seed)
+    extents = {
+        s.name: min(UNKNOWN_EXTENT, UNKNOWN_EXTENT if s.maximum is None else s.maximum) for s in manifest.symbols
+    }
+    return {spec.name: _random(spec, extents, generator) for spec in manifest.inputs}
+
+
+def _random(spec: TensorSpec, extents: Mapping[str, int], generator: np.random.Generator) -> Array:
+    shape, dtype = spec.concrete(extents), spec.dtype
+    drawn: Array = generator.standard_normal(shape) if dtype.is_float else generator.integers(0, 2, shape)
+    return drawn.astype(dtype.numpy)
