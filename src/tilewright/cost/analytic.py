@@ -5,7 +5,7 @@ from math import prod
 from tilewright.base.target import Target
 from tilewright.cost.recurrence import is_recurrent, schedule_recurrence
 from tilewright.cost.tiles import Problem, choose_tile
-from tilewright.kernels.contraction import Contraction, Tile, analyze, extent_of, window
+from tilewright.kernels.contraction import Contraction, Extents, Tile, analyze, window
 from tilewright.kernels.schedules import (
     REGISTERS,
     inline_all,
@@ -23,8 +23,6 @@ from tilewright.symbolic.expr import Binary, Expr, Read, Unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, walk
 
-UNKNOWN_EXTENT = 128
-"""What is assumed of an extent that is known at run time only."""
 PARALLEL_WORK = 1 << 15
 """Scalar operations below which a parallel region costs more than it saves."""
 WINDOW_ROWS = 8
@@ -50,7 +48,7 @@ def schedule(s: Schedule, target: Target) -> Schedule:
         _reductions(s, reductions, target)
     elif anchor is None:
         for block in all_blocks(s.program.body):
-            schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _is_large(block))
+            schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _is_large(s, block))
     return s
 
 
@@ -80,14 +78,14 @@ def _expensive_shared(s: Schedule) -> frozenset[str]:
     found: set[str] = set()
     for block in all_blocks(s.program.body):
         readers = consumers(s.program, block)
-        often = len(readers) > 1 or any(_points(reader) > _points(block) for reader in readers)
+        often = len(readers) > 1 or any(_points(s, reader) > _points(s, block) for reader in readers)
         if often and isinstance(block.body, Store) and _is_expensive(block.body.value):
             found.add(block.writes[0].buffer.name)
     return frozenset(found)
 
 
-def _points(block: Block) -> int:
-    return prod(extent_of(axis, UNKNOWN_EXTENT) for axis in block.axes)
+def _points(s: Schedule, block: Block) -> int:
+    return prod(Extents(s.program.dims)(axis) for axis in block.axes)
 
 
 _CHEAP = frozenset({UnaryOp.NEG, UnaryOp.NOT, UnaryOp.ABS})
@@ -121,18 +119,18 @@ def _contraction(s: Schedule, anchor: BlockRef, target: Target) -> None:
     roles = analyze(block)
     if roles is None:
         return
-    tile = choose_tile(_problem(block, roles), target)
+    tile = choose_tile(_problem(s, block, roles), target)
     for other in all_blocks(s.program.body):
         if _comes_before(s, other, anchor):
-            schedule_elementwise(s, BlockRef(other.name), _lanes(other, target), _is_large(other))
+            schedule_elementwise(s, BlockRef(other.name), _lanes(other, target), _is_large(s, other))
     if _wants_packing(s, block, roles, tile):
         _pack_panel(s, anchor, roles, tile)
-    schedule_tiles(s, anchor, roles, tile, _is_large(block))
+    schedule_tiles(s, anchor, roles, tile, _is_large(s, block))
 
 
-def _problem(block: Block, roles: Contraction) -> Problem:
+def _problem(s: Schedule, block: Block, roles: Contraction) -> Problem:
     def extent(axis: int | None) -> int:
-        return 1 if axis is None else extent_of(block.axes[axis], UNKNOWN_EXTENT)
+        return 1 if axis is None else Extents(s.program.dims)(block.axes[axis])
 
     itemsize = block.writes[0].buffer.dtype.itemsize
     return Problem(extent(roles.vector), extent(roles.rows), extent(roles.panels), itemsize)
@@ -148,8 +146,8 @@ def _wants_packing(s: Schedule, block: Block, roles: Contraction, tile: Tile) ->
     if roles.rows is None or not roles.panel_is_contiguous or roles.panels is not None:
         return False
     is_parameter = any(p.name == roles.panel and len(p.shape) == 2 for p in s.program.params)
-    rows = extent_of(block.axes[roles.rows], UNKNOWN_EXTENT)
-    return is_parameter and rows >= PACKING_ROWS and extent_of(block.axes[roles.vector], UNKNOWN_EXTENT) > tile.lanes
+    rows = Extents(s.program.dims)(block.axes[roles.rows])
+    return is_parameter and rows >= PACKING_ROWS and Extents(s.program.dims)(block.axes[roles.vector]) > tile.lanes
 
 
 def _pack_panel(s: Schedule, anchor: BlockRef, roles: Contraction, tile: Tile) -> None:
@@ -165,15 +163,15 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> None:
     result = blocks[-1]
     by_rows = s.program.outputs == 1 and all(map(_reduces_last, reductions))
     if by_rows and _rows_of(result) == _rows_of(reductions[0]):
-        schedule_rows(s, BlockRef(result.name), _lanes(result, target), _is_large(reductions[0]))
+        schedule_rows(s, BlockRef(result.name), _lanes(result, target), _is_large(s, reductions[0]))
         return
     if len(reductions) == 1 and _window(s, reductions[0], target):
         return
     for block in blocks:
         if is_reduction(block):
-            schedule_reduction(s, BlockRef(block.name), _lanes(block, target), _is_large(block))
+            schedule_reduction(s, BlockRef(block.name), _lanes(block, target), _is_large(s, block))
         else:
-            schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _is_large(block))
+            schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _is_large(s, block))
 
 
 def _window(s: Schedule, block: Block, target: Target) -> bool:
@@ -183,10 +181,10 @@ def _window(s: Schedule, block: Block, target: Target) -> bool:
     if roles is None or blocks[0].name != block.name or len(blocks) > 2:
         return False
     lanes = target.vector_bits // (8 * max(region.buffer.dtype.itemsize for region in block.writes))
-    extent = 1 if roles.rows is None else extent_of(block.axes[roles.rows], UNKNOWN_EXTENT)
+    extent = 1 if roles.rows is None else Extents(s.program.dims)(block.axes[roles.rows])
     tile = Tile(lanes, _even(extent, WINDOW_ROWS))
-    taps = prod(extent_of(axis, UNKNOWN_EXTENT) for axis in block.axes if axis.kind is IterKind.REDUCE)
-    schedule_tiles(s, BlockRef(block.name), roles, tile, _is_large(block), unroll_reduction=taps <= WINDOW_TAPS)
+    taps = prod(Extents(s.program.dims)(axis) for axis in block.axes if axis.kind is IterKind.REDUCE)
+    schedule_tiles(s, BlockRef(block.name), roles, tile, _is_large(s, block), unroll_reduction=taps <= WINDOW_TAPS)
     return True
 
 
@@ -216,5 +214,5 @@ def _lanes(block: Block, target: Target) -> int:
     return max(1, REGISTERS * target.vector_bits // (8 * widest))
 
 
-def _is_large(block: Block) -> bool:
-    return _points(block) >= PARALLEL_WORK
+def _is_large(s: Schedule, block: Block) -> bool:
+    return _points(s, block) >= PARALLEL_WORK

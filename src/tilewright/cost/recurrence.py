@@ -7,7 +7,7 @@ runs in lanes along its last axis.
 
 from tilewright.base.target import Target
 from tilewright.cost.tiles import Problem, choose_tile
-from tilewright.kernels.contraction import Contraction, analyze, extent_of
+from tilewright.kernels.contraction import Contraction, Extents, analyze
 from tilewright.kernels.schedules import (
     REGISTERS,
     inline_all,
@@ -21,8 +21,6 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, buffers_read, buffers_written, consumers
 from tilewright.symbolic.domain import IterKind
 
-UNKNOWN_EXTENT = 128
-"""What is assumed of an extent that is known at run time only."""
 PARALLEL_WORK = 1 << 16
 """Multiply-adds, or elements, of one step from which on it is spread over workers: each step has its own join."""
 
@@ -39,7 +37,7 @@ def schedule_recurrence(s: Schedule, target: Target) -> None:
     finished = {name for block in steps for name in _contraction(s, block, target)}
     for block in all_blocks(s.program.body):
         if block.name not in finished and not is_reduction(block):
-            schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _points(block) >= PARALLEL_WORK)
+            schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _points(s, block) >= PARALLEL_WORK)
 
 
 def _is_step(block: Block) -> bool:
@@ -53,14 +51,14 @@ def _contraction(s: Schedule, block: Block, target: Target) -> tuple[str, ...]:
         return ()
     if buffers_written(readers[0]) & buffers_read(block):  # the next state: complete before anything of it is read
         return ()
-    tile = choose_tile(_problem(block, roles), target)
-    schedule_tiles(s, BlockRef(block.name), roles, tile, _points(block) >= PARALLEL_WORK)
+    tile = choose_tile(_problem(s, block, roles), target)
+    schedule_tiles(s, BlockRef(block.name), roles, tile, _points(s, block) >= PARALLEL_WORK)
     return block.name, readers[0].name
 
 
-def _problem(block: Block, roles: Contraction) -> Problem:
+def _problem(s: Schedule, block: Block, roles: Contraction) -> Problem:
     def extent(axis: int | None) -> int:
-        return 1 if axis is None else extent_of(block.axes[axis], UNKNOWN_EXTENT)
+        return 1 if axis is None else Extents(s.program.dims)(block.axes[axis])
 
     itemsize = block.writes[0].buffer.dtype.itemsize
     return Problem(extent(roles.vector), extent(roles.rows), extent(roles.panels), itemsize)
@@ -71,9 +69,9 @@ def _lanes(block: Block, target: Target) -> int:
     return max(1, REGISTERS * target.vector_bits // (8 * widest))
 
 
-def _points(block: Block) -> int:
+def _points(s: Schedule, block: Block) -> int:
     """Points of one step."""
     count = 1
     for axis in block.axes:
-        count *= 1 if axis.kind is IterKind.ORDERED else extent_of(axis, UNKNOWN_EXTENT)
+        count *= 1 if axis.kind is IterKind.ORDERED else Extents(s.program.dims)(axis)
     return count

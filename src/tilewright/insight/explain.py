@@ -12,12 +12,13 @@ from math import prod
 from rich.console import Console
 from rich.table import Table
 
-from tilewright.cost.analytic import PARALLEL_WORK, UNKNOWN_EXTENT
+from tilewright.cost.analytic import PARALLEL_WORK
 from tilewright.driver import Compiled, ScheduledKernel
 from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import walk_back
 from tilewright.insight.names import cell, plain
 from tilewright.insight.places import sources
+from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.loops.ir import Block, Loop, LoopKind
 from tilewright.loops.visit import walk
 from tilewright.ops import FusionKind
@@ -222,7 +223,8 @@ def _is_opaque(kernel: ScheduledKernel) -> bool:
 def _dim_findings(compiled: Compiled) -> Iterator[Finding]:
     for dim in compiled.main.dims:
         bound = "no bound is given" if dim.bound is None else f"at most {dim.bound}"
-        reason = f"known at run time only ({bound}); kernels are scheduled as if it were {UNKNOWN_EXTENT}"
+        expected = UNKNOWN_EXTENT if dim.bound is None else dim.bound
+        reason = f"known at run time only ({bound}); kernels are scheduled as if it were {expected}"
         yield Finding("run-time extent", dim.var.name, reason, "give shapes= (--shape) for one compiled for its size")
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import InternalError
 from tilewright.loops.ir import Block, Store
+from tilewright.loops.program import Dim
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Var
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Var, const
 from tilewright.symbolic.operations import BinaryOp
-from tilewright.symbolic.traversal import free_vars, walk
+from tilewright.symbolic.traversal import free_vars, substitute, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +134,23 @@ def _is_contiguous(panel: Expr, var: Var) -> bool:
             return False
 
 
-def extent_of(axis: IterVar, bound: int) -> int:
-    """The axis's extent; ``bound`` if it is known at run time only."""
-    return int(axis.extent.value) if isinstance(axis.extent, Const) else bound
+UNKNOWN_EXTENT = 128
+"""What is assumed of an extent that is known at run time only, and has no bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """What extents are taken for: those known at run time only are as large as they may be, or ``UNKNOWN_EXTENT``."""
+
+    dims: tuple[Dim, ...]
+
+    def __call__(self, axis: IterVar) -> int:
+        """The extent of ``axis``."""
+        if isinstance(axis.extent, Const):
+            return int(axis.extent.value)
+        sizes = {dim.var: const(UNKNOWN_EXTENT if dim.bound is None else dim.bound) for dim in self.dims}
+        expected = substitute(axis.extent, sizes)
+        return int(expected.value) if isinstance(expected, Const) else UNKNOWN_EXTENT
 
 
 @dataclass(frozen=True, slots=True)

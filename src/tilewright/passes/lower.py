@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tilewright.base.target import Target
 from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.graph import Value
+from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.kernels.packing import constant_layouts
 from tilewright.kernels.relayout import dissolve_views, relayout, spread
 from tilewright.loops.lower import lower
@@ -15,9 +16,6 @@ from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.ir import Tensor
-
-UNKNOWN_EXTENT = 128
-"""What the analytic model takes for an extent that is known at run time only and has no bound."""
 
 
 @dataclass(frozen=True, slots=True)

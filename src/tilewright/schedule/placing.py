@@ -239,7 +239,7 @@ def check_each_once(program: Program, block: BlockRef) -> None:
         inside = loops_since_allocation(place, buffer)
         if any(loop.extent == ZERO for loop in inside):
             continue
-        varying = [loop.var for loop in inside if loop.extent != ONE]
+        varying = [loop.var for loop in inside if loop.extent != ONE and not prove(loop.extent <= 1, bounds)]
         free = _undetermined(place.stmt.bindings, varying, bounds)
         if free:
             reason = f"iterations of `{free[0]}` would store the same elements of `{buffer.name}` again"
