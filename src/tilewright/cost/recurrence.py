@@ -5,6 +5,8 @@ the whole reduction, the weights in panels, and what follows it element by eleme
 runs in lanes along its last axis.
 """
 
+from dataclasses import replace
+
 from tilewright.base.target import Target
 from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.kernels.contraction import Contraction, Extents, analyze
@@ -20,6 +22,7 @@ from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, buffers_read, buffers_written, consumers
 from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Const
 
 PARALLEL_WORK = 1 << 16
 """Multiply-adds, or elements, of one step from which on it is spread over workers: each step has its own join."""
@@ -52,6 +55,8 @@ def _contraction(s: Schedule, block: Block, target: Target) -> tuple[str, ...]:
     if buffers_written(readers[0]) & buffers_read(block):  # the next state: complete before anything of it is read
         return ()
     tile = choose_tile(_problem(s, block, roles), target)
+    if roles.rows is not None and not isinstance(block.axes[roles.rows].extent, Const):
+        tile = replace(tile, rows=1)  # tiles of a run-time extent can't be told apart within a step
     schedule_tiles(s, BlockRef(block.name), roles, tile, _points(s, block) >= PARALLEL_WORK)
     return block.name, readers[0].name
 

@@ -192,7 +192,7 @@ def constant_of(node: onnx.NodeProto, place: str) -> Array:
 
 
 def attribute_of(attribute: onnx.AttributeProto, place: str) -> Attribute | Array:
-    """The value of an attribute. Raises ``UnsupportedModel`` naming ``place`` for graphs and lists of text."""
+    """The value of an attribute. Raises ``UnsupportedModel`` naming ``place`` for graphs."""
     kinds = onnx.AttributeProto
     match attribute.type:
         case kinds.INT:
@@ -207,6 +207,8 @@ def attribute_of(attribute: onnx.AttributeProto, place: str) -> Attribute | Arra
             return tuple(attribute.ints)
         case kinds.FLOATS:
             return tuple(attribute.floats)
+        case kinds.STRINGS:
+            return tuple(text.decode(errors="replace") for text in attribute.strings)
         case _:
             raise UnsupportedModel(f"{place}: attribute {attribute.name} is of a kind that is not supported")
 

@@ -16,7 +16,16 @@ from tilewright.symbolic.expr import Expr
 from tilewright.tensor.ir import Tensor
 
 Attribute: TypeAlias = (
-    bool | int | float | str | DType | tuple[int, ...] | tuple[float, ...] | tuple[int | Expr, ...] | None
+    bool
+    | int
+    | float
+    | str
+    | DType
+    | tuple[int, ...]
+    | tuple[float, ...]
+    | tuple[str, ...]
+    | tuple[int | Expr, ...]
+    | None
 )
 Attributes: TypeAlias = Mapping[str, Attribute]
 Function: TypeAlias = Callable[..., Tensor | tuple[Tensor, ...]]

@@ -127,6 +127,18 @@ class Request:
         )
         return value
 
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of numbers; empty if the attribute is not given."""
+        value = self.attributes.get(name, ())
+        assert isinstance(value, tuple), "the importer checked the attribute against the operator's definition"
+        return tuple(float(str(x)) for x in value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings; empty if the attribute is not given."""
+        value = self.attributes.get(name, ())
+        assert isinstance(value, tuple), "the importer checked the attribute against the operator's definition"
+        return tuple(map(str, value))
+
     def unsupported(self, what: str) -> UnsupportedModel:
         """The error for a form that can't be compiled; ``what`` says which, and what would help."""
         return UnsupportedModel(f"{self.place}: {what}")

@@ -1,0 +1,301 @@
+"""Recurrent layers (LSTM, GRU, simple RNN) in one direction: the recurrence, as one scan.
+
+What the inputs contribute to the gates is a matrix product over all steps at once, and comes in as ``x``. A step adds
+the product of the state and the recurrent weights. Steps are numbered from 1; row 0 of a state is what it starts as.
+The equations are those of ONNX.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tilewright.base.dtypes import index as index_dtype
+from tilewright.base.errors import BadProgram
+from tilewright.ops.activations import Activation, activation
+from tilewright.ops.build import Index, accumulator, tensor
+from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.shapes import Shape, same_extent, show
+from tilewright.symbolic.expr import ONE, ZERO, Expr, cast, const, maximum, minimum, select
+from tilewright.tensor import build as te
+from tilewright.tensor.build import placeholder
+from tilewright.tensor.ir import Reduction, Tensor
+from tilewright.tensor.scan import scan
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Shapes, and the order of time, of one layer in one direction."""
+
+    x: Tensor
+    lengths: Tensor | None
+    steps: Expr
+    batch: Expr
+    hidden: Expr
+    reverse: bool
+    activations: tuple[Activation, ...]
+    clip: float
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of a state: one row more than there are steps."""
+        return self.steps + 1, self.batch, self.hidden
+
+    def state(self, name: str) -> Tensor:
+        """A placeholder for all rows of a state."""
+        return placeholder(self.shape, accumulator(self.x.dtype), name)
+
+    def start(self, given: Tensor | None) -> Tensor:
+        """Row 0 of a state: zeros, unless it is ``given``."""
+        wide = accumulator(self.x.dtype)
+        shape = ONE, self.batch, self.hidden
+        return tensor(shape, lambda i: const(0.0, wide) if given is None else cast(given[i[1:]], wide))
+
+    def input(self, step: Expr, b: Expr, n: Expr) -> Expr:
+        """What ``x`` has for a step: in reverse, the last element of the sequence comes first."""
+        time = step - 1
+        if self.reverse and self.lengths is None:
+            time = self.steps - step
+        elif self.reverse:
+            time = maximum(self._length(b) - step, ZERO)
+        return cast(self.x[time, b, n], accumulator(self.x.dtype))
+
+    def kept(self, step: Expr, b: Expr, new: Expr, old: Expr) -> Expr:
+        """``new``; beyond the end of a sequence, ``old``."""
+        return new if self.lengths is None else select(step <= self._length(b), new, old)
+
+    def results(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """The states in the order of time, zero beyond the ends of sequences; and the last one of each sequence."""
+        dtype = self.x.dtype
+
+        def at(index: Index) -> Expr:
+            time, b, n = index
+            if self.lengths is None:
+                return cast(states[self.steps - time if self.reverse else time + 1, b, n], dtype)
+            length = self._length(b)
+            row = maximum(length - time, ZERO) if self.reverse else time + 1
+            return select(time < length, cast(states[row, b, n], dtype), const(0.0, dtype))
+
+        every = tensor((self.steps, self.batch, self.hidden), at)
+        last = tensor((self.batch, self.hidden), lambda i: cast(states[(self.steps, *i)], dtype))
+        return every, last
+
+    def clipped(self, value: Expr) -> Expr:
+        """What goes into an activation, within the threshold."""
+        if not self.clip:
+            return value
+        return minimum(maximum(value, const(-self.clip, value.dtype)), const(self.clip, value.dtype))
+
+    def activated(self, which: int, value: Expr) -> Expr:
+        """The activation number ``which`` of ``value``, clipped."""
+        return self.activations[which](self.clipped(value))
+
+    def _length(self, b: Expr) -> Expr:
+        """The length of a sequence, which data can't put out of bounds."""
+        assert self.lengths is not None
+        return maximum(minimum(cast(self.lengths[b], index_dtype), self.steps), ZERO)
+
+    def product(self, state: Callable[[Index], Expr], weights: Tensor) -> Tensor:
+        """``state`` of each step times the transposed ``weights``: ``[steps + 1, batch, gates]``."""
+        wide = accumulator(self.x.dtype)
+        k = te.reduce_axis((0, self.hidden), name="k")
+        shape = (self.steps + 1, self.batch, weights.shape[0])
+
+        def body(t: Expr, b: Expr, n: Expr) -> Reduction:
+            return te.sum(state((t, b, k.var)) * cast(weights[n, k.var], wide), axis=k)
+
+        return te.compute(shape, body, name="product")
+
+    def step(self, width: Expr, body: Callable[[Index], Expr], name: str) -> Tensor:
+        """One part of all steps: ``[steps + 1, batch, width]``."""
+
+        def at(t: Expr, b: Expr, n: Expr) -> Expr:
+            return body((t, b, n))
+
+        return te.compute((self.steps + 1, self.batch, width), at, name=name)
+
+
+def _layer(
+    name: str,
+    x: Tensor,
+    weights: Tensor,
+    others: Sequence[tuple[str, Tensor | None, Shape]],
+    lengths: Tensor | None,
+    gates: int,
+    reverse: bool,
+    activations: tuple[Activation, ...],
+    clip: float,
+) -> _Layer:
+    """Raises ``BadProgram`` if a shape or dtype does not fit. ``others``: what else comes in, and its shape."""
+    if x.ndim != 3 or weights.ndim != 2:
+        raise BadProgram(f"{name}: {x} and {weights} must have 3 and 2 dimensions")
+    layer = _Layer(x, lengths, x.shape[0], x.shape[1], weights.shape[1], reverse, activations, clip)
+    expected = [("the input", x, (*x.shape[:2], layer.hidden * gates)), *others]
+    for role, given, shape in expected:
+        if given is not None and not (len(given.shape) == len(shape) and all(map(same_extent, given.shape, shape))):
+            raise BadProgram(f"{name}: {role} {given} should have the shape {show(shape)}")
+        if given is not None and given.dtype != x.dtype:
+            raise BadProgram(f"{name}: {role} {given} should be {x.dtype}")
+    if lengths is not None and (not lengths.dtype.is_int or lengths.shape != (layer.batch,)):
+        raise BadProgram(f"{name}: the lengths {lengths} should be integers of the shape {show((layer.batch,))}")
+    if clip < 0:
+        raise BadProgram(f"{name}: the clip threshold {clip} is negative")
+    return layer
+
+
+def _before(index: Index) -> Index:
+    """The same place, one step earlier."""
+    return (index[0] - 1, *index[1:])
+
+
+@operator("LSTM", FusionKind.OPAQUE)
+def lstm(
+    x: Tensor,
+    recurrent: Tensor,
+    initial_h: Tensor | None = None,
+    initial_c: Tensor | None = None,
+    peepholes: Tensor | None = None,
+    lengths: Tensor | None = None,
+    *,
+    activations: Sequence[str],
+    alphas: Sequence[float],
+    betas: Sequence[float],
+    reverse: bool = False,
+    clip: float = 0.0,
+    input_forget: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All outputs ``[steps, batch, hidden]``, the last output and the last cell state ``[batch, hidden]``.
+
+    ``x``: ``[steps, batch, 4 * hidden]``, the gates input, output, forget, cell; ``recurrent``: ``[4 * hidden,
+    hidden]``; ``peepholes``: ``[3 * hidden]`` (input, output, forget; Gers and Schmidhuber, 2000). Gates are clipped
+    before their activations, as ONNX Runtime does it (ONNX does not say if the cell is, too); ``clip`` 0 is none.
+    """
+    f, g, h = (activation(*each) for each in zip(activations, alphas, betas, strict=True))
+    hidden = recurrent.shape[-1]
+    state_shape = (*x.shape[1:2], hidden)
+    others = [
+        ("the recurrent weight", recurrent, (hidden * 4, hidden)),
+        ("the initial output", initial_h, state_shape),
+        ("the initial cell state", initial_c, state_shape),
+        ("the peephole weight", peepholes, (hidden * 3,)),
+    ]
+    layer = _layer("LSTM", x, recurrent, others, lengths, 4, reverse, (f, g, h), clip)
+    outputs, cells = layer.state("outputs"), layer.state("cells")
+    product = layer.product(lambda i: outputs[_before(i)], recurrent)
+    gates = layer.step(hidden * 4, lambda i: product[i] + layer.input(*i), "gates")
+
+    def gate(i: Index, which: int, cell: Expr) -> Expr:
+        t, b, n = i
+        value = gates[t, b, n + hidden * which]
+        if peepholes is not None and which < 3:
+            value = value + cast(peepholes[n + hidden * which], value.dtype) * cell
+        return value
+
+    def next_cell(i: Index) -> Expr:
+        old = cells[_before(i)]
+        entering = layer.activated(0, gate(i, 0, old))
+        kept = const(1.0, old.dtype) - entering if input_forget else layer.activated(0, gate(i, 2, old))
+        return layer.kept(i[0], i[1], kept * old + entering * layer.activated(1, gate(i, 3, old)), old)
+
+    next_cells = layer.step(hidden, next_cell, "next_cells")
+
+    def next_output(i: Index) -> Expr:
+        cell = next_cells[i]
+        new = layer.activated(0, gate(i, 1, cell)) * h(cell)
+        return layer.kept(i[0], i[1], new, outputs[_before(i)])
+
+    next_outputs = layer.step(hidden, next_output, "next_outputs")
+    starts = [layer.start(initial_h), layer.start(initial_c)]
+    all_outputs, all_cells = scan(starts, [next_outputs, next_cells], [outputs, cells], name="lstm")
+    return *layer.results(all_outputs), layer.results(all_cells)[1]
+
+
+@operator("GRU", FusionKind.OPAQUE)
+def gru(
+    x: Tensor,
+    recurrent_gates: Tensor,
+    recurrent_hidden: Tensor,
+    recurrent_bias: Tensor | None = None,
+    initial_h: Tensor | None = None,
+    lengths: Tensor | None = None,
+    *,
+    activations: Sequence[str],
+    alphas: Sequence[float],
+    betas: Sequence[float],
+    reverse: bool = False,
+    clip: float = 0.0,
+    linear_before_reset: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """All outputs ``[steps, batch, hidden]`` and the last one ``[batch, hidden]``.
+
+    ``x``: ``[steps, batch, 3 * hidden]``, the gates update, reset, hidden; the recurrent weights of the first two,
+    ``[2 * hidden, hidden]``, and of the last one. ``recurrent_bias``: ``[hidden]``, of the last one, is used only where
+    the reset follows the product (``linear_before_reset``); else it belongs into ``x``.
+    """
+    f, g = (activation(*each) for each in zip(activations, alphas, betas, strict=True))
+    hidden = recurrent_gates.shape[-1]
+    others = [
+        ("the recurrent weight of the gates", recurrent_gates, (hidden * 2, hidden)),
+        ("the recurrent weight", recurrent_hidden, (hidden, hidden)),
+        ("the recurrent bias", recurrent_bias, (hidden,)),
+        ("the initial output", initial_h, (*x.shape[1:2], hidden)),
+    ]
+    layer = _layer("GRU", x, recurrent_gates, others, lengths, 3, reverse, (f, g), clip)
+    outputs = layer.state("outputs")
+    product = layer.product(lambda i: outputs[_before(i)], recurrent_gates)
+    gates = layer.step(hidden * 2, lambda i: layer.activated(0, product[i] + layer.input(*i)), "gates")
+
+    def reset(i: Index) -> Expr:
+        t, b, n = i
+        return gates[t, b, n + hidden]
+
+    def entering(i: Index) -> Expr:
+        return layer.input(i[0], i[1], i[2] + hidden * 2)
+
+    if linear_before_reset:
+        plain = layer.product(lambda i: outputs[_before(i)], recurrent_hidden)
+
+        def candidate(i: Index) -> Expr:
+            value = plain[i] if recurrent_bias is None else plain[i] + cast(recurrent_bias[i[2]], plain.dtype)
+            return layer.activated(1, reset(i) * value + entering(i))
+    else:
+        remembered = layer.step(hidden, lambda i: reset(i) * outputs[_before(i)], "remembered")
+        plain = layer.product(lambda i: remembered[i], recurrent_hidden)
+
+        def candidate(i: Index) -> Expr:
+            return layer.activated(1, plain[i] + entering(i))
+
+    candidates = layer.step(hidden, candidate, "candidates")
+
+    def next_output(i: Index) -> Expr:
+        old, update = outputs[_before(i)], gates[i]
+        return layer.kept(i[0], i[1], (const(1.0, old.dtype) - update) * candidates[i] + update * old, old)
+
+    next_outputs = layer.step(hidden, next_output, "next_outputs")
+    return layer.results(scan(layer.start(initial_h), next_outputs, outputs, name="gru"))
+
+
+@operator("RNN", FusionKind.OPAQUE)
+def rnn(
+    x: Tensor,
+    recurrent: Tensor,
+    initial_h: Tensor | None = None,
+    lengths: Tensor | None = None,
+    *,
+    activations: Sequence[str],
+    alphas: Sequence[float],
+    betas: Sequence[float],
+    reverse: bool = False,
+    clip: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """All outputs ``[steps, batch, hidden]`` and the last one; ``x``: ``[steps, batch, hidden]`` (Elman, 1990)."""
+    (f,) = (activation(*each) for each in zip(activations, alphas, betas, strict=True))
+    hidden = recurrent.shape[-1]
+    others = [
+        ("the recurrent weight", recurrent, (hidden, hidden)),
+        ("the initial output", initial_h, (*x.shape[1:2], hidden)),
+    ]
+    layer = _layer("RNN", x, recurrent, others, lengths, 1, reverse, (f,), clip)
+    outputs = layer.state("outputs")
+    product = layer.product(lambda i: outputs[_before(i)], recurrent)
+    sums = layer.step(hidden, lambda i: layer.activated(0, product[i] + layer.input(*i)), "sums")
+    next_outputs = layer.step(hidden, lambda i: layer.kept(i[0], i[1], sums[i], outputs[_before(i)]), "next_outputs")
+    return layer.results(scan(layer.start(initial_h), next_outputs, outputs, name="rnn"))
