@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from math import prod
 
@@ -30,7 +31,7 @@ def test_a_model_by_kernel() -> None:
         ("node soft (Softmax)",),
     ]
     assert sum(row.share for row in found.kernels) == pytest.approx(1)
-    assert found.milliseconds == pytest.approx(found.remainder + sum(row.milliseconds for row in found.kernels))
+    assert 0 < found.remainder < found.milliseconds
     for row, kernel in zip(found.kernels, made.kernels, strict=True):
         assert row.milliseconds > 0
         assert row.trace == str(kernel.schedule.trace)
@@ -94,6 +95,7 @@ def test_what_is_printed(golden: Callable[[str, str], None]) -> None:
     console = Console(width=120, record=True, file=StringIO())
     EXAMPLE.show(trace=True, console=console)
     EXAMPLE.by_kernel().show(console=console)
+    replace(EXAMPLE, milliseconds=7.0, kernels=(replace(ROWS[0], gflops=None),), peak=None).show(console=console)
     golden("insight/profile", console.export_text())
 
 

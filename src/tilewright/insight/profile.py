@@ -24,6 +24,7 @@ from tilewright.runtime.model import Executable
 
 LEAST_RUNS = 5
 MOST_RUNS = 2000
+_DISTURBED = 1.25
 
 
 class Bound(Enum):
@@ -63,9 +64,10 @@ class Profile:
     runs: int
     threads: int
     milliseconds: float
-    """The whole run, as a caller of the model sees it."""
+    """The whole run, as a caller of the model sees it. Where other programs disturb the machine, that is more than the
+    sum of the medians of the parts, as a run meets a disturbance more often than each of its kernels does."""
     remainder: float
-    """What the kernels do not account for: feeds, outputs, entering native code."""
+    """What the kernels of a run do not account for: feeds, outputs, entering native code."""
     kernels: tuple[KernelProfile, ...]
     peak: Peak | None
 
@@ -86,8 +88,10 @@ class Profile:
         out = console or Console()
         out.print(_table(self))
         kernels = sum(row.milliseconds for row in self.kernels)
-        whole = f"{self.milliseconds:.3f} ms a run = {kernels:.3f} ms in kernels + {self.remainder:.3f} ms around them"
-        out.print(f"{whole}; median of {self.runs} runs, threads: {self.threads}", highlight=False, soft_wrap=True)
+        parts = f"{kernels:.3f} ms in kernels, {self.remainder:.3f} ms around them; {self.milliseconds:.3f} ms a run"
+        out.print(f"{parts} (medians of {self.runs} runs, threads: {self.threads})", highlight=False, soft_wrap=True)
+        if self.milliseconds > _DISTURBED * (kernels + self.remainder):
+            out.print("warning: other programs disturbed the runs", highlight=False)
         if self.peak is not None:
             memory = self.peak.bandwidths[-1].gbytes_per_second
             roofs = f"{self.peak.gflops:.0f} GFLOP/s (float32), {memory:.0f} GB/s from memory"
@@ -129,8 +133,8 @@ def profile(
     ]
     if compiled is not None:
         rows = _described(rows, compiled, extents_of(executable.manifest, feeds), peak)
-    whole = median(totals)
-    return Profile(len(totals), executable.threads, whole * 1e3, (whole - in_kernels) * 1e3, tuple(rows), peak)
+    around = median(total - sum(times) for total, times in zip(totals, parts, strict=True))
+    return Profile(len(totals), executable.threads, median(totals) * 1e3, around * 1e3, tuple(rows), peak)
 
 
 def extents_of(manifest: Manifest, feeds: Mapping[str, object]) -> dict[str, int]:
