@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tilewright.base.errors import InternalError, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
+from tilewright.base.names import fresh_name, readable
 from tilewright.base.store import Store
 from tilewright.base.target import Target
 from tilewright.codegen import image
@@ -200,7 +201,11 @@ def _used_constants(graph: Graph, steps: Sequence[_Step], packed: Mapping[Value,
 def _main_program(graph: Graph, steps: Sequence[_Step], constants: Mapping[Value, Array], options: Options) -> Program:
     """Main: one call per group; what is neither input, constant nor output is allocated."""
     buffers = _buffers(graph, steps, constants)
-    outputs = [Buffer(f"{v.name}.out", v.dtype, v.shape) for v in graph.outputs]
+    taken = {buffer.name for buffer in buffers.values()}
+    outputs = list[Buffer]()
+    for value in graph.outputs:
+        outputs.append(Buffer(fresh_name(f"{readable(value.name)}.out", taken), value.dtype, value.shape))
+        taken.add(outputs[-1].name)
     writes = {v: buffer for v, buffer in zip(graph.outputs, outputs, strict=True) if _is_made(v, graph, constants)}
     buffers.update(writes)
     body: Stmt = Seq(tuple(_call(step, buffers) for step in steps))
@@ -219,7 +224,12 @@ def _is_made(value: Value, graph: Graph, constants: Mapping[Value, Array]) -> bo
 
 def _buffers(graph: Graph, steps: Sequence[_Step], constants: Mapping[Value, Array]) -> dict[Value, Buffer]:
     mentioned = dict.fromkeys((*graph.inputs, *constants, *(v for step in steps for v in step.arguments)))
-    return {value: Buffer(value.name, value.dtype, value.shape) for value in mentioned}
+    buffers: dict[Value, Buffer] = {}
+    names = set[str]()
+    for value in mentioned:
+        buffers[value] = Buffer(fresh_name(readable(value.name), names), value.dtype, value.shape)
+        names.add(buffers[value].name)
+    return buffers
 
 
 def _call(step: _Step, buffers: Mapping[Value, Buffer]) -> Call:

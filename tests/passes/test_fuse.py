@@ -9,7 +9,7 @@ from tilewright.graph.evaluate import evaluate_graph
 from tilewright.ops import FusionKind
 from tilewright.passes import fuse, normalize
 from tilewright.passes.dominators import post_dominators
-from tilewright.passes.fuse import Group
+from tilewright.passes.fuse import MAX_NODES, Group
 
 
 def run(groups: tuple[Group, ...], graph: Graph, feeds: dict[str, Array]) -> list[Array]:
@@ -160,5 +160,18 @@ def test_a_long_chain_takes_little_time() -> None:
     nodes = [apply("Relu", [A], "v0")]
     for position in range(1, 3000):
         nodes.append(apply("Relu", nodes[-1].outputs, f"v{position}"))
-    (group,) = fuse(Graph("g", (A,), nodes[-1].outputs, tuple(nodes), {}))
-    assert len(group.nodes) == 3000
+    groups = fuse(Graph("g", (A,), nodes[-1].outputs, tuple(nodes), {}))
+    assert {len(group.nodes) for group in groups} <= {MAX_NODES, 3000 % MAX_NODES}
+    assert sum(len(group.nodes) for group in groups) == 3000
+
+
+def test_what_is_before_a_group_is_bounded_too() -> None:
+    sides = [apply("Neg", [A], f"s{i}") for i in range(2 * MAX_NODES)]
+    total = sides[0].outputs[0]
+    sums = list[Node]()
+    for position, side in enumerate(sides[1:]):
+        sums.append(apply("Add", [total, *side.outputs], f"t{position}"))
+        total = sums[-1].outputs[0]
+    groups = fuse(Graph("g", (A,), (total,), (*sides, *sums), {}))
+    assert max(len(group.nodes) for group in groups) <= MAX_NODES
+    assert sum(len(group.nodes) for group in groups) == len(sides) + len(sums)

@@ -18,6 +18,7 @@ from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
 from tilewright.base.names import readable
 from tilewright.frontend import onnx_proto
+from tilewright.frontend.external_data import read_external_data
 from tilewright.frontend.functions import Functions, called_nodes, schema_body
 from tilewright.frontend.onnx_shapes import GivenShapes, input_shapes
 from tilewright.frontend.rules import RULES, Request
@@ -42,6 +43,8 @@ def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes |
     """
     model = source if isinstance(source, onnx.ModelProto) else onnx_proto.read_model(Path(source))
     check_text(model)
+    if not isinstance(source, onnx.ModelProto):
+        read_external_data(model, Path(source).parent)
     opsets = onnx_proto.opsets_of(model.opset_import)
     return _Importer(model.graph, Functions(model), Scope(model.graph.node, opsets)).graph(shapes or {})
 

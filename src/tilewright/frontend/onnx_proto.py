@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
-from onnx.external_data_helper import load_external_data_for_model
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
@@ -34,7 +33,7 @@ MAX_RANK = 32
 
 
 def read_model(path: Path) -> onnx.ModelProto:
-    """The model in a file, with its external data. Raises ``InvalidModel``."""
+    """The model in a file, without its external data. Raises ``InvalidModel`` or ``ResourceLimit``."""
     if not path.is_file():
         raise InvalidModel(f"there is no model file {path}")
     size = path.stat().st_size
@@ -44,8 +43,7 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise ResourceLimit(f"{path} has {size} bytes, more than {MAX_FILE_BYTES}; store the weights as external data")
     try:
         model = onnx.load_model_from_string(path.read_bytes())
-        load_external_data_for_model(model, str(path.parent))
-    except (DecodeError, ValueError, OSError, onnx.checker.ValidationError) as error:
+    except (DecodeError, ValueError, OSError) as error:
         raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
     if not model.graph.node and not model.graph.output:
         raise InvalidModel(f"{path} is no ONNX model: it holds no graph")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import onnx
 
 from tilewright.base.errors import InvalidModel
+from tilewright.frontend.external_data import all_tensors
 from tilewright.frontend.scopes import all_nodes, subgraphs
 
 
@@ -18,6 +19,10 @@ def check_text(model: onnx.ModelProto) -> None:
 def _names(model: onnx.ModelProto) -> Iterator[object]:
     for entry in model.opset_import:
         yield entry.domain
+    for tensor in all_tensors(model):
+        yield tensor.name
+        for entry in tensor.external_data:
+            yield from (entry.key, entry.value)
     yield from _names_of_graph(model.graph)
     yield from _names_of_nodes(model.graph.node)
     for function in model.functions:
@@ -37,10 +42,6 @@ def _names_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[object]:
 
 def _names_of_graph(graph: onnx.GraphProto) -> Iterator[object]:
     yield graph.name
-    for tensor in graph.initializer:
-        yield tensor.name
-    for sparse in graph.sparse_initializer:
-        yield sparse.values.name
     for info in (*graph.input, *graph.output):
         yield info.name
         for dim in info.type.tensor_type.shape.dim:

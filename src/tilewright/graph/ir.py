@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InternalError
+from tilewright.base.names import readable
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.shapes import same_extent, static
 from tilewright.symbolic.expr import Expr
@@ -40,7 +41,7 @@ class Value:
     shape: tuple[Expr, ...]
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        return f"{readable(self.name)}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Node:
 
     def __str__(self) -> str:
         results = ", ".join(map(repr, self.outputs))
-        operands = ["_" if v is None else v.name for v in self.inputs]
+        operands = ["_" if v is None else readable(v.name) for v in self.inputs]
         options = [f"{name}={value}" for name, value in self.attributes]
         return f"{results} = {self.op}({', '.join([*operands, *options])})"
 
@@ -74,7 +75,7 @@ class Graph:
         lines = [f"graph {self.name}({', '.join(map(repr, self.inputs))}):"]
         lines += [f"  {value!r} = constant" for value in self.constants]
         lines += [f"  {node}" for node in self.nodes]
-        lines.append(f"  return {', '.join(v.name for v in self.outputs)}")
+        lines.append(f"  return {', '.join(readable(v.name) for v in self.outputs)}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -99,7 +100,7 @@ def apply(node_op: Operator, inputs: Sequence[Value | None], attributes: Mapping
 
 def as_placeholder(value: Value) -> Tensor:
     """A te input that stands for ``value``."""
-    return placeholder(value.shape, value.dtype, value.name)
+    return placeholder(value.shape, value.dtype, readable(value.name))
 
 
 def make_node(

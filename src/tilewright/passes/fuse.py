@@ -12,6 +12,9 @@ from tilewright.graph import Graph, Node, Value
 from tilewright.ops import FusionKind
 from tilewright.passes.dominators import post_dominators
 
+MAX_NODES = 64
+"""Nodes of a group that are not views. Models have a dozen; what is longer would take long to schedule, for no gain."""
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -82,7 +85,8 @@ class _Fusion:
         end = anchor
         while (target := self._dominators.get(end.outputs[0])) is not None:
             between = self._between(end.outputs[0], target)
-            if not all(self._may_join(node, anchor.outputs[0]) for node in between):
+            fits = len(nodes) + len(between) <= MAX_NODES
+            if not fits or not all(self._may_join(node, anchor.outputs[0]) for node in between):
                 break
             nodes.extend(between)
             end = target
@@ -93,7 +97,7 @@ class _Fusion:
         members = {node.outputs[0]: node for node in nodes}
         end = nodes[-1].outputs[0]
         stack = self._producers_for(nodes)
-        while stack:
+        while stack and len(members) < MAX_NODES:
             node = stack.pop()
             value = node.outputs[0]
             inside = all(reader.outputs[0] in members for reader in self._consumers[value])

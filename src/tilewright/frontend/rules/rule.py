@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from tilewright.base.errors import InvalidModel, UnsupportedModel
+from tilewright.base.names import readable
 from tilewright.frontend.onnx_proto import dtype_of
 from tilewright.graph import Array, Value
 from tilewright.ops import Attribute
@@ -81,15 +82,15 @@ class Request:
         if value is None:
             return None
         if not value.dtype.is_int:
-            raise InvalidModel(f"{self.place}: input `{value.name}` must hold integers, not {value.dtype}")
+            raise InvalidModel(f"{self.place}: input `{readable(value.name)}` must hold integers, not {value.dtype}")
         return tuple(int(x) for x in np.ravel(self._known(value)))
 
     def _known(self, value: Value) -> Array:
         array = self.importer.known(value)
         if array is None:
             raise UnsupportedModel(
-                f"{self.place}: input `{value.name}` must be a constant, but is computed at run time; if it depends on "
-                "shapes only, give these by shapes="
+                f"{self.place}: input `{readable(value.name)}` must be a constant, but is computed at run time; if it "
+                "depends on shapes only, give these by shapes="
             )
         return array
 

@@ -1,0 +1,172 @@
+"""Tensors of a model whose bytes are in other files, read so that nothing but the model's own folder is ever opened.
+
+ONNX's own loader was repaired four times for paths, symbolic links, hard links and attributes that a model may set
+(CVE-2024-27318, CVE-2026-34447, CVE-2026-34446, CVE-2026-34445). Here a path is walked folder by folder below the
+model's, following no links; only a regular file with one name is read; offset and length are checked against the file
+and the tensor before a byte is read; keys that are not known are ignored. This holds for every tensor of the model:
+constants, sparse ones, those in attributes, in branches and in functions.
+"""
+
+import errno
+import logging
+import math
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from tilewright.base import files
+from tilewright.base.errors import InvalidModel, UntrustedData
+from tilewright.base.names import readable
+from tilewright.frontend.onnx_proto import check_size
+from tilewright.frontend.scopes import all_nodes, subgraphs
+
+_KNOWN_KEYS = frozenset({"location", "offset", "length", "checksum"})
+_BITS: dict[int, int] = {
+    **dict.fromkeys((onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.FLOAT4E2M1), 4),
+    **dict.fromkeys((onnx.TensorProto.INT2, onnx.TensorProto.UINT2), 2),
+}
+"""Of element types that share bytes."""
+
+
+def read_external_data(model: onnx.ModelProto, folder: Path) -> None:
+    """Put the bytes of external tensors into ``model``.
+
+    Raises ``UntrustedData`` for a location outside of ``folder``, a link, or what is no regular file, ``InvalidModel``
+    for one that is missing or does not fit its tensor, ``ResourceLimit`` for a tensor that is too large.
+    """
+    for tensor in all_tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            _read(tensor, folder, f"tensor {readable(tensor.name)}")
+
+
+def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor in a model."""
+    yield from _tensors_of_graph(model.graph)
+    yield from _tensors_of_nodes(model.graph.node)
+    for function in model.functions:
+        yield from _tensors_of_nodes(function.node)
+        yield from _tensors_of_attributes(function.attribute_proto)
+
+
+def _tensors_of_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+
+
+def _tensors_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    for node in all_nodes(nodes):
+        yield from _tensors_of_attributes(node.attribute)
+        for graph in subgraphs(node):
+            yield from _tensors_of_graph(graph)
+
+
+def _tensors_of_attributes(attributes: Iterable[onnx.AttributeProto]) -> Iterator[onnx.TensorProto]:
+    for attribute in attributes:
+        yield from (attribute.t, *attribute.tensors)
+        for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+            yield from (sparse.values, sparse.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a tensor says about where its bytes are. ``length``: None for all that the tensor needs."""
+
+    location: str
+    offset: int
+    length: int | None
+
+
+def _read(tensor: onnx.TensorProto, folder: Path, place: str) -> None:
+    source = _source(tensor, place)
+    wanted = _byte_count(tensor, place)
+    if source.length not in (None, wanted):
+        raise InvalidModel(
+            f"{place}: its external data has length {source.length}, and {list(tensor.dims)} elements take {wanted} "
+            "bytes; write the model anew"
+        )
+    descriptor = _open_beneath(folder, source.location, place)
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        if source.offset + wanted > size:
+            raise InvalidModel(
+                f"{place}: bytes {source.offset} to {source.offset + wanted} are wanted of "
+                f"{readable(source.location)}, which has {size}; copy the whole file beside the model"
+            )
+        file.seek(source.offset)
+        content = file.read(wanted)
+    if len(content) != wanted:
+        raise InvalidModel(f"{place}: {readable(source.location)} was cut while it was read; load the model again")
+    tensor.raw_data = content
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]
+
+
+def _source(tensor: onnx.TensorProto, place: str) -> _Source:
+    given = {entry.key: entry.value for entry in tensor.external_data}
+    for key in given.keys() - _KNOWN_KEYS:
+        log = logging.getLogger("tilewright")
+        log.warning("%s: its external data has the unknown key %s, which is ignored", place, readable(key))
+    if "location" not in given:
+        raise InvalidModel(f"{place}: its external data has no location; write the model anew")
+    length = _number(given, "length", place) if "length" in given else None
+    return _Source(given["location"], _number(given, "offset", place), length)
+
+
+def _number(given: dict[str, str], key: str, place: str) -> int:
+    text = given.get(key, "0")
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InvalidModel(f"{place}: the {key} of its external data is {readable(text)!r}; give a number of bytes")
+    return int(text)
+
+
+def _byte_count(tensor: onnx.TensorProto, place: str) -> int:
+    if any(extent < 0 for extent in tensor.dims):
+        raise InvalidModel(f"{place} has the shape {list(tensor.dims)}; extents are not negative")
+    check_size(tuple(tensor.dims), place)
+    if tensor.data_type == onnx.TensorProto.STRING or tensor.data_type not in onnx.TensorProto.DataType.values()[1:]:
+        raise InvalidModel(f"{place}: tensors of element type {tensor.data_type} can't be external; store it inside")
+    bits = _BITS.get(tensor.data_type, 0) or 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return -(-math.prod(tensor.dims) * bits // 8)
+
+
+def _open_beneath(folder: Path, location: str, place: str) -> int:
+    """A descriptor of a regular file below ``folder``."""
+    shown = readable(location)
+    parts = [part for part in location.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts or "\0" in location or location.startswith("/"):
+        raise UntrustedData(
+            f"{place}: its external data is at {shown!r}; only files below the model's folder are read: copy it there"
+        )
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=at)
+            os.close(at)
+            at = inner
+        # Without waiting: opening a pipe would block until somebody writes to it.
+        descriptor = os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=at)
+    except OSError as error:
+        raise _refusal(error, f"{place}: its external data {shown}") from error
+    finally:
+        os.close(at)
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+        os.close(descriptor)
+        what = "no regular file" if facts.st_nlink == 1 or not stat.S_ISREG(facts.st_mode) else "a hard link"
+        raise UntrustedData(f"{place}: its external data {shown} is {what}; copy the bytes into a file of their own")
+    return descriptor
+
+
+def _refusal(error: OSError, what: str) -> InvalidModel | UntrustedData:
+    """A link is somebody's intention; anything else is a mishap."""
+    if isinstance(error, FileNotFoundError):
+        return InvalidModel(f"{what} is missing; copy it beside the model")
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return UntrustedData(f"{what} is a symbolic link, or behind one; copy the file itself beside the model")
+    return InvalidModel(f"{what} can't be read: {files.reason(error)}")
