@@ -19,7 +19,7 @@ from tilewright.loops.ir import Block, Scope, Store
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at, consumers
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import Binary, Expr, Read, Unary
+from tilewright.symbolic.expr import ONE, Binary, Expr, Read, Unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, walk
 
@@ -161,7 +161,8 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> None:
     """Row by row where the last axis is reduced; else lanes along the last axis, and the reduction around them."""
     blocks = all_blocks(s.program.body)
     result = blocks[-1]
-    by_rows = s.program.outputs == 1 and all(map(_reduces_last, reductions))
+    whole = all(block.name == result.name or _keeps_its_axis(block) for block in reductions)
+    by_rows = s.program.outputs == 1 and whole and all(map(_reduces_last, reductions))
     if by_rows and _rows_of(result) == _rows_of(reductions[0]):
         schedule_rows(s, BlockRef(result.name), _lanes(result, target), _is_large(s, reductions[0]))
         return
@@ -200,6 +201,12 @@ def _reduces_last(block: Block) -> bool:
         return False
     along = [r for r in block.reads if any(reduced[0] in free_vars(start) for start, _ in r.ranges)]
     return bool(along) and all(region.ranges[-1][0] == reduced[0] for region in along)
+
+
+def _keeps_its_axis(block: Block) -> bool:
+    """Whether the reduced axis is still there, as 1: then the other axes are rows."""
+    spatial = [axis.extent for axis in block.axes if axis.kind is IterKind.SPATIAL]
+    return bool(spatial) and spatial[-1] == ONE
 
 
 def _rows_of(block: Block) -> tuple[object, ...]:

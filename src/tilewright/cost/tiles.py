@@ -35,9 +35,12 @@ def choose_tile(problem: Problem, target: Target) -> Tile:
 
 
 def _tiles(problem: Problem, target: Target) -> Iterator[Tile]:
-    """All tiles whose accumulators, panel loads and a broadcast fit in the registers."""
+    """All tiles whose accumulators, panel loads and a broadcast fit in the registers.
+
+    Rows of the tile are powers of two of registers: LLVM widens a vector of three registers to four, and then spills.
+    """
     lanes = target.vector_bits // (8 * problem.itemsize)
-    for vectors in (1, 2, 3, 4):
+    for vectors in (1, 2, 4):
         if vectors > 1 and problem.vector <= (vectors - 1) * lanes:
             break
         for panels in (1, 2, 3, 4):
@@ -45,7 +48,7 @@ def _tiles(problem: Problem, target: Target) -> Iterator[Tile]:
                 break
             columns = vectors * panels
             most = (target.vector_registers - columns - 1) // columns
-            for rows in range(1, min(most, problem.rows) + 1):
+            for rows in range(1, min(most, max(problem.rows, 1)) + 1):
                 yield Tile(vectors * lanes, rows, panels)
 
 
