@@ -122,6 +122,9 @@ def test_the_first_line_needs_no_compiler() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+    program = "import sys, tilewright.cli.compile; print(sorted({'numpy', 'rich.progress'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_progress_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,3 +180,21 @@ def test_repro(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert (tmp_path / "b" / "program.txt").exists()
     assert main(["repro", model, "--kernel", "k9"]) == 2
     assert "there are k0_gemm_relu, k1_gemm, k2_softmax" in capsys.readouterr().err
+
+
+def test_a_model_for_another_machine(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere = ["--target", "riscv64"]
+    assert main(["compile", model, "-o", str(tmp_path / "m.tw"), *elsewhere]) == 0
+    assert main(["explain", model, *elsewhere]) == 0
+    assert main(["profile", model, *elsewhere]) == 3
+    assert "riscv64" in capsys.readouterr().err
+
+
+def test_nobody_reads_the_output(model: str) -> None:
+    command = [sys.executable, "-m", "tilewright", "explain", model, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (141, b"")

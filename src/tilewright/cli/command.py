@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
@@ -46,9 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--debug", action="store_true", help="show where in Tilewright an error was raised")
     try:
         verb.add_arguments(parser)
-        return verb.execute(parser.parse_args(given[1:]), Console())
+        status = verb.execute(parser.parse_args(given[1:]), Console())
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return Status.INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough; nothing is to be written at exit, either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Status.BROKEN_PIPE
     except Exception as error:  # what is no TilewrightError is a fault, too
         if "--debug" in given:
             raise

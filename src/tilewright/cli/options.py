@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tilewright.base.errors import BadInput
 from tilewright.base.events import Listener, ignore
-from tilewright.runtime.runnable import RunnableModel, load
 from tilewright.runtime.sizing import default_threads
 
 if TYPE_CHECKING:
     from tilewright.api import CompiledModel
+    from tilewright.runtime.runnable import RunnableModel
 
 Item = TypeVar("Item")
 
@@ -77,12 +77,14 @@ def positive(text: str) -> int:
     return value
 
 
-def loaded(options: argparse.Namespace, listener: Listener = ignore) -> RunnableModel:
+def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "RunnableModel":
     """The model that the arguments of ``add_model_arguments`` ask for: compiled, or an artifact loaded."""
     if not is_artifact(options.model):
         return compiled(options, listener)
     if options.shapes or options.bounds or options.target != "host":
         raise BadInput(f"{options.model} is compiled already: leave --shape, --bound and --target out")
+    from tilewright.runtime.runnable import load
+
     return load(options.model, trust=options.trust, threads=options.threads)
 
 

@@ -9,7 +9,6 @@ from tilewright.cli.options import add_model_arguments, files, loaded
 from tilewright.cli.progress import reporting
 from tilewright.cli.report import emit
 from tilewright.cli.status import Status
-from tilewright.runtime.runnable import RunnableModel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +28,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.insight.profile import profile
 
     with reporting(f"loading {options.model}", Console(stderr=True, quiet=options.json)) as listener:
-        model: RunnableModel = loaded(options, listener)
+        model = loaded(options, listener)
     feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
     if isinstance(model, CompiledModel):
         found = model.profile(feeds, seconds=options.seconds, roofs=not options.no_roofs)

@@ -3,9 +3,12 @@
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 from tilewright.base.events import Advanced, Event, Listener
 
@@ -21,6 +24,8 @@ def reporting(what: str, console: Console, clock: Callable[[], float] = time.mon
         console.print(f"{what} ...", highlight=False, markup=False, soft_wrap=True)
         yield _Lines(console, clock)
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         yield _Bar(progress, progress.add_task(f"{what}: reading", total=None))
@@ -29,7 +34,7 @@ def reporting(what: str, console: Console, clock: Callable[[], float] = time.mon
 class _Bar:
     """One bar over all phases: it assumes that later ones have as many parts as the present one."""
 
-    def __init__(self, progress: Progress, task: TaskID) -> None:
+    def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress = progress
         self._task = task
 

@@ -12,3 +12,4 @@ class Status(IntEnum):
     UNSUPPORTED = 3
     INTERNAL = 4
     INTERRUPTED = 130
+    BROKEN_PIPE = 141

@@ -8,6 +8,7 @@ may be a consequence, and is marked so.
 import os
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import onnx
@@ -87,9 +88,13 @@ class _Examination:
     def __init__(self, model: onnx.ModelProto, shapes: GivenShapes) -> None:
         self._model = model
         self._shapes = shapes
-        self._types = _inferred_types(model)
         self._cut: set[str] = set()
         """Values that refused nodes make, and all that depends on these."""
+
+    @cached_property
+    def _types(self) -> dict[str, onnx.ValueInfoProto]:
+        """Types of the values inside, as far as ONNX can tell: of the whole model, so asked for before it is cut."""
+        return _inferred_types(self._model)
 
     def refusals(self) -> list[Refusal]:
         """All nodes that are refused, in the order in which they were found."""
@@ -131,12 +136,12 @@ class _Examination:
 
     def _replace(self, node: onnx.NodeProto) -> None:
         """Without ``node``: what it makes is an input now, or, if its type is not known, gone with all its readers."""
-        graph = self._model.graph
+        graph, types = self._model.graph, self._types
         outputs = [name for name in node.output if name]
         self._cut.update(outputs)
         graph.node.remove(node)
-        lost = [name for name in outputs if name not in self._types]
-        graph.input.extend(self._types[name] for name in outputs if name in self._types)
+        lost = [name for name in outputs if name not in types]
+        graph.input.extend(types[name] for name in outputs if name in types)
         for reader in [other for other in graph.node if set(lost).intersection(other.input)]:
             self._replace(reader)
         for info in [info for info in graph.output if info.name in lost]:

@@ -113,8 +113,8 @@ def profile(
     Raises ``BadFeed`` if the feeds do not fit.
     """
     names = executable.manifest.calls
-    before = None if roofs is None else roofs()
     results, _ = executable.timed_run(feeds)
+    before = None if roofs is None else roofs()
     totals: list[float] = []
     parts: list[list[float]] = []
     end = time.perf_counter() + seconds
