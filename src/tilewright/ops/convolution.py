@@ -1,13 +1,14 @@
 """Convolutions over ``[batch, channels, spatial...]``, in any number of spatial dimensions."""
 
 from collections.abc import Sequence
+from math import prod
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import same_extent, simplified
 from tilewright.ops.windows import window
-from tilewright.symbolic.expr import Const, Expr, cast, const
+from tilewright.symbolic.expr import TRUE, Const, Expr, cast, const, equal
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
@@ -34,7 +35,7 @@ def conv(
     if x.dtype != weight.dtype:
         raise BadProgram(f"{x} and the weight {weight} must have one dtype")
     filters = weight.shape[0]
-    per_group = _filters_per_group(x, weight, group)
+    per_group = filters_per_group(x, weight, group)
     sliding = window(x, weight.shape[2:], strides, pads, dilations)
     outputs = sliding.outputs(x.shape[2:])
     source = sliding.padded(x, const(0, x.dtype), outputs)
@@ -56,7 +57,7 @@ def conv(
     return narrowed(product if bias is None else add_bias(product, bias), x.dtype)
 
 
-def _filters_per_group(x: Tensor, weight: Tensor, group: int) -> Expr:
+def filters_per_group(x: Tensor, weight: Tensor, group: int) -> Expr:
     """How many filters each group has. Raises ``BadProgram`` if channels and filters do not fit ``group``."""
     if group < 1:
         raise BadProgram(f"group is {group}; it must be at least 1")
@@ -76,3 +77,36 @@ def add_bias(product: Tensor, bias: Tensor) -> Tensor:
     if bias.ndim != 1 or not same_extent(bias.shape[0], product.shape[1]):
         raise BadProgram(f"the bias {bias} must have the shape [{product.shape[1]}], one for each output channel")
     return tensor(product.shape, lambda index: product[index] + cast(bias[index[1]], product.dtype), name="biased")
+
+
+@operator("Col2Im", FusionKind.REDUCTION)
+def columns_to_image(
+    x: Tensor,
+    *,
+    image: Sequence[int],
+    block: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+) -> Tensor:
+    """Blocks ``[N, C * block, places]`` added up where they lie in the image ``[N, C, *image]``."""
+    rank, size = len(image), prod(block)
+    spans = zip(image, block, strides, dilations, pads[:rank], pads[rank:], strict=True)
+    places = [
+        (extent + before + after - (k - 1) * d - 1) // stride + 1 for extent, k, stride, d, before, after in spans
+    ]
+    if x.ndim != 3 or x.shape[2] != const(prod(places)) or simplified(x.shape[1] % size) != const(0):
+        raise BadProgram(f"{x} must have the shape [N, C * {size}, {prod(places)}] for an image of {list(image)}")
+    taps = [te.reduce_axis((0, k), name=f"k{dim}") for dim, k in enumerate(block)]
+
+    def body(index: Index) -> Reduction:
+        batch, channel, *point = index
+        row, place, inside = channel, const(0).as_expr(), TRUE.as_expr()
+        for dim, i in enumerate(point):
+            start = i + pads[dim] - taps[dim].var * dilations[dim]
+            at = start // strides[dim]
+            inside = inside & equal(start % strides[dim], 0) & (at >= 0) & (at < places[dim])
+            row, place = row * block[dim] + taps[dim].var, place * places[dim] + at
+        return te.sum(cast(x[batch, row, place], accumulator(x.dtype)), axis=taps, where=inside)
+
+    return narrowed(tensor((x.shape[0], simplified(x.shape[1] // size), *map(const, image)), body), x.dtype)

@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from math import prod
 
+import numpy as np
+
+from tilewright.base.dtypes import f32, i32
 from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.frontend.rules.windows import Sliding, check_entries, sliding, unknown_auto_pad, window_attributes
 from tilewright.graph import Value
 from tilewright.ops.shapes import Shape, show, simplified, static
 from tilewright.ops.windows import number
-from tilewright.symbolic.expr import Const, Expr, as_expr, maximum
+from tilewright.symbolic.expr import Const, Expr, as_expr, const, maximum
 
 
 def _conv(request: Request) -> Sequence[Value]:
@@ -92,7 +95,83 @@ def _output_extents(request: Request, own: Sliding) -> list[Expr] | None:
             raise unknown_auto_pad(request, mode)
 
 
+def _deform_conv(request: Request) -> Sequence[Value]:
+    data, weight, offsets = (request.input(position) for position in range(3))
+    groups = {"group": request.integer("group", 1), "offset_group": request.integer("offset_group", 1)}
+    attributes = window_attributes(request, data, kernel_of(request, weight))
+    operands = [data, weight, offsets, request.optional(3), request.optional(4)]
+    return [request.apply("DeformConv", *operands, **attributes, **groups)]
+
+
+def _columns_to_image(request: Request) -> Sequence[Value]:
+    image, block = request.integers(1) or (), request.integers(2) or ()
+    rank = len(image)
+    ones = (1,) * rank
+    strides, dilations = request.ints("strides") or ones, request.ints("dilations") or ones
+    pads = request.ints("pads") or (0,) * (2 * rank)
+    for name, values in {
+        "image_shape": image,
+        "block_shape": block,
+        "strides": strides,
+        "dilations": dilations,
+    }.items():
+        check_entries(request, name, values, max(rank, 1), 1)
+    check_entries(request, "pads", pads, 2 * rank, 0)
+    window = {"strides": strides, "dilations": dilations, "pads": pads}
+    return [request.apply("Col2Im", request.input(0), image=image, block=block, **window)]
+
+
+def _conv_integer(request: Request) -> Sequence[Value]:
+    data, weight = _centered(request, 0, 2), _centered(request, 1, 3)
+    return [_integer_convolution(request, data, weight, None)]
+
+
+def _qlinear_conv(request: Request) -> Sequence[Value]:
+    """Computed in i32, scaled in f32, rounded to the nearest even number (ONNX, QuantizeLinear)."""
+    total = _integer_convolution(request, _centered(request, 0, 2), _centered(request, 3, 5), request.optional(8))
+    scales = [request.input(position) for position in (1, 4, 6)]
+    factor = request.apply("Div", request.apply("Mul", scales[0], scales[1]), scales[2])
+    factor = _by_channel(request, factor, 1, len(total.shape))
+    zero = request.input(7)
+    product = request.apply("Mul", request.apply("Cast", total, to=f32), factor)
+    result = request.apply(
+        "Add", request.apply("Round", product), request.apply("Cast", _scalar(request, zero), to=f32)
+    )
+    limits = [request.constant(np.array(limit, np.float32)) for limit in (zero.dtype.min, zero.dtype.max)]
+    return [request.apply("Cast", request.apply("Clip", result, *limits), to=zero.dtype)]
+
+
+def _integer_convolution(request: Request, data: Value, weight: Value, bias: Value | None) -> Value:
+    attributes = window_attributes(request, data, kernel_of(request, weight))
+    return request.apply("Conv", data, weight, bias, **attributes, group=request.integer("group", 1))
+
+
+def _centered(request: Request, position: int, zero_position: int) -> Value:
+    """An input as i32, without its zero point: that is what padding means, too."""
+    data, zero = request.input(position), request.optional(zero_position)
+    wide = request.apply("Cast", data, to=i32)
+    if zero is None:
+        return wide
+    zero = _by_channel(request, request.apply("Cast", zero, to=i32), 0, len(data.shape))
+    return request.apply("Sub", wide, zero)
+
+
+def _by_channel(request: Request, parameter: Value, axis: int, rank: int) -> Value:
+    """One value, or one for each channel, shaped so that it broadcasts along ``axis``."""
+    if not parameter.shape or parameter.shape == (const(1),):
+        return _scalar(request, parameter)
+    return request.apply("Unsqueeze", parameter, axes=tuple(p for p in range(rank) if p != axis))
+
+
+def _scalar(request: Request, value: Value) -> Value:
+    return request.apply("Squeeze", value) if value.shape else value
+
+
 RULES: Mapping[str, RuleFunction] = {
+    "Col2Im": _columns_to_image,
     "Conv": _conv,
+    "ConvInteger": _conv_integer,
     "ConvTranspose": _conv_transpose,
+    "DeformConv": _deform_conv,
+    "QLinearConv": _qlinear_conv,
 }

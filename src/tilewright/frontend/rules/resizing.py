@@ -1,4 +1,4 @@
-"""ONNX's resizing of grids: Resize of all opsets, Upsample, AffineGrid."""
+"""ONNX's resizing and sampling of grids."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -205,8 +205,44 @@ def _affine_grid(request: Request) -> Sequence[Value]:
     return [request.apply("AffineGrid", request.input(0), spatial=size[2:], align_corners=aligned)]
 
 
+_SAMPLES = {"bilinear": "linear", "bicubic": "cubic"}
+"""What opset 16 called the modes."""
+
+
+def _grid_sample(request: Request) -> Sequence[Value]:
+    mode = request.text("mode", "linear")
+    padding = request.text("padding_mode", "zeros")
+    aligned = bool(request.integer("align_corners", 0))
+    data, grid = request.input(0), request.input(1)
+    chosen = _SAMPLES.get(mode, mode)
+    return [request.apply("GridSample", data, grid, mode=chosen, padding_mode=padding, align_corners=aligned)]
+
+
+def _roi_align(request: Request) -> Sequence[Value]:
+    samples = request.integer("sampling_ratio", 0)
+    if samples == 0:
+        raise request.unsupported("sampling_ratio 0 (as many as a region is large) is not supported; give 1 or more")
+    default = "half_pixel" if request.opset >= 16 else "output_half_pixel"
+    placing = request.text("coordinate_transformation_mode", default)
+    mode = request.text("mode", "avg")
+    if placing not in ("half_pixel", "output_half_pixel") or mode not in ("avg", "max"):
+        raise request.invalid(f"mode {mode} with coordinates {placing}: avg, max with (output_)half_pixel are there")
+    result = request.apply(
+        "RoiAlign",
+        *(request.input(position) for position in range(3)),
+        output=(request.integer("output_height", 1), request.integer("output_width", 1)),
+        samples=samples,
+        scale=request.number("spatial_scale", 1.0),
+        offset=0.5 if placing == "half_pixel" else 0.0,
+        largest=mode == "max",
+    )
+    return [result]
+
+
 RULES: Mapping[str, RuleFunction] = {
     "AffineGrid": _affine_grid,
+    "GridSample": _grid_sample,
     "Resize": _resize,
+    "RoiAlign": _roi_align,
     "Upsample": _resize,
 }
