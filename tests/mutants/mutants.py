@@ -24,6 +24,9 @@ _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
 
 _ARTIFACT = ("tests/runtime/artifact",)
 
+_WORK = ("tests/cost/test_work.py",)
+_INSIGHT = ("tests/insight",)
+
 MUTANTS = (
     Mutant(
         "signed compare becomes unsigned",
@@ -441,5 +444,61 @@ MUTANTS = (
         "if to_json(described) != text:",
         "if not text:",
         _ARTIFACT,
+    ),
+    Mutant(
+        "profile: a product counts beside its sum",
+        "cost/work.py",
+        "parts = tuple(factor for part in parts for factor in _factors(part))",
+        "pass",
+        _WORK,
+    ),
+    Mutant(
+        "profile: all of a table is touched",
+        "cost/work.py",
+        "min(elements, self._accesses.get(buffer.name, 0))",
+        "elements",
+        _WORK,
+    ),
+    Mutant(
+        "profile: a call's time goes to the one before",
+        "codegen/kernel.py",
+        "_mark(emitter.text, len(called))",
+        "_mark(emitter.text, len(called) - 1)",
+        _INSIGHT,
+    ),
+    Mutant(
+        "compare: infinities are equal to anything",
+        "insight/compare.py",
+        "if not np.array_equal(x[~finite], y[~finite], equal_nan=True) or not np.isfinite(x[finite]).all():",
+        "if not np.isfinite(x[finite]).all():",
+        _INSIGHT,
+    ),
+    Mutant(
+        "compare: the reference rounds to float32",
+        "insight/references.py",
+        'return array if kind in "iub" else array.astype(np.float64)',
+        'return array if kind in "iub" else array.astype(np.float32).astype(np.float64) * 1.0001',
+        _INSIGHT,
+    ),
+    Mutant(
+        "explain: a node that nobody needs is dissolved",
+        "insight/explain.py",
+        "return Fate.DISSOLVED if needed.intersection(nodes) else Fate.UNUSED",
+        "return Fate.DISSOLVED",
+        _INSIGHT,
+    ),
+    Mutant(
+        "repro: files outside of the model's folder come along",
+        "insight/repro.py",
+        'if not Path(name).is_absolute() and ".." not in Path(name).parts]',
+        "]",
+        _INSIGHT,
+    ),
+    Mutant(
+        "coverage: the first refusal is the last",
+        "frontend/coverage.py",
+        "while self._model.graph.output or not found:",
+        "while not found:",
+        ("tests/frontend/test_coverage.py",),
     ),
 )

@@ -47,7 +47,9 @@ def _show(covered: "Coverage", console: Console) -> None:
     for refusal in covered.refusals:
         console.print(_line(refusal), highlight=False, markup=False, soft_wrap=True)
     count, refused = len(covered.places), len(covered.refusals)
-    console.print(f"{count - refused} of {count} nodes can be compiled", highlight=False)
+    consequences = sum(refusal.follows for refusal in covered.refusals)
+    perhaps = f"; {consequences} of the others perhaps, too, without what is before them" if consequences else ""
+    console.print(f"{count - refused} of {count} nodes can be compiled{perhaps}", highlight=False, soft_wrap=True)
 
 
 def _line(refusal: "Refusal") -> str:

@@ -157,7 +157,7 @@ class _Examination:
 def _inferred_types(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
     """Types of the values inside the model, as far as ONNX can tell; every unknown extent gets a name."""
     try:
-        inferred = shape_inference.infer_shapes(model)
+        inferred = shape_inference.infer_shapes(model, data_prop=True)
     except (shape_inference.InferenceError, EncodeError, ValueError):  # malformed, or too large for protobuf
         return {}
     found: dict[str, onnx.ValueInfoProto] = {}
