@@ -23,6 +23,7 @@ def test_a_long_chain(length: int) -> None:
     compiled = tilewright.compile(chain(length))
     np.testing.assert_array_equal(compiled.run(None, {"v0": X})[0], np.maximum(X, 0))
     assert len(compiled.compiled.kernels) <= 2
+    assert str(compiled.compiled.main).count("v") > length / 64
 
 
 NAMES = ["a\0b", "a\nb", "\x1b[31m", "x" * 1_000_000, "../../etc/passwd", "ünïcode", "%s{}", "node\u202eedon"]

@@ -21,7 +21,7 @@ from tilewright.loops.program import Dim, Program
 from tilewright.passes.affine import fold_affine
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut, choose_layouts
-from tilewright.passes.lower import Kernel, to_kernel
+from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.normalize import normalize
 from tilewright.runtime.elsewhere import executable_for
 from tilewright.runtime.manifest import Extent, Manifest, Symbol, TensorSpec
@@ -158,18 +158,18 @@ def _schedule_all(
     kernels: dict[str, ScheduledKernel] = {}
     steps: list[_Step] = []
     packed: dict[Value, Array] = {}
+    lowering = Lowering(laid_out, options.target, options.bounds)
     for position, group in enumerate(groups):
         try:
-            kernel = to_kernel(group, laid_out, options.target, options.bounds)
+            kernel = lowering.kernel(group)
         except Unsupported as error:
             raise UnsupportedModel(f"{_sources(group)}: {error}") from error
-        identity = str(kernel.program)
-        known = kernels.get(identity)
+        known = kernels.get(kernel.text)
         if known is None:
             named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
             made = schedule(Schedule(named), options.target)
             known = ScheduledKernel(named, made, ())
-        kernels[identity] = replace(known, groups=(*known.groups, group))
+        kernels[kernel.text] = replace(known, groups=(*known.groups, group))
         arguments = tuple(_stored(value, kernel, laid_out) for value in kernel.arguments)
         for plain, stored in zip(kernel.arguments, arguments, strict=True):
             if plain in kernel.packings and stored not in packed:

@@ -58,10 +58,10 @@ class _Liveness:
         return list(self._found.values())
 
     def _visit(self, stmt: Stmt) -> None:
+        while isinstance(stmt, Alloc):  # a loop, as a main program has one for each of its calls
+            self._unused[stmt.buffer.name] = stmt.buffer
+            stmt = stmt.body
         match stmt:
-            case Alloc(buffer, body):
-                self._unused[buffer.name] = buffer
-                self._visit(body)
             case Seq(statements):
                 for inner in statements:
                     self._visit(inner)

@@ -95,8 +95,8 @@ class StatementEmitter:
                 self._loop(stmt)
             case If(condition, then, otherwise):
                 self._if(condition, then, otherwise)
-            case Alloc(buffer, body):
-                self._alloc(buffer, body)
+            case Alloc():
+                self._allocs(stmt)
             case Call():
                 self.state.call(self, stmt)
             case Sync():
@@ -194,10 +194,22 @@ class StatementEmitter:
 
     # --- memory -----------------------------------------------------------------------------------------------
 
-    def _alloc(self, buffer: Buffer, body: Stmt) -> None:
-        size = self._size(buffer)
+    def _allocs(self, stmt: Stmt) -> None:
+        """All that are directly inside each other: a main program has one for each of its calls."""
         arena = self.state.scratch if self.state.in_region else self.state.workspace
         top = arena.top
+        placed: list[str] = []
+        while isinstance(stmt, Alloc):
+            self._place(stmt.buffer, arena)
+            placed.append(stmt.buffer.name)
+            stmt = stmt.body
+        self.emit(stmt)
+        for name in placed:
+            del self.env.places[name]
+        arena.top = top
+
+    def _place(self, buffer: Buffer, arena: Arena) -> None:
+        size = self._size(buffer)
         private = 0
         if buffer.name in self.state.offsets:
             pointer = self._slice("%workspace", self.state.offsets[buffer.name])
@@ -209,9 +221,6 @@ class StatementEmitter:
             base = "%scratch" if self.state.in_region else "%workspace"
             pointer = self._slice(base, arena.take(size))
         self.env.places[buffer.name] = Place(pointer, False, ALIGNMENT, private)
-        self.emit(body)
-        del self.env.places[buffer.name]
-        arena.top = top
 
     def _slice(self, base: str, offset: int) -> Value:
         return Value(self.text.pure(f"getelementptr inbounds i8, ptr {base}, i64 {offset}", 0), dtypes.index)

@@ -16,6 +16,7 @@ by a node, as an input, or as a constant. ``source`` says where in the user's mo
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InternalError
 from tilewright.base.names import readable
 from tilewright.ops import Attribute, Operator
-from tilewright.ops.shapes import same_extent, static
+from tilewright.ops.shapes import same_extent, show, static
 from tilewright.symbolic.expr import Expr
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.ir import Tensor
@@ -114,14 +115,38 @@ def make_node(
 
     Raises ``BadProgram`` if the inputs do not fit; the text names ``source``.
     """
+    options = tuple(attributes.items())
     try:
-        results = apply(op, inputs, attributes)
+        results = _result_types(op, tuple(inputs), options)
     except BadProgram as error:
         raise BadProgram(f"{source or op.name}: {error}") from error
     if len(names) > len(results):
         raise BadProgram(f"{source or op.name}: {op} has {len(results)} outputs, not {len(names)}")
-    outputs = tuple(Value(name, t.dtype, t.shape) for name, t in zip(names, results, strict=False))
-    return Node(op, tuple(inputs), outputs, tuple(attributes.items()), source)
+    outputs = tuple(Value(name, *kind) for name, kind in zip(names, results, strict=False))
+    return Node(op, tuple(inputs), outputs, options, source)
+
+
+_Type = tuple[DType, tuple[Expr, ...]]
+
+
+def _result_types(
+    op: Operator, inputs: tuple[Value | None, ...], attributes: tuple[tuple[str, Attribute], ...]
+) -> tuple[_Type, ...]:
+    """Dtype and shape of each result. Raises ``BadProgram`` naming the inputs."""
+    try:
+        return _types_of_types(op, tuple(None if v is None else (v.dtype, v.shape) for v in inputs), attributes)
+    except BadProgram:
+        apply(op, inputs, dict(attributes))  # says it with the inputs' names
+        raise
+
+
+@lru_cache(maxsize=1 << 14)
+def _types_of_types(
+    op: Operator, inputs: tuple[_Type | None, ...], attributes: tuple[tuple[str, Attribute], ...]
+) -> tuple[_Type, ...]:
+    """Models repeat themselves: what is known of one node holds for all like it."""
+    operands = [None if kind is None else Value(f"x{i}", *kind) for i, kind in enumerate(inputs)]
+    return tuple((t.dtype, t.shape) for t in apply(op, operands, dict(attributes)))
 
 
 def verify(graph: Graph) -> None:
@@ -149,12 +174,11 @@ def _verify_node(node: Node, known: set[str]) -> None:
     for value in node.inputs:
         if value is not None and value.name not in known:
             raise InternalError(f"`{node}` uses {value.name} before it is made")
-    results = apply(node.op, node.inputs, dict(node.attributes))
-    for value, tensor in zip(node.outputs, results, strict=False):
+    for value, (dtype, shape) in zip(node.outputs, _result_types(node.op, node.inputs, node.attributes), strict=False):
         _define(value, known)
-        same_shape = len(value.shape) == tensor.ndim and all(map(same_extent, value.shape, tensor.shape))
-        if value.dtype != tensor.dtype or not same_shape:
-            raise InternalError(f"`{node}`: {value!r} should be {tensor!r}")
+        same_shape = len(value.shape) == len(shape) and all(map(same_extent, value.shape, shape))
+        if value.dtype != dtype or not same_shape:
+            raise InternalError(f"`{node}`: {value!r} should be {dtype}{show(shape)}")
 
 
 def walk_back(graph: Graph) -> Iterator[Node]:

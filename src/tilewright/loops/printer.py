@@ -162,14 +162,15 @@ def _annotations(annotations: Annotations) -> list[str]:
 
 def _suite(stmt: Stmt, style: _Style) -> list[str]:
     """The lines of ``stmt`` as the whole inside of something."""
-    items = seq_items(stmt)
-    if not items:
-        return ["pass"]
-    lines = [line for item in items[:-1] for line in _statement(item, style)]
-    last = items[-1]
-    if isinstance(last, Alloc):
-        return [*lines, f"alloc {_declaration(last.buffer)}", *_suite(last.body, style)]
-    return [*lines, *_statement(last, style)]
+    lines: list[str] = []
+    while items := seq_items(stmt):
+        lines += [line for item in items[:-1] for line in _statement(item, style)]
+        last = items[-1]
+        if not isinstance(last, Alloc):
+            return [*lines, *_statement(last, style)]
+        lines.append(f"alloc {_declaration(last.buffer)}")
+        stmt = last.body
+    return [*lines, "pass"]
 
 
 def _indented(stmt: Stmt, style: _Style) -> list[str]:

@@ -1,7 +1,7 @@
 """Groups to kernels: the te program of a group in the layouts of its values, and the naive loop program of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.base.target import Target
 from tilewright.cost.tiles import Problem, choose_tile
@@ -26,6 +26,45 @@ class Kernel:
     arguments: tuple[Value, ...]
     packings: Mapping[Value, IndexMap]
     """How constants among the arguments are stored for it."""
+    text: str
+    """The program, printed: equal kernels have equal texts."""
+
+    def of(self, group: Group, first: Group) -> "Kernel":
+        """The kernel of ``group``, which is like ``first`` but for its values, if this is the one of ``first``."""
+        pairs = zip(group.inputs, first.inputs, strict=True)
+        packings = {new: self.packings[old] for new, old in pairs if old in self.packings}
+        return replace(self, arguments=(*group.inputs, *group.outputs), packings=packings)
+
+
+class Lowering:
+    """Makes the kernels of one graph's groups. What models repeat (layers) is made once."""
+
+    def __init__(self, laid_out: LaidOut, target: Target, bounds: Mapping[str, int]) -> None:
+        self._laid_out = laid_out
+        self._target = target
+        self._bounds = bounds
+        self._known: dict[tuple[object, ...], tuple[Group, Kernel]] = {}
+
+    def kernel(self, group: Group) -> Kernel:
+        """The kernel of ``group``. Raises ``Unsupported`` for what has no program."""
+        form = self._form(group)
+        if form not in self._known:
+            self._known[form] = group, to_kernel(group, self._laid_out, self._target, self._bounds)
+        first, kernel = self._known[form]
+        return kernel if first is group else kernel.of(group, first)
+
+    def _form(self, group: Group) -> tuple[object, ...]:
+        """All that the kernel of a group depends on: its values by number, and what is known of them."""
+        constants, layouts = self._laid_out.graph.constants, self._laid_out.layouts
+        made = (value for node in group.nodes for value in node.outputs)
+        numbers = {value: number for number, value in enumerate((*group.inputs, *made))}
+        entering = [(v.dtype, v.shape, v in constants, layouts.get(v)) for v in group.inputs]
+        steps = [
+            (node.op.name, node.attributes, tuple(v if v is None else numbers[v] for v in node.inputs))
+            for node in group.nodes
+        ]
+        leaving = [(numbers[value], layouts.get(value)) for value in group.outputs]
+        return tuple(entering), tuple(steps), tuple(leaving)
 
 
 def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[str, int]) -> Kernel:
@@ -41,7 +80,8 @@ def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[s
     made = relayout(outputs, {**known, **packings})
     order = [made.get(inputs[value], inputs[value]) for value in group.inputs]
     program = lower([made[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds)
-    return Kernel(program, (*group.inputs, *group.outputs), {constants[t]: packings[t] for t in packings})
+    stored = {constants[tensor]: packings[tensor] for tensor in packings}
+    return Kernel(program, (*group.inputs, *group.outputs), stored, str(program))
 
 
 def _expand(group: Group, inputs: Mapping[Value, Tensor]) -> list[Tensor]:
