@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tilewright.base.dtypes import DType, f32
+from tilewright.loops.extern import for_range
+from tilewright.loops.ir import LoopKind, Stmt
 from tilewright.ops.shapes import Shape
 from tilewright.symbolic.expr import Expr, cast
 from tilewright.tensor import build as te
@@ -29,3 +31,14 @@ def accumulator(dtype: DType) -> DType:
 def narrowed(x: Tensor, dtype: DType) -> Tensor:
     """``x`` rounded to ``dtype``; itself if it has that dtype."""
     return x if x.dtype == dtype else tensor(x.shape, lambda index: cast(x[index], dtype))
+
+
+def for_each(
+    extents: Shape, body: Callable[[Index], Stmt], kind: LoopKind = LoopKind.SERIAL, outer: Index = ()
+) -> Stmt:
+    """Loops (for the body of an extern) that run ``body`` at every index of a box."""
+    if not extents:
+        return body(outer)
+    return for_range(
+        extents[0], lambda i: for_each(extents[1:], body, kind, (*outer, i)), name=f"row{len(outer)}", kind=kind
+    )

@@ -10,7 +10,7 @@ from tilewright.base.dtypes import i64
 from tilewright.base.errors import BadProgram, Unsupported
 from tilewright.loops.extern import alloc, extern, for_range, if_then, seq, store
 from tilewright.loops.ir import Buffer, LoopKind, Stmt
-from tilewright.ops.build import Index, tensor
+from tilewright.ops.build import Index, for_each, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import normalize_axis, static
 from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, binary, const, equal, minimum, unary
@@ -82,7 +82,7 @@ def top_k(x: Tensor, *, k: int, axis: int = -1, largest: bool = True) -> tuple[T
             selection = _Selection(source, values, places, (index[:at], index[at:]), count, k, largest)
             return selection.by_insertion() if k <= INSERTION_LIMIT else selection.by_sorting()
 
-        return _for_each(others, row, kind) if k else seq()
+        return for_each(others, row, kind) if k else seq()
 
     values, places = extern([shape, shape], [x], body, dtype=[x.dtype, i64], name="top_k")
     return values, places
@@ -94,15 +94,6 @@ def _is_large(x: Tensor) -> bool:
     for extent in extents or ():
         work *= extent
     return extents is None or work >= PARALLEL_WORK
-
-
-def _for_each(extents: tuple[Expr, ...], body: Callable[[Index], Stmt], kind: LoopKind, outer: Index = ()) -> Stmt:
-    """``body`` at every index of a box."""
-    if not extents:
-        return body(outer)
-    return for_range(
-        extents[0], lambda i: _for_each(extents[1:], body, kind, (*outer, i)), name=f"row{len(outer)}", kind=kind
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from tilewright.frontend.rules import (
     recurrent,
     reduction,
     resizing,
+    signal,
     sorting,
 )
 from tilewright.frontend.rules.rule import Request, Rule, RuleFunction
@@ -46,5 +47,6 @@ RULES: Mapping[str, RuleFunction] = {
     **recurrent.RULES,
     **reduction.RULES,
     **resizing.RULES,
+    **signal.RULES,
     **sorting.RULES,
 }

@@ -35,10 +35,19 @@ def _accumulation(request: Request) -> Sequence[Value]:
     return [request.apply(request.op_type, request.input(0), axis=axes[0], **flags)]
 
 
+def _as_many_as_the_data_says(request: Request) -> Sequence[Value]:
+    raise request.unsupported(
+        f"how many results {request.op_type} has depends on the data; shapes must be known before a model runs, so "
+        "leave this node out and apply it to the model's outputs"
+    )
+
+
 RULES: Mapping[str, RuleFunction] = {
     "ArgMax": _place_of_extreme,
     "ArgMin": _place_of_extreme,
     "CumProd": _accumulation,
     "CumSum": _accumulation,
+    "NonMaxSuppression": _as_many_as_the_data_says,
     "TopK": _top_k,
+    "Unique": _as_many_as_the_data_says,
 }
