@@ -8,9 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import tilewright
 from tests.frontend.models import single_node
-from tests.ops.nodes import NodeCase, check
+from tests.ops.nodes import NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel, ResourceLimit
+from tilewright.base.settings import Settings
 from tilewright.frontend import onnx_importer
 from tilewright.graph import evaluate_graph
 
@@ -68,6 +70,16 @@ INDICES = [
         {"dilations": [2, 3], "ceil_mode": 1, "strides": [2, 2]},
     )
 ]
+PLACES = np.array([0, 7, 11, 35, 40, 71]).reshape(1, 2, 3)
+UNPOOL = {"kernel_shape": [3], "strides": [4]}
+UNPOOLED = [
+    NodeCase("MaxUnpool", [f(1, 2, 3), PLACES // 4], UNPOOL),
+    NodeCase(
+        "MaxUnpool", [f(1, 1, 2, 3), PLACES.reshape(1, 1, 2, 3) // 3], {"kernel_shape": [5, 5], "strides": [2, 2]}
+    ),
+    # Where an output shape is given, ONNX counts places in the smaller tensor, ONNX Runtime in the larger one.
+    NodeCase("MaxUnpool", [f(1, 2, 3), PLACES // 4], UNPOOL, [np.array([1, 2, 14])], oracle=run_reference),
+]
 NORMS = [
     NodeCase("LpPool", [f(2, 3, 8, 9)], {"kernel_shape": [3, 2], "p": p, "pads": [1, 0, 1, 1], "strides": [2, 1]})
     for p in (1, 2, 3)
@@ -104,9 +116,18 @@ POOLS = [
 ]
 
 
-@pytest.mark.parametrize("case", [*CONVOLUTIONS, *TRANSPOSED, *POOLS, *INDICES, *NORMS], ids=str)
+@pytest.mark.parametrize("case", [*CONVOLUTIONS, *TRANSPOSED, *POOLS, *INDICES, *UNPOOLED, *NORMS], ids=str)
 def test_against_onnxruntime(case: NodeCase) -> None:
     check(case)
+
+
+def test_places_outside_are_left_out() -> None:
+    """Whatever the indices are, nothing outside is written."""
+    x, places = f(1, 1, 4), np.array([[[-1, 3, 2**40, 1]]])
+    proto = single_node("MaxUnpool", {"x": x, "i": places}, kernel_shape=[2])
+    for options in (Settings(), Settings(bounds_check=True)):
+        (result,) = tilewright.compile(proto, settings=options).run(None, {"x": x, "i": places})
+        np.testing.assert_array_equal(result, [[[0, x[0, 0, 3], 0, x[0, 0, 1], 0]]])
 
 
 def test_the_largest_of_a_window_with_nan_or_only_infinities() -> None:

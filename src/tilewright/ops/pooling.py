@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 
 from tilewright.base.dtypes import i64
+from tilewright.base.dtypes import index as index_dtype
+from tilewright.base.errors import BadProgram
+from tilewright.loops.extern import extern, for_range, if_then, seq, store
+from tilewright.loops.ir import Buffer, Stmt
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.reduction import power_of, root_of
-from tilewright.ops.shapes import Shape, element_count
+from tilewright.ops.shapes import Shape, element_count, same_extent
 from tilewright.ops.windows import Window, window
 from tilewright.symbolic.expr import ONE, TRUE, ZERO, Expr, as_expr, binary, cast, const, select
 from tilewright.symbolic.operations import BinaryOp
@@ -160,3 +164,40 @@ def _counted(sliding: Window, spatial: Shape, outputs: Sequence[Expr], padding: 
         high = extent + begin + end if padding else extent + begin
         count = count * sliding.taps_within(dim, output, 0 if padding else begin, high)
     return select(count > 0, count, ONE)
+
+
+@operator("MaxUnpool", FusionKind.OPAQUE)
+def max_unpool(x: Tensor, places: Tensor, *, spatial: Sequence[int], output: Sequence[int] | None = None) -> Tensor:
+    """Zeros ``[N, C, *spatial]`` with the elements of ``x`` at ``places``, which count through the whole tensor.
+
+    Of several elements for one place the last wins; places outside are left out. ``output`` is a larger shape, whose
+    first part this becomes.
+    """
+    if not all(map(same_extent, x.shape, places.shape)) or x.ndim != places.ndim or not places.dtype.is_int:
+        raise BadProgram(f"the indices {places} must be integers of the shape of {x}")
+    shape = (*x.shape[:2], *map(const, spatial))
+    final = shape if output is None else tuple(map(const, output))
+    if len(final) != len(shape):
+        raise BadProgram(f"the output shape {list(final)} must have {len(shape)} dimensions")
+    total = element_count(shape)
+
+    def scatter(inputs: tuple[Buffer, ...], outputs: tuple[Buffer, ...]) -> Stmt:
+        (values, targets), (flat,) = inputs, outputs
+
+        def put(index: Index) -> Stmt:
+            if len(index) < x.ndim:
+                return for_range(x.shape[len(index)], lambda i: put((*index, i)), name=f"i{len(index)}")
+            place = cast(targets[index], index_dtype)
+            return if_then((place >= 0) & (place < total), store(flat, place, values[index]))
+
+        return seq(for_range(total, lambda i: store(flat, i, 0), name="at"), put(()))
+
+    (flat,) = extern([(total,)], [x, places], scatter, dtype=[x.dtype], name="unpooled")
+
+    def body(index: Index) -> Expr:
+        inside: Expr = TRUE
+        for i, extent, whole in zip(index, shape, final, strict=True):
+            inside = inside if extent == whole else inside & (i < extent)
+        return select(inside, flat[_flat(index, shape)], const(0, x.dtype))
+
+    return tensor(final, body)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from tilewright.frontend.rules.rule import Request, RuleFunction
-from tilewright.frontend.rules.windows import window_attributes
+from tilewright.frontend.rules.windows import sliding, window_attributes
 from tilewright.graph import Value
 from tilewright.ops import Attribute
+from tilewright.ops.shapes import static
 from tilewright.symbolic.expr import const
 
 
@@ -54,6 +55,22 @@ def _spatial(request: Request) -> tuple[Value, tuple[int, ...]]:
     return data, tuple(range(2, len(data.shape)))
 
 
+def _max_unpool(request: Request) -> Sequence[Value]:
+    data, kernel = request.input(0), request.ints("kernel_shape") or ()
+    own = sliding(request, data, tuple(map(const, kernel)))
+    pads = request.ints("pads") or (0,) * (2 * len(kernel))
+    extents = static(own.spatial)
+    if extents is None:
+        raise request.unsupported(f"the extents of {data!r} are known at run time only; give them by shapes=")
+    ends = zip(pads[: len(kernel)], pads[len(kernel) :], strict=True)
+    moves = zip(extents, own.strides, kernel, ends, strict=True)
+    spatial = tuple((extent - 1) * stride + k - before - after for extent, stride, k, (before, after) in moves)
+    output = request.integers(2)
+    if min((*spatial, *(output or ()))) < 0:
+        raise request.invalid(f"its output would have the extents {list(output or spatial)}; none may be negative")
+    return [request.apply("MaxUnpool", data, request.input(1), spatial=spatial, output=output)]
+
+
 RULES: Mapping[str, RuleFunction] = {
     "AveragePool": _average_pool,
     "GlobalAveragePool": _global("ReduceMean"),
@@ -61,4 +78,5 @@ RULES: Mapping[str, RuleFunction] = {
     "GlobalMaxPool": _global("ReduceMax"),
     "LpPool": _lp_pool,
     "MaxPool": _max_pool,
+    "MaxUnpool": _max_unpool,
 }
