@@ -27,7 +27,7 @@ EXACT_UNARY = (
     UnaryOp.ISNAN,
     UnaryOp.ISINF,
 )
-INEXACT = {BinaryOp.ATAN2, BinaryOp.POW}  # tests/codegen/test_vecmath.py bounds their errors
+INEXACT = {BinaryOp.ATAN2, BinaryOp.POW}  # of floats: tests/codegen/test_vecmath.py bounds their errors
 
 
 def samples(dtype: DType, seed: int) -> Array:
@@ -81,7 +81,7 @@ def test_binary(dtype: DType, kind: LoopKind) -> None:
             value = binary(op, x, y)
         except BadProgram:
             continue
-        if op in INEXACT or (dtype.is_float and op in (BinaryOp.MOD, BinaryOp.TRUNCMOD)):
+        if dtype.is_float and op in (*INEXACT, BinaryOp.MOD, BinaryOp.TRUNCMOD):
             continue
         with np.errstate(all="ignore"):
             expected = evaluate_binary(op, feeds["a"], feeds["b"], dtype)
@@ -98,6 +98,17 @@ def test_division_by_a_literal(dtype: DType, divisor: int) -> None:
         expected = evaluate_binary(op, feeds["a"], np.full(COUNT, divisor, dtype.numpy), dtype)
         if value.dtype == dtype:
             check(value, [a], feeds, expected, LoopKind.VECTORIZED)
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 7, 100, -1, -2])
+@pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.i32, dtypes.u64], ids=str)
+def test_integer_power_of_a_literal(dtype: DType, exponent: int) -> None:
+    if exponent >= dtype.min:
+        a = Buffer("a", dtype, (const(COUNT),))
+        feeds = {"a": samples(dtype, 3)}
+        value = binary(BinaryOp.POW, Read(a, (Var("at"),)), const(exponent, dtype))
+        expected = evaluate_binary(BinaryOp.POW, feeds["a"], np.full(COUNT, exponent, dtype.numpy), dtype)
+        check(value, [a], feeds, expected, LoopKind.VECTORIZED)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -19,7 +19,8 @@ Oracle = Callable[[onnx.ModelProto, Mapping[str, Array]], Sequence[Array]]
 
 def run_reference(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
     """All outputs, by ONNX's own reference evaluator."""
-    return ReferenceEvaluator(proto).run(None, dict(feeds))
+    with np.errstate(all="ignore"):
+        return ReferenceEvaluator(proto).run(None, dict(feeds))
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,22 @@ class NodeCase:
         options = [f"{name}{value}" for name, value in self.attributes.items()]
         return "-".join([self.op, *shapes, *options, str(self.opset)])
 
+    @property
+    def feeds(self) -> dict[str, Array]:
+        """The inputs by name."""
+        return {f"x{position}": array for position, array in enumerate(self.inputs) if array is not None}
+
+    def model(self) -> onnx.ModelProto:
+        """A model of this node alone; it is called `n`."""
+        constants = {f"c{position}": array for position, array in enumerate(self.constants) if array is not None}
+        order = ["" if array is None else f"x{position}" for position, array in enumerate(self.inputs)]
+        order += ["" if array is None else f"c{position}" for position, array in enumerate(self.constants)]
+        return single_node(self.op, self.feeds, constants, order, self.outputs, self.opset, **self.attributes)
+
 
 def check(case: NodeCase) -> None:
     """Both ways of Tilewright give what the oracle gives: dtypes and shapes exactly, floats within the tolerance."""
-    feeds = {f"x{position}": array for position, array in enumerate(case.inputs) if array is not None}
-    constants = {f"c{position}": array for position, array in enumerate(case.constants) if array is not None}
-    order = ["" if array is None else f"x{position}" for position, array in enumerate(case.inputs)]
-    order += ["" if array is None else f"c{position}" for position, array in enumerate(case.constants)]
-    proto = single_node(case.op, feeds, constants, order, case.outputs, case.opset, **case.attributes)
+    feeds, proto = case.feeds, case.model()
     expected = case.oracle(proto, feeds)
     graph = onnx_importer.load(proto)
     verify(graph)

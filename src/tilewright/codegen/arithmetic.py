@@ -156,7 +156,25 @@ class ArithmeticEmitter:
             return self._shift(op, a, b)
         if op in (BinaryOp.FLOORDIV, BinaryOp.MOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD):
             return self._divide(op, a, b)
+        if op is BinaryOp.POW:
+            return self._integer_power(a, b)
         raise Unsupported(f"`{op.value}` on {a.dtype} has no native code yet")
+
+    def _integer_power(self, a: Value, b: Value) -> Value:
+        """By squaring, one step for each bit that the exponent may have."""
+        zero, one, minus_one = (literal(v, a.dtype, a.lanes) for v in (0, 1, -1))
+        # One over 1 or -1 is itself, so only the parity of a negative exponent counts; one over all else is 0.
+        negative = self.binary(BinaryOp.LT, b, zero) if a.dtype.is_signed else literal(False, dtypes.boolean, a.lanes)
+        left = self.select(negative, self.binary(BinaryOp.AND, b, one), b)
+        result, square = one, a
+        for bit in range(_exponent_bits(b)):
+            here = self.binary(BinaryOp.AND, left, literal(1 << bit, a.dtype, a.lanes))
+            product = self.binary(BinaryOp.MUL, result, square)
+            result = self.select(self._compare(BinaryOp.NE, here, zero), product, result)
+            square = self.binary(BinaryOp.MUL, square, square)
+        is_unit = self.binary(BinaryOp.OR, self._compare(BinaryOp.EQ, a, one), self._compare(BinaryOp.EQ, a, minus_one))
+        vanishes = self.binary(BinaryOp.AND, negative, self.unary(UnaryOp.NOT, is_unit))
+        return self.select(vanishes, zero, result)
 
     def _float_binary(self, op: BinaryOp, a: Value, b: Value) -> Value:
         if op in _PLAIN_FLOAT:
@@ -402,6 +420,13 @@ def _fold(op: BinaryOp, a: Value, b: Value) -> Value | None:
 
 def _mangle(dtype: DType) -> str:
     return f"f{dtype.bits}" if dtype.is_float else f"i{dtype.bits}"
+
+
+def _exponent_bits(b: Value) -> int:
+    """How many bits a non-negative ``b`` may have; of a negative one, only the last counts."""
+    if b.constants is not None:
+        return max(max(known, 1).bit_length() for known in b.constants)
+    return b.dtype.bits - b.dtype.is_signed
 
 
 def _splat_literal(value: Value) -> int | None:

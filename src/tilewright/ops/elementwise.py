@@ -4,12 +4,23 @@ from collections.abc import Callable
 from functools import reduce
 from typing import overload
 
-from tilewright.base.dtypes import DType, boolean, f64
+from tilewright.base.dtypes import DType, boolean, f32, f64, i64, u64
 from tilewright.base.errors import BadProgram
-from tilewright.ops.build import Index, tensor
+from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import broadcast, element
-from tilewright.symbolic.expr import Expr, binary, cast, const, maximum, minimum, select, unary
+from tilewright.symbolic.expr import (
+    FALSE,
+    Expr,
+    binary,
+    cast,
+    const,
+    equal,
+    maximum,
+    minimum,
+    select,
+    unary,
+)
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.tensor.ir import Tensor
 
@@ -33,6 +44,7 @@ _UNARY = {
     "Asinh": UnaryOp.ASINH,
     "Atan": UnaryOp.ATAN,
     "Atanh": UnaryOp.ATANH,
+    "BitwiseNot": UnaryOp.NOT,
     "Ceil": UnaryOp.CEIL,
     "Cos": UnaryOp.COS,
     "Cosh": UnaryOp.COSH,
@@ -54,6 +66,9 @@ _UNARY = {
 _BINARY = {
     "Add": BinaryOp.ADD,
     "And": BinaryOp.AND,
+    "BitwiseAnd": BinaryOp.AND,
+    "BitwiseOr": BinaryOp.OR,
+    "BitwiseXor": BinaryOp.XOR,
     "Equal": BinaryOp.EQ,
     "Greater": BinaryOp.GT,
     "GreaterOrEqual": BinaryOp.GE,
@@ -103,8 +118,14 @@ for _name, _binary in _VARIADIC.items():
 
 @operator("Pow", FusionKind.INJECTIVE)
 def power(base: Tensor, exponent: Tensor) -> Tensor:
-    """``base ** exponent`` in the dtype of ``base``; an integer to a float power is computed in f64 and truncated."""
-    wide = f64 if base.dtype.is_int and exponent.dtype.is_float else base.dtype
+    """``base ** exponent`` in the dtype of ``base``.
+
+    Of two dtypes that are not both integers in f64, and truncated if ``base`` is an integer. Integers wrap
+    around; a negative exponent gives ``1 / base ** -exponent`` truncated, and 0 where ``base`` is 0.
+    """
+    if base.dtype.is_int and exponent.dtype.is_int:
+        return elementwise(_integer_power, base, exponent)
+    wide = base.dtype if base.dtype == exponent.dtype else f64
 
     def body(x: Expr, y: Expr) -> Expr:
         return cast(binary(BinaryOp.POW, cast(x, wide), cast(y, wide)), base.dtype)
@@ -112,9 +133,38 @@ def power(base: Tensor, exponent: Tensor) -> Tensor:
     return elementwise(body, base, exponent)
 
 
+def _integer_power(x: Expr, y: Expr) -> Expr:
+    """Powers modulo ``2**64`` are powers modulo any smaller one: so both go to the wider dtype, and back."""
+    if x.dtype == y.dtype:
+        return binary(BinaryOp.POW, x, y)
+    if not y.dtype.is_signed:
+        return cast(binary(BinaryOp.POW, cast(x, u64), cast(y, u64)), x.dtype)
+    if x.dtype != u64:
+        return cast(binary(BinaryOp.POW, cast(x, i64), cast(y, i64)), x.dtype)
+    one, zero = const(1, u64), const(0, u64)
+    raised = binary(BinaryOp.POW, x, cast(y, u64))
+    return select(y < 0, select(equal(x, one), one, zero), raised)
+
+
+@operator("IntegerPower", FusionKind.INJECTIVE)
+def integer_power(base: Tensor, *, exponent: int) -> Tensor:
+    """``base ** exponent`` for a small ``exponent >= 0``, by squaring; 16-bit floats in f32."""
+    wide = f32 if base.dtype.is_float and base.dtype.bits == 16 else base.dtype
+
+    def body(x: Expr) -> Expr:
+        result, square, left = None, cast(x, wide), exponent
+        while left:
+            if left & 1:
+                result = square if result is None else result * square
+            square, left = square * square, left >> 1
+        return cast(const(1, wide) if result is None else result, base.dtype)
+
+    return elementwise(body, base)
+
+
 @operator("Mod", FusionKind.INJECTIVE)
 def modulo(a: Tensor, b: Tensor, *, fmod: bool = False) -> Tensor:
-    """The remainder with the sign of ``b``; with ``fmod``, as in C, with that of ``a``."""
+    """The remainder with the sign of ``b``; with ``fmod``, as in C, with that of ``a``. Of integers by 0: 0."""
     return elementwise(lambda x, y: binary(BinaryOp.TRUNCMOD if fmod else BinaryOp.MOD, x, y), a, b)
 
 
@@ -123,6 +173,55 @@ def div(a: Tensor, b: Tensor) -> Tensor:
     """Quotient; of integers, truncated towards zero."""
     op = BinaryOp.DIV if a.dtype.is_float else BinaryOp.TRUNCDIV
     return elementwise(lambda x, y: binary(op, x, y), a, b)
+
+
+@operator("BitShift", FusionKind.INJECTIVE)
+def bit_shift(a: Tensor, b: Tensor, *, direction: str) -> Tensor:
+    """``a`` shifted by ``b`` bits, ``direction`` is LEFT or RIGHT; by its width or more, 0."""
+    op = {"LEFT": BinaryOp.SHL, "RIGHT": BinaryOp.SHR}.get(direction)
+    if op is None:
+        raise BadProgram(f"BitShift: the direction is {direction!r}; it can be LEFT or RIGHT")
+    return elementwise(lambda x, y: binary(op, x, y), a, b)
+
+
+@operator("Mean", FusionKind.INJECTIVE)
+def mean(first: Tensor, *others: Tensor) -> Tensor:
+    """The arithmetic mean of floats; 16-bit ones in f32."""
+    inputs = (first, *others)
+    wide = accumulator(first.dtype)
+
+    def body(index: Index) -> Expr:
+        total = reduce(lambda x, y: x + y, [cast(element(t, index), wide) for t in inputs])
+        return cast(binary(BinaryOp.DIV, total, const(len(inputs), wide)), first.dtype)
+
+    return tensor(broadcast(*(t.shape for t in inputs)), body)
+
+
+@operator("Sign", FusionKind.INJECTIVE)
+def sign(x: Tensor) -> Tensor:
+    """-1, 0 or 1; NaN of NaN."""
+    zero, one = const(0, x.dtype), const(1, x.dtype)
+
+    def body(v: Expr) -> Expr:
+        beyond = select(v > zero, one, select(equal(v, zero), zero, v))
+        return beyond if not x.dtype.is_float and not x.dtype.is_signed else select(v < zero, -one, beyond)
+
+    return elementwise(body, x)
+
+
+@operator("IsInf", FusionKind.INJECTIVE)
+def is_infinite(x: Tensor, *, detect_negative: bool = True, detect_positive: bool = True) -> Tensor:
+    """Whether an element is infinite, of the signs that are asked for."""
+
+    def body(v: Expr) -> Expr:
+        infinite = unary(UnaryOp.ISINF, v)
+        if detect_negative and detect_positive:
+            return infinite
+        if not detect_negative and not detect_positive:
+            return FALSE
+        return infinite & (v < 0.0 if detect_negative else v > 0.0)
+
+    return elementwise(body, x)
 
 
 @operator("Relu", FusionKind.INJECTIVE)

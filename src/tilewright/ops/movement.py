@@ -1,9 +1,10 @@
 """Operators that only move elements: each output element is one input element."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tilewright.base.dtypes import index as index_dtype
-from tilewright.base.errors import BadProgram, Unsupported
+from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import (
@@ -15,9 +16,13 @@ from tilewright.ops.shapes import (
     normalize_axis,
     reshape_indices,
     same_extent,
+    simplified,
 )
-from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, cast, maximum, minimum, select
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, cast, const, maximum, minimum, select
 from tilewright.tensor.ir import Tensor
+
+_UNLIMITED = (1 << 31) - 1
+"""Bounds of slices from this on mean the end, however long a tensor is: exporters write several such numbers."""
 
 
 @operator("Reshape", FusionKind.VIEW)
@@ -79,24 +84,6 @@ def copy(x: Tensor) -> Tensor:
     return tensor(x.shape, lambda index: x[index])
 
 
-@operator("Gather", FusionKind.INJECTIVE)
-def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
-    """Slices of ``data`` along ``axis``; a negative index counts from the end.
-
-    Beyond the ends ONNX leaves the result undefined; here it is the nearest slice, so that no feed reads out of bounds.
-    """
-    at = normalize_axis(axis, data.ndim)
-    shape = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
-
-    def body(index: Index) -> Expr:
-        chosen = cast(indices[index[at : at + indices.ndim]], index_dtype)
-        wrapped = select(chosen < ZERO, chosen + data.shape[at], chosen)
-        nearest = maximum(minimum(wrapped, data.shape[at] - 1), ZERO)
-        return data[(*index[:at], nearest, *index[at + indices.ndim :])]
-
-    return tensor(shape, body)
-
-
 @operator("Concat", FusionKind.INJECTIVE)
 def concat(*inputs: Tensor, axis: int) -> Tensor:
     """The inputs one after the other along ``axis``."""
@@ -137,6 +124,34 @@ def expand(x: Tensor, *, shape: Sequence[int | Expr]) -> Tensor:
     return tensor(target, lambda index: element(x, index))
 
 
+@operator("Tile", FusionKind.INJECTIVE)
+def tile(x: Tensor, *, repeats: Sequence[int]) -> Tensor:
+    """``x`` repeated ``repeats`` times along each dimension."""
+    if len(repeats) != x.ndim or any(times < 0 for times in repeats):
+        raise BadProgram(f"Tile of {x}: the repeats {tuple(repeats)} are not one count for each dimension")
+    shape = tuple(simplified(extent * times) for extent, times in zip(x.shape, repeats, strict=True))
+
+    def body(index: Index) -> Expr:
+        return x[tuple(i if n == 1 else i % e for i, e, n in zip(index, x.shape, repeats, strict=True))]
+
+    return tensor(shape, body)
+
+
+@operator("Trilu", FusionKind.INJECTIVE)
+def trilu(x: Tensor, k: Tensor | None = None, *, upper: bool = True) -> Tensor:
+    """The matrices of the last two dimensions with 0 below (not ``upper``: above) their ``k``-th diagonal."""
+    if x.ndim < 2 or (k is not None and any(extent != ONE for extent in k.shape)):
+        raise BadProgram(f"Trilu of {x}: it needs matrices, and one number k, not {k}")
+    diagonal = ZERO if k is None else cast(k[(ZERO,) * k.ndim], index_dtype)
+
+    def body(index: Index) -> Expr:
+        distance = index[-1] - index[-2]
+        kept = distance >= diagonal if upper else distance <= diagonal
+        return select(kept, x[index], const(0, x.dtype))
+
+    return tensor(x.shape, body)
+
+
 @operator("Slice", FusionKind.INJECTIVE)
 def slice_(
     x: Tensor,
@@ -153,17 +168,40 @@ def slice_(
         raise BadProgram(f"Slice: {len(starts)} starts, {len(ends)} ends, {len(listed)} axes, {len(strides)} steps")
     if 0 in strides:
         raise BadProgram("Slice: a step is 0")
-    ranges: dict[int, range] = {}
+    cuts: dict[int, _Cut] = {}
     for axis, start, end, step in zip(listed, starts, ends, strides, strict=True):
         at = normalize_axis(axis, x.ndim)
-        extent = x.shape[at]
-        if not isinstance(extent, Const):
-            raise Unsupported(f"Slice: extent {extent} of {x} is known at run time only; give it by shapes=")
-        ranges[at] = range(*slice(start, end, step).indices(int(extent.value)))
-    shape = tuple(as_expr(len(ranges[p])) if p in ranges else extent for p, extent in enumerate(x.shape))
+        cuts[at] = _cut(x.shape[at], start, end, step)
+    shape = tuple(cuts[p].count if p in cuts else extent for p, extent in enumerate(x.shape))
 
     def body(index: Index) -> Expr:
-        moved = (i * ranges[p].step + ranges[p].start if p in ranges else i for p, i in enumerate(index))
-        return x[tuple(moved)]
+        return x[tuple(i * cuts[p].step + cuts[p].start if p in cuts else i for p, i in enumerate(index))]
 
     return tensor(shape, body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """``count`` places from ``start`` on, ``step`` apart."""
+
+    start: Expr
+    count: Expr
+    step: int
+
+
+def _cut(extent: Expr, start: int, end: int, step: int) -> _Cut:
+    """``range(extent)[start:end:step]``, also for an extent that is known at run time only."""
+    if isinstance(extent, Const):
+        chosen = range(*slice(start, end, step).indices(int(extent.value)))
+        return _Cut(as_expr(chosen.start), as_expr(len(chosen)), step)
+    lowest, highest = (ZERO, extent) if step > 0 else (const(-1), extent - 1)
+    first, last = (_limited(bound, extent, lowest, highest) for bound in (start, end))
+    distance = last - first if step > 0 else first - last
+    return _Cut(simplified(first), simplified(maximum((distance + (abs(step) - 1)) // abs(step), ZERO)), step)
+
+
+def _limited(bound: int, extent: Expr, lowest: Expr, highest: Expr) -> Expr:
+    """A bound counted from the front, between ``lowest`` and ``highest``."""
+    if abs(bound) >= _UNLIMITED:
+        return highest if bound > 0 else lowest
+    return minimum(const(bound), highest) if bound >= 0 else maximum(extent + bound, lowest)

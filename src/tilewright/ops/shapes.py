@@ -78,7 +78,7 @@ def element_count(shape: Shape) -> Expr:
     count: Expr = ONE
     for extent in shape:
         count = count * extent
-    return simplify(count, _NOTHING_KNOWN)
+    return simplified(count)
 
 
 def static(shape: Shape) -> tuple[int, ...] | None:
@@ -161,4 +161,4 @@ def _quotient(shape: Shape, part: Shape) -> Expr:
             above.remove(extent)
         else:
             below.append(extent)
-    return simplify(element_count(tuple(above)) // element_count(tuple(below)), _NOTHING_KNOWN)
+    return simplified(element_count(tuple(above)) // element_count(tuple(below)))

@@ -9,7 +9,10 @@ from tilewright.graph import Value
 
 
 def _dropout(request: Request) -> Sequence[Value]:
-    """The input, and a mask that keeps all of it. ``training_mode`` (opset 12) must be off, or the ratio 0."""
+    """The input, and a mask that keeps all of it (a bool from opset 10 on).
+
+    ``training_mode`` (opset 12) must be off, or the ratio 0.
+    """
     training, ratio = request.array(2), request.optional(1)
     if training is not None and training.any():
         known = None if ratio is None else request.importer.known(ratio)
@@ -19,7 +22,8 @@ def _dropout(request: Request) -> Sequence[Value]:
     same = request.apply("Identity", data)
     if request.outputs < 2:
         return [same]
-    return [same, request.apply("Expand", request.constant(np.array(True)), shape=data.shape)]
+    kept = np.array(1, np.bool_ if request.opset >= 10 else data.dtype.numpy)
+    return [same, request.apply("Expand", request.constant(kept), shape=data.shape)]
 
 
 RULES: Mapping[str, RuleFunction] = {"Dropout": _dropout}

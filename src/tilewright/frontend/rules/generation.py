@@ -1,7 +1,58 @@
-"""ONNX's operators that make tensors from little or nothing."""
+"""ONNX's operators that make tensors out of numbers and shapes."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
-from tilewright.frontend.rules.rule import RuleFunction
+import numpy as np
 
-RULES: Mapping[str, RuleFunction] = {}
+from tilewright.frontend.onnx_proto import dtype_of
+from tilewright.frontend.rules.rule import Request, RuleFunction
+from tilewright.graph import Array, Value
+
+
+def _constant_of_shape(request: Request) -> Sequence[Value]:
+    shape = request.integers(0) or ()
+    if any(extent < 0 for extent in shape):
+        raise request.invalid(f"the shape {list(shape)} has a negative extent")
+    value = request.tensor("value")
+    element = np.zeros((), np.float32) if value is None else value.reshape(())
+    return [request.apply("Expand", request.constant(element), shape=shape)]
+
+
+def _eye_like(request: Request) -> Sequence[Value]:
+    code = request.integer("dtype", 0)
+    dtype = dtype_of(code, request.place) if code else None
+    return [request.apply("EyeLike", request.input(0), dtype=dtype, k=request.integer("k", 0))]
+
+
+def _range(request: Request) -> Sequence[Value]:
+    start, limit, delta = (_scalar(request, position) for position in range(3))
+    if not delta or not all(math.isfinite(number) for number in (start, limit, delta)):
+        raise request.invalid(f"a range from {start} to {limit} by {delta} has no end")
+    is_int = request.input(0).dtype.is_int
+    count = -((start - limit) // delta) if is_int else math.ceil((limit - start) / delta)
+    return [request.apply("Range", request.input(0), request.input(2), count=max(int(count), 0))]
+
+
+def _scalar(request: Request, position: int) -> float:
+    array: Array | None = request.array(position)
+    if array is None or array.size != 1:
+        raise request.invalid(f"input {position} is {array}, not one number")
+    return array.item()
+
+
+def _random(request: Request) -> Sequence[Value]:
+    raise request.unsupported(f"{request.op_type} gives random numbers; make them outside of the model, as an input")
+
+
+RULES: Mapping[str, RuleFunction] = {
+    "Bernoulli": _random,
+    "ConstantOfShape": _constant_of_shape,
+    "EyeLike": _eye_like,
+    "Multinomial": _random,
+    "RandomNormal": _random,
+    "RandomNormalLike": _random,
+    "RandomUniform": _random,
+    "RandomUniformLike": _random,
+    "Range": _range,
+}

@@ -1,0 +1,105 @@
+"""Operators that read elements at places that are data.
+
+An index counts from the end if it is negative. Beyond the ends ONNX leaves the result undefined; here it is the nearest
+element, so that no feed reads out of bounds.
+"""
+
+from tilewright.base.dtypes import index as index_dtype
+from tilewright.base.errors import BadProgram
+from tilewright.ops.build import Index, tensor
+from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.shapes import normalize_axis, same_extent
+from tilewright.symbolic.expr import ZERO, Const, Expr, as_expr, cast, const, equal, maximum, minimum, select
+from tilewright.tensor.ir import Tensor
+
+
+def from_front(index: Expr, extent: Expr) -> Expr:
+    """``index`` counted from the front; it may still lie outside."""
+    position = cast(index, index_dtype)
+    return select(position < ZERO, position + extent, position)
+
+
+def _nearest(index: Expr, extent: Expr) -> Expr:
+    return maximum(minimum(from_front(index, extent), extent - 1), ZERO)
+
+
+@operator("Gather", FusionKind.INJECTIVE)
+def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    """Slices of ``data`` along ``axis``."""
+    at = normalize_axis(axis, data.ndim)
+    shape = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
+
+    def body(index: Index) -> Expr:
+        chosen = _nearest(indices[index[at : at + indices.ndim]], data.shape[at])
+        return data[(*index[:at], chosen, *index[at + indices.ndim :])]
+
+    return tensor(shape, body)
+
+
+@operator("GatherElements", FusionKind.INJECTIVE)
+def gather_elements(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    """``data`` at the place of each index, which replaces the coordinate along ``axis``."""
+    at = normalize_axis(axis, data.ndim)
+    check_lies_within(indices, data, at, "GatherElements")
+
+    def body(index: Index) -> Expr:
+        return data[(*index[:at], _nearest(indices[index], data.shape[at]), *index[at + 1 :])]
+
+    return tensor(indices.shape, body)
+
+
+def check_lies_within(indices: Tensor, data: Tensor, axis: int, name: str) -> None:
+    """Raises ``BadProgram`` unless ``indices`` is no larger than ``data`` in all dimensions but ``axis``."""
+    if indices.ndim != data.ndim:
+        raise BadProgram(f"{name}: the indices {indices} need as many dimensions as {data}")
+    for position, (own, whole) in enumerate(zip(indices.shape, data.shape, strict=True)):
+        if isinstance(own, Const) and isinstance(whole, Const):
+            fits = own.value <= whole.value
+        else:
+            fits = same_extent(own, whole)
+        if position != axis and not fits:
+            raise BadProgram(f"{name}: the indices {indices} exceed {data} in dimension {position}")
+
+
+@operator("GatherND", FusionKind.INJECTIVE)
+def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+    """Slices of ``data`` at the coordinates in the rows of ``indices``; the first ``batch_dims`` dimensions pair up."""
+    count = row_length(indices, data.ndim - batch_dims, "GatherND")
+    if batch_dims >= indices.ndim or not all(map(same_extent, data.shape[:batch_dims], indices.shape[:batch_dims])):
+        raise BadProgram(f"GatherND: {indices} and {data} do not share {batch_dims} batch dimensions")
+    outer = indices.ndim - 1
+    chosen = range(batch_dims, batch_dims + count)
+
+    def body(index: Index) -> Expr:
+        row = index[:outer]
+        place = (_nearest(indices[(*row, const(p - batch_dims))], data.shape[p]) for p in chosen)
+        return data[(*index[:batch_dims], *place, *index[outer:])]
+
+    return tensor((*indices.shape[:-1], *data.shape[batch_dims + count :]), body)
+
+
+def row_length(indices: Tensor, rank: int, name: str) -> int:
+    """How many coordinates a row of ``indices`` has, of ``rank`` possible ones. Raises ``BadProgram``."""
+    last = indices.shape[-1] if indices.ndim else ZERO
+    if not indices.ndim or not isinstance(last, Const) or last.value > rank:
+        raise BadProgram(f"{name}: the rows of the indices {indices} must be up to {rank} coordinates")
+    return int(last.value)
+
+
+@operator("OneHot", FusionKind.INJECTIVE)
+def one_hot(indices: Tensor, values: Tensor, *, depth: int, axis: int = -1) -> Tensor:
+    """``values[1]`` where the coordinate along the new ``axis`` of extent ``depth`` is the index, else ``values[0]``.
+
+    An index beyond the ends is nowhere.
+    """
+    if values.shape != (const(2),):
+        raise BadProgram(f"OneHot: the values {values} are not two, off and on")
+    at = normalize_axis(axis, indices.ndim + 1)
+    extent = as_expr(depth)
+    shape = (*indices.shape[:at], extent, *indices.shape[at:])
+
+    def body(index: Index) -> Expr:
+        chosen = from_front(indices[(*index[:at], *index[at + 1 :])], extent)
+        return select(equal(chosen, index[at]), values[1], values[0])
+
+    return tensor(shape, body)

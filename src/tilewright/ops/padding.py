@@ -1,0 +1,100 @@
+"""Padding: elements added around a tensor, or taken off its edges."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tilewright.base.errors import BadProgram
+from tilewright.ops.build import Index, tensor
+from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.shapes import show, simplified
+from tilewright.symbolic.expr import ZERO, Const, Expr, const, maximum, minimum, select
+from tilewright.symbolic.traversal import all_of
+from tilewright.tensor.ir import Tensor
+
+CONSTANT = "constant"
+
+
+def _nearest(position: Expr, extent: Expr) -> Expr:
+    return maximum(minimum(position, extent - 1), ZERO)
+
+
+def _mirrored(position: Expr, extent: Expr) -> Expr:
+    """As between two mirrors that stand on the first and on the last element."""
+    period = maximum(2 * (extent - 1), const(1))
+    offset = position % period
+    return minimum(offset, period - offset)
+
+
+def _repeated(position: Expr, extent: Expr) -> Expr:
+    return position % extent
+
+
+_SOURCES: Mapping[str, Callable[[Expr, Expr], Expr]] = {"edge": _nearest, "reflect": _mirrored, "wrap": _repeated}
+
+
+@operator("Pad", FusionKind.INJECTIVE)
+def pad(
+    x: Tensor, value: Tensor | None = None, *, before: Sequence[int], after: Sequence[int], mode: str = CONSTANT
+) -> Tensor:
+    """``before`` and ``after`` elements added to each dimension; of negative numbers, taken off first.
+
+    ``mode`` says which: ``constant`` (``value``, or 0), or those of ``x``: the nearest (``edge``), as in mirrors on the
+    first and last element (``reflect``), or ``x`` again and again (``wrap``); of what is left after taking off.
+    """
+    if len(before) != x.ndim or len(after) != x.ndim:
+        raise BadProgram(f"Pad of {x}: {len(before)} and {len(after)} pads for {x.ndim} dimensions")
+    if mode != CONSTANT and mode not in _SOURCES:
+        raise BadProgram(f"Pad: the mode is {mode!r}; it can be {', '.join([CONSTANT, *_SOURCES])}")
+    cores = [simplified(e + min(b, 0) + min(a, 0)) for e, b, a in zip(x.shape, before, after, strict=True)]
+    _check_cores(x, cores, before, after, mode)
+    shape = tuple(simplified(e + b + a) for e, b, a in zip(x.shape, before, after, strict=True))
+    if mode == CONSTANT:
+        return _with_constant(x, value, before, after, shape)
+    return _with_own_elements(x, before, after, shape, cores, _SOURCES[mode])
+
+
+def _check_cores(x: Tensor, cores: Sequence[Expr], before: Sequence[int], after: Sequence[int], mode: str) -> None:
+    for axis, core in enumerate(cores):
+        if isinstance(core, Const) and core.value < 0:
+            raise BadProgram(f"Pad takes {-min(before[axis], 0) - min(after[axis], 0)} elements off axis {axis} of {x}")
+        if core == ZERO and mode != CONSTANT and max(before[axis], after[axis]) > 0:
+            raise BadProgram(f"Pad ({mode}) repeats elements of axis {axis}, which has none: {show(x.shape)}")
+
+
+def _with_constant(
+    x: Tensor, value: Tensor | None, before: Sequence[int], after: Sequence[int], shape: Sequence[Expr]
+) -> Tensor:
+    if value is not None and (value.dtype != x.dtype or any(extent != const(1) for extent in value.shape)):
+        raise BadProgram(f"Pad of {x}: the value {value} is no scalar of its dtype")
+    around: Expr = const(0, x.dtype) if value is None else value[(ZERO,) * value.ndim]
+
+    def body(index: Index) -> Expr:
+        position = [i - b for i, b in zip(index, before, strict=True)]
+        low = [p >= ZERO for p, b in zip(position, before, strict=True) if b > 0]
+        high = [p < e for p, e, a in zip(position, x.shape, after, strict=True) if a > 0]
+        return select(all_of(*low, *high), x[tuple(position)], around)
+
+    return tensor(tuple(shape), body)
+
+
+def _with_own_elements(
+    x: Tensor,
+    before: Sequence[int],
+    after: Sequence[int],
+    shape: Sequence[Expr],
+    cores: Sequence[Expr],
+    source: Callable[[Expr, Expr], Expr],
+) -> Tensor:
+    padded = [max(b, a) > 0 for b, a in zip(before, after, strict=True)]
+    # An extent that is known at run time only may be 0: then there is nothing to repeat.
+    inhabited = all_of(
+        *(core > ZERO for core, p in zip(cores, padded, strict=True) if p and not isinstance(core, Const))
+    )
+
+    def body(index: Index) -> Expr:
+        position = [
+            source(i - max(b, 0), core) - min(b, 0) if p else i - b
+            for i, b, core, p in zip(index, before, cores, padded, strict=True)
+        ]
+        return select(inhabited, x[tuple(position)], const(0, x.dtype))
+
+    return tensor(tuple(shape), body)
