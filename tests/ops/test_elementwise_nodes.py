@@ -93,6 +93,8 @@ def test_thresholds_take_nan_for_not_beyond() -> None:
 SHIFTS = [0, 1, 7, 8, 31, 64, 200]
 CASES = [
     NodeCase("Swish", [f(3, 5)], {"alpha": 1.5}, opset=24, oracle=run_reference),
+    NodeCase("SwiGLU", [f(3, 5), f(3, 5)], {"alpha": 0.5}, opset=28, oracle=run_reference),
+    NodeCase("Xor", [f(3, 4, 5, 6) > 0, f(1, 4, 1, 6) > 0]),
     NodeCase("PRelu", [f(2, 3, 4), f(3, 1)]),
     NodeCase("PRelu", [f(2, 3, 4), f(4)], opset=7),
     NodeCase("PRelu", [ints(np.int32, -3, 2, 0), ints(np.int32, 5)], opset=16, oracle=run_reference),

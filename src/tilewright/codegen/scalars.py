@@ -298,7 +298,9 @@ class ScalarEmitter:
             high = self._first_lanes(buffer, above, length - lanes, guard, constant)
         order = ", ".join(f"i32 {offset - first}" for offset in near)
         depth = max(low.depth, high.depth)
-        text = self.text.pure(f"shufflevector {low.typed}, {high.typed}, <{lanes} x i32> <{order}>", depth)
+        vector = _vector(element, lanes)
+        shuffle = f"shufflevector {vector} {low.text}, {vector} {high.text}, <{lanes} x i32> <{order}>"
+        text = self.text.pure(shuffle, depth)
         return Value(text, buffer.dtype, lanes, depth)
 
     def _first_lanes(self, buffer: Buffer, address: Address, count: int, guard: Guard, constant: bool) -> Value:

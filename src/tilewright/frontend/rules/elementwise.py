@@ -43,6 +43,13 @@ def _cast_like(request: Request) -> Sequence[Value]:
     return [request.apply("Cast", request.input(0), to=request.input(1).dtype)]
 
 
+def _swiglu(request: Request) -> Sequence[Value]:
+    gate, linear = request.input(0), request.input(1)
+    if gate.shape != linear.shape:
+        raise request.invalid(f"the gate {gate!r} and {linear!r} differ in shape")
+    return [request.apply("Mul", request.apply("Swish", gate, alpha=request.number("alpha", 1.0)), linear)]
+
+
 def _is_infinite(request: Request) -> Sequence[Value]:
     options = {name: bool(request.integer(name, 1)) for name in ("detect_negative", "detect_positive")}
     return [request.apply("IsInf", request.input(0), **options)]
@@ -62,4 +69,5 @@ RULES: Mapping[str, RuleFunction] = {
     "Pow": _power,
     "Selu": Rule("Selu", {"alpha": "alpha", "gamma": "gamma"}),
     "Shrink": Rule("Shrink", {"bias": "bias", "lambd": "lambd"}),
+    "SwiGLU": _swiglu,
 }
