@@ -119,10 +119,14 @@ class _Selection:
             name="empty",
         )
 
-        def consider(i: Expr) -> Stmt:
-            return if_then(self._wins(self._element(i), i, as_expr(self.k - 1)), self._insert(i))
+        def consider(later: Expr) -> Stmt:
+            """An element that only equals the last one comes after it."""
+            i = later + self.k
+            last = self.values[self._at(as_expr(self.k - 1))]
+            return if_then(self._precedes(self._element(i), last), self._insert(i))
 
-        return seq(clear, for_range(self.count, consider, name="i"))
+        first = for_range(self.k, self._insert, name="first")
+        return seq(clear, first, for_range(self.count - self.k, consider, name="i"))
 
     def _insert(self, i: Expr) -> Stmt:
         """Element ``i`` goes down the list; where it wins, it stays, and what was there goes on."""
