@@ -1,6 +1,6 @@
 """The way of a model, on one page: the names of the steps are the names in logs and in ``TILEWRIGHT_PRINT``.
 
-graph -> normalize -> affine -> layout -> fuse -> lower -> schedule -> main program -> image -> executable
+graph -> normalize -> recognize -> affine -> layout -> fuse -> lower -> schedule -> main program -> image -> executable
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,8 @@ from tilewright.passes.affine import fold_affine
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut, choose_layouts
 from tilewright.passes.lower import Kernel, Lowering
-from tilewright.passes.normalize import normalize
+from tilewright.passes.normalize import eliminate_dead_code, normalize
+from tilewright.passes.recognize import recognize
 from tilewright.runtime.elsewhere import executable_for
 from tilewright.runtime.manifest import Extent, Manifest, Symbol, TensorSpec
 from tilewright.runtime.model import Executable
@@ -110,6 +111,8 @@ def compile_graph(
     note("graph", graph)
     graph = normalize(graph)
     note("normalize", graph)
+    graph = eliminate_dead_code(recognize(graph))
+    note("recognize", graph)
     graph = fold_affine(graph)
     note("affine", graph)
     laid_out = choose_layouts(graph, options.target)

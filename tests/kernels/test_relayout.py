@@ -10,10 +10,12 @@ from tilewright import te
 from tilewright.base.dtypes import f32
 from tilewright.base.errors import InternalError
 from tilewright.kernels.packing import constant_layouts, pack
-from tilewright.kernels.relayout import blocked, dissolve_views, relayout, spread
+from tilewright.kernels.relayout import blocked, dissolve_views, merge_places, relayout, spread
 from tilewright.loops.extern import extern, store
 from tilewright.loops.interpreter import interpret
+from tilewright.loops.ir import Buffer, Call, Callee, Region
 from tilewright.loops.lower import lower
+from tilewright.loops.program import Program
 from tilewright.ops.operator import require
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.expr import const
@@ -73,7 +75,7 @@ def test_the_meaning_stays(program: tuple[Tensor, dict[Tensor, Array]], lanes: i
     layouts = {t: blocked(4, lanes) for t in rank4 if data.draw(st.booleans())}
     if data.draw(st.booleans()):
         layouts[output] = blocked(4, lanes)
-    layouts = spread([output], layouts)
+    layouts = dict(merge_places([output], spread([output], layouts)))
     constants = [t for t in used if t not in layouts]
     layouts |= constant_layouts([output], constants, layouts, lambda *_: lanes)
     made = relayout([output], layouts)
@@ -132,3 +134,26 @@ def test_what_has_no_functional_form_reads_plain_tensors_only() -> None:
     (y,) = extern([(4, 6)], [x], lambda ins, outs: store(outs[0], (0, 0), ins[0][0, 0]), dtype=[f32])
     with pytest.raises(InternalError, match="no functional form"):
         relayout([y], {x: blocked(2, 2)})
+
+
+def test_a_pointwise_convolution_has_one_axis_of_places() -> None:
+    x, w = te.placeholder((1, 32, 7, 7), name="x"), te.placeholder((64, 32, 1, 1), name="w")
+    (y,) = require("Conv").apply([x, w], {})
+    (z,) = require("Relu").apply([y], {})
+    known = {x: blocked(4, 16), z: blocked(4, 16)}
+    merged = merge_places([z], spread([z], known))
+    assert {str(m) for m in merged.values()} == {"d0, d1, d2, d3 -> d0, d1 // 16, d2 * 7 + d3, d1 % 16"}
+    assert [str(e) for e in relayout([z], merged)[z].shape] == ["1", "4", "49", "16"]
+    window = require("Conv").apply([x, te.placeholder((64, 32, 3, 3), name="v")], {"pads": (1,) * 4})
+    assert merge_places(window, known) == known
+
+
+def test_a_kernel_takes_a_whole_buffer_in_another_shape() -> None:
+    a = te.placeholder((6,), name="a")
+    kernel = lower([te.compute((6,), lambda i: a[i] * 2.0, name="b")], name="double")
+    x, y = (Buffer(name, f32, (const(2), const(3))) for name in "xy")
+    regions = tuple(Region(b, ((const(0), const(2)), (const(0), const(3)))) for b in (x, y))
+    main = Program("main", (x, y), Call(Callee.KERNEL, "double", regions), (), 1)
+    values = random_array(2, 3)
+    result = interpret(main, {"x": values}, programs={"double": kernel})["y"]
+    np.testing.assert_array_equal(result, values * 2)

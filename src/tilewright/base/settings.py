@@ -25,6 +25,7 @@ class Stage(Enum):
 
     GRAPH = "graph"
     NORMALIZE = "normalize"
+    RECOGNIZE = "recognize"
     AFFINE = "affine"
     LAYOUT = "layout"
     FUSE = "fuse"

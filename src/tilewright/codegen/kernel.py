@@ -153,7 +153,7 @@ def _extents(program: Program, call: Call, emitter: StatementEmitter) -> list[Va
     """The kernel's run-time extents: found where a parameter's shape names one, as the extent of the argument."""
     found: dict[Var, Value] = {}
     for parameter, region in zip(program.params, call.args, strict=True):
-        for extent, actual in zip(parameter.shape, region.buffer.shape, strict=True):
+        for extent, actual in zip(parameter.shape, region.buffer.shape, strict=False):  # run-time extents lead
             if isinstance(extent, Var):
                 found.setdefault(extent, emitter.scalars.value(actual))
     return [found[dim.var] if dim.var in found else emitter.env.scalars[dim.var] for dim in program.dims]

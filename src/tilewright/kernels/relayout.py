@@ -7,8 +7,9 @@ through the map. The result is te again, and scheduled and checked as such.
 Points of a packed box beyond the logical one hold arbitrary values, which nothing reads.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from tilewright.base.errors import InternalError
 from tilewright.base.names import fresh_name
@@ -22,12 +23,59 @@ from tilewright.tensor.ir import Compute, Extern, Operation, Placeholder, Scan, 
 
 Layouts = Mapping[Tensor, IndexMap]
 
+MERGED_PLACES = 256
+"""Places of a plane that are worth merging: with more, a row alone makes enough tiles, and is nearer in cache."""
+
 
 def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
     """``axis`` in blocks of ``lanes``, which go last: ``n, c, y, x -> n, c // 16, y, x, c % 16`` (NCHWc)."""
     variables = tuple(Var(f"d{position}") for position in range(rank))
     outer = tuple(v // lanes if position == axis else v for position, v in enumerate(variables))
     return IndexMap(variables, (*outer, variables[axis] % lanes))
+
+
+def merge_places(outputs: Sequence[Tensor], layouts: Layouts) -> Layouts:
+    """``layouts`` with the dimensions after the channels as one, if nothing is ever read at another place than its own.
+
+    The memory is the same. A 1x1 convolution over 7 by 7 places then has one axis of 49 to cut into tiles.
+    """
+    places = {tensor.shape[2:] for tensor in layouts}
+    shape = _static(next(iter(places))) if len(places) == 1 else None
+    if shape is None or not 1 < prod(shape) <= MERGED_PLACES or len(shape) < 2:
+        return layouts
+    if not all(_stays_in_place(op, layouts) for op in topological_order(outputs)):
+        return layouts
+    return {tensor: _merged(index_map, shape) for tensor, index_map in layouts.items()}
+
+
+def _stays_in_place(op: Operation, layouts: Layouts) -> bool:
+    """Whether ``op`` reads blocked tensors at the place that it computes only."""
+    if not isinstance(op, Compute):
+        return isinstance(op, Placeholder)
+    bounds = Bounds({axis.var: axis.extent for axis in (*op.axes, *op.reduce_axis)})
+    own = tuple(axis.var for axis in op.axes[2:])
+    read = [indices[2:] for source, indices in _reads(op) if source in layouts]
+    return all(tuple(simplify(index, bounds) for index in indices) == own for indices in read)
+
+
+def _static(shape: Sequence[Expr]) -> tuple[int, ...] | None:
+    extents = [int(extent.value) for extent in shape if isinstance(extent, Const)]
+    return tuple(extents) if len(extents) == len(shape) else None
+
+
+def _merged(index_map: IndexMap, shape: Sequence[int]) -> IndexMap:
+    batch, blocks, *_, lanes = index_map.results
+    place, *others = index_map.variables[2:]
+    merged: Expr = place
+    for variable, extent in zip(others, shape[1:], strict=True):
+        merged = merged * extent + variable
+    return IndexMap(index_map.variables, (batch, blocks, merged, lanes))
+
+
+def _reads(op: Compute) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
+    for node in (node for value in op.values for node in walk(value)):
+        if isinstance(node, Read) and isinstance(node.source, Tensor):
+            yield node.source, node.indices
 
 
 def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor]:
@@ -240,11 +288,11 @@ def block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
     """The reduction axes of ``op`` that run along whole blocks of what it reads, and the blocks' sizes."""
     extents = {axis.var: axis.extent for axis in op.reduce_axis}
     factors: dict[Var, int] = {}
-    for node in (node for value in op.values for node in walk(value)):
-        if not isinstance(node, Read) or not isinstance(node.source, Tensor) or node.source not in layouts:
+    for source, indices in _reads(op):
+        if source not in layouts:
             continue
-        index_map = layouts[node.source]
-        at = dict(zip(index_map.variables, node.indices, strict=True))
+        index_map = layouts[source]
+        at = dict(zip(index_map.variables, indices, strict=True))
         for single in filter(None, map(digit, index_map.results)):
             for v in free_vars(at[single.var]) & extents.keys():
                 extent = extents[v]
@@ -256,11 +304,10 @@ def block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
 def _reads_inside(op: Compute, spatial: _Axes, bounds: Bounds) -> bool:
     """Whether nothing is read out of bounds at the points beyond the logical box."""
     growing = free_vars(spatial.inside)
-    for node in (node for value in op.values for node in walk(value)):
-        if isinstance(node, Read) and isinstance(node.source, Tensor):
-            for index, extent in zip(node.indices, node.source.shape, strict=True):
-                if free_vars(index) & growing and not prove(all_of(index >= 0, index < extent), bounds):
-                    return False
+    for source, indices in _reads(op):
+        for index, extent in zip(indices, source.shape, strict=True):
+            if free_vars(index) & growing and not prove(all_of(index >= 0, index < extent), bounds):
+                return False
     return True
 
 

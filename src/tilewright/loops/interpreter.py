@@ -399,7 +399,12 @@ class _Machine:
             self._checked(buffer, corner, "passed to " + callee.name, declared)
         if param.dtype != buffer.dtype or len(box) < len(param.shape):
             raise BadProgram(f"{callee.name}: {param!r} can't be a region of {buffer!r}")
-        return self._storage(buffer).view(box, len(param.shape))
+        storage = self._storage(buffer)
+        shape = tuple(int(extent.value) for extent in param.shape if isinstance(extent, Const))
+        is_whole = box == tuple((0, extent) for extent in storage.array.shape)
+        if is_whole and len(shape) == len(param.shape) and prod(shape) == storage.array.size:
+            return storage.reshaped(shape)
+        return storage.view(box, len(param.shape))
 
 
 def _corners(box: Box) -> Iterator[Point]:

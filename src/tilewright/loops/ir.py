@@ -184,6 +184,7 @@ class Callee(Enum):
 class Call(Opaque):
     """``callee(args)``: an intrinsic on regions, or a kernel (another program, by name) on whole buffers.
 
+    For the callee a whole buffer may have another shape with as many elements, in the same row-major order.
     The last ``outputs`` arguments may be written, the others are only read.
     """
 

@@ -54,6 +54,10 @@ class Storage:
         slices = tuple(start if d < leading else slice(start, start + size) for d, (start, size) in enumerate(box))
         return Storage(self.array[*slices, ...], self.written[*slices, ...])  # `...`: a view, also of one element
 
+    def reshaped(self, shape: tuple[int, ...]) -> "Storage":
+        """All of it, row-major in another shape."""
+        return Storage(self.array.reshape(shape), self.written.reshape(shape))
+
     def check_complete(self, program: str, name: str) -> None:
         """Raise ``BadProgram`` if an element of this output was never written."""
         if not self.written.all():

@@ -8,7 +8,7 @@ from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.graph import Value
 from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.kernels.packing import constant_layouts
-from tilewright.kernels.relayout import dissolve_views, relayout, spread
+from tilewright.kernels.relayout import dissolve_views, merge_places, relayout, spread
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.passes.fuse import Group
@@ -75,7 +75,7 @@ def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[s
     outputs = dissolve_views(_expand(group, inputs), constants)
     known = {inputs[v]: layouts[v] for v in group.inputs if v in layouts}
     known.update((t, layouts[v]) for t, v in zip(outputs, group.outputs, strict=True) if v in layouts)
-    known = spread(outputs, known)
+    known = merge_places(outputs, spread(outputs, known))
     packings = constant_layouts(outputs, constants, known, _Widths(target))
     made = relayout(outputs, {**known, **packings})
     order = [made.get(inputs[value], inputs[value]) for value in group.inputs]

@@ -1,0 +1,103 @@
+"""Patterns of graphs, and the search for them.
+
+::
+
+    pattern = Any(name)                       any value; one name stands for one value
+            | Number(name, near)              a constant of one element, close to ``near`` if that is given
+            | Apply(op, operands, name)       what one application of an operator makes
+
+``Add`` and ``Mul`` match with their operands in either order. A match binds names to values, numbers and nodes.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from math import isclose
+
+from tilewright.graph import Graph, Node, Value
+
+_COMMUTATIVE = frozenset({"Add", "Mul"})
+_CLOSE = 1e-6
+"""Relative: exporters write constants such as the root of 2 in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Any:
+    """Any value."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant of one element."""
+
+    name: str = ""
+    near: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """The first result of an operator; the node is bound to ``name``, if there is one."""
+
+    op: str
+    operands: tuple["Pattern", ...]
+    name: str = ""
+
+
+Pattern = Any | Number | Apply
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What the names of a pattern stand for."""
+
+    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    numbers: Mapping[str, float] = field(default_factory=dict[str, float])
+    nodes: Mapping[str, Node] = field(default_factory=dict[str, Node])
+
+
+class Matcher:
+    """Finds patterns in one graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._producers = graph.producers()
+        self._constants = graph.constants
+
+    def matches(self, pattern: Pattern, value: Value, so_far: Match | None = None) -> Iterator[Match]:
+        """All ways in which ``value`` is what ``pattern`` says, given what is bound ``so_far``."""
+        match = so_far or Match()
+        match pattern:
+            case Any(name):
+                known = match.values.get(name)
+                if known is None or known == value:
+                    yield replace(match, values={**match.values, name: value})
+            case Number(name, near):
+                number = self._number(value)
+                if number is not None and (near is None or isclose(number, near, rel_tol=_CLOSE)):
+                    yield replace(match, numbers={**match.numbers, name: number}) if name else match
+            case Apply():
+                yield from self._applications(pattern, value, match)
+
+    def _number(self, value: Value) -> float | None:
+        array = self._constants.get(value)
+        return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+
+    def _applications(self, pattern: Apply, value: Value, match: Match) -> Iterator[Match]:
+        node = self._producers.get(value)
+        if node is None or node.op.name != pattern.op or node.outputs[0] != value:
+            return
+        inputs = [v for v in node.inputs if v is not None]
+        if len(inputs) != len(pattern.operands) or len(inputs) != len(node.inputs):
+            return
+        bound = replace(match, nodes={**match.nodes, pattern.name: node}) if pattern.name else match
+        orders = permutations(inputs) if pattern.op in _COMMUTATIVE else [tuple(inputs)]
+        for order in orders:
+            yield from self._all(pattern.operands, order, bound)
+
+    def _all(self, patterns: Sequence[Pattern], values: Sequence[Value], match: Match) -> Iterator[Match]:
+        if not patterns:
+            yield match
+            return
+        for first in self.matches(patterns[0], values[0], match):
+            yield from self._all(patterns[1:], values[1:], first)

@@ -1,0 +1,151 @@
+"""Composites raised from their parts compute what the parts do; what only looks alike is left."""
+
+from collections.abc import Callable, Sequence
+from math import pi, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.passes.graphs import random_graphs, value
+from tilewright.graph import Graph, Node, Value, evaluate_graph, make_node, verify
+from tilewright.ops.operator import require
+from tilewright.passes.normalize import eliminate_dead_code
+from tilewright.passes.recognize import recognize
+
+Array = NDArray[np.generic]
+SHAPE = (2, 3, 8)
+X = value("x", *SHAPE)
+
+
+class Builder:
+    """Writes a graph as an exporter would."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.constants: dict[Value, Array] = {}
+
+    def __call__(self, op: str, *inputs: Value, **attributes: object) -> Value:
+        self.nodes.append(make_node(require(op), inputs, [f"v{len(self.nodes)}"], attributes))
+        return self.nodes[-1].outputs[0]
+
+    def number(self, number: float, shape: Sequence[int] = ()) -> Value:
+        return self.constant(np.full(shape, number, np.float32))
+
+    def constant(self, array: Array) -> Value:
+        made = value(f"c{len(self.constants)}", *array.shape)
+        self.constants[made] = array
+        return made
+
+    def vector(self, seed: int) -> Value:
+        return self.constant(np.random.default_rng(seed).standard_normal(SHAPE[-1]).astype(np.float32))
+
+    def graph(self, output: Value) -> Graph:
+        return Graph("g", (X,), (output,), tuple(self.nodes), self.constants)
+
+
+def layer_normalization(
+    b: Builder, *, square: str = "Pow", quotient: str = "Div", bias: bool = True, axes: tuple[int, ...] = (-1,)
+) -> Value:
+    centered = b("Sub", X, b("ReduceMean", X, axes=axes))
+    squared = b("Pow", centered, b.number(2.0)) if square == "Pow" else b("Mul", centered, centered)
+    root = b("Sqrt", b("Add", b("ReduceMean", squared, axes=axes), b.number(1e-5)))
+    normal = b("Div", centered, root) if quotient == "Div" else b("Mul", b("Reciprocal", root), centered)
+    scaled = b("Mul", b.vector(1), normal)
+    return b("Add", scaled, b.vector(2)) if bias else scaled
+
+
+def rms_normalization(b: Builder) -> Value:
+    mean = b("ReduceMean", b("Mul", X, X), axes=(2,))
+    return b("Mul", b("Mul", X, b("Reciprocal", b("Sqrt", b("Add", mean, b.number(1e-6))))), b.vector(1))
+
+
+def softmax(b: Builder, axis: int = -1) -> Value:
+    exponential = b("Exp", b("Sub", X, b("ReduceMax", X, axes=(axis,))))
+    return b("Div", exponential, b("ReduceSum", exponential, axes=(axis,)))
+
+
+def gelu(b: Builder, form: int, root: float = sqrt(2)) -> Value:
+    scaled = b("Div", X, b.number(root)) if form % 2 else b("Mul", X, b.number(1 / root, (1,)))
+    factor, half = b("Add", b("Erf", scaled), b.number(1.0)), b.number(0.5)
+    if form < 2:
+        return b("Mul", b("Mul", X, factor), half)
+    return b("Mul", X, b("Mul", half, factor)) if form < 4 else b("Mul", b("Mul", half, X), factor)
+
+
+def gelu_tanh(b: Builder, cube: str = "Pow") -> Value:
+    cubed = b("Pow", X, b.number(3.0)) if cube == "Pow" else b("Mul", b("Mul", X, X), X)
+    inner = b("Mul", b("Add", X, b("Mul", b.number(0.044715), cubed)), b.number(sqrt(2 / pi)))
+    return b("Mul", b("Mul", b.number(0.5), X), b("Add", b.number(1.0), b("Tanh", inner)))
+
+
+def hard_swish(b: Builder, divide_last: bool = True) -> Value:
+    clipped = b("Clip", b("Add", X, b.number(3.0)), b.number(0.0), b.number(6.0))
+    if divide_last:
+        return b("Div", b("Mul", X, clipped), b.number(6.0))
+    return b("Mul", X, b("Div", clipped, b.number(6.0)))
+
+
+RAISED: dict[str, tuple[Callable[[Builder], Value], str]] = {
+    "layer norm": (layer_normalization, "LayerNormalization"),
+    "layer norm, products": (
+        lambda b: layer_normalization(b, square="Mul", quotient="Reciprocal"),
+        "LayerNormalization",
+    ),
+    "layer norm without bias": (lambda b: layer_normalization(b, bias=False), "LayerNormalization"),
+    "RMS norm": (rms_normalization, "RMSNormalization"),
+    "softmax": (softmax, "Softmax"),
+    "softmax of the middle axis": (lambda b: softmax(b, 1), "Softmax"),
+    **{f"gelu {form}": (lambda b, form=form: gelu(b, form), "Gelu") for form in range(6)},
+    "gelu by tanh": (gelu_tanh, "Gelu"),
+    "gelu by tanh of products": (lambda b: gelu_tanh(b, "Mul"), "Gelu"),
+    "hard swish": (hard_swish, "HardSwish"),
+    "hard swish, division first": (lambda b: hard_swish(b, divide_last=False), "HardSwish"),
+    "swish": (lambda b: b("Mul", b("Sigmoid", X), X), "Swish"),
+}
+LEFT: dict[str, Callable[[Builder], Value]] = {
+    "the axes differ": lambda b: layer_normalization(b, axes=(1,)),
+    "no maximum": lambda b: b("Div", b("Exp", X), b("ReduceSum", b("Exp", X), axes=(-1,))),
+    "another root": lambda b: gelu(b, 1, root=1.5),
+    "another value's sigmoid": lambda b: b("Mul", b("Sigmoid", b("Neg", X)), X),
+}
+
+
+def results(graph: Graph) -> list[Array]:
+    return evaluate_graph(graph, {"x": np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)})
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_raised(name: str) -> None:
+    write, op = RAISED[name]
+    builder = Builder()
+    graph = builder.graph(write(builder))
+    after = eliminate_dead_code(recognize(graph))
+    verify(after)
+    assert [node.op.name for node in after.nodes] == [op]
+    np.testing.assert_allclose(results(after)[0], results(graph)[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_left(name: str) -> None:
+    builder = Builder()
+    graph = builder.graph(LEFT[name](builder))
+    assert recognize(graph) == graph
+
+
+@given(random_graphs(), st.sampled_from(sorted(RAISED)))
+@settings(max_examples=30, deadline=None)
+def test_the_meaning_of_graphs_stays(graph: Graph, name: str) -> None:
+    """Parts that others read stay."""
+    builder = Builder()
+    end = RAISED[name][0](builder)
+    parts = [v for node in builder.nodes for v in node.outputs if not v.shape or v.shape == X.shape]
+    whole = Graph("g", (X,), tuple(dict.fromkeys((end, *parts[:2]))), tuple(builder.nodes), builder.constants)
+    after = recognize(whole)
+    verify(after)
+    assert after.outputs == whole.outputs
+    for new, old in zip(results(after), results(whole), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
+    assert recognize(graph).outputs == graph.outputs
