@@ -246,6 +246,14 @@ UNSUPPORTED = {
     ),
 }
 TOO_LARGE = {
+    "33 ConstantOfShape": (
+        model([helper.make_node("ConstantOfShape", ["s"], ["y"], name="n")], {}, ["y"], {"s": np.array([1 << 32] * 2)}),
+        r"node n \(ConstantOfShape\): .*18446744073709551616 elements",
+    ),
+    "35 Tile": (
+        single_node("Tile", {"x": X}, {"r": np.array([10**6, 10**6])}),
+        r"node n \(Tile\): .*6000000000000 elements",
+    ),
     "47 pads": (conv(pads=[1 << 40] * 4), r"node n \(Conv\): attribute pads is \[1099511627776"),
     "53 rank 70": (rank(70), "input x has 70 dimensions, more than 32"),
     "7 input": (changed(lambda m: dimension(m, 1 << 40)), "input x has the shape"),

@@ -24,8 +24,10 @@ def test_node(name: str) -> None:
     assert found == expected or found.status is Status.XFAIL, f"{expected} -> {found}; {UPDATE} {name}"
 
 
+@pytest.mark.slow  # two minutes of a core; the ledger itself takes as long, and always runs
 @pytest.mark.parametrize("name", PASSING)
 def test_node_with_bounds_checks(name: str) -> None:
+    """No access outside of a buffer, and the same results."""
     assert outcome(all_cases()[name], bounds_check=True) == LEDGER[name]
 
 
