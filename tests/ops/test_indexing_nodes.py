@@ -240,7 +240,6 @@ def test_what_breaks_the_rules_is_named(case: NodeCase, message: str) -> None:
     [
         NodeCase("Compress", [X, np.array([True])]),
         NodeCase("NonZero", [X]),
-        NodeCase("Unique", [counted(4)]),
     ],
     ids=str,
 )

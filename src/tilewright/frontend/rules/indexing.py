@@ -98,17 +98,13 @@ def _compress(request: Request) -> Sequence[Value]:
     return [request.apply("Gather", data, request.constant(chosen), axis=axis)]
 
 
-def _data_dependent(request: Request) -> Sequence[Value]:
-    raise request.unsupported(
-        f"the shape of the result of {request.op_type} depends on the values of `{request.input(0).name}`; compute it "
-        "outside of the model, and make what follows an input"
-    )
-
-
 def _non_zero(request: Request) -> Sequence[Value]:
     known = request.importer.known(request.input(0))
     if known is None:
-        return _data_dependent(request)
+        raise request.unsupported(
+            f"how many elements are not zero depends on the values of `{request.input(0).name}`; compute it outside of "
+            "the model, and make what follows an input"
+        )
     return [request.constant(np.array(np.nonzero(np.atleast_1d(known)), np.int64))]
 
 
@@ -123,5 +119,4 @@ RULES: Mapping[str, RuleFunction] = {
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
     "TensorScatter": _tensor_scatter,
-    "Unique": _data_dependent,
 }
