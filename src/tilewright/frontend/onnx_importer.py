@@ -31,6 +31,8 @@ from tilewright.symbolic.expr import const
 
 SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this size are computed here: axes, shapes and bounds that other nodes need."""
+FLOAT_ELEMENTS = 1 << 6
+"""The same for floats, through which exporters compute sizes and padding."""
 
 
 def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes | None = None) -> Graph:
@@ -270,9 +272,12 @@ class _Importer:
     def _is_shape_computation(self, node: Node) -> bool:
         known = all(value is None or value in self.constants for value in node.inputs)
         return known and all(
-            not value.dtype.is_float and np.prod(static(value.shape) or (), dtype=object) <= SHAPE_ELEMENTS
-            for value in node.outputs
+            np.prod(static(value.shape) or (), dtype=object) <= _most_elements(value) for value in node.outputs
         )
+
+
+def _most_elements(value: Value) -> int:
+    return FLOAT_ELEMENTS if value.dtype.is_float else SHAPE_ELEMENTS
 
 
 def _operator(name: str) -> Operator:

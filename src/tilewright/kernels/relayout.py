@@ -49,13 +49,16 @@ def merge_places(outputs: Sequence[Tensor], layouts: Layouts) -> Layouts:
 
 
 def _stays_in_place(op: Operation, layouts: Layouts) -> bool:
-    """Whether ``op`` reads blocked tensors at the place that it computes only."""
+    """Whether ``op`` reads blocked tensors, and others that have places, at the place that it computes only."""
     if not isinstance(op, Compute):
         return isinstance(op, Placeholder)
     bounds = Bounds({axis.var: axis.extent for axis in (*op.axes, *op.reduce_axis)})
     own = tuple(axis.var for axis in op.axes[2:])
-    read = [indices[2:] for source, indices in _reads(op) if source in layouts]
-    return all(tuple(simplify(index, bounds) for index in indices) == own for indices in read)
+    for source, indices in _reads(op):
+        places = tuple(simplify(index, bounds) for index in indices[2:])
+        if places != own and (source in layouts or any(free_vars(index).intersection(own) for index in places)):
+            return False
+    return True
 
 
 def _static(shape: Sequence[Expr]) -> tuple[int, ...] | None:
