@@ -1,12 +1,10 @@
-"""ONNX's operators on quantized numbers."""
+"""ONNX's operators on quantized numbers, but for convolutions, which are with their kind."""
 
 from collections.abc import Mapping, Sequence
 
 from tilewright.base.dtypes import DType, f32, i32
 from tilewright.frontend.onnx_proto import dtype_of
-from tilewright.frontend.rules.convolution import kernel_of
 from tilewright.frontend.rules.rule import Request, RuleFunction
-from tilewright.frontend.rules.windows import window_attributes
 from tilewright.graph import Value
 
 
@@ -81,43 +79,10 @@ def _qlinear_matmul(request: Request) -> Sequence[Value]:
     return [request.apply("Requantize", product, multiplier, _along_rows(request, y_zero, a))]
 
 
-def _along_channels(request: Request, parameter: Value, following: int) -> Value:
-    """A scale or zero point: one number, or one for each output channel, after which ``following`` dimensions come."""
-    if not parameter.shape:
-        return parameter
-    return request.apply("Unsqueeze", parameter, axes=tuple(range(1, following + 1)))
-
-
-def _convolution(
-    request: Request, x: Value, x_zero: Value | None, weight: Value, weight_zero: Value | None, bias: Value | None
-) -> Value:
-    """In i32, which wraps around. Padding is what the zero point stands for: 0 once that is subtracted."""
-    if weight_zero is not None:
-        weight_zero = _along_channels(request, weight_zero, len(weight.shape) - 1)
-    left, right = _offset(request, x, x_zero), _offset(request, weight, weight_zero)
-    attributes = window_attributes(request, x, kernel_of(request, weight))
-    return request.apply("Conv", left, right, bias, **attributes, group=request.integer("group", 1))
-
-
-def _conv_integer(request: Request) -> Sequence[Value]:
-    x, weight = request.input(0), request.input(1)
-    return [_convolution(request, x, request.optional(2), weight, request.optional(3), None)]
-
-
-def _qlinear_conv(request: Request) -> Sequence[Value]:
-    """The bias has the scale of the products."""
-    x, x_scale, x_zero, weight, weight_scale, weight_zero, y_scale, y_zero = map(request.input, range(8))
-    product = _convolution(request, x, x_zero, weight, weight_zero, request.optional(8))
-    scale = request.apply("Mul", x_scale, _along_channels(request, weight_scale, len(weight.shape) - 2))
-    return [request.apply("Requantize", product, request.apply("Div", scale, y_scale), y_zero)]
-
-
 RULES: Mapping[str, RuleFunction] = {
-    "ConvInteger": _conv_integer,
     "DequantizeLinear": _dequantize,
     "DynamicQuantizeLinear": _dynamic_quantize,
     "MatMulInteger": _matmul_integer,
-    "QLinearConv": _qlinear_conv,
     "QLinearMatMul": _qlinear_matmul,
     "QuantizeLinear": _quantize,
 }
