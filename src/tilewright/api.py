@@ -138,7 +138,7 @@ def compile(
     options = Options(_target(target), threads or chosen.num_threads, bounds or {}, chosen.bounds_check)
     cache = Store.open(chosen, to_log(logging.getLogger("tilewright")))
     try:
-        graph = onnx_importer.load(model, given)
+        graph = onnx_importer.load(model, given, options.bounds)
         origin = Origin(model, onnx_proto.sha256(model), graph, cache)
         return CompiledModel(compile_graph(graph, options, cache, chosen.watch(), listener), origin)
     except Exception as error:

@@ -6,18 +6,18 @@ graph -> normalize -> recognize -> affine -> layout -> fuse -> lower -> schedule
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tilewright import interface
 from tilewright.base.errors import InternalError, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.names import fresh_name, readable
 from tilewright.base.store import Store
 from tilewright.base.target import Target
 from tilewright.codegen import image
-from tilewright.codegen.image import Image
 from tilewright.cost.analytic import schedule
 from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
-from tilewright.loops.program import Dim, Program
+from tilewright.loops.program import Program
 from tilewright.passes.affine import fold_affine
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut, choose_layouts
@@ -25,12 +25,10 @@ from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
 from tilewright.runtime.elsewhere import executable_for
-from tilewright.runtime.manifest import Extent, Manifest, Symbol, TensorSpec
 from tilewright.runtime.model import Executable
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
-from tilewright.symbolic.expr import ZERO, Const, Expr, Var
-from tilewright.symbolic.traversal import free_vars
+from tilewright.symbolic.expr import ZERO
 
 Watch = Callable[[str, object], None]
 """Called with the name of each step and what it made: printing, logging and timing hang on it."""
@@ -109,6 +107,7 @@ def compile_graph(
     """
     note = watch or _ignore
     note("graph", graph)
+    options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
     graph = normalize(graph)
     note("normalize", graph)
     graph = eliminate_dead_code(recognize(graph))
@@ -144,7 +143,7 @@ def compile_graph(
         group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
         raise UnsupportedModel(f"{_sources(group)}: {error.reason}") from error
     note("image", made)
-    manifest = _manifest(graph, constants, main, made)
+    manifest = interface.manifest(graph, list(constants), main.dims, made)
     fitting = (options.target.arch.value, options.target.features)
     executable = executable_for(fitting, manifest, made.objects, list(constants.values()), options.threads)
     return Compiled(executable, made.objects, graph, main, tuple(kernels), options, laid_out.layouts)
@@ -216,7 +215,7 @@ def _main_program(graph: Graph, steps: Sequence[_Step], constants: Mapping[Value
     for value in reversed([v for v in buffers if v not in given]):
         body = Alloc(buffers[value], body)
     params = (*(buffers[v] for v in graph.inputs), *(buffers[v] for v in constants), *outputs)
-    return Program("main", params, body, _dims(graph, options), len(outputs))
+    return Program("main", params, body, interface.dims_of(graph.inputs, options.bounds), len(outputs))
 
 
 def _is_made(value: Value, graph: Graph, constants: Mapping[Value, Array]) -> bool:
@@ -241,44 +240,11 @@ def _call(step: _Step, buffers: Mapping[Value, Buffer]) -> Call:
     return Call(Callee.KERNEL, step.kernel, regions, step.outputs)
 
 
-def _dims(graph: Graph, options: Options) -> tuple[Dim, ...]:
-    variables = dict.fromkeys(v for value in graph.inputs for e in value.shape for v in sorted(free_vars(e), key=str))
-    return tuple(Dim(var, options.bounds.get(var.name)) for var in variables)
-
-
-def _manifest(graph: Graph, constants: Mapping[Value, Array], main: Program, made: Image) -> Manifest:
-    return Manifest(
-        tuple(_spec(v) for v in graph.inputs),
-        tuple(_spec(v) for v in graph.outputs),
-        tuple(_spec(v) for v in constants),
-        tuple(Symbol(dim.var.name, 0, dim.bound) for dim in main.dims),
-        made.workspace_bytes,
-        made.scratch_bytes,
-        made.sites,
-        made.calls,
-    )
-
-
-def _spec(value: Value) -> TensorSpec:
-    return TensorSpec(value.name, value.dtype, tuple(map(_extent, value.shape)))
-
-
-def _extent(extent: Expr) -> Extent:
-    if isinstance(extent, Const):
-        return int(extent.value)
-    if isinstance(extent, Var):
-        return extent.name
-    raise InternalError(f"extent {extent} of an input or output is no single dimension")
-
-
 def build_program(
     program: Program, target: Target, *, threads: int | None = None, checked: bool = False, cache: Store | None = None
 ) -> Executable:
     """One scheduled loop program as native code: its parameters are the inputs, then the outputs."""
     made = image.build(image.main_for(program), [program], target, cache=cache, checked=checked)
-    specs = tuple(TensorSpec(p.name, p.dtype, tuple(map(_extent, p.shape))) for p in program.params)
-    count = len(specs) - program.outputs
-    symbols = tuple(Symbol(dim.var.name, 0, dim.bound) for dim in program.dims)
-    facts = (made.workspace_bytes, made.scratch_bytes, made.sites, made.calls)
-    manifest = Manifest(specs[:count], specs[count:], (), symbols, *facts)
+    values = [Value(p.name, p.dtype, p.shape) for p in program.params]
+    manifest = interface.plain_manifest(values, program.outputs, program.dims, made)
     return executable_for((target.arch.value, target.features), manifest, made.objects, threads=threads)

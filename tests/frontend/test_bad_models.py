@@ -329,12 +329,15 @@ def test_one_dimension_with_two_values() -> None:
         onnx_importer.load(proto, {"a": (2,), "b": (3,)})
 
 
-def test_the_shape_of_a_run_time_extent_says_what_helps() -> None:
-    info = helper.make_tensor_value_info("x", 1, ["n"])
-    node = helper.make_node("Shape", ["x"], ["y"], name="n")
-    graph = helper.make_graph([node], "g", [info], [onnx.ValueInfoProto(name="y")])
+def test_a_shape_that_depends_on_data_says_what_helps() -> None:
+    info = helper.make_tensor_value_info("x", onnx.TensorProto.INT64, ["n"])
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=1),
+        helper.make_node("Reshape", ["x", "s"], ["y"], name="n"),
+    ]
+    graph = helper.make_graph(nodes, "g", [info], [onnx.ValueInfoProto(name="y")])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-    with pytest.raises(UnsupportedModel, match=r"node n \(Shape\): .* give it by shapes="):
+    with pytest.raises(UnsupportedModel, match=r"node n \(Reshape\): input `s` .* give these by shapes="):
         onnx_importer.load(proto)
 
 

@@ -6,7 +6,6 @@ import pytest
 from examples.sentence_similarity import reference
 from examples.sentence_similarity.model import Config, Weights, build_model
 from tests.frontend.models import run_onnxruntime
-from tilewright.base.errors import UnsupportedModel
 from tilewright.frontend import onnx_importer
 from tilewright.graph import evaluate_graph, verify
 from tilewright.passes import fuse, normalize
@@ -52,6 +51,7 @@ def make_feeds(batch: int, sequence: int) -> dict[str, np.ndarray]:
         ((3, 8), None, [(3, 8)]),
         (("batch", "sequence"), {"input_ids": (2, 6)}, [(2, 6)]),
         (("batch", 8), None, [(1, 8), (4, 8)]),
+        (("batch", "sequence"), None, [(1, 1), (2, 7), (3, POSITIONS)]),
     ],
 )
 def test_minilm(weights: Weights, dimensions: tuple, shapes: dict | None, runs: list[tuple[int, int]]) -> None:
@@ -88,6 +88,6 @@ def test_kernels(weights: Weights) -> None:
     assert sorted(groups) == sorted([*before, *layer, "layernormalization", *layer, *after])
 
 
-def test_a_sequence_known_at_run_time_is_refused(weights: Weights) -> None:
-    with pytest.raises(UnsupportedModel, match=r"node input_shape \(Shape\): .* give it by shapes="):
-        onnx_importer.load(build_model(weights, "batch", "sequence", CONFIG))
+def test_the_table_of_positions_limits_a_sequence_known_at_run_time(weights: Weights) -> None:
+    graph = onnx_importer.load(build_model(weights, "batch", "sequence", CONFIG))
+    assert {v.name: most for v, most in graph.bounds.items()} == {"sequence": POSITIONS}

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 
 from tilewright.base import dtypes
+from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
 from tilewright.base.names import readable
 from tilewright.frontend import onnx_proto
@@ -23,11 +24,13 @@ from tilewright.frontend.functions import Functions, called_nodes, schema_body
 from tilewright.frontend.onnx_shapes import GivenShapes, input_shapes
 from tilewright.frontend.rules import RULES, Request
 from tilewright.frontend.scopes import Scope
+from tilewright.frontend.symbolic_values import SymbolicValues
 from tilewright.frontend.text import check_text
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
 from tilewright.ops import Attribute, Operator, find
 from tilewright.ops.shapes import static
-from tilewright.symbolic.expr import const
+from tilewright.symbolic.expr import Const, Var, const
+from tilewright.tensor.elements import Elements
 
 SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this size are computed here: axes, shapes and bounds that other nodes need."""
@@ -35,11 +38,16 @@ FLOAT_ELEMENTS = 1 << 6
 """The same for floats, through which exporters compute sizes and padding."""
 
 
-def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes | None = None) -> Graph:
+def load(
+    source: str | os.PathLike[str] | onnx.ModelProto,
+    shapes: GivenShapes | None = None,
+    bounds: Mapping[str, int] | None = None,
+) -> Graph:
     """The graph of an ONNX model: a path or a ``ModelProto``.
 
-    ``shapes`` gives the shapes of inputs by name; a str names a dimension that is known at run time only. Raises
-    ``InvalidModel`` if the file is missing or malformed, ``UnsupportedModel`` for what can't be compiled,
+    ``shapes`` gives the shapes of inputs by name; a str names a dimension that is known at run time only, and
+    ``bounds`` says the most that it may be. Raises ``InvalidModel`` if the file is missing or malformed,
+    ``UnsupportedModel`` for what can't be compiled,
     ``ResourceLimit`` for a tensor that no machine can hold and for functions that grow too large, ``UntrustedData`` for
     external data from elsewhere than the model's folder.
     """
@@ -48,7 +56,32 @@ def load(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes |
     if not isinstance(source, onnx.ModelProto):
         read_external_data(model, Path(source).parent)
     opsets = onnx_proto.opsets_of(model.opset_import)
-    return _Importer(model.graph, Functions(model), Scope(model.graph.node, opsets)).graph(shapes or {})
+    most = dict(bounds or {})
+    importer = _Importer(model.graph, Functions(model), Scope(model.graph.node, opsets), SymbolicValues(most))
+    try:
+        return importer.graph(shapes or {})
+    except (InvalidModel, UnsupportedModel):
+        if not importer.symbolic.caps:
+            raise
+        return _capped(model, opsets, shapes or {}, most, importer.symbolic.caps)
+
+
+def _capped(
+    model: onnx.ModelProto,
+    opsets: Mapping[str, int],
+    shapes: GivenShapes,
+    most: Mapping[str, int],
+    caps: Mapping[str, int],
+) -> Graph:
+    """The graph if run-time extents are such that slices of tables (of positions, say) do not end before they should.
+
+    A model that does not fit together otherwise was meant so. The bounds are in the graph, and hold for its inputs.
+    """
+    importer = _Importer(
+        model.graph, Functions(model), Scope(model.graph.node, opsets), SymbolicValues({**most, **caps})
+    )
+    graph = importer.graph(shapes)
+    return replace(graph, bounds={Var(name): cap for name, cap in caps.items()})
 
 
 @dataclass(slots=True)
@@ -58,9 +91,11 @@ class _Importer:
     proto: onnx.GraphProto
     functions: Functions
     top: Scope
+    symbolic: SymbolicValues
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     nodes: list[Node] = field(default_factory=list[Node])
-    _fresh_constants: set[Value] = field(default_factory=set[Value])
+    _fresh: set[Value] = field(default_factory=set[Value])
+    """Constants and symbolic values that were made for the current node."""
     _reserved: frozenset[str] = frozenset()
     _made: int = 0
 
@@ -69,9 +104,11 @@ class _Importer:
         for name, array, place in onnx_proto.initializers(self.proto):
             self._initializer(name, array, place)
         inputs = self._inputs(shapes)
+        self.symbolic.declare(inputs)
         self._body(self.top)
         outputs = self._outputs()
-        return Graph(self.proto.name or "main", inputs, outputs, tuple(self.nodes), self.constants)
+        limits = tuple(self.symbolic.limits)
+        return Graph(self.proto.name or "main", inputs, outputs, tuple(self.nodes), self.constants, limits=limits)
 
     # The model's own values
 
@@ -99,8 +136,10 @@ class _Importer:
             raise InvalidModel("the model has no outputs")
         if len(set(names)) != len(names):
             raise InvalidModel(f"the outputs {', '.join(map(readable, names))} repeat one")
-        made = {value for node in self.nodes for value in node.outputs}
         values = {name: self._value(name, self.top, "the graph's outputs") for name in names}
+        missing = (value for value in dict.fromkeys(values.values()) if self.symbolic.is_missing(value))
+        self.nodes.extend(self.symbolic.node(value, f"output {readable(value.name)}") for value in missing)
+        made = {value for node in self.nodes for value in node.outputs}
         return tuple(v if v in made and v.name == name else self._copied(name, v) for name, v in values.items())
 
     def _copied(self, name: str, source: Value) -> Value:
@@ -214,7 +253,8 @@ class _Importer:
         """
         renamed: dict[Value, Value] = {}
         is_top = scope is self.top
-        fresh = {value for node in self.nodes[start:] for value in node.outputs} | self._fresh_constants
+        made = (value for node in self.nodes[start:] for value in node.outputs)
+        fresh = {value for value in made if value not in self.symbolic} | self._fresh
         for name, value in zip(names, results, strict=True):
             if not name or value is None:
                 continue
@@ -223,9 +263,12 @@ class _Importer:
             scope.define(name, renamed.get(value, value), place)
         if is_top:
             self.nodes[start:] = [_renamed(node, renamed) for node in self.nodes[start:]]
-            for value in self._fresh_constants & renamed.keys():
-                self.constants[renamed[value]] = self.constants.pop(value)
-            self._fresh_constants.clear()
+            for value in self._fresh & renamed.keys():
+                if value in self.symbolic:
+                    self.symbolic.rename(value, renamed[value])
+                else:
+                    self.constants[renamed[value]] = self.constants.pop(value)
+            self._fresh.clear()
         for value in (value for node in self.nodes[start:] for value in node.outputs):
             onnx_proto.check_size(static(value.shape) or (), f"{place}: its result {readable(value.name)}")
 
@@ -241,8 +284,12 @@ class _Importer:
             raise InvalidModel(str(error)) from error
         except Unsupported as error:
             raise UnsupportedModel(f"{place}: {error}") from error
+        followed = self.symbolic.results(node, self.constants)
+        if followed is not None:
+            pairs = zip(followed.outputs, node.outputs, strict=True)
+            return tuple(self.symbolic_value(e, static(v.shape) or (), v.dtype, place) for e, v in pairs)
         if not self._is_shape_computation(node):
-            self.nodes.append(node)
+            self.nodes += (*self.symbolic.missing(node, place), node)
             return node.outputs
         try:
             results = evaluate_node(node, self.constants)
@@ -259,7 +306,21 @@ class _Importer:
         onnx_proto.check_size(array.shape, place)
         value = Value(self._fresh_name(), dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
         self.constants[value] = array
-        self._fresh_constants.add(value)
+        self._fresh.add(value)
+        return value
+
+    def elements(self, value: Value) -> Elements | None:
+        """See ``rules.rule.Importer``."""
+        return self.symbolic.elements(value, self.constants)
+
+    def symbolic_value(self, elements: Elements, shape: Sequence[int], dtype: DType, place: str) -> Value:
+        """See ``rules.rule.Importer``."""
+        if all(isinstance(element, Const) for element in elements):
+            numbers = [element.value for element in elements if isinstance(element, Const)]
+            return self.constant(np.array(numbers, dtype.numpy).reshape(shape), place)
+        value = Value(self._fresh_name(), dtype, tuple(map(const, shape)))
+        self.symbolic.define(value, elements)
+        self._fresh.add(value)
         return value
 
     def _fresh_name(self) -> str:
@@ -271,13 +332,13 @@ class _Importer:
 
     def _is_shape_computation(self, node: Node) -> bool:
         known = all(value is None or value in self.constants for value in node.inputs)
-        return known and all(
-            np.prod(static(value.shape) or (), dtype=object) <= _most_elements(value) for value in node.outputs
-        )
+        return known and not node.dims and all(_is_small(value) for value in node.outputs)
 
 
-def _most_elements(value: Value) -> int:
-    return FLOAT_ELEMENTS if value.dtype.is_float else SHAPE_ELEMENTS
+def _is_small(value: Value) -> bool:
+    extents = static(value.shape)
+    most = FLOAT_ELEMENTS if value.dtype.is_float else SHAPE_ELEMENTS
+    return extents is not None and np.prod(extents, dtype=object) <= most
 
 
 def _operator(name: str) -> Operator:

@@ -15,7 +15,7 @@ by a node, as an input, or as a constant. ``source`` says where in the user's mo
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -26,8 +26,9 @@ from tilewright.base.errors import BadProgram, InternalError
 from tilewright.base.names import readable
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.shapes import same_extent, show, static
-from tilewright.symbolic.expr import Expr
+from tilewright.symbolic.expr import Expr, Var
 from tilewright.tensor.build import placeholder
+from tilewright.tensor.elements import Limit
 from tilewright.tensor.ir import Tensor
 
 Array = NDArray[np.generic]
@@ -55,6 +56,12 @@ class Node:
     attributes: tuple[tuple[str, Attribute], ...] = ()
     source: str = ""
 
+    @property
+    def dims(self) -> frozenset[Var]:
+        """The run-time extents that its attributes name."""
+        listed = (part for _, value in self.attributes for part in (value if isinstance(value, tuple) else (value,)))
+        return frozenset[Var]().union(*(part.variables for part in listed if isinstance(part, Expr)))
+
     def __str__(self) -> str:
         results = ", ".join(map(repr, self.outputs))
         operands = ["_" if v is None else readable(v.name) for v in self.inputs]
@@ -71,6 +78,10 @@ class Graph:
     outputs: tuple[Value, ...]
     nodes: tuple[Node, ...]
     constants: Mapping[Value, Array]
+    bounds: Mapping[Var, int] = field(default_factory=dict[Var, int])
+    """The most that run-time extents may be, where the model itself limits them."""
+    limits: tuple[Limit, ...] = ()
+    """What must hold for inputs, besides."""
 
     def __str__(self) -> str:
         lines = [f"graph {self.name}({', '.join(map(repr, self.inputs))}):"]

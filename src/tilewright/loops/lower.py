@@ -105,7 +105,7 @@ class _Lowering:
         self._known = {(t.op, t.output): t for t in (*outputs, *(t for op in self._order for t in inputs_of(op)))}
         computed = [t for op in self._order if not isinstance(op, Placeholder) for t in self._results(op)]
         tensors = [*self._params, *computed]
-        self._dims = tuple(Dim(v, limits.get(v.name)) for v in _extent_vars(tensors))
+        self._dims = tuple(Dim(v, limits.get(v.name)) for v in _extent_vars(tensors, self._order))
         self._bounds = Bounds(dims={dim.var: dim.bound for dim in self._dims})
         self._names = Names((dim.var.name for dim in self._dims), (t.name for t in tensors))
         self.buffers: dict[_Key, Buffer] = {}
@@ -358,7 +358,16 @@ def _store_all(targets: Sequence[Buffer], indices: tuple[Expr, ...], values: Seq
     return stores[0] if len(stores) == 1 else Stores(stores)
 
 
-def _extent_vars(tensors: Sequence[Tensor]) -> list[Var]:
-    """The run-time extents, in order of first use."""
+def _extent_vars(tensors: Sequence[Tensor], operations: Sequence[Operation]) -> list[Var]:
+    """The run-time extents, in order of first use: in shapes, then in bodies."""
     found = [node for t in tensors for extent in t.shape for node in walk(extent) if isinstance(node, Var)]
-    return list(dict.fromkeys(found))
+    used = (v for op in operations if isinstance(op, Compute) for v in sorted(_dims_in(op), key=lambda v: v.name))
+    return list(dict.fromkeys((*found, *used)))
+
+
+def _dims_in(op: Compute) -> set[Var]:
+    """The variables in the bodies of ``op`` that are no axes."""
+    condition = (op.reduction.condition,) if op.reduction else ()
+    return {v for value in (*op.values, *condition) for v in value.variables} - {
+        axis.var for axis in (*op.axes, *op.reduce_axis)
+    }

@@ -1,26 +1,28 @@
 """What the operators' te programs are built with: bodies over an index tuple, and the dtypes to compute in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 from tilewright.base.dtypes import DType, f32
 from tilewright.loops.extern import for_range
 from tilewright.loops.ir import LoopKind, Stmt
 from tilewright.ops.shapes import Shape
-from tilewright.symbolic.expr import Expr, cast
+from tilewright.symbolic.expr import Expr, Var, cast
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 Index: TypeAlias = tuple[Expr, ...]
 
 
-def tensor(shape: Shape, body: Callable[[Index], Expr | Reduction], name: str | None = None) -> Tensor:
+def tensor(
+    shape: Shape, body: Callable[[Index], Expr | Reduction], name: str | None = None, dims: Collection[Var] = ()
+) -> Tensor:
     """The tensor whose element at ``index`` is ``body(index)``: ``te.compute`` for any rank."""
 
     def at(*index: Expr) -> Expr | Reduction:
         return body(index)
 
-    return te.compute(shape, at, name)
+    return te.compute(shape, at, name, dims)
 
 
 def accumulator(dtype: DType) -> DType:

@@ -1,10 +1,13 @@
 """Operators that make tensors out of numbers and shapes."""
 
+from collections.abc import Sequence
+
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.symbolic.expr import ZERO, Expr, as_expr, cast, const, equal, select
+from tilewright.ops.shapes import Shape, element_count, show
+from tilewright.symbolic.expr import ZERO, Expr, Var, as_expr, cast, const, equal, select
 from tilewright.tensor.ir import Tensor
 
 
@@ -18,7 +21,7 @@ def eye_like(x: Tensor, *, dtype: DType | None = None, k: int = 0) -> Tensor:
 
 
 @operator("Range", FusionKind.INJECTIVE)
-def range_(start: Tensor, delta: Tensor, *, count: int) -> Tensor:
+def range_(start: Tensor, delta: Tensor, *, count: int | Expr) -> Tensor:
     """``count`` numbers from ``start`` on, ``delta`` apart; 16-bit floats are computed in f32."""
     if start.dtype != delta.dtype:
         raise BadProgram(f"Range from {start} by {delta}: the dtypes differ")
@@ -29,3 +32,29 @@ def range_(start: Tensor, delta: Tensor, *, count: int) -> Tensor:
         return cast(first + cast(index[0], wide) * step, start.dtype)
 
     return tensor((as_expr(count),), body)
+
+
+@operator("Elements", FusionKind.INJECTIVE)
+def elements(*, values: Sequence[int | Expr], shape: Sequence[int], dtype: DType) -> Tensor:
+    """A tensor of integers or bools whose elements, row-major, are expressions over run-time extents."""
+    extents = tuple(map(as_expr, shape))
+    listed = tuple(cast(as_expr(value), dtype) for value in values)
+    if not listed or element_count(extents) != const(len(listed)):
+        raise BadProgram(f"Elements: {len(listed)} values do not fill {show(extents)}")
+
+    def choose(begin: int, end: int, flat: Expr) -> Expr:
+        """By bisection, so that nothing nests deep."""
+        if end - begin == 1:
+            return listed[begin]
+        middle = (begin + end) // 2
+        return select(flat < middle, choose(begin, middle, flat), choose(middle, end, flat))
+
+    dims = frozenset[Var]().union(*(value.variables for value in listed))
+    return tensor(extents, lambda index: choose(0, len(listed), _flat(index, extents)), dims=dims)
+
+
+def _flat(index: Index, extents: Shape) -> Expr:
+    flat: Expr = ZERO
+    for position, extent in zip(index, extents, strict=True):
+        flat = flat * extent + position
+    return flat

@@ -18,7 +18,7 @@ from tilewright.ops.shapes import (
     same_extent,
     simplified,
 )
-from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, cast, const, maximum, minimum, select
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Var, as_expr, cast, const, maximum, minimum, select
 from tilewright.tensor.ir import Tensor
 
 _UNLIMITED = (1 << 31) - 1
@@ -125,9 +125,9 @@ def expand(x: Tensor, *, shape: Sequence[int | Expr]) -> Tensor:
 
 
 @operator("Tile", FusionKind.INJECTIVE)
-def tile(x: Tensor, *, repeats: Sequence[int]) -> Tensor:
+def tile(x: Tensor, *, repeats: Sequence[int | Expr]) -> Tensor:
     """``x`` repeated ``repeats`` times along each dimension."""
-    if len(repeats) != x.ndim or any(times < 0 for times in repeats):
+    if len(repeats) != x.ndim or any(isinstance(times, int) and times < 0 for times in repeats):
         raise BadProgram(f"Tile of {x}: the repeats {tuple(repeats)} are not one count for each dimension")
     shape = tuple(simplified(extent * times) for extent, times in zip(x.shape, repeats, strict=True))
 
@@ -156,12 +156,15 @@ def trilu(x: Tensor, k: Tensor | None = None, *, upper: bool = True) -> Tensor:
 def slice_(
     x: Tensor,
     *,
-    starts: Sequence[int],
-    ends: Sequence[int],
+    starts: Sequence[int | Expr],
+    ends: Sequence[int | Expr],
     axes: Sequence[int] | None = None,
     steps: Sequence[int] | None = None,
 ) -> Tensor:
-    """``x[starts:ends:steps]`` along ``axes``, by Python's rules."""
+    """``x[starts:ends:steps]`` along ``axes``, by Python's rules.
+
+    A bound that is an expression is a place within the dimension, or just beyond, counted from the front already.
+    """
     listed = tuple(range(len(starts))) if axes is None else axes
     strides = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(listed) == len(strides):
@@ -177,7 +180,8 @@ def slice_(
     def body(index: Index) -> Expr:
         return x[tuple(i * cuts[p].step + cuts[p].start if p in cuts else i for p, i in enumerate(index))]
 
-    return tensor(shape, body)
+    dims = frozenset[Var]().union(*(cut.start.variables for cut in cuts.values()))
+    return tensor(shape, body, dims=dims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +193,9 @@ class _Cut:
     step: int
 
 
-def _cut(extent: Expr, start: int, end: int, step: int) -> _Cut:
-    """``range(extent)[start:end:step]``, also for an extent that is known at run time only."""
-    if isinstance(extent, Const):
+def _cut(extent: Expr, start: int | Expr, end: int | Expr, step: int) -> _Cut:
+    """``range(extent)[start:end:step]``, also for what is known at run time only."""
+    if isinstance(extent, Const) and isinstance(start, int) and isinstance(end, int):
         chosen = range(*slice(start, end, step).indices(int(extent.value)))
         return _Cut(as_expr(chosen.start), as_expr(len(chosen)), step)
     lowest, highest = (ZERO, extent) if step > 0 else (const(-1), extent - 1)
@@ -200,8 +204,10 @@ def _cut(extent: Expr, start: int, end: int, step: int) -> _Cut:
     return _Cut(simplified(first), simplified(maximum((distance + (abs(step) - 1)) // abs(step), ZERO)), step)
 
 
-def _limited(bound: int, extent: Expr, lowest: Expr, highest: Expr) -> Expr:
+def _limited(bound: int | Expr, extent: Expr, lowest: Expr, highest: Expr) -> Expr:
     """A bound counted from the front, between ``lowest`` and ``highest``."""
+    if isinstance(bound, Expr):
+        return bound
     if abs(bound) >= _UNLIMITED:
         return highest if bound > 0 else lowest
     return minimum(const(bound), highest) if bound >= 0 else maximum(extent + bound, lowest)

@@ -24,6 +24,7 @@ Attribute: TypeAlias = (
     | tuple[int, ...]
     | tuple[float, ...]
     | tuple[str, ...]
+    | Expr
     | tuple[int | Expr, ...]
     | None
 )

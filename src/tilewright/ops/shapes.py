@@ -1,25 +1,31 @@
 """Shapes of operators: broadcasting, axes, reshapes."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Var, as_expr
 from tilewright.symbolic.simplify import equivalent, simplify
 from tilewright.tensor.ir import Tensor
 
 Shape = tuple[Expr, ...]
-_NOTHING_KNOWN = Bounds({})
+
+
+@lru_cache(maxsize=256)
+def _run_time(extents: frozenset[Var]) -> Bounds:
+    """What is known of run-time extents: they are not negative."""
+    return Bounds(dims=dict.fromkeys(sorted(extents, key=lambda v: v.name)))
 
 
 def same_extent(a: Expr, b: Expr) -> bool:
     """Whether two extents are provably equal."""
-    return a == b or equivalent(a, b, _NOTHING_KNOWN)
+    return a == b or equivalent(a, b, _run_time(a.variables | b.variables))
 
 
 def simplified(extent: Expr) -> Expr:
     """``extent`` in its simplest form."""
-    return simplify(extent, _NOTHING_KNOWN)
+    return simplify(extent, _run_time(extent.variables))
 
 
 def broadcast(*shapes: Shape) -> Shape:

@@ -48,7 +48,7 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def _foldable(node: Node, constants: Mapping[Value, Array]) -> bool:
-    if any(v is not None and v not in constants for v in node.inputs):
+    if node.dims or any(v is not None and v not in constants for v in node.inputs):
         return False
     shapes = [static(value.shape) for value in node.outputs]
     if not all(shape is not None for shape in shapes):

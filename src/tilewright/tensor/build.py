@@ -11,7 +11,7 @@
 
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias, overload
 
 from tilewright.base import dtypes
@@ -98,16 +98,23 @@ def compute(
     shape: Shape,
     fcompute: Callable[..., TupleReduction | tuple[ExprLike, ...]],
     name: str | Sequence[str] | None = None,
+    dims: Collection[Var] = (),
 ) -> tuple[Tensor, ...]: ...
 @overload
-def compute(shape: Shape, fcompute: Callable[..., ExprLike | Reduction], name: str | None = None) -> Tensor: ...
 def compute(
-    shape: Shape, fcompute: Callable[..., Body], name: str | Sequence[str] | None = None
+    shape: Shape,
+    fcompute: Callable[..., ExprLike | Reduction],
+    name: str | None = None,
+    dims: Collection[Var] = (),
+) -> Tensor: ...
+def compute(
+    shape: Shape, fcompute: Callable[..., Body], name: str | Sequence[str] | None = None, dims: Collection[Var] = ()
 ) -> Tensor | tuple[Tensor, ...]:
     """The tensor whose element at ``i, j, ...`` is ``fcompute(i, j, ...)``.
 
     The axes are called as ``fcompute``'s parameters are. If it returns a tuple, or a reduction of several values, the
-    result is a tuple of tensors that share the axes; ``name`` may then be a sequence of their names.
+    result is a tuple of tensors that share the axes; ``name`` may then be a sequence of their names. ``dims`` are
+    run-time extents that the body may use although no tensor here has them in its shape.
     Raises ``BadProgram`` for what is no tensor expression; the text says why.
     """
     label = UNNAMED if name is None else name if isinstance(name, str) else ", ".join(name)
@@ -118,7 +125,7 @@ def compute(
     op = _compute_op(body.reduction if isinstance(body, TupleReduction) else body, scratch, extents, label)
     names = _output_names(name, len(op.values), is_tuple)
     op = Compute(name if isinstance(name, str) else names[0], op.axes, op.bodies, op.reduction)
-    _check_variables(op, label)
+    _check_variables(op, label, dims)
     outputs = tuple(Tensor(op, i, names[i], value.dtype, extents) for i, value in enumerate(op.values))
     return outputs if is_tuple else outputs[0]
 
@@ -191,12 +198,12 @@ def _output_names(name: str | Sequence[str] | None, count: int, is_tuple: bool) 
     return list(name)
 
 
-def _check_variables(op: Compute, label: str) -> None:
-    """Every variable is an axis, or a run-time extent of a tensor that the operation depends on."""
+def _check_variables(op: Compute, label: str, dims: Collection[Var]) -> None:
+    """Every variable is an axis, or a run-time extent: of a tensor that the operation depends on, or in ``dims``."""
     condition = (op.reduction.condition,) if op.reduction else ()
     bound = {axis.var for axis in (*op.axes, *op.reduce_axis)}
     extents = {v for axis in (*op.axes, *op.reduce_axis) for v in free_vars(axis.extent)}
-    unknown = {v for value in (*op.values, *condition) for v in free_vars(value)} - bound - extents
+    unknown = {v for value in (*op.values, *condition) for v in free_vars(value)} - bound - extents - {*dims}
     if unknown:
         unknown -= _extents_of(inputs_of(op))
     for v in sorted(unknown, key=lambda v: v.name):

@@ -8,11 +8,13 @@ import numpy as np
 from tilewright.frontend.onnx_proto import dtype_of
 from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.graph import Array, Value
+from tilewright.symbolic.expr import ZERO, Expr, as_expr, maximum
+from tilewright.symbolic.simplify import simplify
 
 
 def _constant_of_shape(request: Request) -> Sequence[Value]:
-    shape = request.integers(0) or ()
-    if any(extent < 0 for extent in shape):
+    shape = request.extents(0) or ()
+    if any(isinstance(extent, int) and extent < 0 for extent in shape):
         raise request.invalid(f"the shape {list(shape)} has a negative extent")
     value = request.tensor("value")
     element = np.zeros((), np.float32) if value is None else value.reshape(())
@@ -26,12 +28,29 @@ def _eye_like(request: Request) -> Sequence[Value]:
 
 
 def _range(request: Request) -> Sequence[Value]:
+    if request.input(0).dtype.is_int:
+        count = _symbolic_count(request)
+        if count is not None:
+            return [request.apply("Range", request.input(0), request.input(2), count=count)]
     start, limit, delta = (_scalar(request, position) for position in range(3))
     if not delta or not all(math.isfinite(number) for number in (start, limit, delta)):
         raise request.invalid(f"a range from {start} to {limit} by {delta} has no end")
     is_int = request.input(0).dtype.is_int
     count = -((start - limit) // delta) if is_int else math.ceil((limit - start) / delta)
     return [request.apply("Range", request.input(0), request.input(2), count=max(int(count), 0))]
+
+
+def _symbolic_count(request: Request) -> Expr | None:
+    """How many numbers there are if that depends on run-time extents, for a constant step."""
+    given = [number for position in range(3) for number in request.extents(position) or ()]
+    if len(given) != 3 or all(isinstance(number, int) for number in given):
+        return None
+    start, limit, step = given
+    if not isinstance(step, int) or step == 0:
+        raise request.unsupported(f"the step {step} of a range depends on extents known at run time only")
+    distance = as_expr(limit) - as_expr(start)
+    wanted = distance if step > 0 else ZERO - distance
+    return simplify(maximum((wanted + (abs(step) - 1)) // abs(step), ZERO), request.importer.symbolic.bounds)
 
 
 def _scalar(request: Request, position: int) -> float:

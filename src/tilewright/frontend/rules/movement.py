@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tilewright.base.dtypes import i64
 from tilewright.frontend.rules.rule import Request, Rule, RuleFunction
 from tilewright.graph import Value
-from tilewright.ops.shapes import static
-from tilewright.symbolic.expr import Const
+from tilewright.ops.shapes import element_count, static
+from tilewright.symbolic.expr import ZERO, Const, Expr, maximum
+from tilewright.symbolic.simplify import simplify
 
 
 def _axes_of(request: Request, given: Sequence[int] | None, rank: int) -> tuple[int, ...]:
@@ -19,21 +21,49 @@ def _axes_of(request: Request, given: Sequence[int] | None, rank: int) -> tuple[
 
 
 def _shape(request: Request) -> Sequence[Value]:
-    data = request.input(0)
-    extents = static(data.shape)
-    if extents is None:
-        raise request.unsupported(f"the shape of {data!r} is known at run time only; give it by shapes=")
     end = request.attributes.get("end")
-    chosen = extents[request.integer("start", 0) : end if isinstance(end, int) else None]
-    return [request.constant(np.array(chosen, np.int64))]
+    chosen = request.input(0).shape[request.integer("start", 0) : end if isinstance(end, int) else None]
+    return [request.importer.symbolic_value(chosen, (len(chosen),), i64, request.place)]
 
 
 def _size(request: Request) -> Sequence[Value]:
-    data = request.input(0)
-    extents = static(data.shape)
-    if extents is None:
-        raise request.unsupported(f"the shape of {data!r} is known at run time only; give it by shapes=")
-    return [request.constant(np.array(np.prod(extents, dtype=np.int64), np.int64))]
+    count = element_count(request.input(0).shape)
+    return [request.importer.symbolic_value((count,), (), i64, request.place)]
+
+
+_SLICE = Rule(
+    "Slice", {name: name for name in ("starts", "ends", "axes")}, {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
+)
+
+
+def _slice(request: Request) -> Sequence[Value]:
+    """Bounds may follow from run-time extents."""
+    starts, ends = request.extents(1) or (), request.extents(2) or ()
+    if all(isinstance(bound, int) for bound in (*starts, *ends)):
+        return _SLICE(request)
+    data, steps = request.input(0), request.integers(4) or (1,) * len(starts)
+    axes = _axes_of(request, request.integers(3) or tuple(range(len(starts))), len(data.shape))
+    if not len(starts) == len(ends) == len(axes) == len(steps) or min(steps) < 1:
+        raise request.unsupported(f"slices from {starts} to {ends} by {steps}; only steps forward are supported here")
+    first, last = (
+        tuple(_place_in(request, bound, data.shape[axis]) for bound, axis in zip(bounds, axes, strict=True))
+        for bounds in (starts, ends)
+    )
+    return [request.apply("Slice", data, starts=first, ends=last, axes=axes, steps=steps)]
+
+
+def _place_in(request: Request, bound: int | Expr, extent: Expr) -> int | Expr:
+    """A bound that is an expression, counted from the front and within the dimension."""
+    symbolic = request.importer.symbolic
+    if isinstance(bound, int):
+        return bound
+    match symbolic.sign(bound):
+        case 1:
+            return symbolic.at_most(bound, extent)
+        case -1:
+            return simplify(maximum(bound + extent, ZERO), symbolic.bounds)
+        case _:
+            raise request.unsupported(f"the bound {bound} of a slice may be negative or not; give shapes=")
 
 
 def _split(request: Request) -> Sequence[Value]:
@@ -151,9 +181,7 @@ RULES: Mapping[str, RuleFunction] = {
     "Reshape": Rule("Reshape", {"allowzero": "allow_zero"}, {1: "shape"}),
     "Shape": _shape,
     "Size": _size,
-    "Slice": Rule(
-        "Slice", {name: name for name in ("starts", "ends", "axes")}, {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
-    ),
+    "Slice": _slice,
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
     "Squeeze": Rule("Squeeze", {"axes": "axes"}, {1: "axes"}),

@@ -6,11 +6,15 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from tilewright.base.dtypes import DType
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.base.names import readable
 from tilewright.frontend.onnx_proto import dtype_of
+from tilewright.frontend.symbolic_values import SymbolicValues, can_be_extent
 from tilewright.graph import Array, Value
 from tilewright.ops import Attribute
+from tilewright.symbolic.expr import Const, Expr
+from tilewright.tensor.elements import Elements
 
 
 class Importer(Protocol):
@@ -28,6 +32,19 @@ class Importer(Protocol):
 
     def constant(self, array: Array, place: str) -> Value:
         """A new constant with a fresh name."""
+        ...
+
+    def elements(self, value: Value) -> Elements | None:
+        """The elements of a small constant, or of a value that follows from run-time extents."""
+        ...
+
+    def symbolic_value(self, elements: Elements, shape: Sequence[int], dtype: DType, place: str) -> Value:
+        """A new value with these elements; a constant, if all are literals."""
+        ...
+
+    @property
+    def symbolic(self) -> SymbolicValues:
+        """What is known of run-time extents."""
         ...
 
 
@@ -84,6 +101,20 @@ class Request:
         if not value.dtype.is_int:
             raise InvalidModel(f"{self.place}: input `{readable(value.name)}` must hold integers, not {value.dtype}")
         return tuple(int(x) for x in np.ravel(self._known(value)))
+
+    def extents(self, position: int) -> tuple[int | Expr, ...] | None:
+        """The elements of an integer input, if it is given, as numbers or expressions over run-time extents.
+
+        Raises ``UnsupportedModel`` if they depend on more than that, ``InvalidModel`` if they are no integers.
+        """
+        value = self.optional(position)
+        elements = None if value is None or not value.dtype.is_int else self.importer.elements(value)
+        if value is None or elements is None:
+            return self.integers(position)
+        for element in elements:
+            if not can_be_extent(element):
+                raise self.unsupported(f"input `{value.name}` has the element {element}; give shapes= for the inputs")
+        return tuple(int(element.value) if isinstance(element, Const) else element for element in elements)
 
     def _known(self, value: Value) -> Array:
         array = self.importer.known(value)
@@ -178,7 +209,7 @@ class Rule:
             elif name not in self.ignored:
                 raise request.unsupported(f"attribute {name} is not supported; leave it out")
         for position, option in self.constant_inputs.items():
-            numbers = request.integers(position)
+            numbers = request.extents(position) if option in _EXTENTS else request.integers(position)
             if numbers is not None:
                 options[option] = numbers
         return request.apply_many(self.operator, operands, request.outputs, **options)
@@ -192,5 +223,7 @@ class Rule:
 
 _BOOLEANS = frozenset({"allow_zero", "fmod", "keepdims", "noop_with_empty_axes", "transpose_a", "transpose_b"})
 """Attributes of our operators that ONNX spells as 0 and 1."""
+_EXTENTS = frozenset({"repeats", "shape"})
+"""Attributes of our operators that may be expressions over run-time extents."""
 _DTYPES = frozenset({"to", "dtype"})
 """Attributes of our operators that ONNX spells as the number of an element type."""

@@ -1,0 +1,130 @@
+"""Values of a model that follow from run-time extents: the shapes that it computes.
+
+``Shape`` of a tensor with run-time extents makes such a value; nodes that read only constants and such values make
+others, by evaluating the te programs of their operators over expressions (``tensor.elements``). Where one is an
+operator's parameter (the target of a Reshape), its expressions are that parameter. Where it is data, a node of the
+graph makes it, from the extents alone.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from tilewright.base.dtypes import boolean, index
+from tilewright.graph import Array, Node, Value
+from tilewright.graph.ir import as_placeholder
+from tilewright.ops.operator import require
+from tilewright.ops.shapes import static
+from tilewright.symbolic.bounds import Bounds, interval
+from tilewright.symbolic.expr import Binary, Const, Expr, Var, const, minimum
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.simplify import linear_form, simplify
+from tilewright.symbolic.traversal import walk
+from tilewright.tensor.elements import MOST, Elements, Known, Limit, elements_of
+
+_OF_EXTENTS = frozenset(
+    {BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.FLOORDIV, BinaryOp.MOD, BinaryOp.MIN, BinaryOp.MAX}
+)
+
+
+def can_be_extent(element: Expr) -> bool:
+    """Whether the runtime can compute ``element`` (``runtime.manifest``), so that it may be part of a shape."""
+    return all(
+        isinstance(node, Const | Var) or (isinstance(node, Binary) and node.op in _OF_EXTENTS) for node in walk(element)
+    )
+
+
+class SymbolicValues:
+    """Those of one model; and what was found out about its run-time extents on the way."""
+
+    def __init__(self, most: Mapping[str, int]) -> None:
+        """``most``: upper bounds of run-time extents, by name."""
+        self.limits: dict[Limit, None] = {}
+        """What must hold for the elements to be right."""
+        self.caps: dict[str, int] = {}
+        """Bounds of extents under which slices would not have to be cut off where their input ends."""
+        self.bounds = Bounds()
+        self._most = most
+        self._known: dict[Value, Elements] = {}
+        self._made: set[Value] = set()
+
+    def declare(self, inputs: Iterable[Value]) -> None:
+        """Note the run-time extents of the model's inputs."""
+        found = dict.fromkeys(
+            v for value in inputs for extent in value.shape for v in sorted(extent.variables, key=str)
+        )
+        self.bounds = Bounds(dims={v: self._most.get(v.name) for v in found})
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._known
+
+    def define(self, value: Value, elements: Elements) -> None:
+        """Let ``value`` have these elements."""
+        self._known[value] = elements
+
+    def rename(self, old: Value, new: Value) -> None:
+        """Let ``new`` stand for what ``old`` was."""
+        self._known[new] = self._known.pop(old)
+        if old in self._made:
+            self._made.add(new)
+
+    def elements(self, value: Value, constants: Mapping[Value, Array]) -> Elements | None:
+        """The elements of ``value``, if it is one of these or a small constant without fractions."""
+        if value in self._known or value not in constants:
+            return self._known.get(value)
+        array = constants[value]
+        if value.dtype.is_float or array.size > MOST or (array.size and array.max() > index.max):
+            return None
+        dtype = boolean if value.dtype.is_bool else index
+        return tuple(const(element, dtype) for element in np.ravel(array).tolist())
+
+    def results(self, node: Node, constants: Mapping[Value, Array]) -> Known | None:
+        """What ``node`` makes, if that follows from run-time extents, and does not do so without them."""
+        inputs = {value: as_placeholder(value) for value in node.inputs if value is not None}
+        if not (node.dims or any(value in self._known for value in inputs)):
+            return None
+        if any(value.dtype.is_float or static(value.shape) is None for value in node.outputs):
+            return None
+        feeds = {tensor: self.elements(value, constants) for value, tensor in inputs.items()}
+        known = {tensor: elements for tensor, elements in feeds.items() if elements is not None}
+        if len(known) < len(feeds):
+            return None
+        operands = [None if value is None else inputs[value] for value in node.inputs]
+        results = node.op.apply(operands, dict(node.attributes))[: len(node.outputs)]
+        found = elements_of(results, known, self.bounds)
+        if found is not None:
+            self.limits.update(dict.fromkeys(found.limits))
+        return found
+
+    def missing(self, node: Node, place: str) -> list[Node]:
+        """The nodes that make those inputs of ``node`` that are such values, and that no node makes so far."""
+        inputs = dict.fromkeys(value for value in node.inputs if value is not None)
+        return [self.node(value, place) for value in inputs if self.is_missing(value)]
+
+    def is_missing(self, value: Value) -> bool:
+        """Whether ``value`` is one of these, and no node makes it."""
+        return value in self._known and value not in self._made
+
+    def node(self, value: Value, place: str) -> Node:
+        """A node that makes ``value``."""
+        self._made.add(value)
+        attributes = (("values", self._known[value]), ("shape", static(value.shape)), ("dtype", value.dtype))
+        return Node(require("Elements"), (), (value,), attributes, place)
+
+    def at_most(self, bound: Expr, extent: Expr) -> Expr:
+        """The smaller of the two, where that is ``bound`` unless a slice is cut off at the end of its input."""
+        smaller = simplify(minimum(bound, extent), self.bounds)
+        form = linear_form(bound, self.bounds)
+        if smaller != bound and isinstance(extent, Const) and len(form.terms) == 1:
+            ((atom, factor),) = form.terms
+            if isinstance(atom, Var) and factor > 0:
+                cap = (int(extent.value) - form.constant) // factor
+                self.caps[atom.name] = min(cap, self.caps.get(atom.name, cap))
+        return smaller
+
+    def sign(self, element: Expr) -> int | None:
+        """1 if ``element`` is known not to be negative, -1 if it is known to be, None otherwise."""
+        low, high = interval(element, self.bounds)
+        if low is not None and low >= 0:
+            return 1
+        return -1 if high is not None and high < 0 else None

@@ -1,0 +1,126 @@
+"""What a caller must know of compiled code: its manifest, with run-time extents as symbols.
+
+A dimension of an input is a symbol. What follows from several (``2*n``, ``(n - 3) // 2``) is a symbol that the runtime
+computes by a formula; so is what must hold for inputs besides, such as that no intermediate has a negative extent.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tilewright.base.errors import UnsupportedModel
+from tilewright.base.names import fresh_name
+from tilewright.codegen.image import Image
+from tilewright.graph import Graph, Value
+from tilewright.loops.program import Dim
+from tilewright.runtime.manifest import Extent, Formula, Manifest, Symbol, TensorSpec
+from tilewright.symbolic.bounds import Bounds, interval
+from tilewright.symbolic.expr import Binary, Const, Expr, Var
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import free_vars
+from tilewright.tensor.elements import Limit
+
+_SIGNS: Mapping[BinaryOp, str] = {
+    BinaryOp.ADD: "+",
+    BinaryOp.SUB: "-",
+    BinaryOp.MUL: "*",
+    BinaryOp.FLOORDIV: "//",
+    BinaryOp.MOD: "%",
+    BinaryOp.MIN: "min",
+    BinaryOp.MAX: "max",
+}
+
+
+def bounds_of(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
+    """Upper bounds of run-time extents: what the user says and what the model does."""
+    own = {v.name: most for v, most in graph.bounds.items()}
+    return {name: min(most, own.get(name, most)) for name, most in {**own, **given}.items()}
+
+
+def dims_of(inputs: Iterable[Value], bounds: Mapping[str, int]) -> tuple[Dim, ...]:
+    """The run-time extents, in the order of the ABI."""
+    variables = dict.fromkeys(v for value in inputs for e in value.shape for v in sorted(free_vars(e), key=str))
+    return tuple(Dim(var, bounds.get(var.name)) for var in variables)
+
+
+def manifest(graph: Graph, constants: Sequence[Value], dims: Sequence[Dim], made: Image) -> Manifest:
+    """The manifest of ``graph`` as compiled. Raises ``UnsupportedModel`` for an extent that can't be computed."""
+    symbols = _Symbols(dims)
+    limits = dict.fromkeys((*graph.limits, *_unproven(graph, dims)))
+    inputs, outputs, stored = (tuple(map(symbols.spec, v)) for v in (graph.inputs, graph.outputs, constants))
+    for limit in limits:
+        symbols.check(limit)
+    facts = (made.workspace_bytes, made.scratch_bytes, made.sites, made.calls)
+    return Manifest(inputs, outputs, stored, tuple(symbols.listed.values()), *facts)
+
+
+def _unproven(graph: Graph, dims: Sequence[Dim]) -> list[Limit]:
+    """Extents that may be negative for some inputs: those of a window that is larger than what it slides over."""
+    bounds = Bounds(dims={dim.var: dim.bound for dim in dims})
+    extents = dict.fromkeys(e for node in graph.nodes for value in node.outputs for e in value.shape)
+    lows = ((extent, interval(extent, bounds).lo) for extent in extents if not isinstance(extent, Const | Var))
+    return [Limit(extent) for extent, low in lows if low is None or low < 0]
+
+
+class _Symbols:
+    """The symbols of a manifest; those of dimensions come first, as the ABI wants them."""
+
+    def __init__(self, dims: Sequence[Dim]) -> None:
+        self.listed = {dim.var.name: Symbol(dim.var.name, 0, dim.bound) for dim in dims}
+        self._computed: dict[Expr, str] = {}
+
+    def spec(self, value: Value) -> TensorSpec:
+        """``value`` as an input, output or constant."""
+        return TensorSpec(value.name, value.dtype, tuple(self._extent(extent, value) for extent in value.shape))
+
+    def _extent(self, extent: Expr, value: Value) -> Extent:
+        match extent:
+            case Const(number):
+                return int(number)
+            case Var(name):
+                return name
+            case _ if extent in self._computed:
+                return self._computed[extent]
+            case _:
+                formula = _formula(extent)
+                if formula is None:
+                    raise UnsupportedModel(
+                        f"{value!r}: the extent {extent} can't be computed at run time; give shapes="
+                    )
+                return self._add(extent, formula, None)
+
+    def check(self, limit: Limit) -> None:
+        """Let the runtime refuse inputs for which ``limit`` does not hold."""
+        if limit.most is None and limit.value in self._computed:
+            return
+        formula = _formula(limit.value)
+        if formula is None:
+            raise UnsupportedModel(f"the extent {limit.value} can't be computed at run time; give shapes=")
+        self._add(limit.value, formula, limit.most)
+
+    def _add(self, value: Expr, formula: Formula, most: int | None) -> str:
+        name = fresh_name(str(value), self.listed)
+        self.listed[name] = Symbol(name, 0, most, formula)
+        self._computed.setdefault(value, name)
+        return name
+
+
+def _formula(extent: Expr) -> Formula | None:
+    """``extent`` as the runtime computes it, if it can."""
+    match extent:
+        case Const(number):
+            return int(number)
+        case Var(name):
+            return name
+        case Binary(op, a, b) if op in _SIGNS:
+            left, right = _formula(a), _formula(b)
+            return None if left is None or right is None else (_SIGNS[op], left, right)
+        case _:
+            return None
+
+
+def plain_manifest(values: Sequence[Value], outputs: int, dims: Sequence[Dim], made: Image) -> Manifest:
+    """The manifest of one program: its inputs, then ``outputs`` results, and no constants."""
+    symbols = _Symbols(dims)
+    specs = tuple(map(symbols.spec, values))
+    count = len(specs) - outputs
+    facts = (made.workspace_bytes, made.scratch_bytes, made.sites, made.calls)
+    return Manifest(specs[:count], specs[count:], (), tuple(symbols.listed.values()), *facts)

@@ -1,0 +1,250 @@
+"""Tensor expressions evaluated over expressions: small tensors of integers whose elements follow from run-time extents.
+
+    (y,) = elements_of([doubled], {x: (n, Const(3))}, bounds)     # (2*n, 6)
+
+A third reading of te beside arrays and loops. Models compute shapes in nodes (``Shape``, ``Gather``, ``Concat``); what
+these do to expressions follows from the te programs of their operators, and is declared nowhere else.
+
+An integer element is an ``index`` expression, whatever the tensor's dtype is; a bool is a boolean expression. 64-bit
+integers are taken not to overflow, as index arithmetic is. A narrower one must fit: what is not proven is a ``Limit``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeAlias
+
+from tilewright.base.dtypes import DType, index
+from tilewright.symbolic.bounds import Bounds, interval
+from tilewright.symbolic.conditions import negated
+from tilewright.symbolic.domain import IterVar
+from tilewright.symbolic.expr import (
+    FALSE,
+    ONE,
+    TRUE,
+    ZERO,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Select,
+    Unary,
+    Var,
+    binary,
+    const,
+    maximum,
+    not_equal,
+    select,
+)
+from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp, wrap
+from tilewright.symbolic.simplify import simplify
+from tilewright.tensor.ir import Compute, Operation, Reduction, Tensor
+
+Elements: TypeAlias = tuple[Expr, ...]
+"""The elements of a tensor, row-major."""
+
+_Index: TypeAlias = tuple[int, ...]
+
+MOST = 256
+"""Elements of a tensor that are kept as expressions: shapes have a few, and masks are better computed by a kernel."""
+
+_ARITHMETIC = frozenset(
+    {BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.FLOORDIV, BinaryOp.MOD, BinaryOp.MIN, BinaryOp.MAX}
+)
+_ROUNDED_DOWN = {BinaryOp.TRUNCDIV: BinaryOp.FLOORDIV, BinaryOp.TRUNCMOD: BinaryOp.MOD}
+"""What these are of numbers that are not negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """``0 <= value <= most`` must hold at run time; ``most`` None: only that it is not negative."""
+
+    value: Expr
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The elements of each output, and what must hold for them to be right."""
+
+    outputs: tuple[Elements, ...]
+    limits: tuple[Limit, ...]
+
+
+def elements_of(outputs: Sequence[Tensor], feeds: Mapping[Tensor, Elements], bounds: Bounds) -> Known | None:
+    """The elements of ``outputs`` where the tensors in ``feeds`` have the given ones; None if they do not follow.
+
+    ``bounds`` says what is known of the run-time extents.
+    """
+    known = {(tensor.op, tensor.output): values for tensor, values in feeds.items()}
+    evaluation = _Evaluation(known, bounds)
+    try:
+        elements = tuple(evaluation.all_of(tensor) for tensor in outputs)
+    except _DoesNotFollowError:
+        return None
+    return Known(elements, tuple(dict.fromkeys(evaluation.limits)))
+
+
+class _DoesNotFollowError(Exception):
+    """An element depends on data, is a float, or has too many digits."""
+
+
+def _extents(tensor: Tensor) -> _Index:
+    extents = [int(extent.value) for extent in tensor.shape if isinstance(extent, Const)]
+    if len(extents) != tensor.ndim:
+        raise _DoesNotFollowError
+    return tuple(extents)
+
+
+def _flat(at: _Index, extents: _Index) -> int:
+    flat = 0
+    for position, extent in zip(at, extents, strict=True):
+        if not 0 <= position < extent:
+            raise _DoesNotFollowError
+        flat = flat * extent + position
+    return flat
+
+
+class _Evaluation:
+    """Elements by need: each once."""
+
+    def __init__(self, feeds: Mapping[tuple[Operation, int], Elements], bounds: Bounds) -> None:
+        self.limits: list[Limit] = []
+        self._feeds = feeds
+        self._bounds = bounds
+        self._known: dict[tuple[Operation, int, _Index], Expr] = {}
+
+    def all_of(self, tensor: Tensor) -> Elements:
+        extents = _extents(tensor)
+        points = list(product(*map(range, extents)))
+        if len(points) > MOST or tensor.dtype.is_float:
+            raise _DoesNotFollowError
+        return tuple(self._element(tensor, point) for point in points)
+
+    def _element(self, tensor: Tensor, at: _Index) -> Expr:
+        key = (tensor.op, tensor.output, at)
+        if key not in self._known:
+            self._known[key] = self._simplified(self._computed(tensor, at))
+        return self._known[key]
+
+    def _computed(self, tensor: Tensor, at: _Index) -> Expr:
+        if (tensor.op, tensor.output) in self._feeds:
+            return self._feeds[tensor.op, tensor.output][_flat(at, _extents(tensor))]
+        if not isinstance(tensor.op, Compute):
+            raise _DoesNotFollowError
+        values = {axis.var: const(position) for axis, position in zip(tensor.op.axes, at, strict=True)}
+        if tensor.op.reduction is None:
+            return self._value(tensor.op.bodies[tensor.output], values)
+        return self._reduced(tensor.op.reduction, values)[tensor.output]
+
+    def _reduced(self, reduction: Reduction, values: Mapping[Var, Expr]) -> list[Expr]:
+        reducer = reduction.reducer
+        result = [self._value(identity, {}) for identity in reducer.identities]
+        for point in product(*map(self._run, reduction.axes)):
+            at = {**values, **{axis.var: const(p) for axis, p in zip(reduction.axes, point, strict=True)}}
+            condition = self._value(reduction.condition, at)
+            if condition == FALSE:
+                continue
+            if condition != TRUE:
+                raise _DoesNotFollowError
+            right = [self._value(source, at) for source in reduction.sources]
+            both = dict(zip((*reducer.left, *reducer.right), (*result, *right), strict=True))
+            result = [self._value(combined, both) for combined in reducer.results]
+        return result
+
+    def _run(self, axis: IterVar) -> range:
+        if not isinstance(axis.extent, Const) or axis.extent.value > MOST:
+            raise _DoesNotFollowError
+        return range(int(axis.extent.value))
+
+    def _simplified(self, value: Expr) -> Expr:
+        return value if isinstance(value, Const) else simplify(value, self._bounds)
+
+    # Scalars
+
+    def _value(self, expr: Expr, at: Mapping[Var, Expr]) -> Expr:
+        match expr:
+            case Const(value, dtype) if not dtype.is_float:
+                return const(value) if dtype.is_int else expr
+            case Var():
+                return at.get(expr, expr)
+            case Read(source, indices) if isinstance(source, Tensor):
+                return self._element(source, tuple(self._number(index, at) for index in indices))
+            case Select(condition, a, b):
+                return self._select(condition, a, b, at)
+            case Cast(a, dtype):
+                return self._cast(self._value(a, at), a.dtype, dtype)
+            case Unary(op, a):
+                return self._unary(op, self._value(a, at), a.dtype)
+            case Binary(op, a, b):
+                return self._binary(op, a, b, at)
+            case _:
+                raise _DoesNotFollowError
+
+    def _number(self, expr: Expr, at: Mapping[Var, Expr]) -> int:
+        value = self._simplified(self._value(expr, at))
+        if not isinstance(value, Const):
+            raise _DoesNotFollowError
+        return int(value.value)
+
+    def _select(self, condition: Expr, a: Expr, b: Expr, at: Mapping[Var, Expr]) -> Expr:
+        chosen = self._simplified(self._value(condition, at))
+        if isinstance(chosen, Const):
+            return self._value(a if chosen.value else b, at)
+        return select(chosen, self._value(a, at), self._value(b, at))
+
+    def _cast(self, value: Expr, source: DType, target: DType) -> Expr:
+        if source.is_float or target.is_float:
+            raise _DoesNotFollowError
+        if target.is_bool:
+            return value if source.is_bool else not_equal(value, ZERO)
+        return select(value, ONE, ZERO) if source.is_bool else self._fitting(value, target)
+
+    def _fitting(self, value: Expr, dtype: DType) -> Expr:
+        """``value`` as an integer of ``dtype``; a literal wraps around."""
+        if isinstance(value, Const):
+            return const(wrap(int(value.value), dtype)) if dtype.bits < index.bits else value
+        if dtype == index:
+            return value
+        low, high = interval(self._simplified(value), self._bounds)
+        if low is None or low < dtype.min:
+            raise _DoesNotFollowError
+        if dtype.bits < index.bits and (high is None or high > dtype.max):
+            if low < 0:
+                raise _DoesNotFollowError
+            self.limits.append(Limit(value, int(dtype.max)))
+        return value
+
+    def _unary(self, op: UnaryOp, value: Expr, dtype: DType) -> Expr:
+        if op is UnaryOp.NOT and dtype.is_bool:
+            return negated(value)
+        if not dtype.is_int or op not in (UnaryOp.NEG, UnaryOp.ABS):
+            raise _DoesNotFollowError
+        opposite = ZERO - value
+        return self._fitting(opposite if op is UnaryOp.NEG else maximum(value, opposite), dtype)
+
+    def _binary(self, op: BinaryOp, a: Expr, b: Expr, at: Mapping[Var, Expr]) -> Expr:
+        if a.dtype.is_float:
+            raise _DoesNotFollowError
+        left = self._simplified(self._value(a, at))
+        if a.dtype.is_bool and left in _DECIDING.get(op, ()):
+            return left
+        right = self._simplified(self._value(b, at))
+        if op in COMPARISONS or (a.dtype.is_bool and op in _DECIDING):
+            return binary(op, left, right)
+        if not a.dtype.is_int:
+            raise _DoesNotFollowError
+        if op in _ROUNDED_DOWN and self._is_natural(left) and self._is_natural(right):
+            op = _ROUNDED_DOWN[op]
+        if op not in _ARITHMETIC:
+            raise _DoesNotFollowError
+        return self._fitting(binary(op, left, right), a.dtype)
+
+    def _is_natural(self, value: Expr) -> bool:
+        low = interval(value, self._bounds).lo
+        return low is not None and low >= 0
+
+
+_DECIDING: Mapping[BinaryOp, tuple[Expr, ...]] = {BinaryOp.AND: (FALSE,), BinaryOp.OR: (TRUE,)}
+"""The left operand that decides: then the right one may be anything, a read out of bounds included."""
