@@ -96,7 +96,7 @@ def concat(*inputs: Tensor, axis: int) -> Tensor:
         if not _joins(first, other, at):
             raise BadProgram(f"Concat of {first} and {other} along axis {at}: the dtype or another extent differs")
         starts.append(starts[-1] + other.shape[at])
-    shape = (*first.shape[:at], starts[-1], *first.shape[at + 1 :])
+    shape = (*first.shape[:at], simplified(starts[-1]), *first.shape[at + 1 :])
 
     def read(position: int, index: Index) -> Expr:
         return inputs[position][(*index[:at], index[at] - starts[position], *index[at + 1 :])]
