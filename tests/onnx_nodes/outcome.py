@@ -89,4 +89,4 @@ def reason(text: str) -> str:
         if match:
             return words.format(*match.groups())
     short = re.split(r"[;\n]", re.sub(r"^node .*? \(\w+\):? ", "", text))[0]
-    return " ".join(short.split())[:_LONGEST]
+    return " ".join(short.split())[:_LONGEST].rstrip()
