@@ -19,6 +19,7 @@ from tilewright.kernels.packing import pack
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
 from tilewright.loops.program import Program
 from tilewright.passes.affine import fold_affine
+from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut, choose_layouts
 from tilewright.passes.lower import Kernel, Lowering
@@ -114,7 +115,7 @@ def compile_graph(
     note("recognize", graph)
     graph = fold_affine(graph)
     note("affine", graph)
-    laid_out = choose_layouts(graph, options.target)
+    laid_out = flatten_reductions(choose_layouts(graph, options.target))
     graph = laid_out.graph
     note("layout", laid_out)
     verify(graph)

@@ -114,3 +114,14 @@ def test_compiled_networks_compute_what_the_graph_says(graph: Graph, target: Tar
     results = compile_graph(graph, Options(target, threads=2, checked=True)).executable.run(feeds)
     for result, expected in zip(results, evaluate_graph(graph, feeds), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_convolution_in_groups_gets_its_data_in_blocks() -> None:
+    known: dict[Value, Array] = {}
+    x = value("x", 1, 2 * LANES, 6, 6)
+    nodes = [conv(known, x, 2 * LANES, name, group=2 * LANES) for name in "ab"]
+    graph = Graph("g", (x,), tuple(v for node in nodes for v in node.outputs), tuple(nodes), known)
+    laid_out = choose_layouts(graph, HOST)
+    verify(laid_out.graph)
+    assert [node.op.name for node in laid_out.graph.nodes] == ["Copy", "Conv", "Copy", "Conv", "Copy"]
+    assert {v.name for v in laid_out.layouts} == {"x.in_blocks", "a.blocked", "b.blocked"}

@@ -34,6 +34,12 @@ def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
     return IndexMap(variables, (*outer, variables[axis] % lanes))
 
 
+def is_row_major(index_map: IndexMap, shape: tuple[Expr, ...]) -> bool:
+    """Whether blocks of channels lie in memory as the row-major value does: one place, and whole blocks."""
+    own, packed = _static(shape), _static(index_map.shape(shape))
+    return own is not None and packed is not None and prod(own[2:]) == 1 and prod(own) == prod(packed)
+
+
 def merge_places(outputs: Sequence[Tensor], layouts: Layouts) -> Layouts:
     """``layouts`` with the dimensions after the channels as one, if nothing is ever read at another place than its own.
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from tilewright.base.target import Target
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.graph.ir import apply
-from tilewright.kernels.relayout import blocked
+from tilewright.kernels.relayout import blocked, is_row_major
 from tilewright.ops.operator import require
-from tilewright.ops.shapes import static
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ONE, Const, Expr, Read
@@ -42,22 +41,43 @@ class LaidOut:
 
 def choose_layouts(graph: Graph, target: Target) -> LaidOut:
     """``graph`` with copies where layouts change, and the layouts. Inputs and outputs stay row-major."""
-    lanes = _blocked_values(graph, target)
+    graph, lanes = _blocked_values(graph, target)
     graph, names = _with_copies(graph, lanes)
     return LaidOut(graph, {names[v]: blocked(len(v.shape), width) for v, width in lanes.items()})
 
 
-def _blocked_values(graph: Graph, target: Target) -> dict[Value, int]:
-    """The values that are stored in blocks, and the blocks' widths."""
+def _blocked_values(graph: Graph, target: Target) -> tuple[Graph, dict[Value, int]]:
+    """The values that are stored in blocks, and the blocks' widths.
+
+    A convolution in groups reads several channels at once, so its data are copied into blocks if need be.
+    """
     lanes: dict[Value, int] = {}
+    entered: dict[Value, Node] = {}
+    nodes: list[Node] = []
     for node in graph.nodes:
-        (result, *others) = node.outputs
+        result = node.outputs[0]
         width = target.vector_bits // (8 * result.dtype.itemsize)
-        if others or len(result.shape) < 3 or not _fills(result.shape[1], width):
-            continue
-        if node.op.name in _ANCHORS or (any(v in lanes for v in node.inputs) and _is_channelwise(node, lanes, width)):
-            lanes[result] = width
-    return lanes
+        if len(node.outputs) == 1 and len(result.shape) >= 3 and _fills(result.shape[1], width):
+            if node.op.name in _ANCHORS:
+                lanes[result] = width
+                data = _wanted_in_blocks(node, lanes, width)
+                if data is not None and data not in entered:
+                    entered[data] = make_node(_COPY, [data], [f"{data.name}.in_blocks"], {}, node.source)
+                    lanes[entered[data].outputs[0]] = width
+                    nodes.append(entered[data])
+                node = node if data is None else replace(node, inputs=(*entered[data].outputs, *node.inputs[1:]))
+            elif any(v in lanes for v in node.inputs) and _is_channelwise(node, lanes, width):
+                lanes[result] = width
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes)), lanes
+
+
+def _wanted_in_blocks(node: Node, lanes: Mapping[Value, int], width: int) -> Value | None:
+    """The data of a convolution in groups, if they are plain and fill blocks."""
+    data = node.inputs[0]
+    if data is None or data in lanes or dict(node.attributes).get("group", 1) == 1:
+        return None
+    return data if _fills(data.shape[1], width) else None
 
 
 def _fills(channels: Expr, width: int) -> bool:
@@ -120,9 +140,7 @@ def _read_plain(node: Node, lanes: Mapping[Value, int]) -> list[Value]:
 
 
 def _is_row_major(value: Value, width: int) -> bool:
-    """Whether blocks of channels lie in memory as the row-major value does: one place, whole blocks."""
-    shape = static(value.shape)
-    return shape is not None and all(extent == 1 for extent in shape[2:]) and shape[1] % width == 0
+    return is_row_major(blocked(len(value.shape), width), value.shape)
 
 
 def _called(value: Value, suffix: str) -> Value:

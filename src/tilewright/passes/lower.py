@@ -8,9 +8,10 @@ from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.graph import Value
 from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.kernels.packing import constant_layouts
-from tilewright.kernels.relayout import dissolve_views, merge_places, relayout, spread
+from tilewright.kernels.relayout import dissolve_views, is_row_major, merge_places, relayout, spread
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
+from tilewright.ops.shapes import static
 from tilewright.passes.fuse import Group
 from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
@@ -70,27 +71,48 @@ class Lowering:
 def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[str, int]) -> Kernel:
     """The naive program of ``group``; parameters are named by position, so that equal groups give equal programs."""
     graph, layouts = laid_out.graph, laid_out.layouts
-    inputs = {v: placeholder(v.shape, v.dtype, f"p{position}") for position, v in enumerate(group.inputs)}
-    constants = {tensor: value for value, tensor in inputs.items() if value in graph.constants}
-    outputs = dissolve_views(_expand(group, inputs), constants)
-    known = {inputs[v]: layouts[v] for v in group.inputs if v in layouts}
-    known.update((t, layouts[v]) for t, v in zip(outputs, group.outputs, strict=True) if v in layouts)
-    known = merge_places(outputs, spread(outputs, known))
-    packings = constant_layouts(outputs, constants, known, _Widths(target))
-    made = relayout(outputs, {**known, **packings})
+    seen = {value: _seen_as(value, group, layouts) for value in group.inputs}
+    inputs = {v: placeholder(seen[v].shape, v.dtype, f"p{position}") for position, v in enumerate(group.inputs)}
+    constants = {inputs[v]: v for v in group.inputs if v in graph.constants and seen[v] == v}
+    known = {seen[value]: tensor for value, tensor in inputs.items()}
+    outputs = dissolve_views(_expand(group, known), constants)
+    stored = {inputs[v]: layouts[v] for v in group.inputs if v in layouts and seen[v] == v}
+    stored.update((t, layouts[v]) for t, v in zip(outputs, group.outputs, strict=True) if v in layouts)
+    stored = merge_places(outputs, spread(outputs, stored))
+    packings = constant_layouts(outputs, constants, stored, _Widths(target))
+    made = relayout(outputs, {**stored, **packings})
     order = [made.get(inputs[value], inputs[value]) for value in group.inputs]
     program = lower([made[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds)
-    stored = {constants[tensor]: packings[tensor] for tensor in packings}
-    return Kernel(program, (*group.inputs, *group.outputs), stored, str(program))
+    packed = {constants[tensor]: packings[tensor] for tensor in packings}
+    return Kernel(program, (*group.inputs, *group.outputs), packed, str(program))
 
 
-def _expand(group: Group, inputs: Mapping[Value, Tensor]) -> list[Tensor]:
-    """The te program of the whole group."""
-    known = dict(inputs)
+def _seen_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> Value:
+    """What an input of ``group`` is read as: itself, or what a reshape makes of it if nothing else reads it.
+
+    A reshape moves nothing in memory, so the parameter has the new shape, and no index needs a division.
+    """
+    while static(value.shape) is not None and value not in group.outputs:
+        readers = [node for node in group.nodes if value in node.inputs]
+        if len(readers) != 1 or readers[0].op.name not in _RESHAPES or static(readers[0].outputs[0].shape) is None:
+            break
+        if value in layouts and not is_row_major(layouts[value], value.shape):
+            break
+        value = readers[0].outputs[0]
+    return value
+
+
+_RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+
+
+def _expand(group: Group, known: Mapping[Value, Tensor]) -> list[Tensor]:
+    """The te program of the whole group, from the values that are ``known``."""
+    made = dict(known)
     for node in group.nodes:
-        results = node.op.apply([None if v is None else known[v] for v in node.inputs], dict(node.attributes))
-        known.update(zip(node.outputs, results, strict=False))
-    return [known[value] for value in group.outputs]
+        if not any(value in known for value in node.outputs) and all(v is None or v in made for v in node.inputs):
+            results = node.op.apply([None if v is None else made[v] for v in node.inputs], dict(node.attributes))
+            made.update(zip(node.outputs, results, strict=False))
+    return [made[value] for value in group.outputs]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,84 @@
+"""Reductions over several trailing axes, over one axis of as many elements.
+
+The elements of ``[n, c, y, x]`` that are reduced over ``y`` and ``x`` lie side by side; as rows of ``[n, c, y * x]``
+they are scheduled as a softmax is. Reshapes cost nothing: kernels read the same memory in another shape.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from tilewright.graph import Array, Node, Value, make_node
+from tilewright.ops.operator import require
+from tilewright.ops.shapes import normalize_axes, normalize_axis, static
+from tilewright.passes.layout import LaidOut
+from tilewright.symbolic.expr import const
+
+_RESHAPE = require("Reshape")
+
+
+def flatten_reductions(laid_out: LaidOut) -> LaidOut:
+    """``laid_out`` with reductions and normalizations of row-major values over one axis, where that is the same."""
+    flattening = _Flattening(laid_out)
+    nodes = tuple(new for node in laid_out.graph.nodes for new in flattening.nodes(node))
+    graph = replace(laid_out.graph, nodes=nodes, constants=flattening.constants)
+    return replace(laid_out, graph=graph)
+
+
+@dataclass(slots=True)
+class _Flattening:
+    """One pass; constants in other shapes are added to those of the graph."""
+
+    laid_out: LaidOut
+    constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
+
+    def __post_init__(self) -> None:
+        self.constants.update(self.laid_out.graph.constants)
+
+    def nodes(self, node: Node) -> Iterator[Node]:
+        """``node``, or what does the same over one axis."""
+        (source, *parameters) = node.inputs or (None,)
+        shape = None if source is None else static(source.shape)
+        first = None if source is None or shape is None else _first_axis(node, len(shape))
+        fits = first is not None and shape is not None and len(shape) - first > 1 and prod(shape) > 0
+        if source is None or shape is None or first is None or not fits or source in self.laid_out.layouts:
+            yield node
+            return
+        flat = _reshaped(source, (*shape[:first], prod(shape[first:])), f"{node.outputs[0].name}.rows", node.source)
+        others = [self._row(v, prod(shape[first:])) for v in parameters]
+        if None in others or node.outputs[0] in self.laid_out.layouts:
+            yield node
+            return
+        attributes = {name: value for name, value in node.attributes if name not in ("axes", "axis")}
+        attributes |= {"axis": first} if parameters else {"axes": (first,)}
+        made = make_node(node.op, [flat.outputs[0], *others], [f"{node.outputs[0].name}.flat"], attributes, node.source)
+        extents = static(node.outputs[0].shape)
+        assert extents is not None, "results of static inputs are static"
+        yield from (flat, made, _reshaped(made.outputs[0], extents, node.outputs[0].name, node.source))
+
+    def _row(self, value: Value | None, length: int) -> Value | None:
+        """The constant ``value`` as a vector of ``length``, if it is as large."""
+        array = None if value is None else self.constants.get(value)
+        if value is None or array is None or array.size != length:
+            return None
+        row = Value(f"{value.name}.row", value.dtype, (const(length),))
+        self.constants[row] = array.reshape(-1)
+        return row
+
+
+def _first_axis(node: Node, rank: int) -> int | None:
+    """The first of the trailing axes that ``node`` reduces, if that is what it does."""
+    attributes = dict(node.attributes)
+    axes, axis = attributes.get("axes"), attributes.get("axis", -1)
+    if len(node.outputs) != 1:
+        return None
+    if node.op.name == "LayerNormalization" and isinstance(axis, int):
+        return normalize_axis(axis, rank)
+    if not node.op.name.startswith("Reduce") or not isinstance(axes, tuple) or len(node.inputs) != 1 or not axes:
+        return None
+    reduced = normalize_axes([int(str(a)) for a in axes], rank)
+    return reduced[0] if reduced == tuple(range(reduced[0], rank)) else None
+
+
+def _reshaped(value: Value, shape: tuple[int, ...], name: str, source: str) -> Node:
+    return make_node(_RESHAPE, [value], [name], {"shape": shape, "allow_zero": True}, source)

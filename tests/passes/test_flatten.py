@@ -1,0 +1,86 @@
+"""Reductions over trailing axes become reductions of rows; kernels read reshaped values where they lie."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.passes.graphs import apply, value
+from tilewright.base.target import Target
+from tilewright.driver import Options, compile_graph
+from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
+from tilewright.kernels.relayout import blocked
+from tilewright.passes.flatten import flatten_reductions
+from tilewright.passes.fuse import fuse
+from tilewright.passes.layout import LaidOut
+from tilewright.passes.lower import to_kernel
+
+HOST = Target.host()
+X = value("x", 2, 3, 4, 5)
+
+
+def graph_of(*nodes: Node, constants: dict[Value, np.ndarray] | None = None) -> Graph:
+    return Graph("g", (X,), nodes[-1].outputs, nodes, constants or {})
+
+
+def check(graph: Graph, operators: list[str]) -> None:
+    after = flatten_reductions(LaidOut(graph, {})).graph
+    verify(after)
+    assert after.outputs == graph.outputs
+    assert [node.op.name for node in after.nodes] == operators
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)}
+    compiled = compile_graph(graph, Options(HOST, threads=1, checked=True)).executable.run(feeds)
+    for old, new, native in zip(evaluate_graph(graph, feeds), evaluate_graph(after, feeds), compiled, strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(native, old, rtol=1e-5, atol=1e-6)
+
+
+ROWS = ["Reshape", "ReduceMean", "Reshape"]
+
+
+@pytest.mark.parametrize(
+    ("axes", "operators"),
+    [((2, 3), ROWS), ((-2, -1), ROWS), ((1, 2, 3), ROWS), ((3,), ["ReduceMean"]), ((1, 2), ["ReduceMean"])],
+)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_reductions(axes: tuple[int, ...], operators: list[str], keepdims: bool) -> None:
+    check(graph_of(apply("ReduceMean", [X], "y", axes=axes, keepdims=keepdims)), operators)
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_layer_normalization(axis: int) -> None:
+    shape = (3, 4, 5)[axis - 1 :]
+    constants = {value(name, *shape): np.random.default_rng(1).standard_normal(shape) for name in ("s", "b")}
+    constants = {v: array.astype(np.float32) for v, array in constants.items()}
+    node = apply("LayerNormalization", [X, *constants], "y", axis=axis)
+    normal = ["LayerNormalization"]
+    check(graph_of(node, constants=constants), normal if axis == 3 else ["Reshape", *normal, "Reshape"])
+
+
+def test_a_blocked_value_is_reduced_as_it_is() -> None:
+    graph = graph_of(apply("Relu", [X], "r"), apply("ReduceMean", [value("r", 2, 3, 4, 5)], "y", axes=(2, 3)))
+    laid_out = LaidOut(graph, {value("r", 2, 3, 4, 5): blocked(4, 2)})
+    assert flatten_reductions(laid_out) == laid_out
+
+
+def test_a_parameter_has_the_shape_that_a_reshape_gives_it() -> None:
+    rows = apply("Reshape", [X], "rows", shape=(6, 20))
+    graph = graph_of(rows, apply("Softmax", rows.outputs, "y", axis=1))
+    (group,) = fuse(graph)
+    kernel = to_kernel(group, LaidOut(graph, {}), HOST, {})
+    assert [str(p.shape[0]) for p in kernel.program.params] == ["6", "6"]
+    assert kernel.arguments[0] == X
+
+
+@given(st.permutations([2, 3, 4, 5]), st.data())
+@settings(max_examples=20)
+def test_reshapes_between_elementwise_steps(extents: list[int], data: st.DataObject) -> None:
+    """What is read both reshaped and as it is keeps its shape; chains of reshapes count as one."""
+    first = apply("Reshape", [X], "a", shape=tuple(extents))
+    second = apply("Flatten", first.outputs, "b", axis=data.draw(st.integers(0, 4)))
+    third = apply("Reshape", second.outputs, "c", shape=(2, 3, 4, 5))
+    last = apply("Add", [*third.outputs, X], "d") if data.draw(st.booleans()) else apply("Relu", third.outputs, "d")
+    graph = graph_of(first, second, third, last)
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)}
+    (result,) = compile_graph(graph, Options(HOST, threads=1, checked=True)).executable.run(feeds)
+    np.testing.assert_array_equal(result, evaluate_graph(graph, feeds)[0])
