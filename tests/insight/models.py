@@ -18,12 +18,12 @@ def classifier() -> onnx.ModelProto:
     """softmax(relu(x @ w + b) @ w' + b') with a folded, a dissolved and an unused node."""
     w, b = np.random.default_rng(1).normal(size=(8, 8)).astype(np.float32), np.ones(8, np.float32)
     nodes = [
-        helper.make_node("Neg", ["b"], ["minus_b"], name="folded"),
+        helper.make_node("Neg", ["w"], ["minus_w"], name="folded"),
         helper.make_node("Identity", ["x"], ["same"], name="dissolved"),
         helper.make_node("Exp", ["x"], ["nobody"], name="unused"),
         helper.make_node("Gemm", ["same", "w", "b"], ["h"], name="fc0"),
         helper.make_node("Relu", ["h"], ["g"], name="act"),
-        helper.make_node("Gemm", ["g", "w", "minus_b"], ["logits"], name="fc1"),
+        helper.make_node("Gemm", ["g", "minus_w", "b"], ["logits"], name="fc1"),
         helper.make_node("Softmax", ["logits"], ["y"], name="soft"),
     ]
     return model(nodes, {"x": X}, ["y"], {"w": w, "b": b})

@@ -144,9 +144,9 @@ def _with_free_rows(proto: "object") -> "object":
 
 
 def test_small_constants_are_folded() -> None:
-    x = few(4, 6)
+    x = few(8, 6)
     graph = onnx_importer.load(single_node("TopK", {}, {"x": x, "k": ints(2)}, outputs=2))
-    assert len(normalize(graph).nodes) <= 1
+    assert all(node.op.name != "TopK" for node in normalize(graph).nodes)
 
 
 @pytest.mark.parametrize(

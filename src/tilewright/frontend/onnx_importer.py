@@ -34,7 +34,7 @@ from tilewright.tensor.elements import Elements
 
 SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this size are computed here: axes, shapes and bounds that other nodes need."""
-FLOAT_ELEMENTS = 1 << 6
+FLOAT_ELEMENTS = 1 << 5
 """The same for floats, through which exporters compute sizes and padding."""
 
 
