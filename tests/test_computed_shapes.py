@@ -85,7 +85,9 @@ def test_heads_are_split_and_merged() -> None:
     ]
     constants = {**INDICES, "heads": integers(4), "rest": integers(-1), "whole": integers(16)}
     proto = model(nodes, {"x": ["b", "n", 16]}, ["y"], constants)
-    check(proto, [{"b": b, "n": n} for b, n in ((1, 1), (2, 7), (3, 16), (1, 33), (5, 2))], {"b": 8, "n": 40})
+    sizes = [{"b": b, "n": n} for b, n in ((1, 1), (2, 7), (3, 16), (1, 33), (5, 2))]
+    for bounds in ({"b": 8, "n": 40}, {"n": 40}):
+        check(proto, sizes, bounds)
 
 
 def test_positions_by_range_and_by_a_slice_of_a_table() -> None:

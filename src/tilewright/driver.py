@@ -144,7 +144,8 @@ def compile_graph(
         group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
         raise UnsupportedModel(f"{_sources(group)}: {error.reason}") from error
     note("image", made)
-    manifest = interface.manifest(graph, list(constants), main.dims, made)
+    limits = interface.limits_of(graph, main.dims)
+    manifest = interface.manifest(graph.inputs, graph.outputs, list(constants), main.dims, made, limits)
     fitting = (options.target.arch.value, options.target.features)
     executable = executable_for(fitting, manifest, made.objects, list(constants.values()), options.threads)
     return Compiled(executable, made.objects, graph, main, tuple(kernels), options, laid_out.layouts)
@@ -247,5 +248,6 @@ def build_program(
     """One scheduled loop program as native code: its parameters are the inputs, then the outputs."""
     made = image.build(image.main_for(program), [program], target, cache=cache, checked=checked)
     values = [Value(p.name, p.dtype, p.shape) for p in program.params]
-    manifest = interface.plain_manifest(values, program.outputs, program.dims, made)
+    count = len(values) - program.outputs
+    manifest = interface.manifest(values[:count], values[count:], (), program.dims, made)
     return executable_for((target.arch.value, target.features), manifest, made.objects, threads=threads)

@@ -13,7 +13,7 @@ from tilewright.graph import Graph, Value
 from tilewright.loops.program import Dim
 from tilewright.runtime.manifest import Extent, Formula, Manifest, Symbol, TensorSpec
 from tilewright.symbolic.bounds import Bounds, interval
-from tilewright.symbolic.expr import Binary, Const, Expr, Var
+from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars
 from tilewright.tensor.elements import Limit
@@ -41,23 +41,33 @@ def dims_of(inputs: Iterable[Value], bounds: Mapping[str, int]) -> tuple[Dim, ..
     return tuple(Dim(var, bounds.get(var.name)) for var in variables)
 
 
-def manifest(graph: Graph, constants: Sequence[Value], dims: Sequence[Dim], made: Image) -> Manifest:
-    """The manifest of ``graph`` as compiled. Raises ``UnsupportedModel`` for an extent that can't be computed."""
+def manifest(
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    constants: Sequence[Value],
+    dims: Sequence[Dim],
+    made: Image,
+    limits: Sequence[Limit] = (),
+) -> Manifest:
+    """The manifest of compiled code. Raises ``UnsupportedModel`` for an extent that can't be computed."""
     symbols = _Symbols(dims)
-    limits = dict.fromkeys((*graph.limits, *_unproven(graph, dims)))
-    inputs, outputs, stored = (tuple(map(symbols.spec, v)) for v in (graph.inputs, graph.outputs, constants))
-    for limit in limits:
+    specs = [tuple(map(symbols.spec, values)) for values in (inputs, outputs, constants)]
+    for limit in dict.fromkeys(limits):
         symbols.check(limit)
-    facts = (made.workspace_bytes, made.scratch_bytes, made.sites, made.calls)
-    return Manifest(inputs, outputs, stored, tuple(symbols.listed.values()), *facts)
+    workspace = symbols.workspace(made)
+    listed = tuple(symbols.listed.values())
+    return Manifest(specs[0], specs[1], specs[2], listed, workspace, made.scratch_bytes, made.sites, made.calls)
 
 
-def _unproven(graph: Graph, dims: Sequence[Dim]) -> list[Limit]:
-    """Extents that may be negative for some inputs: those of a window that is larger than what it slides over."""
+def limits_of(graph: Graph, dims: Sequence[Dim]) -> list[Limit]:
+    """What must hold for inputs: what importing found, and that no extent is negative.
+
+    One may be for some inputs: that of a window which is larger than what it slides over.
+    """
     bounds = Bounds(dims={dim.var: dim.bound for dim in dims})
     extents = dict.fromkeys(e for node in graph.nodes for value in node.outputs for e in value.shape)
     lows = ((extent, interval(extent, bounds).lo) for extent in extents if not isinstance(extent, Const | Var))
-    return [Limit(extent) for extent, low in lows if low is None or low < 0]
+    return [*graph.limits, *(Limit(extent) for extent, low in lows if low is None or low < 0)]
 
 
 class _Symbols:
@@ -96,8 +106,18 @@ class _Symbols:
             raise UnsupportedModel(f"the extent {limit.value} can't be computed at run time; give shapes=")
         self._add(limit.value, formula, limit.most)
 
-    def _add(self, value: Expr, formula: Formula, most: int | None) -> str:
-        name = fresh_name(str(value), self.listed)
+    def workspace(self, made: Image) -> Extent:
+        """The bytes of workspace of a call."""
+        if made.more_workspace == ZERO:
+            return made.workspace_bytes
+        size = made.workspace_bytes + made.more_workspace
+        formula = _formula(size)
+        if formula is None:
+            raise UnsupportedModel(f"the workspace of {size} bytes can't be computed at run time; give shapes=")
+        return self._add(size, formula, None, "workspace")
+
+    def _add(self, value: Expr, formula: Formula, most: int | None, wanted: str = "") -> str:
+        name = fresh_name(wanted or str(value), self.listed)
         self.listed[name] = Symbol(name, 0, most, formula)
         self._computed.setdefault(value, name)
         return name
@@ -115,12 +135,3 @@ def _formula(extent: Expr) -> Formula | None:
             return None if left is None or right is None else (_SIGNS[op], left, right)
         case _:
             return None
-
-
-def plain_manifest(values: Sequence[Value], outputs: int, dims: Sequence[Dim], made: Image) -> Manifest:
-    """The manifest of one program: its inputs, then ``outputs`` results, and no constants."""
-    symbols = _Symbols(dims)
-    specs = tuple(map(symbols.spec, values))
-    count = len(specs) - outputs
-    facts = (made.workspace_bytes, made.scratch_bytes, made.sites, made.calls)
-    return Manifest(specs[:count], specs[count:], (), tuple(symbols.listed.values()), *facts)

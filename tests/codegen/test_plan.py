@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from tilewright.base.dtypes import f32
 from tilewright.codegen.plan import plan_memory
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
-from tilewright.loops.program import Program
-from tilewright.symbolic.expr import ZERO, const
+from tilewright.loops.program import Dim, Program
+from tilewright.symbolic.expr import ZERO, Var, const
+from tilewright.symbolic.traversal import substitute
 
 
 def whole(buffer: Buffer) -> Region:
@@ -37,7 +38,8 @@ def test_live_buffers_do_not_overlap(data: st.DataObject) -> None:
     pair = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1))
     uses = data.draw(st.lists(pair, min_size=1, max_size=8))
     program, buffers = chain(uses, sizes)
-    offsets, total = plan_memory(program)
+    plan = plan_memory(program)
+    offsets, total = plan.offsets, plan.bytes
     for i, a in enumerate(buffers):
         for j, b in enumerate(buffers[:i]):
             together = set(lifetime(i, uses)) & set(lifetime(j, uses))
@@ -53,5 +55,32 @@ def test_live_buffers_do_not_overlap(data: st.DataObject) -> None:
 def test_a_chain_needs_two_buffers() -> None:
     uses = [(i, i + 1) for i in range(9)]
     program, _ = chain(uses, [1024] * 10)
-    _, total = plan_memory(program)
-    assert total == 2 * 4096
+    plan = plan_memory(program)
+    assert (plan.bytes, plan.slots) == (2 * 4096, {})
+
+
+def test_sizes_without_a_bound_share_slots() -> None:
+    """Alive at one time, in slots of their own; a slot is as large as the largest in it."""
+    n = Var("n")
+    shapes = [(n, const(4)), (n, const(4)), (n, const(4)), (n * n,), (const(100),)]
+    buffers = [Buffer(f"b{i}", f32, shape) for i, shape in enumerate(shapes)]
+    pairs = [(0, 1), (1, 2), (2, 3), (3, 4)]
+    calls = [Call(Callee.KERNEL, f"k{a}", (whole(buffers[a]), whole(buffers[b]))) for a, b in pairs]
+    body: Stmt = Seq(tuple(calls))
+    for buffer in buffers:
+        body = Alloc(buffer, body)
+    plan = plan_memory(Program("main", (), body, (Dim(n),), 0))
+    assert (plan.offsets, plan.bytes) == ({"b4": 0}, 448)
+    assert plan.slots == {"b0": 0, "b1": 1, "b2": 0, "b3": 1}
+    for extent in (0, 1, 5, 1000):
+        sizes = [substitute(size, {n: const(extent)}) for size in plan.slot_bytes]
+        needed = [max(64, -(-bytes_ // 64) * 64) for bytes_ in (16 * extent, max(16 * extent, 4 * extent * extent))]
+        assert sizes == [const(size) for size in needed]
+
+
+def test_a_size_with_a_bound_is_planned() -> None:
+    n = Var("n")
+    buffer = Buffer("b", f32, (n, const(4)))
+    call = Call(Callee.KERNEL, "k", (whole(buffer),))
+    plan = plan_memory(Program("main", (), Alloc(buffer, call), (Dim(n, 100),), 0))
+    assert (plan.offsets, plan.bytes, plan.slots) == ({"b": 0}, 1600, {})

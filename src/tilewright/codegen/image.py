@@ -21,7 +21,7 @@ from tilewright.codegen.statements import Module
 from tilewright.codegen.support import DECLARATIONS, support_text
 from tilewright.loops.ir import Call, Callee, Region
 from tilewright.loops.program import Program
-from tilewright.symbolic.expr import ZERO
+from tilewright.symbolic.expr import ZERO, Expr
 
 _ZEROS = f"{ZEROS} = internal constant [{ZEROS_BYTES} x i8] zeroinitializer, align 64\n"
 
@@ -37,6 +37,8 @@ class Image:
     """What the bounds checks' site numbers mean."""
     calls: tuple[str, ...] = ()
     """The kernels that main calls, in order."""
+    more_workspace: Expr = ZERO
+    """Bytes of workspace after the others, that depend on run-time extents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ def build(
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
     objects.append(_compiled(f"{_assemble(module)}\n{declarations}", target, cache))
     objects.append(_compiled(support_text(target.arch.value), target, cache))
-    return Image(tuple(objects), info.workspace_bytes, info.scratch_bytes, tuple(sites), info.calls)
+    memory = (info.workspace_bytes, info.scratch_bytes)
+    return Image(tuple(objects), *memory, tuple(sites), info.calls, info.more_workspace)
 
 
 def _compiled(text: str, target: Target, cache: Store | None) -> bytes:

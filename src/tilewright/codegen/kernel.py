@@ -4,21 +4,26 @@ Both have the signature of ``runtime.abi``: ``(buffers, dims, workspace, context
 its own workspace; its allocations have offsets that were planned by liveness (``plan``).
 """
 
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import accumulate
 
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram
 from tilewright.codegen.intrinsics import emit_intrinsic
-from tilewright.codegen.plan import plan_memory
+from tilewright.codegen.plan import largest, plan_below, plan_memory
 from tilewright.codegen.prepare import prepare
 from tilewright.codegen.scalars import Environment, Place
 from tilewright.codegen.statements import Arena, CallEmitter, FunctionState, Module, StatementEmitter
 from tilewright.codegen.values import FunctionText, Value
 from tilewright.loops.ir import Buffer, Call, Callee
 from tilewright.loops.program import Program
+from tilewright.loops.visit import walk
 from tilewright.runtime import abi
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import ZERO, Expr, Var, const
+from tilewright.symbolic.traversal import substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +35,17 @@ class FunctionInfo:
     scratch_bytes: int
     calls: tuple[str, ...] = ()
     """Of main: the kernels that it calls, in the order of their marks."""
+    more_workspace: Expr = ZERO
+    """Bytes that depend on run-time extents: of a kernel, below its workspace; of main, among the others."""
 
 
 def emit_kernel(program: Program, module: Module) -> FunctionInfo:
     """Append the kernel's functions to ``module``; ``program`` is scheduled, and prepared here."""
-    return _emit(
-        prepare(program),
-        program.name,
-        module,
-        {},
-        _intrinsic_calls(program),
-        f"define hidden void @{program.name}",
-        "ret void",
-    )
+    prepared = prepare(program)
+    below = plan_below(prepared)
+    calls, signature = _intrinsic_calls(program), f"define hidden void @{program.name}"
+    info = _emit(prepared, program.name, module, below.offsets, calls, signature, "ret void")
+    return replace(info, more_workspace=below.bytes)
 
 
 def emit_main(
@@ -52,23 +55,33 @@ def emit_main(
 
     Raises ``BadProgram`` if it calls a kernel that ``kernels`` has not.
     """
-    offsets, planned = plan_memory(program)
-    top = -(-planned // abi.ALIGNMENT) * abi.ALIGNMENT
+    plan = plan_memory(program)
+    top = _aligned(plan.bytes)
+    deepest = max((k.workspace_bytes for _, k in kernels.values()), default=0)
+    own = (call for call in walk(program.body) if isinstance(call, Call) and call.callee in kernels)
+    below = largest(_below(*kernels[call.callee], call) for call in own)
+    fixed = top + _aligned(deepest)
+    starts = list(accumulate(plan.slot_bytes, initial=fixed + below))
+    offsets: dict[str, Expr] = {name: const(at) for name, at in plan.offsets.items()}
+    offsets.update((name, starts[slot]) for name, slot in plan.slots.items())
     called: list[str] = []
     calls = _kernel_calls(kernels, top, called)
     signature = f"define hidden i32 @{abi.MAIN}"
     info = _emit(program, abi.MAIN, module, offsets, calls, signature, "ret i32 %code", constants)
-    deepest = max((k.workspace_bytes for _, k in kernels.values()), default=0)
     scratch = max((k.scratch_bytes for _, k in kernels.values()), default=0)
-    memory = (max(info.workspace_bytes, top + deepest), max(info.scratch_bytes, scratch))
-    return FunctionInfo(info.name, *memory, tuple(called))
+    more = reduce(operator.add, plan.slot_bytes, below)
+    return FunctionInfo(info.name, fixed, max(info.scratch_bytes, scratch), tuple(called), more)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // abi.ALIGNMENT) * abi.ALIGNMENT
 
 
 def _emit(
     program: Program,
     name: str,
     module: Module,
-    offsets: Mapping[str, int],
+    offsets: Mapping[str, Expr],
     calls: CallEmitter,
     signature: str,
     result: str,
@@ -131,12 +144,13 @@ def _kernel_calls(
     def emit(emitter: StatementEmitter, call: Call) -> None:
         if call.kind is not Callee.KERNEL or call.callee not in kernels:
             raise BadProgram(f"main calls `{call.callee}`, which is not one of its kernels")
-        program, _ = kernels[call.callee]
+        program, info = kernels[call.callee]
         places = emitter.env.places
         pointers = [places[region.buffer.name].pointer for region in call.args]
         buffers = _array(emitter.text, "ptr", pointers)
         dims = _array(emitter.text, "i64", _extents(program, call, emitter))
-        slice_ = emitter.text.pure(f"getelementptr inbounds i8, ptr %workspace, i64 {workspace}", 0)
+        start = emitter.scalars.value(workspace + _below(program, info, call))
+        slice_ = emitter.text.pure(f"getelementptr inbounds i8, ptr %workspace, i64 {start.text}", 0)
         emitter.text.effect(f"call void @{program.name}(ptr {buffers}, ptr {dims}, ptr {slice_}, ptr %context)")
         called.append(program.name)
         _mark(emitter.text, len(called))
@@ -157,6 +171,13 @@ def _extents(program: Program, call: Call, emitter: StatementEmitter) -> list[Va
             if isinstance(extent, Var):
                 found.setdefault(extent, emitter.scalars.value(actual))
     return [found[dim.var] if dim.var in found else emitter.env.scalars[dim.var] for dim in program.dims]
+
+
+def _below(program: Program, info: FunctionInfo, call: Call) -> Expr:
+    """The bytes below its workspace that ``call`` needs, in terms of the caller's run-time extents."""
+    pairs = zip(program.params, call.args, strict=True)
+    extents = [pair for p, region in pairs for pair in zip(p.shape, region.buffer.shape, strict=False)]
+    return substitute(info.more_workspace, {extent: actual for extent, actual in extents if isinstance(extent, Var)})
 
 
 def _array(text: FunctionText, element: str, values: Sequence[Value]) -> str:

@@ -2,15 +2,22 @@
 
 Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020): the largest
 buffer first, each at the lowest offset where it overlaps nothing that is alive at the same time.
+
+Buffers whose size has no upper bound come after the others, in slots: those in one slot are never alive at the same
+time, and it is as large as the largest of them, which is known at run time only.
 """
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
-from tilewright.base.errors import Unsupported
-from tilewright.loops.ir import Alloc, Buffer, Call, If, Loop, Seq, Stmt
+from tilewright.loops.ir import Alloc, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt
 from tilewright.loops.program import Program
+from tilewright.loops.visit import children
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.symbolic.bounds import Bounds, interval
+from tilewright.symbolic.expr import ZERO, Expr, const, maximum
+from tilewright.symbolic.simplify import simplify
 
 
 @dataclass(slots=True)
@@ -18,21 +25,106 @@ class _Lifetime:
     buffer: Buffer
     first: int
     last: int
-    size: int
+    size: Expr
+    """In bytes, a multiple of the alignment."""
+    most: int | None
+    """The most that it can be, if that is known."""
+
+    def meets(self, other: "_Lifetime") -> bool:
+        """Whether both are alive at some time."""
+        return self.first <= other.last and other.first <= self.last
 
 
-def plan_memory(program: Program) -> tuple[dict[str, int], int]:
-    """The offset of every allocation of ``program``, and the bytes of all.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the allocations of a program are."""
 
-    Sizes are taken at the upper bounds of the run-time extents. Raises ``Unsupported`` if one has no bound.
-    """
+    offsets: Mapping[str, int]
+    """In bytes, of those whose size has an upper bound."""
+    bytes: int
+    """Of all these together."""
+    slots: Mapping[str, int]
+    """The slots of the others."""
+    slot_bytes: tuple[Expr, ...]
+    """The size of each slot, a multiple of the alignment."""
+
+
+def plan_memory(program: Program) -> Plan:
+    """Places for all allocations of ``program``. Sizes are taken at the upper bounds of the run-time extents."""
     lifetimes = _Liveness(program).lifetimes()
     placed: list[tuple[int, _Lifetime]] = []
-    for lifetime in sorted(lifetimes, key=lambda item: (-item.size, item.first, item.buffer.name)):
-        others = [(at, other) for at, other in placed if other.first <= lifetime.last and lifetime.first <= other.last]
-        placed.append((_lowest_gap(lifetime.size, others), lifetime))
+    bounded = ((item, item.most) for item in lifetimes if item.most is not None)
+    for lifetime, size in sorted(bounded, key=lambda pair: (-pair[1], pair[0].first, pair[0].buffer.name)):
+        others = [(at, other) for at, other in placed if other.meets(lifetime)]
+        placed.append((_lowest_gap(size, others), lifetime))
     offsets = {lifetime.buffer.name: at for at, lifetime in placed}
-    return offsets, max((at + lifetime.size for at, lifetime in placed), default=0)
+    slots = _slots([lifetime for lifetime in lifetimes if lifetime.most is None])
+    return Plan(
+        offsets,
+        max((at + (lifetime.most or 0) for at, lifetime in placed), default=0),
+        {lifetime.buffer.name: number for number, slot in enumerate(slots) for lifetime in slot},
+        tuple(largest(lifetime.size for lifetime in slot) for slot in slots),
+    )
+
+
+def _slots(lifetimes: Sequence[_Lifetime]) -> list[list[_Lifetime]]:
+    """Each is in the first slot that is free; those of one size together, as then none of it is wasted."""
+    slots: list[list[_Lifetime]] = []
+    for lifetime in sorted(lifetimes, key=lambda item: (item.first, item.buffer.name)):
+        free = [slot for slot in slots if not any(other.meets(lifetime) for other in slot)]
+        alike = [slot for slot in free if any(other.size == lifetime.size for other in slot)]
+        if free:
+            (alike or free)[0].append(lifetime)
+        else:
+            slots.append([lifetime])
+    return slots
+
+
+@dataclass(frozen=True, slots=True)
+class Below:
+    """The buffers of a kernel whose size has no upper bound: they lie below its workspace, at negative offsets."""
+
+    offsets: Mapping[str, Expr]
+    bytes: Expr
+
+
+def plan_below(program: Program) -> Below:
+    """Places for what ``program`` allocates outside of its parallel loops, and has no bound; each has its own."""
+    bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
+    offsets: dict[str, Expr] = {}
+    total: Expr = ZERO
+    for buffer in _outside_regions(program.body):
+        size = size_of(buffer, bounds)
+        if interval(size, bounds).hi is None and buffer.scope is not Scope.LOCAL:
+            total = total + size
+            offsets[buffer.name] = ZERO - total
+    return Below(offsets, total)
+
+
+def _outside_regions(stmt: Stmt) -> Iterator[Buffer]:
+    match stmt:
+        case Alloc(buffer, body):
+            yield buffer
+            yield from _outside_regions(body)
+        case Loop() if stmt.kind is LoopKind.PARALLEL:
+            pass
+        case _:
+            for child in children(stmt):
+                yield from _outside_regions(child)
+
+
+def size_of(buffer: Buffer, bounds: Bounds) -> Expr:
+    """The bytes of ``buffer``, rounded up to a multiple of the alignment, which is the least."""
+    size: Expr = const(buffer.dtype.itemsize)
+    for extent in buffer.shape:
+        size = size * extent
+    return simplify(maximum((size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT, ALIGNMENT), bounds)
+
+
+def largest(sizes: Iterable[Expr]) -> Expr:
+    """The largest of ``sizes``; 0 of none."""
+    distinct = list(dict.fromkeys(sizes)) or [ZERO]
+    return reduce(maximum, distinct)
 
 
 def _lowest_gap(size: int, others: list[tuple[int, _Lifetime]]) -> int:
@@ -40,7 +132,7 @@ def _lowest_gap(size: int, others: list[tuple[int, _Lifetime]]) -> int:
     for at, other in sorted(others, key=lambda item: item[0]):
         if offset + size <= at:
             break
-        offset = max(offset, at + other.size)
+        offset = max(offset, at + (other.most or 0))
     return offset
 
 
@@ -92,13 +184,5 @@ class _Liveness:
         if known is not None:
             known.last = last
         elif buffer.name in self._unused:
-            self._found[buffer.name] = _Lifetime(buffer, first, last, self._size(buffer))
-
-    def _size(self, buffer: Buffer) -> int:
-        size = buffer.dtype.itemsize
-        for extent in buffer.shape:
-            bound = interval(extent, self._bounds).hi
-            if bound is None:
-                raise Unsupported(f"`{buffer.name}` has extent {extent} without an upper bound; give one for its dims")
-            size *= bound
-        return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+            size = size_of(buffer, self._bounds)
+            self._found[buffer.name] = _Lifetime(buffer, first, last, size, interval(size, self._bounds).hi)

@@ -64,7 +64,7 @@ class FunctionState:
     workspace: Arena
     scratch: Arena
     bounds: Mapping[Var, int | None]
-    offsets: Mapping[str, int]
+    offsets: Mapping[str, Expr]
     call: CallEmitter
     in_region: bool = False
 
@@ -209,20 +209,19 @@ class StatementEmitter:
         arena.top = top
 
     def _place(self, buffer: Buffer, arena: Arena) -> None:
-        size = self._size(buffer)
         private = 0
         if buffer.name in self.state.offsets:
-            pointer = self._slice("%workspace", self.state.offsets[buffer.name])
-        elif size <= STACK_LIMIT and (self.state.in_region or buffer.scope is Scope.LOCAL):
+            pointer = self._slice("%workspace", self.scalars.value(self.state.offsets[buffer.name]).text)
+        elif (size := self._size(buffer)) <= STACK_LIMIT and (self.state.in_region or buffer.scope is Scope.LOCAL):
             private = max(1, size // buffer.dtype.itemsize)
             text = f"[{private} x {memory_type(buffer.dtype)}], align {ALIGNMENT}"
             pointer = Value(self.text.alloca(text), dtypes.index)
         else:
             base = "%scratch" if self.state.in_region else "%workspace"
-            pointer = self._slice(base, arena.take(size))
+            pointer = self._slice(base, str(arena.take(size)))
         self.env.places[buffer.name] = Place(pointer, False, ALIGNMENT, private)
 
-    def _slice(self, base: str, offset: int) -> Value:
+    def _slice(self, base: str, offset: str) -> Value:
         return Value(self.text.pure(f"getelementptr inbounds i8, ptr {base}, i64 {offset}", 0), dtypes.index)
 
     def _size(self, buffer: Buffer) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tilewright import interface
 from tilewright.base.errors import BadInput
 from tilewright.base.store import Store
 from tilewright.codegen import image
@@ -22,12 +23,11 @@ from tilewright.insight.names import cell, plain
 from tilewright.insight.places import calls_of, sources
 from tilewright.insight.references import Reference
 from tilewright.kernels.packing import unpack
-from tilewright.loops.ir import Alloc, Buffer, Stmt
+from tilewright.loops.ir import Alloc, Stmt
 from tilewright.loops.program import Program
 from tilewright.loops.visit import transform_stmts, walk
-from tilewright.runtime.manifest import Extent, Manifest, TensorSpec
 from tilewright.runtime.model import Executable
-from tilewright.symbolic.expr import Const, Var
+from tilewright.symbolic.expr import const
 
 TOLERANCE = 1e-4
 
@@ -218,37 +218,20 @@ def exposed(compiled: Compiled, cache: Store | None = None) -> Executable:
     options = compiled.options
     programs = [kernel.program for kernel in compiled.kernels]
     made = image.build(main, programs, options.target, constants=constants, cache=cache, checked=options.checked)
-    added = tuple(_spec(buffer) for buffer in main.params[len(compiled.main.params) :])
-    manifest = Manifest(
-        known.inputs,
-        (*known.outputs, *added),
-        known.constants,
-        known.symbols,
-        made.workspace_bytes,
-        made.scratch_bytes,
-        made.sites,
-        made.calls,
-    )
+    added = [Value(buffer.name, buffer.dtype, buffer.shape) for buffer in main.params[len(compiled.main.params) :]]
+    stored = [Value(spec.name, spec.dtype, tuple(map(const, spec.static_shape or ()))) for spec in known.constants]
+    graph = compiled.graph
+    limits = interface.limits_of(graph, main.dims)
+    manifest = interface.manifest(graph.inputs, [*graph.outputs, *added], stored, main.dims, made, limits)
     return Executable(manifest, made.objects, compiled.executable.constants, threads=compiled.executable.threads)
 
 
 def _expose(main: Program) -> Program:
-    """``main`` with its allocations as further outputs, where their extents are the caller's to know."""
-    moved = [s.buffer for s in walk(main.body) if isinstance(s, Alloc) and _is_plain(s.buffer)]
+    """``main`` with its allocations as further outputs."""
+    moved = [stmt.buffer for stmt in walk(main.body) if isinstance(stmt, Alloc)]
 
     def leave(stmt: Stmt) -> Stmt | None:
         return stmt.body if isinstance(stmt, Alloc) and stmt.buffer in moved else None
 
     body = transform_stmts(main.body, leave)
     return replace(main, params=(*main.params, *moved), body=body, outputs=main.outputs + len(moved))
-
-
-def _is_plain(buffer: Buffer) -> bool:
-    return all(isinstance(extent, Const | Var) for extent in buffer.shape)
-
-
-def _spec(buffer: Buffer) -> TensorSpec:
-    shape: list[Extent] = []
-    for extent in buffer.shape:
-        shape.append(int(extent.value) if isinstance(extent, Const) else str(extent))
-    return TensorSpec(buffer.name, buffer.dtype, tuple(shape))

@@ -7,6 +7,7 @@ import struct
 import threading
 from collections.abc import Sequence
 
+from tilewright.base.errors import ResourceLimit
 from tilewright.runtime import abi
 from tilewright.runtime.memory import Bytes, address_of, aligned, round_up
 
@@ -58,6 +59,15 @@ class Context:
     def set_extents(self, extents: Sequence[int]) -> None:
         """Set the run-time extents."""
         self._extents.pack_into(self._memory, self._dims_at, *extents)
+
+    def reserve(self, workspace: int) -> None:
+        """Have at least so many bytes of workspace; they stay for later calls. Raises ``ResourceLimit``."""
+        if workspace > self._arena.nbytes:
+            try:
+                self._arena = aligned(workspace)
+            except MemoryError as error:
+                raise ResourceLimit(f"inputs of these sizes need {workspace} bytes of workspace: {error}") from error
+            struct.pack_into("<Q", self._memory, abi.CONTEXT_WORKSPACE, address_of(self._arena))
 
     def record_times(self, array: int) -> None:
         """Let calls add to the times in the array at that address; 0: to none."""

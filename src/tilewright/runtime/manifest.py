@@ -76,16 +76,16 @@ class Symbol:
 class Manifest:
     """Everything about an image but its bytes. Sizes in bytes.
 
-    ``workspace``: the arena of one call. ``scratch``: of one worker. ``sites``: what the error record's ``site`` means,
-    for messages. ``calls``: the kernels that main calls, in order, for the profile. Raises ``BadArtifact`` if it
-    contradicts itself.
+    ``workspace``: the arena of one call, or the symbol that computes it. ``scratch``: of one worker. ``sites``: what
+    the error record's ``site`` means, for messages. ``calls``: the kernels that main calls, in order, for the profile.
+    Raises ``BadArtifact`` if it contradicts itself.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     constants: tuple[TensorSpec, ...] = ()
     symbols: tuple[Symbol, ...] = ()
-    workspace: int = 0
+    workspace: Extent = 0
     scratch: int = 0
     sites: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
@@ -95,12 +95,13 @@ class Manifest:
             names = [spec.name for spec in specs]
             if len(set(names)) != len(names):
                 raise BadArtifact(f"manifest: two {what} have the same name ({', '.join(names)})")
-        if min(self.workspace, self.scratch, *(e for e in self._extents() if isinstance(e, int)), 0) < 0:
+        if min(self.scratch, *(e for e in self._extents() if isinstance(e, int)), 0) < 0:
             raise BadArtifact("manifest: a size or extent is negative")
         self._check_symbols()
 
     def _extents(self) -> list[Extent]:
-        return [extent for spec in (*self.inputs, *self.outputs, *self.constants) for extent in spec.shape]
+        shapes = [extent for spec in (*self.inputs, *self.outputs, *self.constants) for extent in spec.shape]
+        return [*shapes, self.workspace]
 
     def _check_symbols(self) -> None:
         known: set[str] = set()

@@ -62,6 +62,8 @@ class Executable:
         self._pool = shared_pool()
         self._feeds = tuple(Feed(spec) for spec in manifest.inputs)
         self._static_shapes = [(spec.static_shape or (), spec.dtype.numpy) for spec in manifest.outputs]
+        names = [symbol.name for symbol in manifest.symbols]
+        self._workspace_at = names.index(manifest.workspace) if isinstance(manifest.workspace, str) else None
         self._free: deque[Context] = deque(maxlen=_KEPT_CONTEXTS)
 
     def run(
@@ -181,6 +183,8 @@ class Executable:
             context.fill(pointers)
             if extents:
                 context.set_extents(extents)
+                if self._workspace_at is not None:
+                    context.reserve(extents[self._workspace_at])
             if times is not None:
                 context.record_times(address_of(times))
             if timeout is None:
@@ -202,7 +206,7 @@ class Executable:
             leading=len(manifest.inputs) + len(manifest.outputs),
             constants=[address_of(array) for array in self.constants],
             symbols=len(manifest.symbols),
-            workspace=manifest.workspace,
+            workspace=manifest.workspace if isinstance(manifest.workspace, int) else 0,
             scratch=manifest.scratch,
         )
 

@@ -5,7 +5,7 @@
     target                  {name, architecture, features}: what the code may use
     inputs, outputs, constants      [{name, dtype, shape}]; an extent is a number, or the name of a symbol
     symbols                 [{name, minimum, maximum, value}], as ``runtime.manifest`` explains them
-    workspace, scratch      bytes
+    workspace, scratch      bytes; of workspace, it may be the symbol that computes them
     sites, calls            what the native code's error sites mean; the kernels that main calls
     members                 [{name, size, sha256}]: the other files, in order
 
@@ -140,7 +140,7 @@ def _described(fields: Mapping[str, object]) -> Description:
         outputs=_list(fields["outputs"], _spec),
         constants=_list(fields["constants"], _spec),
         symbols=_list(fields["symbols"], _symbol),
-        workspace=_number(fields["workspace"]),
+        workspace=_extent(fields["workspace"]),
         scratch=_number(fields["scratch"]),
         sites=_list(fields["sites"], _text),
         calls=_list(fields["calls"], _text),
