@@ -26,6 +26,7 @@ from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
 from tilewright.runtime.elsewhere import executable_for
+from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
@@ -177,7 +178,7 @@ def _schedule_all(
         arguments = tuple(_stored(value, kernel, laid_out) for value in kernel.arguments)
         for plain, stored in zip(kernel.arguments, arguments, strict=True):
             if plain in kernel.packings and stored not in packed:
-                packed[stored] = pack(laid_out.graph.constants[plain], kernel.packings[plain])
+                packed[stored] = pack(laid_out.graph.constants[plain], kernel.packings[plain], aligned_array)
         steps.append(_Step(known.program.name, arguments, kernel.program.outputs))
         listener(Advanced("schedule", position + 1, len(groups), known.program.name))
     return list(kernels.values()), steps, packed

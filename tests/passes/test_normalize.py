@@ -88,6 +88,17 @@ def test_negative_zero_is_another_constant() -> None:
     assert set(graph.constants) == {C, d}
 
 
+def test_constants_that_differ_in_one_element_are_others() -> None:
+    names = [value(name, 1000) for name in ("a", "b", "c", "d")]
+    arrays = [np.ones(1000, np.float32) for _ in names]
+    arrays[1][7] = 2
+    arrays[2][999] = 2
+    both = apply("Add", names[:2], "both"), apply("Add", names[2:], "others")
+    total = apply("Add", [both[0].outputs[0], both[1].outputs[0]], "total")
+    graph = Graph("g", (), total.outputs, (*both, total), dict(zip(names, arrays, strict=True)))
+    assert set(eliminate_common_subexpressions(graph).constants) == set(names[:3])
+
+
 def test_nodes_that_do_nothing_disappear_but_not_outputs() -> None:
     cast = apply("Cast", [X], "cast", to=f32)
     shaped = apply("Reshape", cast.outputs, "shaped", shape=(2,))

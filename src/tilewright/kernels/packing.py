@@ -5,15 +5,16 @@ last one of the weight, in blocks as wide as the register tile, and what is redu
 likewise. So consecutive steps of a kernel read consecutive memory.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.kernels.relayout import Layouts, block_factors
 from tilewright.schedule.index_map import IndexMap, digit
-from tilewright.symbolic.evaluate import compile_exprs
-from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Var, const
+from tilewright.symbolic.expr import ZERO, Binary, Cast, Const, Expr, Read, Var, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import walk
 from tilewright.tensor.ir import Compute, Operation, Tensor, topological_order
@@ -23,24 +24,62 @@ Widths = Callable[[int | None, int | None, int], int]
 element."""
 
 
-def pack(array: NDArray[np.generic], index_map: IndexMap) -> NDArray[np.generic]:
-    """``array`` stored by ``index_map``; what is padded is zero."""
-    shape = tuple(int(str(extent)) for extent in index_map.shape(tuple(map(const, array.shape))))
-    result = np.zeros(shape, array.dtype)
-    result[_places(index_map, array.shape)] = array
+Empty = Callable[[tuple[int, ...], np.dtype[np.generic]], NDArray[np.generic]]
+"""Makes a C-contiguous array of a shape and dtype, with any elements."""
+
+
+def pack(array: NDArray[np.generic], index_map: IndexMap, empty: Empty = np.empty) -> NDArray[np.generic]:
+    """``array`` stored by ``index_map`` in an array that ``empty`` makes; what is padded is zero."""
+    digits = _Digits.of(index_map, array.shape)
+    padded = array
+    if digits.padded != array.shape:
+        padded = np.zeros(digits.padded, array.dtype)
+        padded[tuple(map(slice, array.shape))] = array
+    split = padded.reshape([digits.extents[position] for position in digits.order])
+    result = empty(digits.stored, array.dtype)
+    result.reshape(digits.extents)[...] = split.transpose(np.argsort(digits.order))
     return result
 
 
 def unpack(stored: NDArray[np.generic], index_map: IndexMap, shape: tuple[int, ...]) -> NDArray[np.generic]:
     """The array of ``shape`` that is stored by ``index_map``: undoes ``pack``."""
-    return stored[_places(index_map, shape)]
+    digits = _Digits.of(index_map, shape)
+    padded = stored.reshape(digits.extents).transpose(digits.order).reshape(digits.padded)
+    return padded[tuple(map(slice, shape))]
 
 
-def _places(index_map: IndexMap, shape: tuple[int, ...]) -> tuple[NDArray[np.int64], ...]:
-    """Where each element of an array of ``shape`` is stored."""
-    grids = np.ogrid[tuple(slice(0, extent) for extent in shape)]
-    where = compile_exprs(index_map.results, index_map.variables)(*grids)
-    return tuple(np.broadcast_arrays(*(place.astype(np.int64) for place in where)))
+@dataclass(frozen=True, slots=True)
+class _Digits:
+    """An index map over a box, as a transposition: a dimension for each digit that it is made of."""
+
+    extents: tuple[int, ...]
+    """Of the digits, as they are stored."""
+    order: tuple[int, ...]
+    """The positions of the digits among ``extents``, as the variables have them, most significant first."""
+    padded: tuple[int, ...]
+    """The extents of the variables, up to where their digits are full."""
+    stored: tuple[int, ...]
+
+    @staticmethod
+    def of(index_map: IndexMap, shape: tuple[int, ...]) -> "_Digits":
+        """Raises ``BadInput`` if ``index_map`` does not keep apart all elements of an array of ``shape``."""
+        box = tuple(map(const, shape))
+        results = index_map.shape(box)
+        index_map.inverse(box, [ZERO] * len(results))  # only to raise the error
+        places = [place for result in index_map.places(box) for place in reversed(result)]
+        extents = tuple(_number(place.extent) for place in places)
+        own = [
+            sorted((p for p, place in enumerate(places) if place.digit.var == v), key=lambda p: -places[p].digit.scale)
+            for v in index_map.variables
+        ]
+        order = tuple(position for positions in own for position in positions)
+        padded = tuple(math.prod(extents[position] for position in positions) for positions in own)
+        return _Digits(extents, order, padded, tuple(map(_number, results)))
+
+
+def _number(extent: Expr) -> int:
+    assert isinstance(extent, Const), "constants have static shapes"
+    return int(extent.value)
 
 
 def constant_layouts(

@@ -112,8 +112,10 @@ class _Folding:
         data, weight, bias = (*before.inputs, None)[:3]
         assert weight is not None, "a convolution has a weight"
         axis = _WEIGHTED[before.op.name]
-        old = self.constants[weight].astype(np.float64)
-        scaled = old * affine.scale.reshape([-1 if d == axis else 1 for d in range(old.ndim)])
+        old = self.constants[weight]
+        scale = affine.scale.reshape([-1 if d == axis else 1 for d in range(old.ndim)])
+        # In float64, piece by piece: all of it at once would be three passes over memory for large weights.
+        scaled = np.multiply(old, scale, out=np.empty_like(old), dtype=np.float64, casting="unsafe")
         offset = 0.0 if bias is None else self.constants[bias].astype(np.float64)
         result = node.outputs[0]
         inputs = (
@@ -124,9 +126,9 @@ class _Folding:
         source = ", ".join(dict.fromkeys((before.source, node.source)))
         return replace(before, inputs=inputs, outputs=node.outputs, source=source)
 
-    def _constant(self, name: str, array: NDArray[np.float64], like: Value) -> Value:
+    def _constant(self, name: str, array: Array, like: Value) -> Value:
         value = Value(name, like.dtype, tuple(map(const, array.shape)))
-        self.constants[value] = array.astype(like.dtype.numpy)
+        self.constants[value] = array.astype(like.dtype.numpy, copy=False)
         return value
 
     def _multiply_add(self, node: Node, affine: _Affine) -> None:

@@ -1,6 +1,7 @@
 """Memory that NumPy does not give: pages whose protection can be set, and arrays on cache-line boundaries."""
 
 import ctypes
+import math
 import mmap
 from typing import Final, cast
 
@@ -61,9 +62,14 @@ def aligned_copy(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     """The array itself if it is C-contiguous and on a multiple of ``ALIGNMENT``; else a copy that is."""
     if array.flags.c_contiguous and address_of(array) % ALIGNMENT == 0:
         return array
-    copy: npt.NDArray[np.generic] = np.ndarray(array.shape, array.dtype, aligned(array.nbytes))
+    copy = aligned_array(array.shape, array.dtype)
     copy[...] = array
     return copy
+
+
+def aligned_array(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    """A C-contiguous array on a multiple of ``ALIGNMENT``, with any elements."""
+    return np.ndarray(shape, dtype, aligned(math.prod(shape) * dtype.itemsize))
 
 
 def address_of(array: npt.NDArray[np.generic]) -> int:
