@@ -1,6 +1,6 @@
 # Tilewright. `make test` and `make demo` set everything up by themselves; they need Python 3.11 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help test check format unit demo mutants bench clean
+.PHONY: help test check format unit demo nightly mutants bench clean
 
 # The first interpreter of this list that is new enough; `make PYTHON=... test` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -26,6 +26,9 @@ unit: $(VENV)/dev.stamp
 
 demo: $(VENV)/demo.stamp ## set up, then sentence similarity with a real model, beside onnxruntime
 	$(BIN)/python -m examples.sentence_similarity.main
+
+nightly: $(VENV)/dev.stamp ## all slow tests, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
+	$(BIN)/python tests/nightly.py
 
 mutants: $(VENV)/dev.stamp ## plant faults in the compiler; the tests must notice each
 	$(BIN)/python tests/mutants/run.py
