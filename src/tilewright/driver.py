@@ -1,6 +1,9 @@
-"""The way of a model, on one page: the names of the steps are the names in logs and in ``TILEWRIGHT_PRINT``.
+"""The way of a model, on one page.
 
-graph -> normalize -> recognize -> affine -> layout -> fuse -> lower -> schedule -> main program -> image -> executable
+graph -> normalize -> recognize -> affine -> layout -> flatten -> fuse -> loops -> schedule -> main -> llvm, asm
+
+The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes. What follows is no text: the image
+(relocatable objects and what they need) and the executable.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +13,7 @@ from tilewright import interface
 from tilewright.base.errors import InternalError, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.names import fresh_name, readable
+from tilewright.base.settings import Stage
 from tilewright.base.store import Store
 from tilewright.base.target import Target
 from tilewright.codegen import image
@@ -32,8 +36,8 @@ from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import ZERO
 
-Watch = Callable[[str, object], None]
-"""Called with the name of each step and what it made: printing, logging and timing hang on it."""
+Watch = Callable[[Stage, object], None]
+"""Called with each stage and what it made: printing and timing hang on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +112,31 @@ def compile_graph(
     Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``.
     """
     note = watch or _ignore
-    note("graph", graph)
+    note(Stage.GRAPH, graph)
     options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
     graph = normalize(graph)
-    note("normalize", graph)
+    note(Stage.NORMALIZE, graph)
     graph = eliminate_dead_code(recognize(graph))
-    note("recognize", graph)
+    note(Stage.RECOGNIZE, graph)
     graph = fold_affine(graph)
-    note("affine", graph)
-    laid_out = flatten_reductions(choose_layouts(graph, options.target))
+    note(Stage.AFFINE, graph)
+    laid_out = choose_layouts(graph, options.target)
+    note(Stage.LAYOUT, laid_out)
+    laid_out = flatten_reductions(laid_out)
     graph = laid_out.graph
-    note("layout", laid_out)
+    note(Stage.FLATTEN, laid_out)
     verify(graph)
     groups = fuse(graph)
-    note("fuse", groups)
+    note(Stage.FUSE, groups)
     kernels, steps, packed = _schedule_all(groups, laid_out, options, listener)
-    note("loops", [kernel.naive for kernel in kernels])
-    note("schedule", kernels)
+    note(Stage.LOOPS, [kernel.naive for kernel in kernels])
+    note(Stage.SCHEDULE, kernels)
     constants = _used_constants(graph, steps, packed)
     main = _main_program(graph, steps, constants, options)
-    note("main", main)
+    note(Stage.MAIN, main)
     programs = [kernel.program for kernel in kernels]
-    note("llvm", [_Listing(program, lambda p: image.kernel_text(p).text) for program in programs])
-    note("asm", [_Listing(program, lambda p: image.assembly(p, options.target)) for program in programs])
+    note(Stage.LLVM, [_Listing(program, lambda p: image.kernel_text(p).text) for program in programs])
+    note(Stage.ASM, [_Listing(program, lambda p: image.assembly(p, options.target)) for program in programs])
     try:
         made = image.build(
             main,
@@ -144,7 +150,6 @@ def compile_graph(
     except UnsupportedKernel as error:
         group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
         raise UnsupportedModel(f"{_sources(group)}: {error.reason}") from error
-    note("image", made)
     limits = interface.limits_of(graph, main.dims)
     manifest = interface.manifest(graph.inputs, graph.outputs, list(constants), main.dims, made, limits)
     fitting = (options.target.arch.value, options.target.features)
@@ -152,8 +157,8 @@ def compile_graph(
     return Compiled(executable, made.objects, graph, main, tuple(kernels), options, laid_out.layouts)
 
 
-def _ignore(name: str, made: object) -> None:
-    """What is called with each step if nobody watches."""
+def _ignore(stage: Stage, made: object) -> None:
+    """What is called with each stage if nobody watches."""
 
 
 def _schedule_all(

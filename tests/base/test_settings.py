@@ -108,9 +108,9 @@ def test_watch_prints_the_chosen_stages_only() -> None:
     written: list[str] = []
     watch = read(PRINT="graph,fuse").watch(written.append)
     assert watch is not None
-    watch("graph", "a = b")
-    watch("loops", "for i")
-    watch("fuse", ("g0", "g1"))
+    watch(Stage.GRAPH, "a = b")
+    watch(Stage.LOOPS, "for i")
+    watch(Stage.FUSE, ("g0", "g1"))
     assert written == ["---- graph\na = b\n", "---- fuse\ng0\n\ng1\n"]
     assert read().watch() is None
 
@@ -118,5 +118,5 @@ def test_watch_prints_the_chosen_stages_only() -> None:
 def test_watch_writes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     watch = read(PRINT="all").watch()
     assert watch is not None
-    watch("main", "x")
+    watch(Stage.MAIN, "x")
     assert capsys.readouterr() == ("", "---- main\nx\n")

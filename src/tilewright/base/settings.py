@@ -28,6 +28,7 @@ class Stage(Enum):
     RECOGNIZE = "recognize"
     AFFINE = "affine"
     LAYOUT = "layout"
+    FLATTEN = "flatten"
     FUSE = "fuse"
     LOOPS = "loops"
     SCHEDULE = "schedule"
@@ -82,19 +83,18 @@ class Settings:
             bounds_check=_switch("BOUNDS_CHECK", given.get("BOUNDS_CHECK", "0")),
         )
 
-    def watch(self, write: Callable[[str], object] | None = None) -> Callable[[str, object], None] | None:
+    def watch(self, write: Callable[[str], object] | None = None) -> Callable[[Stage, object], None] | None:
         """A watcher for the driver, which prints what the chosen stages make; None if none is chosen.
 
         ``write`` takes the text; standard error by default.
         """
         if not self.print_stages:
             return None
-        chosen = {stage.value for stage in self.print_stages}
         sink = write or sys.stderr.write
 
-        def show(step: str, made: object) -> None:
-            if step in chosen:
-                sink(f"---- {step}\n{_text(made)}\n")
+        def show(stage: Stage, made: object) -> None:
+            if stage in self.print_stages:
+                sink(f"---- {stage.value}\n{_text(made)}\n")
 
         return show
 

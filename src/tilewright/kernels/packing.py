@@ -6,7 +6,7 @@ likewise. So consecutive steps of a kernel read consecutive memory.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,7 @@ from tilewright.kernels.relayout import Layouts, block_factors
 from tilewright.schedule.index_map import IndexMap, digit
 from tilewright.symbolic.expr import ZERO, Binary, Cast, Const, Expr, Read, Var, const
 from tilewright.symbolic.operations import BinaryOp
-from tilewright.symbolic.traversal import walk
-from tilewright.tensor.ir import Compute, Operation, Tensor, topological_order
+from tilewright.tensor.ir import Compute, Operation, Tensor, reads_of, topological_order
 
 Widths = Callable[[int | None, int | None, int], int]
 """The register tile's width for the extents (None: unknown) of the vector axis and of the rows, and bytes of an
@@ -89,26 +88,15 @@ def constant_layouts(
     found: dict[Tensor, IndexMap] = {}
     for op in topological_order(outputs):
         if isinstance(op, Compute):
-            for source, indices in _reads(op, constants):
-                index_map = _layout(op, source, indices, outputs, layouts, widths)
+            for source, indices in reads_of(op):
+                index_map = _layout(op, source, indices, layouts, widths) if source in constants else None
                 if index_map is not None:
                     found.setdefault(source, index_map)
     return found
 
 
-def _reads(op: Compute, constants: Collection[Tensor]) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
-    for node in (node for value in op.values for node in walk(value)):
-        if isinstance(node, Read) and isinstance(node.source, Tensor) and node.source in constants:
-            yield node.source, node.indices
-
-
 def _layout(
-    op: Compute,
-    source: Tensor,
-    indices: tuple[Expr, ...],
-    outputs: Sequence[Tensor],
-    layouts: Layouts,
-    widths: Widths,
+    op: Compute, source: Tensor, indices: tuple[Expr, ...], layouts: Layouts, widths: Widths
 ) -> IndexMap | None:
     blocks = _blocked_axes(op, layouts)
     if blocks:

@@ -7,19 +7,30 @@ through the map. The result is te again, and scheduled and checked as such.
 Points of a packed box beyond the logical one hold arbitrary values, which nothing reads.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from tilewright.base.errors import InternalError
 from tilewright.base.names import fresh_name
+from tilewright.ops.shapes import static
 from tilewright.schedule.index_map import IndexMap, digit
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import ONE, Const, Expr, Read, Var, const, select
 from tilewright.symbolic.simplify import prove, simplify
-from tilewright.symbolic.traversal import all_of, free_vars, substitute, transform, walk
-from tilewright.tensor.ir import Compute, Extern, Operation, Placeholder, Scan, Tensor, inputs_of, topological_order
+from tilewright.symbolic.traversal import all_of, free_vars, substitute, transform
+from tilewright.tensor.ir import (
+    Compute,
+    Extern,
+    Operation,
+    Placeholder,
+    Scan,
+    Tensor,
+    inputs_of,
+    reads_of,
+    topological_order,
+)
 
 Layouts = Mapping[Tensor, IndexMap]
 
@@ -36,7 +47,7 @@ def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
 
 def is_row_major(index_map: IndexMap, shape: tuple[Expr, ...]) -> bool:
     """Whether blocks of channels lie in memory as the row-major value does: one place, and whole blocks."""
-    own, packed = _static(shape), _static(index_map.shape(shape))
+    own, packed = static(shape), static(index_map.shape(shape))
     return own is not None and packed is not None and prod(own[2:]) == 1 and prod(own) == prod(packed)
 
 
@@ -46,7 +57,7 @@ def merge_places(outputs: Sequence[Tensor], layouts: Layouts) -> Layouts:
     The memory is the same. A 1x1 convolution over 7 by 7 places then has one axis of 49 to cut into tiles.
     """
     places = {tensor.shape[2:] for tensor in layouts}
-    shape = _static(next(iter(places))) if len(places) == 1 else None
+    shape = static(next(iter(places))) if len(places) == 1 else None
     if shape is None or not 1 < prod(shape) <= MERGED_PLACES or len(shape) < 2:
         return layouts
     if not all(_stays_in_place(op, layouts) for op in topological_order(outputs)):
@@ -60,16 +71,11 @@ def _stays_in_place(op: Operation, layouts: Layouts) -> bool:
         return isinstance(op, Placeholder)
     bounds = Bounds({axis.var: axis.extent for axis in (*op.axes, *op.reduce_axis)})
     own = tuple(axis.var for axis in op.axes[2:])
-    for source, indices in _reads(op):
+    for source, indices in reads_of(op):
         places = tuple(simplify(index, bounds) for index in indices[2:])
         if places != own and (source in layouts or any(free_vars(index).intersection(own) for index in places)):
             return False
     return True
-
-
-def _static(shape: Sequence[Expr]) -> tuple[int, ...] | None:
-    extents = [int(extent.value) for extent in shape if isinstance(extent, Const)]
-    return tuple(extents) if len(extents) == len(shape) else None
 
 
 def _merged(index_map: IndexMap, shape: Sequence[int]) -> IndexMap:
@@ -79,12 +85,6 @@ def _merged(index_map: IndexMap, shape: Sequence[int]) -> IndexMap:
     for variable, extent in zip(others, shape[1:], strict=True):
         merged = merged * extent + variable
     return IndexMap(index_map.variables, (batch, blocks, merged, lanes))
-
-
-def _reads(op: Compute) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
-    for node in (node for value in op.values for node in walk(value)):
-        if isinstance(node, Read) and isinstance(node.source, Tensor):
-            yield node.source, node.indices
 
 
 def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor]:
@@ -297,7 +297,7 @@ def block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
     """The reduction axes of ``op`` that run along whole blocks of what it reads, and the blocks' sizes."""
     extents = {axis.var: axis.extent for axis in op.reduce_axis}
     factors: dict[Var, int] = {}
-    for source, indices in _reads(op):
+    for source, indices in reads_of(op):
         if source not in layouts:
             continue
         index_map = layouts[source]
@@ -313,7 +313,7 @@ def block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
 def _reads_inside(op: Compute, spatial: _Axes, bounds: Bounds) -> bool:
     """Whether nothing is read out of bounds at the points beyond the logical box."""
     growing = free_vars(spatial.inside)
-    for source, indices in _reads(op):
+    for source, indices in reads_of(op):
         for index, extent in zip(indices, source.shape, strict=True):
             if free_vars(index) & growing and not prove(all_of(index >= 0, index < extent), bounds):
                 return False

@@ -1,7 +1,7 @@
 """Passes: from the graph of a model to the kernels that are compiled.
 
-In: ``graph.Graph``. Out: a graph that computes the same (``normalize``), groups of nodes that share a kernel
-(``fuse``), and the kernel of a group (``lower``).
+In: ``graph.Graph``. Out: a graph that computes the same (``normalize``, ``recognize``, ``affine``), with layouts of its
+values (``layout``, ``flatten``), groups of nodes that share a kernel (``fuse``), and the kernel of a group (``lower``).
 
     for group in fuse(normalize(graph)):
         print(group)

@@ -5,7 +5,7 @@ everything that is computed channel by channel from it. Where somebody needs the
 ``Copy`` is inserted. The graph keeps its logical shapes: a layout says only how a value is stored.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tilewright.base.target import Target
@@ -15,10 +15,9 @@ from tilewright.kernels.relayout import blocked, is_row_major
 from tilewright.ops.operator import require
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ONE, Const, Expr, Read
+from tilewright.symbolic.expr import ONE, Const, Expr
 from tilewright.symbolic.simplify import simplify
-from tilewright.symbolic.traversal import walk
-from tilewright.tensor.ir import Compute, Placeholder, Tensor, topological_order
+from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
 _ANCHORS = frozenset({"Conv", "ConvTranspose"})
 """Sums of products over channels whose results are stored in blocks."""
@@ -96,23 +95,17 @@ def _is_channelwise(node: Node, lanes: Mapping[Value, int], width: int) -> bool:
     return all(_keeps_channels(op, width) for op in topological_order([result]) if not isinstance(op, Placeholder))
 
 
-def _keeps_channels(op: object, width: int) -> bool:
+def _keeps_channels(op: Operation, width: int) -> bool:
     if not isinstance(op, Compute) or len(op.axes) < 3:
         return False
     channel = op.axes[1].var
     bounds = Bounds({axis.var: axis.extent for axis in (*op.axes, *op.reduce_axis)})
-    for source, indices in _reads(op):
+    for source, indices in reads_of(op):
         if source.ndim == len(op.axes) and source.shape[1] != ONE:
             offset = simplify(indices[1] - channel, bounds)
             if not isinstance(offset, Const) or int(offset.value) % width:
                 return False
     return True
-
-
-def _reads(op: Compute) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
-    for node in (node for value in op.values for node in walk(value)):
-        if isinstance(node, Read) and isinstance(node.source, Tensor):
-            yield node.source, node.indices
 
 
 def _with_copies(graph: Graph, lanes: Mapping[Value, int]) -> tuple[Graph, Mapping[Value, Value]]:

@@ -26,7 +26,7 @@ Meaning
 - ``Extern``: the outputs are what ``body`` (a statement of loop IR over the inputs' and outputs' buffers) stores.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -166,21 +166,19 @@ def inputs_of(op: Operation) -> tuple[Tensor, ...]:
         case Placeholder():
             return ()
         case Compute():
-            condition = (op.reduction.condition,) if op.reduction else ()
-            return _tensors_in((*op.values, *condition))
+            return tuple(dict.fromkeys(tensor for tensor, _ in reads_of(op)))
         case Scan():
             return tuple(dict.fromkeys((*op.init, *op.update)))
         case Extern():
             return op.inputs
 
 
-def _tensors_in(exprs: Iterable[Expr]) -> tuple[Tensor, ...]:
-    found: dict[Tensor, None] = {}
-    for expr in exprs:
-        for node in reads_in(expr):
-            if isinstance(node.source, Tensor):
-                found[node.source] = None
-    return tuple(found)
+def reads_of(op: Compute) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
+    """The tensors that ``op`` reads, and where, in order of use: by its values, then by its reduction's condition."""
+    condition = (op.reduction.condition,) if op.reduction else ()
+    for read in (read for expr in (*op.values, *condition) for read in reads_in(expr)):
+        if isinstance(read.source, Tensor):
+            yield read.source, read.indices
 
 
 def topological_order(outputs: Iterable[Tensor]) -> list[Operation]:

@@ -1,0 +1,24 @@
+"""The driver shows what each stage makes, once, in the order in which the stages are listed."""
+
+from pathlib import Path
+
+from tests.passes.graphs import apply, value
+from tilewright.base.settings import Stage
+from tilewright.base.target import Target
+from tilewright.driver import Options, compile_graph
+from tilewright.graph import Graph
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_stage_is_shown() -> None:
+    x = value("x", 4)
+    node = apply("Relu", [x], "y")
+    shown: list[Stage] = []
+    compile_graph(Graph("g", (x,), node.outputs, (node,), {}), Options(Target.host()), None, lambda s, _: shown.append(s))
+    assert shown == list(Stage)
+
+
+def test_every_stage_is_documented() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert ", ".join(f"`{stage.value}`" for stage in Stage) in page.replace("\n", " ")
