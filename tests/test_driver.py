@@ -15,7 +15,9 @@ def test_every_stage_is_shown() -> None:
     x = value("x", 4)
     node = apply("Relu", [x], "y")
     shown: list[Stage] = []
-    compile_graph(Graph("g", (x,), node.outputs, (node,), {}), Options(Target.host()), None, lambda s, _: shown.append(s))
+    compile_graph(
+        Graph("g", (x,), node.outputs, (node,), {}), Options(Target.host()), None, lambda s, _: shown.append(s)
+    )
     assert shown == list(Stage)
 
 

@@ -77,3 +77,14 @@ def test_lanes_far_apart_are_gathered() -> None:
     (result,) = run_native(program, {"a": values})
     np.testing.assert_array_equal(result[0], values[:, 3])
     assert "gather" in kernel_text(program).text
+
+
+@pytest.mark.parametrize(("span", "gathers"), [(31, False), (32, True)])
+def test_lanes_that_span_more_than_two_vectors_are_gathered(span: int, gathers: bool) -> None:
+    a, out = matrix("a", 1, 40), matrix("out", 1, 16)
+    store = Store(out, (const(0), i), Read(a, (const(0), i * 2 + i // 15 * (span - 30))))
+    program = Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))
+    values = np.random.default_rng(0).standard_normal((1, 40)).astype(np.float32)
+    (result,) = run_native(program, {"a": values})
+    np.testing.assert_array_equal(result[0], values[0, [*range(0, 30, 2), span]])
+    assert ("gather" in kernel_text(program).text) is gathers

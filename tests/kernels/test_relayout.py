@@ -157,3 +157,12 @@ def test_a_kernel_takes_a_whole_buffer_in_another_shape() -> None:
     values = random_array(2, 3)
     result = interpret(main, {"x": values}, programs={"double": kernel})["y"]
     np.testing.assert_array_equal(result, values * 2)
+
+
+def test_padding_of_packed_constants_is_zero() -> None:
+    array = random_array(3, 5)
+    panels = blocked(2, 4)
+    packed = pack(array, panels)
+    assert packed.shape == (3, 2, 4)
+    np.testing.assert_array_equal(packed.reshape(3, 8)[:, :5], array)
+    np.testing.assert_array_equal(packed.reshape(3, 8)[:, 5:], 0)

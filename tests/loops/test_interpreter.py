@@ -335,3 +335,9 @@ program f[n](A: f32[n, 4]) -> (C: f32[n]):
         a = normal(rows, 4)
         for each in (program, without_blocks):
             np.testing.assert_allclose(interpret(each, {"A": a})["C"], a.sum(1), rtol=1e-4, atol=1e-5)
+
+
+def test_indices_wrap_around() -> None:
+    largest = 2**63 - 1
+    sums = te.compute((3,), lambda i: i + largest, name="sums")
+    assert run(lower([sums]))["sums"].tolist() == [largest, -largest - 1, -largest]

@@ -26,6 +26,12 @@ _ARTIFACT = ("tests/runtime/artifact",)
 
 _WORK = ("tests/cost/test_work.py",)
 _INSIGHT = ("tests/insight",)
+_RELAYOUT = "tests/kernels/test_relayout.py"
+_LAYOUT = "tests/passes/test_layout.py"
+_AFFINE = "tests/passes/test_affine.py"
+_RECOGNIZE = "tests/passes/test_recognize.py"
+_FLATTEN = "tests/passes/test_flatten.py"
+_PERMUTED = "tests/codegen/test_lanes.py::test_lanes_that_lie_close_together_are_permuted"
 
 MUTANTS = (
     Mutant(
@@ -169,11 +175,18 @@ MUTANTS = (
         (_SCHEDULES,),
     ),
     Mutant(
-        "interpreter lets an index wrap",
-        "symbolic/expr.py",
+        "signed literals do not wrap",
+        "symbolic/operations.py",
         "return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value",
         "return value",
-        ("tests/symbolic/test_evaluate.py", "tests/symbolic/test_simplify.py"),
+        ("tests/symbolic/test_evaluate.py",),
+    ),
+    Mutant(
+        "interpreter lets an index wrap",
+        "loops/scalars.py",
+        "return value if -(1 << 63) <= value < (1 << 63) else wrap(value, index)",
+        "return value",
+        ("tests/loops/test_interpreter.py::test_indices_wrap_around",),
     ),
     Mutant(
         "lanes share a buffer",
@@ -399,8 +412,8 @@ MUTANTS = (
     Mutant(
         "quota is rounded down",
         "runtime/sizing.py",
-        "return math.ceil(min(quotas, default=MAX_THREADS))",
-        "return math.floor(min(quotas, default=MAX_THREADS))",
+        "return math.ceil(quota), f",
+        "return math.floor(quota), f",
         ("tests/runtime/test_sizing.py",),
     ),
     Mutant(
@@ -500,5 +513,145 @@ MUTANTS = (
         "while self._model.graph.output or not found:",
         "while not found:",
         ("tests/frontend/test_coverage.py",),
+    ),
+    Mutant(
+        "relayout: lanes beyond the channels are read",
+        "kernels/relayout.py",
+        "return changed if _reads_inside(changed, spatial, bounds) else _guarded(changed, spatial.inside)",
+        "return changed",
+        (f"{_RELAYOUT}::test_no_read_leaves_its_buffer",),
+    ),
+    Mutant(
+        "relayout: places in blocks are reduced first",
+        "kernels/relayout.py",
+        "return _Axes((*outer, *kept, *inner), values, all_of())",
+        "return _Axes((*inner, *kept, *outer), values, all_of())",
+        (f"{_RELAYOUT}::test_weights_are_read_in_the_order_in_which_they_lie",),
+    ),
+    Mutant(
+        "relayout: blocks are read as if they were places",
+        "kernels/relayout.py",
+        "values[axis.var] = outer[-1].var * factor + inner[-1].var",
+        "values[axis.var] = outer[-1].var + inner[-1].var * outer[-1].extent",
+        (f"{_RELAYOUT}::test_weights_are_read_in_the_order_in_which_they_lie",),
+    ),
+    Mutant(
+        "relayout: places of windows are merged",
+        "kernels/relayout.py",
+        "if places != own and (source in layouts",
+        "if places is None and (source in layouts",
+        (f"{_RELAYOUT}::test_a_pointwise_convolution_has_one_axis_of_places",),
+    ),
+    Mutant(
+        "packing: padding is not zero",
+        "kernels/packing.py",
+        "result = np.zeros(shape, array.dtype)",
+        "result = np.ones(shape, array.dtype)",
+        (f"{_RELAYOUT}::test_padding_of_packed_constants_is_zero",),
+    ),
+    Mutant(
+        "layout: plain readers get blocks",
+        "passes/layout.py",
+        "if node.op.name in _ANCHORS or any(v in lanes for v in node.outputs):",
+        "if lanes:",
+        (f"{_LAYOUT}::test_what_follows_a_convolution_is_blocked_until_someone_needs_it_plain",),
+    ),
+    Mutant(
+        "layout: data of groups stay plain",
+        "passes/layout.py",
+        '.get("group", 1) == 1:',
+        '.get("group", 1) >= 1:',
+        (f"{_LAYOUT}::test_a_convolution_in_groups_gets_its_data_in_blocks",),
+    ),
+    Mutant(
+        "layout: joined channels need not be whole blocks",
+        "passes/layout.py",
+        "if not isinstance(offset, Const) or int(offset.value) % width:",
+        "if not isinstance(offset, Const):",
+        (f"{_LAYOUT}::test_concatenation_keeps_whole_blocks",),
+    ),
+    Mutant(
+        "affine: the bias is not scaled",
+        "passes/affine.py",
+        "offset * affine.scale + affine.shift",
+        "offset + affine.shift",
+        (f"{_AFFINE}::test_batch_normalization_goes_into_the_convolution",),
+    ),
+    Mutant(
+        "affine: other readers are ignored",
+        "passes/affine.py",
+        "return len(readers.get(value, ())) == 1 and value not in self.graph.outputs",
+        "return value not in self.graph.outputs",
+        (f"{_AFFINE}::test_a_convolution_that_others_read_stays",),
+    ),
+    Mutant(
+        "affine: outputs are ignored",
+        "passes/affine.py",
+        "return len(readers.get(value, ())) == 1 and value not in self.graph.outputs",
+        "return len(readers.get(value, ())) == 1",
+        (f"{_AFFINE}::test_a_convolution_that_leaves_the_graph_stays",),
+    ),
+    Mutant(
+        "recognize: mean and variance over other axes",
+        "passes/recognize.py",
+        'if axis is None or axis != _trailing_axis(match.nodes["variance"]):',
+        "if axis is None:",
+        (f"{_RECOGNIZE}::test_left",),
+    ),
+    Mutant(
+        "recognize: maximum and sum over other axes",
+        "passes/recognize.py",
+        'same = axes == total.get("axes") and ',
+        "same = ",
+        (f"{_RECOGNIZE}::test_left",),
+    ),
+    Mutant(
+        "recognize: any number is the root of 2",
+        "passes/patterns.py",
+        "if number is not None and (near is None or isclose(number, near, rel_tol=_CLOSE)):",
+        "if number is not None:",
+        (f"{_RECOGNIZE}::test_left",),
+    ),
+    Mutant(
+        "flatten: axes need not be trailing",
+        "passes/flatten.py",
+        "return reduced[0] if reduced == tuple(range(reduced[0], rank)) else None",
+        "return reduced[0]",
+        (f"{_FLATTEN}::test_axes_that_are_not_trailing_stay",),
+    ),
+    Mutant(
+        "flatten: blocked values are reshaped",
+        "passes/flatten.py",
+        "or not fits or source in self.laid_out.layouts:",
+        "or not fits:",
+        (f"{_FLATTEN}::test_a_blocked_value_is_reduced_as_it_is",),
+    ),
+    Mutant(
+        "permuted loads are one off",
+        "codegen/scalars.py",
+        'f"i32 {offset - first}" for offset in near',
+        'f"i32 {offset - max(first, 1)}" for offset in near',
+        (_PERMUTED,),
+    ),
+    Mutant(
+        "permuted loads reach too far",
+        "codegen/scalars.py",
+        "max(known) - min(known) < 2 * len(known) else None",
+        "max(known) - min(known) <= 2 * len(known) else None",
+        ("tests/codegen/test_lanes.py::test_lanes_that_span_more_than_two_vectors_are_gathered",),
+    ),
+    Mutant(
+        "permuted loads read beyond the buffer",
+        "codegen/scalars.py",
+        "if count >= self.env.lanes:",
+        "if count:",
+        (_PERMUTED,),
+    ),
+    Mutant(
+        "threads share a context",
+        "runtime/model.py",
+        "context = self._free.pop()",
+        "context = self._free[-1]",
+        ("tests/runtime/test_model.py::test_one_model_in_many_threads",),
     ),
 )

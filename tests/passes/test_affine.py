@@ -76,3 +76,10 @@ def test_a_constant_by_width_is_no_shift_by_channel() -> None:
     conv = convolution(True, known)
     other = next(v for v in known if v.name == "c2")
     check(graph_of(known, conv, apply("Add", [*conv.outputs, other], "s")), ["Conv", "Add"])
+
+
+def test_a_convolution_that_leaves_the_graph_stays() -> None:
+    known = constants((CHANNELS, 2, 3, 3), (CHANNELS,), (CHANNELS, 1, 1))
+    conv = convolution(True, known)
+    scale = next(v for v in known if v.name == "c2")
+    check(graph_of(known, conv, apply("Mul", [*conv.outputs, scale], "s"), outputs=2), ["Conv", "Mul"])

@@ -47,6 +47,12 @@ def test_reductions(axes: tuple[int, ...], operators: list[str], keepdims: bool)
     check(graph_of(apply("ReduceMean", [X], "y", axes=axes, keepdims=keepdims)), operators)
 
 
+@pytest.mark.parametrize("axes", [(3,), (1, 2), (1, 3)])
+def test_axes_that_are_not_trailing_stay(axes: tuple[int, ...]) -> None:
+    laid_out = LaidOut(graph_of(apply("ReduceMax", [X], "y", axes=axes)), {})
+    assert flatten_reductions(laid_out) == laid_out
+
+
 @pytest.mark.parametrize("axis", [1, 2, 3])
 def test_layer_normalization(axis: int) -> None:
     shape = (3, 4, 5)[axis - 1 :]

@@ -47,11 +47,18 @@ class Builder:
 
 
 def layer_normalization(
-    b: Builder, *, square: str = "Pow", quotient: str = "Div", bias: bool = True, axes: tuple[int, ...] = (-1,)
+    b: Builder,
+    *,
+    square: str = "Pow",
+    quotient: str = "Div",
+    bias: bool = True,
+    axes: tuple[int, ...] = (-1,),
+    spread: tuple[int, ...] | None = None,
 ) -> Value:
+    """The mean over ``axes``, the variance over ``spread`` (None: those, too)."""
     centered = b("Sub", X, b("ReduceMean", X, axes=axes))
     squared = b("Pow", centered, b.number(2.0)) if square == "Pow" else b("Mul", centered, centered)
-    root = b("Sqrt", b("Add", b("ReduceMean", squared, axes=axes), b.number(1e-5)))
+    root = b("Sqrt", b("Add", b("ReduceMean", squared, axes=spread or axes), b.number(1e-5)))
     normal = b("Div", centered, root) if quotient == "Div" else b("Mul", b("Reciprocal", root), centered)
     scaled = b("Mul", b.vector(1), normal)
     return b("Add", scaled, b.vector(2)) if bias else scaled
@@ -62,9 +69,9 @@ def rms_normalization(b: Builder) -> Value:
     return b("Mul", b("Mul", X, b("Reciprocal", b("Sqrt", b("Add", mean, b.number(1e-6))))), b.vector(1))
 
 
-def softmax(b: Builder, axis: int = -1) -> Value:
+def softmax(b: Builder, axis: int = -1, total: int | None = None) -> Value:
     exponential = b("Exp", b("Sub", X, b("ReduceMax", X, axes=(axis,))))
-    return b("Div", exponential, b("ReduceSum", exponential, axes=(axis,)))
+    return b("Div", exponential, b("ReduceSum", exponential, axes=(axis if total is None else total,)))
 
 
 def gelu(b: Builder, form: int, root: float = sqrt(2)) -> Value:
@@ -106,7 +113,9 @@ RAISED: dict[str, tuple[Callable[[Builder], Value], str]] = {
     "swish": (lambda b: b("Mul", b("Sigmoid", X), X), "Swish"),
 }
 LEFT: dict[str, Callable[[Builder], Value]] = {
-    "the axes differ": lambda b: layer_normalization(b, axes=(1,)),
+    "the axis is not the last": lambda b: layer_normalization(b, axes=(1,)),
+    "mean and variance over other axes": lambda b: layer_normalization(b, spread=(1,)),
+    "maximum and sum over other axes": lambda b: softmax(b, axis=2, total=1),
     "no maximum": lambda b: b("Div", b("Exp", X), b("ReduceSum", b("Exp", X), axes=(-1,))),
     "another root": lambda b: gelu(b, 1, root=1.5),
     "another value's sigmoid": lambda b: b("Mul", b("Sigmoid", b("Neg", X)), X),
