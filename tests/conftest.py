@@ -4,12 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.onnx_nodes import ledger
 
 # A busy machine is no fault of a test: nothing here may depend on how long it takes.
 settings.register_profile("tilewright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("mutants", settings.get_profile("tilewright"), phases=(Phase.explicit, Phase.generate))
 settings.load_profile("tilewright")
 
 GOLDEN = Path(__file__).parent / "golden"

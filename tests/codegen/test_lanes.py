@@ -88,3 +88,12 @@ def test_lanes_that_span_more_than_two_vectors_are_gathered(span: int, gathers: 
     (result,) = run_native(program, {"a": values})
     np.testing.assert_array_equal(result[0], values[0, [*range(0, 30, 2), span]])
     assert ("gather" in kernel_text(program).text) is gathers
+
+
+def test_no_load_goes_beyond_a_short_stretch() -> None:
+    a, out = matrix("a", 1, 5), matrix("out", 1, 16)
+    store = Store(out, (const(0), i), Read(a, (const(0), i % 3 + 2)))
+    program = Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))
+    text = kernel_text(program).text
+    assert "llvm.masked.load" in text
+    assert "load <16 x float>" not in text

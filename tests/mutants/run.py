@@ -42,8 +42,8 @@ class Outcome:
     detail: str
 
 
-def judge(mutant: Mutant) -> Outcome:
-    """Plant ``mutant`` in a copy of the sources and run its tests."""
+def judge(mutant: Mutant, limit: float | None = TIMEOUT) -> Outcome:
+    """Plant ``mutant`` in a copy of the sources and run its tests, for at most ``limit`` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in ("src", "tests", "benchmarks", "examples"):
@@ -54,15 +54,16 @@ def judge(mutant: Mutant) -> Outcome:
         if mutant.before and text.count(mutant.before) != 1:
             return Outcome(mutant, Verdict.BROKEN, f"the text to replace is there {text.count(mutant.before)} times")
         target.write_text(text.replace(mutant.before, mutant.after) if mutant.before else text)
-        return _run(mutant, copy)
+        return _run(mutant, copy, limit)
 
 
-def _run(mutant: Mutant, copy: Path) -> Outcome:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *mutant.tests]
+def _run(mutant: Mutant, copy: Path, limit: float | None) -> Outcome:
+    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
+    command = [sys.executable, "-m", "pytest", *options, *mutant.tests]
     environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "TILEWRIGHT_CACHE_DIR": str(copy / "cache")}
     try:
         done = subprocess.run(
-            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False
+            command, cwd=copy, env=environment, capture_output=True, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
         return Outcome(mutant, Verdict.KILLED, "the tests did not end")
@@ -81,7 +82,7 @@ def main() -> int:
     arguments = parser.parse_args()
     chosen = [m for m in MUTANTS if not arguments.only or arguments.only in m.name]
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        without = pool.submit(judge, _nothing(chosen))
+        without = pool.submit(judge, _nothing(chosen), None)
         outcomes = list(pool.map(_report, chosen))
         sound = without.result()
     if sound.verdict is not Verdict.SURVIVED:
