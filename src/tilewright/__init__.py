@@ -16,7 +16,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "compile": "tilewright.api",
-    "CompiledModel": "tilewright.api",
+    "CompiledModel": "tilewright.model",
+    "Dynamic": "tilewright.specialize",
+    "SpecializingModel": "tilewright.specialize",
     "load": "tilewright.runtime.runnable",
     "RunnableModel": "tilewright.runtime.runnable",
 }

@@ -2,116 +2,27 @@
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tilewright import __version__
-from tilewright.base.errors import BadInput, InternalError, TilewrightError
+from tilewright.base.errors import BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
 from tilewright.base.events import Listener, ignore, to_log
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.base.target import Target
-from tilewright.driver import Compiled, Options, compile_graph
+from tilewright.driver import Options, compile_graph
 from tilewright.frontend import onnx_importer, onnx_proto
-from tilewright.graph import Array, Graph
-from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare, logical_name
-from tilewright.insight.explain import Explanation, explain
-from tilewright.insight.peak import measure_peak
-from tilewright.insight.profile import Profile, extents_of, profile
-from tilewright.insight.references import Reference, by_onnxruntime, in_float64
+from tilewright.graph import Graph
 from tilewright.insight.repro import Request, pack_fault
-from tilewright.runtime import artifact
-from tilewright.runtime.runnable import RunnableModel
+from tilewright.interface import input_spec
+from tilewright.model import CompiledModel, Origin
+from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
 
 if TYPE_CHECKING:
     import onnx
-
-
-class CompiledModel(RunnableModel):
-    """A model that was compiled in this process: it runs, and knows how it was made."""
-
-    def __init__(self, compiled: Compiled, origin: "Origin") -> None:
-        super().__init__(compiled.executable)
-        self.compiled = compiled
-        self._origin = origin
-
-    def save(self, path: str | os.PathLike[str], *, signed: bool = True, settings: Settings | None = None) -> None:
-        """Write an artifact, by custom ``*.tw``, which ``tilewright.load`` runs without the compiler.
-
-        The file appears whole or not at all, and replaces one that is there. It is signed with a key that only this
-        user has (``runtime.artifact.origin``), so that this user can load it without ``trust=True``. All but the
-        signature is the same, byte for byte, for the same model, target and version, whoever compiles it.
-
-        Raises ``BadInput`` if it can't be written, or there is no place for the key.
-        """
-        made, target = self.compiled, self.compiled.options.target
-        build = artifact.Build(__version__, self._origin.sha256, str(target), target.arch.value, target.features)
-        parts = artifact.Artifact(build, made.executable.manifest, made.objects, made.executable.constants)
-        artifact.save(parts, path, (settings or Settings.from_environment()).key_dir, signed=signed)
-
-    def profile(self, *inputs: object, seconds: float = 1.0, roofs: bool = True) -> Profile:
-        """Where the time goes for these inputs, by kernel: runs for about ``seconds``, and at least five times.
-
-        ``inputs`` are arrays by position, or one mapping by name. ``roofs``: measure what this machine can do, too
-        (a second), to say how far each kernel is from it. Raises ``BadFeed`` for inputs that do not fit.
-        """
-        target, threads = self.compiled.options.target, self.executable.threads
-        measure = (lambda: measure_peak(target, threads)) if roofs else None
-        return profile(self.executable, self._feeds(inputs), self.compiled, measure, seconds)
-
-    def explain(self, places: Iterable[str] = ()) -> Explanation:
-        """What became of every node of the model, how its kernels run, and what was left undone and why.
-
-        ``places``: all nodes of the model, if those that importing computed (constants and shapes) are to be listed.
-        """
-        return explain(self.compiled, self._origin.graph, places)
-
-    def compare(
-        self,
-        *inputs: object,
-        against: Against | str = Against.ONNXRUNTIME,
-        per_layer: bool = True,
-        tolerance: float = TOLERANCE,
-    ) -> Comparison:
-        """Differences from ONNX Runtime without its optimizations, or from a slow ``reference`` in float64.
-
-        ``inputs`` are arrays by position, or one mapping by name. ``per_layer``: also of every value that leaves a
-        kernel, which takes memory for all of them at once. Raises ``BadFeed`` for inputs that do not fit, ``BadInput``
-        for another ``against``, ``Unsupported`` if ONNX Runtime is not installed.
-        """
-        chosen = Against.named(against)
-        feeds = {name: np.asarray(value) for name, value in self._feeds(inputs).items()}
-        outputs = self.run(None, feeds)
-        values = all_values(self.compiled, feeds, self._origin.cache) if per_layer else {}
-        wanted = dict.fromkeys((*map(logical_name, values), *(spec.name for spec in self.outputs)))
-        reference = self._reference(chosen, feeds, wanted)
-        return compare(self.compiled, outputs, values, reference, chosen.value, tolerance)
-
-    def _reference(self, against: Against, feeds: Mapping[str, Array], wanted: Iterable[str]) -> Reference:
-        if against is Against.REFERENCE:
-            return in_float64(self._origin.graph, feeds, wanted, extents_of(self.executable.manifest, feeds))
-        model = self._origin.model
-        proto = onnx_proto.read_model(Path(model)) if isinstance(model, str | os.PathLike) else model
-        return by_onnxruntime(proto, feeds, wanted)
-
-    def _feeds(self, inputs: Sequence[object]) -> Mapping[str, object]:
-        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
-            return cast("Mapping[str, object]", inputs[0])
-        return self.by_name(inputs)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What a model was compiled from: the file or proto, its hash, its graph as imported; and the cache of kernels."""
-
-    model: "str | os.PathLike[str] | onnx.ModelProto"
-    sha256: str | None
-    graph: Graph
-    cache: Store | None = None
 
 
 def compile(
@@ -119,6 +30,7 @@ def compile(
     *,
     shapes: Mapping[str, Iterable[int | str]] | None = None,
     bounds: Mapping[str, int] | None = None,
+    dynamic: Dynamic | str = Dynamic.AUTO,
     target: Target | str = "host",
     threads: int | None = None,
     settings: Settings | None = None,
@@ -127,6 +39,7 @@ def compile(
     """Compile an ONNX model (a path or a ``ModelProto``) for this machine or another ``target``.
 
     ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
+    ``dynamic`` says what is done with those: one model for all sizes, or a version for each (a ``SpecializingModel``).
     ``threads``: the most that one call uses; by default all that this process may use. ``listener`` hears how far
     compiling is (``base.events``).
 
@@ -136,16 +49,100 @@ def compile(
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     options = Options(_target(target), threads or chosen.num_threads, bounds or {}, chosen.bounds_check)
-    cache = Store.open(chosen, to_log(logging.getLogger("tilewright")))
+    compilation = _Compilation(model, options, chosen, listener)
+    way = Dynamic.named(dynamic)
+    if way is Dynamic.SPECIALIZE:
+        return compilation.specializing(given, ASKED) or compilation.run(given)
     try:
-        graph = onnx_importer.load(model, given, options.bounds)
-        origin = Origin(model, onnx_proto.sha256(model), graph, cache)
-        return CompiledModel(compile_graph(graph, options, cache, chosen.watch(), listener), origin)
-    except Exception as error:
-        if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
+        graph = compilation.load(given)
+    except (InvalidModel, Unsupported) as error:
+        if way is Dynamic.SYMBOLIC:
             raise
-        request = Request(str(options.target), options.threads, given, options.bounds, options.checked)
-        raise _fault(error, pack_fault(model, request, error)) from error
+        return compilation.instead(error, given, compilation.load)
+    try:
+        return compilation.finish(graph, given)
+    except Unsupported as error:
+        if way is Dynamic.SYMBOLIC:
+            raise
+        return compilation.instead(error, given, compilation.run)
+
+
+Shapes = Mapping[str, tuple[int | str, ...]]
+
+_TRIED = (64, 1, 7, 224)
+"""Sizes with which it is tried out whether a model can be compiled at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Compilation:
+    """What stays the same for all shapes that a model is compiled for."""
+
+    model: "str | os.PathLike[str] | onnx.ModelProto"
+    options: Options
+    settings: Settings
+    listener: Listener
+
+    def run(self, shapes: Shapes) -> CompiledModel:
+        """The model compiled for ``shapes``."""
+        return self.finish(self.load(shapes), shapes)
+
+    def load(self, shapes: Shapes) -> Graph:
+        """The model as it is imported."""
+        with self._faults_reported(shapes):
+            return onnx_importer.load(self.model, shapes, self.options.bounds)
+
+    def finish(self, graph: Graph, shapes: Shapes) -> CompiledModel:
+        """``graph`` compiled."""
+        cache = Store.open(self.settings, to_log(logging.getLogger("tilewright")))
+        with self._faults_reported(shapes):
+            made = compile_graph(graph, self.options, cache, self.settings.watch(), self.listener)
+            return CompiledModel(made, Origin(self.model, onnx_proto.sha256(self.model), graph, cache))
+
+    @contextmanager
+    def _faults_reported(self, shapes: Shapes) -> Generator[None]:
+        """With a bundle to reproduce them."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
+                raise
+            options = self.options
+            request = Request(str(options.target), options.threads, shapes, options.bounds, options.checked)
+            raise _fault(error, pack_fault(self.model, request, error)) from error
+
+    def instead(self, error: TilewrightError, shapes: Shapes, attempt: Callable[[Shapes], object]) -> CompiledModel:
+        """The model specialized for each size, as ``error`` kept it from being symbolic.
+
+        Raises ``error`` if the sizes are not the reason for it: if ``attempt`` fails for sizes that are known, too.
+        """
+        model = self.specializing(shapes, str(error))
+        if model is None or not self._is_possible(model, attempt):
+            raise error
+        logging.getLogger("tilewright").warning("a version is compiled for each size of the inputs: %s", error)
+        return model
+
+    def specializing(self, shapes: Shapes, reason: str) -> SpecializingModel | None:
+        """The model that compiles a version for each size of its inputs; None if all sizes are known."""
+        inputs = [input_spec(value) for value in onnx_importer.inputs_of(self.model, shapes)]
+        if all(spec.static_shape is not None for spec in inputs):
+            return None
+
+        def make(sizes: Sizes) -> CompiledModel:
+            known = dict(sizes)
+            return self.run({spec.name: spec.concrete(known) for spec in inputs})
+
+        return SpecializingModel(inputs, self.options, reason, make)
+
+    def _is_possible(self, model: SpecializingModel, attempt: Callable[[Shapes], object]) -> bool:
+        names = dict.fromkeys(extent for spec in model.inputs for extent in spec.shape if isinstance(extent, str))
+        for size in _TRIED:
+            sizes = {name: min(size, self.options.bounds.get(name, size)) for name in names}
+            try:
+                attempt({spec.name: spec.concrete(sizes) for spec in model.inputs})
+            except (BadInput, Unsupported):
+                continue
+            return True
+        return False
 
 
 def _fault(error: Exception, bundle: Path | BadInput) -> InternalError:

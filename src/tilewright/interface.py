@@ -59,6 +59,11 @@ def manifest(
     return Manifest(specs[0], specs[1], specs[2], listed, workspace, made.scratch_bytes, made.sites, made.calls)
 
 
+def input_spec(value: Value) -> TensorSpec:
+    """An input of a model, before it is compiled."""
+    return _Symbols(dims_of([value], {})).spec(value)
+
+
 def limits_of(graph: Graph, dims: Sequence[Dim]) -> list[Limit]:
     """What must hold for inputs: what importing found, and that no extent is negative.
 

@@ -38,6 +38,12 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         help="the most that a dimension known at run time only can be",
     )
     parser.add_argument(
+        "--dynamic",
+        choices=["auto", "symbolic", "specialize"],
+        default="auto",
+        help="one model for all sizes of dimensions known at run time only, or a version for each (default: auto)",
+    )
+    parser.add_argument(
         "--target", default="host", help="what to compile for, such as x86_64,znver5 (default: this machine)"
     )
     parser.add_argument(
@@ -105,6 +111,7 @@ def compiled(options: argparse.Namespace, listener: Listener = ignore) -> "Compi
         options.model,
         shapes=shapes(options.shapes),
         bounds=bounds(options.bounds),
+        dynamic=options.dynamic,
         target=options.target,
         threads=options.threads,
         listener=listener,

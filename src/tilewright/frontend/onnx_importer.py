@@ -66,6 +66,20 @@ def load(
         return _capped(model, opsets, shapes or {}, most, importer.symbolic.caps)
 
 
+def inputs_of(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes) -> tuple[Value, ...]:
+    """The inputs of an ONNX model, before it is imported. Raises as ``load`` does."""
+    model = source if isinstance(source, onnx.ModelProto) else onnx_proto.read_model(Path(source))
+    sparse = (tensor.values.name for tensor in model.graph.sparse_initializer)
+    constants = {*(tensor.name for tensor in model.graph.initializer), *sparse}
+    return _input_values([info for info in model.graph.input if info.name not in constants], shapes)
+
+
+def _input_values(infos: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> tuple[Value, ...]:
+    shapes = input_shapes(infos, given)
+    kinds = (onnx_proto.dtype_of(i.type.tensor_type.elem_type, f"input {readable(i.name)}") for i in infos)
+    return tuple(Value(info.name, dtype, shapes[info.name]) for info, dtype in zip(infos, kinds, strict=True))
+
+
 def _capped(
     model: onnx.ModelProto,
     opsets: Mapping[str, int],
@@ -119,15 +133,10 @@ class _Importer:
 
     def _inputs(self, given: GivenShapes) -> tuple[Value, ...]:
         """The inputs that are no constants (old models list those as well)."""
-        infos = [info for info in self.proto.input if info.name not in self.top.values]
-        shapes = input_shapes(infos, given)
-        inputs: list[Value] = []
-        for info in infos:
-            place = f"input {readable(info.name)}"
-            dtype = onnx_proto.dtype_of(info.type.tensor_type.elem_type, place)
-            inputs.append(Value(info.name, dtype, shapes[info.name]))
-            self.top.define(info.name, inputs[-1], place)
-        return tuple(inputs)
+        inputs = _input_values([info for info in self.proto.input if info.name not in self.top.values], given)
+        for value in inputs:
+            self.top.define(value.name, value, f"input {readable(value.name)}")
+        return inputs
 
     def _outputs(self) -> tuple[Value, ...]:
         """What leaves the graph; what no node makes is copied, so that it has a place of its own."""

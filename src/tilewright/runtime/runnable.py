@@ -37,10 +37,11 @@ class RunnableModel:
 
         Raises ``BadFeed`` if an input is missing, unknown, or of another dtype or shape, or an output is unknown.
         """
-        results = self._executable.run(feeds)
+        executable = self._executable_for(feeds)
+        results = executable.run(feeds)
         if names is None:
             return results
-        known = {spec.name: result for spec, result in zip(self.outputs, results, strict=True)}
+        known = {spec.name: result for spec, result in zip(executable.manifest.outputs, results, strict=True)}
         unknown = [name for name in names if name not in known]
         if unknown:
             raise BadFeed(f"there is no output {', '.join(unknown)}; the outputs are {', '.join(known)}")
@@ -48,8 +49,13 @@ class RunnableModel:
 
     def __call__(self, *arrays: object) -> Array | tuple[Array, ...]:
         """The outputs for inputs by position; a single output comes alone."""
-        results = self._executable.run(self.by_name(arrays))
+        feeds = self.by_name(arrays)
+        results = self._executable_for(feeds).run(feeds)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _executable_for(self, feeds: Mapping[str, object]) -> Executable:
+        """The code that is run for ``feeds``."""
+        return self._executable
 
     def by_name(self, arrays: Sequence[object]) -> dict[str, object]:
         """Inputs by position as inputs by name. Raises ``BadFeed`` if they are not as many."""

@@ -1,0 +1,114 @@
+"""A model that was compiled in this process: run it, save it, and ask it what it does."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from tilewright import __version__
+from tilewright.base.settings import Settings
+from tilewright.base.store import Store
+from tilewright.driver import Compiled
+from tilewright.frontend import onnx_proto
+from tilewright.graph import Array, Graph
+from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare, logical_name
+from tilewright.insight.explain import Explanation, explain
+from tilewright.insight.peak import measure_peak
+from tilewright.insight.profile import Profile, extents_of, profile
+from tilewright.insight.references import Reference, by_onnxruntime, in_float64
+from tilewright.runtime import artifact
+from tilewright.runtime.runnable import RunnableModel
+
+if TYPE_CHECKING:
+    import onnx
+
+
+class CompiledModel(RunnableModel):
+    """A model that was compiled in this process: it runs, and knows how it was made."""
+
+    def __init__(self, compiled: Compiled, origin: "Origin") -> None:
+        super().__init__(compiled.executable)
+        self._compiled = compiled
+        self._origin = origin
+
+    @property
+    def compiled(self) -> Compiled:
+        """Everything that compiling made."""
+        return self._compiled
+
+    def save(self, path: str | os.PathLike[str], *, signed: bool = True, settings: Settings | None = None) -> None:
+        """Write an artifact, by custom ``*.tw``, which ``tilewright.load`` runs without the compiler.
+
+        The file appears whole or not at all, and replaces one that is there. It is signed with a key that only this
+        user has (``runtime.artifact.origin``), so that this user can load it without ``trust=True``. All but the
+        signature is the same, byte for byte, for the same model, target and version, whoever compiles it.
+
+        Raises ``BadInput`` if it can't be written, or there is no place for the key.
+        """
+        made, target = self.compiled, self.compiled.options.target
+        build = artifact.Build(__version__, self._origin.sha256, str(target), target.arch.value, target.features)
+        parts = artifact.Artifact(build, made.executable.manifest, made.objects, made.executable.constants)
+        artifact.save(parts, path, (settings or Settings.from_environment()).key_dir, signed=signed)
+
+    def profile(self, *inputs: object, seconds: float = 1.0, roofs: bool = True) -> Profile:
+        """Where the time goes for these inputs, by kernel: runs for about ``seconds``, and at least five times.
+
+        ``inputs`` are arrays by position, or one mapping by name. ``roofs``: measure what this machine can do, too
+        (a second), to say how far each kernel is from it. Raises ``BadFeed`` for inputs that do not fit.
+        """
+        target, threads = self.compiled.options.target, self.executable.threads
+        measure = (lambda: measure_peak(target, threads)) if roofs else None
+        return profile(self.executable, self._feeds(inputs), self.compiled, measure, seconds)
+
+    def explain(self, places: Iterable[str] = ()) -> Explanation:
+        """What became of every node of the model, how its kernels run, and what was left undone and why.
+
+        ``places``: all nodes of the model, if those that importing computed (constants and shapes) are to be listed.
+        """
+        return explain(self.compiled, self._origin.graph, places)
+
+    def compare(
+        self,
+        *inputs: object,
+        against: Against | str = Against.ONNXRUNTIME,
+        per_layer: bool = True,
+        tolerance: float = TOLERANCE,
+    ) -> Comparison:
+        """Differences from ONNX Runtime without its optimizations, or from a slow ``reference`` in float64.
+
+        ``inputs`` are arrays by position, or one mapping by name. ``per_layer``: also of every value that leaves a
+        kernel, which takes memory for all of them at once. Raises ``BadFeed`` for inputs that do not fit, ``BadInput``
+        for another ``against``, ``Unsupported`` if ONNX Runtime is not installed.
+        """
+        chosen = Against.named(against)
+        feeds = {name: np.asarray(value) for name, value in self._feeds(inputs).items()}
+        outputs = self.run(None, feeds)
+        values = all_values(self.compiled, feeds, self._origin.cache) if per_layer else {}
+        wanted = dict.fromkeys((*map(logical_name, values), *(spec.name for spec in self.outputs)))
+        reference = self._reference(chosen, feeds, wanted)
+        return compare(self.compiled, outputs, values, reference, chosen.value, tolerance)
+
+    def _reference(self, against: Against, feeds: Mapping[str, Array], wanted: Iterable[str]) -> Reference:
+        if against is Against.REFERENCE:
+            return in_float64(self._origin.graph, feeds, wanted, extents_of(self.executable.manifest, feeds))
+        model = self._origin.model
+        proto = onnx_proto.read_model(Path(model)) if isinstance(model, str | os.PathLike) else model
+        return by_onnxruntime(proto, feeds, wanted)
+
+    def _feeds(self, inputs: Sequence[object]) -> Mapping[str, object]:
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
+            return cast("Mapping[str, object]", inputs[0])
+        return self.by_name(inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a model was compiled from: the file or proto, its hash, its graph as imported; and the cache of kernels."""
+
+    model: "str | os.PathLike[str] | onnx.ModelProto"
+    sha256: str | None
+    graph: Graph
+    cache: Store | None = None

@@ -1,0 +1,217 @@
+"""A model with run-time extents that is compiled anew for each size that it meets.
+
+For what can't be carried to run time: a shape that depends on extents in a way that no kernel takes, a buffer of a
+worker whose size nobody bounds. Each version is an ordinary model of fixed shapes, made when inputs of its sizes come
+for the first time, which takes as long as compiling does; kernels come from the cache on disk where they are there.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Generic, TypeVar
+
+from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
+from tilewright.base.settings import Settings
+from tilewright.driver import Compiled, Options
+from tilewright.insight.compare import TOLERANCE, Against, Comparison
+from tilewright.insight.explain import Explanation, Finding
+from tilewright.insight.profile import Profile
+from tilewright.model import CompiledModel
+from tilewright.runtime.feeds import Feed, wrong_names
+from tilewright.runtime.manifest import Symbol, TensorSpec
+from tilewright.runtime.model import Executable
+
+Key = TypeVar("Key", bound=Hashable)
+Made = TypeVar("Made")
+
+VERSIONS = 8
+"""Versions that a model keeps: each has its own packed weights."""
+
+
+class Dynamic(Enum):
+    """What is done with dimensions that are known at run time only."""
+
+    AUTO = "auto"
+    """Symbolic, and where that can't be, specialize: a warning and ``explain`` say so, and why."""
+    SYMBOLIC = "symbolic"
+    """One compiled model takes all sizes; what can't be compiled so is refused."""
+    SPECIALIZE = "specialize"
+    """A version for each size, made when inputs of that size come for the first time."""
+
+    @staticmethod
+    def named(name: "str | Dynamic") -> "Dynamic":
+        """The member of that name. Raises ``BadInput``."""
+        known = {member.value: member for member in Dynamic}
+        if isinstance(name, Dynamic):
+            return name
+        if name not in known:
+            raise BadInput(f"dynamic={name!r}: choose one of {', '.join(known)}")
+        return known[name]
+
+
+class Versions(Generic[Key, Made]):
+    """At most ``most`` things by key, each made at first need; the least recently used goes. Threads may share it."""
+
+    def __init__(self, make: Callable[[Key], Made], most: int) -> None:
+        self._make = make
+        self._most = most
+        self._made: OrderedDict[Key, Made] = OrderedDict()
+        self._access = threading.Lock()
+        self._making = threading.Lock()
+
+    def get(self, key: Key) -> Made:
+        """What ``key`` stands for. Things are made one at a time; nobody waits for what is made already."""
+        found = self._find(key)
+        if found is not None:
+            return found
+        with self._making:
+            found = self._find(key)
+            if found is None:
+                found = self._make(key)
+                with self._access:
+                    self._made[key] = found
+                    while len(self._made) > self._most:
+                        self._made.popitem(last=False)
+        return found
+
+    def _find(self, key: Key) -> Made | None:
+        with self._access:
+            if key in self._made:
+                self._made.move_to_end(key)
+            return self._made.get(key)
+
+    def all(self) -> list[tuple[Key, Made]]:
+        """What is kept now, the most recently used last."""
+        with self._access:
+            return list(self._made.items())
+
+
+Sizes = tuple[tuple[str, int], ...]
+"""Run-time extents by name."""
+
+
+def show(sizes: Sizes) -> str:
+    """``n=3, m=5``."""
+    return ", ".join(f"{name}={size}" for name, size in sizes)
+
+
+class SpecializingModel(CompiledModel):
+    """A model that compiles a version for each size of its inputs, and keeps the last few."""
+
+    def __init__(
+        self,
+        inputs: Sequence[TensorSpec],
+        options: Options,
+        reason: str,
+        make: Callable[[Sizes], CompiledModel],
+        most: int = VERSIONS,
+    ) -> None:
+        """``make`` compiles for given sizes; ``reason``: why that is needed. Nothing is compiled yet."""
+        self._inputs = tuple(inputs)
+        self._options = options
+        self._reason = reason
+        self._versions = Versions(make, most)
+        names = dict.fromkeys(extent for spec in inputs for extent in spec.shape if isinstance(extent, str))
+        self._symbols = [Symbol(name, 0, options.bounds.get(name)) for name in names]
+        self._feeds_of = tuple(map(Feed, self._inputs))
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Those of the version used last, for its sizes. Raises ``BadInput`` if none is made yet."""
+        return self._last().outputs
+
+    @property
+    def compiled(self) -> Compiled:
+        """What compiling the version used last made. Raises ``BadInput`` if none is made yet."""
+        return self._last().compiled
+
+    @property
+    def executable(self) -> Executable:
+        """The code of the version used last. Raises ``BadInput`` if none is made yet."""
+        return self._last().executable
+
+    def versions(self) -> dict[Sizes, CompiledModel]:
+        """The versions that are kept now, the one used last at the end."""
+        return dict(self._versions.all())
+
+    def version(self, **sizes: int) -> CompiledModel:
+        """The version for these run-time extents, made if it is not there: ``model.version(n=128).save("n128.tw")``.
+
+        Raises ``BadFeed`` for missing, unknown or unfit extents, ``UnsupportedModel`` for what can't be compiled.
+        """
+        names = [symbol.name for symbol in self._symbols]
+        if set(sizes) != set(names):
+            raise wrong_names(names, sizes, "run-time extent")
+        for symbol in self._symbols:
+            symbol.check(sizes[symbol.name], "sizes")
+        key = tuple((name, sizes[name]) for name in names)
+        try:
+            return self._versions.get(key)
+        except InvalidModel as error:
+            raise BadFeed(f"the model does not fit together for {show(key)}: {error}") from error
+        except Unsupported as error:
+            raise UnsupportedModel(f"for {show(key)}: {error}") from error
+
+    def save(self, path: object, *, signed: bool = True, settings: Settings | None = None) -> None:
+        """Raises ``BadInput``: an artifact holds one version; save that, or compile with shapes."""
+        names = ", ".join(f"{symbol.name}=..." for symbol in self._symbols)
+        raise BadInput(
+            f"{path} is not written: this model is compiled for each size of its inputs, and an artifact has no "
+            f"compiler; save one version, model.version({names}).save(path), or compile with shapes="
+        )
+
+    def profile(self, *inputs: object, seconds: float = 1.0, roofs: bool = True) -> Profile:
+        feeds = self._feeds(inputs)
+        return self._version_for(feeds).profile(feeds, seconds=seconds, roofs=roofs)
+
+    def compare(
+        self,
+        *inputs: object,
+        against: Against | str = Against.ONNXRUNTIME,
+        per_layer: bool = True,
+        tolerance: float = TOLERANCE,
+    ) -> Comparison:
+        feeds = self._feeds(inputs)
+        version = self._version_for(feeds)
+        return version.compare(feeds, against=against, per_layer=per_layer, tolerance=tolerance)
+
+    def explain(self, places: Iterable[str] = ()) -> Explanation:
+        """What was done for the version used last, if there is one, and what is done with each run-time extent."""
+        made = self._versions.all()
+        seen = "; ".join(show(sizes) for sizes, _ in made) or "none"
+        step = "give shapes= for one size" if self._reason == ASKED else "give shapes=, or bounds= if these are missing"
+        reason = f"a version is compiled for each size, as {self._reason} (made: {seen})"
+        extents = tuple(Finding("run-time extent", symbol.name, reason, step) for symbol in self._symbols)
+        if not made:
+            threads = self._options.threads or 0
+            return Explanation(str(self._options.target), threads, (), (), extents)
+        last = made[-1][1].explain(places)
+        return Explanation(last.target, last.threads, last.kernels, last.nodes, (*last.findings, *extents))
+
+    def _last(self) -> CompiledModel:
+        made = self._versions.all()
+        if not made:
+            raise BadInput("no version of this model is compiled yet: run it, or ask for one: model.version(...)")
+        return made[-1][1]
+
+    def _executable_for(self, feeds: Mapping[str, object]) -> Executable:
+        return self._version_for(feeds).executable
+
+    def _version_for(self, feeds: Mapping[str, object]) -> CompiledModel:
+        """Raises ``BadFeed`` if ``feeds`` do not fit the inputs, or each other."""
+        names = [feed.name for feed in self._feeds_of]
+        if set(feeds) != set(names):
+            raise wrong_names(names, feeds)
+        found: dict[str, int] = {}
+        for feed in self._feeds_of:
+            feed.bind(feed.accept(feeds[feed.name]), found)
+        return self.version(**found)
+
+
+ASKED = "it was asked for"
+"""The reason if there is no other."""
