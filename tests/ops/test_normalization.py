@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from onnx import helper
 
 import tilewright
-from tests.frontend.models import single_node
+from tests.frontend.models import model, single_node
 from tests.ops.nodes import NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.frontend import onnx_importer
@@ -89,10 +90,10 @@ def test_large_means_do_not_cancel() -> None:
     [
         ("BatchNormalization", [(1, 2, 8), (3,), (2,), (2,), (2,)], {}, r"scale .* must have the shape \[2\]"),
         ("GroupNormalization", [(1, 5, 8), (5,), (5,)], {"num_groups": 2}, "can't"),
-        ("GroupNormalization", [(1, 4, 8), (5,), (5,)], {"num_groups": 2}, "5 channels"),
+        ("GroupNormalization", [(1, 4, 8), (5,), (5,)], {"num_groups": 2}, r"the scale .* should have the shape \[4\]"),
         ("GroupNormalization", [(1, 4, 8), (4,), (4,)], {"num_groups": 0}, "num_groups be positive"),
         ("InstanceNormalization", [(4,), (4,), (4,)], {}, "must have the shape"),
-        ("InstanceNormalization", [(2, 4, 3), (3,), (3,)], {}, "channels"),
+        ("InstanceNormalization", [(2, 4, 3), (3,), (3,)], {}, "one for each channel"),
         ("LRN", [(1, 4, 8)], {"size": 0}, "size is 0"),
         ("LpNormalization", [(1, 4, 8)], {"p": 0}, "p is 0"),
         ("LpNormalization", [(1, 4, 8)], {"axis": 3}, "axis 3 is out of range"),
@@ -108,3 +109,12 @@ def test_old_training_modes_are_refused() -> None:
     inputs = {f"x{position}": array for position, array in enumerate([f(2, 3, 4), *BATCH])}
     with pytest.raises(UnsupportedModel, match="need training_mode of opset 14"):
         onnx_importer.load(single_node("BatchNormalization", inputs, outputs=3, opset=9))
+
+
+def test_statistics_that_are_read_where_the_result_is_not() -> None:
+    x, scale = np.linspace(0, 1, 6, dtype=np.float32).reshape(2, 3), np.ones(3, np.float32)
+    nodes = [helper.make_node("LayerNormalization", ["x", "s"], ["y", "m"]), helper.make_node("Exp", ["m"], ["z"])]
+    for outputs in (["y", "z"], ["z"]):
+        proto = model(nodes, {"x": x, "s": scale}, outputs)
+        z = tilewright.compile(proto).run(None, {"x": x, "s": scale})[-1]
+        np.testing.assert_allclose(z, np.exp(x.mean(axis=1, keepdims=True)), rtol=1e-6)

@@ -166,7 +166,7 @@ def test_run_time_steps_and_lengths() -> None:
         ({"hidden_size": 3}, "hidden_size is 3, but"),
         ({"activations": ["Tanh"]}, "1 activations are given, not 2"),
         ({"activations": ["Tanh", "Gelu"]}, "there is no activation Gelu"),
-        ({"clip": -1.0}, "is negative"),
+        ({"clip": -1.0}, "it must be at least 0"),
     ],
 )
 def test_refusals(attributes: dict[str, object], message: str) -> None:

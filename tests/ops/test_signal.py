@@ -106,7 +106,7 @@ def test_mel_weights(bins: int, length: int, rate: int) -> None:
         (dft(f(2, 6, 1), 2), InvalidModel, "axis 2 is out of range"),
         (dft(f(2, 6, 3)), InvalidModel, "1 or 2 parts"),
         (dft(f(2, 6, 1), length=0), InvalidModel, "the length be positive: 0"),
-        (dft(f(1, 9000, 1)), UnsupportedModel, "the matrix of this transform has 162000000 elements"),
+        (dft(f(1, 9000, 1)), UnsupportedModel, "it needs a constant of 162000000 elements"),
         (NodeCase("STFT", [f(2, 5, 1)], {}, [one(2), None, one(9)], opset=20), InvalidModel, "frames of 9 every 2"),
         (NodeCase("STFT", [f(2, 5, 1), one(2)], {}, [], opset=20), UnsupportedModel, "must be a constant"),
         (NodeCase("Det", [f(2, 3)]), InvalidModel, "square matrices"),

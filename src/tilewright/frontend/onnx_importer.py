@@ -200,7 +200,11 @@ class _Importer:
             return self._branch(node, inputs, wanted, scope, place)
         if not domain and node.op_type in RULES:
             attributes = {a.name: onnx_proto.attribute_of(a, place) for a in node.attribute}
-            return RULES[node.op_type](Request(node.op_type, place, opset, inputs, attributes, wanted, self))
+            request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
+            try:
+                return RULES[node.op_type](request)
+            except BadProgram as error:
+                raise request.invalid(str(error)) from error
         function = schema_body(schema, node, opset, inputs)
         if function is None:
             raise UnsupportedModel(_unsupported(node, place))

@@ -95,7 +95,7 @@ def columns_to_image(
     places = [
         (extent + before + after - (k - 1) * d - 1) // stride + 1 for extent, k, stride, d, before, after in spans
     ]
-    if x.ndim != 3 or x.shape[2] != const(prod(places)) or simplified(x.shape[1] % size) != const(0):
+    if x.ndim != 3 or min(places) < 0 or x.shape[2] != const(prod(places)) or simplified(x.shape[1] % size) != const(0):
         raise BadProgram(f"{x} must have the shape [N, C * {size}, {prod(places)}] for an image of {list(image)}")
     taps = [te.reduce_axis((0, k), name=f"k{dim}") for dim, k in enumerate(block)]
 

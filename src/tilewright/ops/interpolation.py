@@ -139,7 +139,7 @@ def _nearest(places: Floats, rounding: Rounding, scale: float) -> Ints:
 def _weighted(places: Floats, line: Line, chosen: Filter) -> tuple[Ints, Floats]:
     """The taps around each place. With antialiasing the filter is as wide as one element of the shrunken line."""
     radius = 1 if chosen.mode is Mode.LINEAR else 2
-    stretch = min(line.scale, 1.0) if chosen.antialias else 1.0
+    stretch = min(line.scale, 1.0) if chosen.antialias and line.after else 1.0
     first = int(np.floor(-radius / stretch)) + 1
     left = np.ceil(places) - 1  # so that a place on an element has that one on its right
     offsets = np.arange(first, 2 - first)

@@ -165,8 +165,10 @@ def local_response_normalization(
     if size < 1:
         raise BadProgram(f"size is {size}; it must be at least 1")
     wide = accumulator(x.dtype)
-    before = (size - 1) // 2
-    near = te.reduce_axis((0, const(size)), name="k")
+    before, after = (size - 1) // 2, size // 2
+    if isinstance(x.shape[1], Const):  # there is nothing further away
+        before, after = (min(reach, int(x.shape[1].value)) for reach in (before, after))
+    near = te.reduce_axis((0, const(before + after + 1)), name="k")
 
     def add(index: Index) -> Reduction:
         channel = index[1] + near.var - before

@@ -136,8 +136,8 @@ def _layer(
             raise BadProgram(f"{name}: {role} {given} should be {x.dtype}")
     if lengths is not None and (not lengths.dtype.is_int or lengths.shape != (layer.batch,)):
         raise BadProgram(f"{name}: the lengths {lengths} should be integers of the shape {show((layer.batch,))}")
-    if clip < 0:
-        raise BadProgram(f"{name}: the clip threshold {clip} is negative")
+    if not clip >= 0:
+        raise BadProgram(f"{name}: the clip threshold is {clip}; it must be at least 0")
     return layer
 
 

@@ -162,6 +162,8 @@ def tensor_scatter(
     same = update.ndim == past.ndim and all(same_extent(past.shape[p], update.shape[p]) for p in others)
     if mode not in ("linear", "circular") or at == 0 or not same or update.dtype != past.dtype:
         raise BadProgram(f"TensorScatter of {update} into {past} along axis {axis} ({mode}): they do not fit")
+    if write_indices is not None and not _is_vector(write_indices, past.shape[0]):
+        raise BadProgram(f"TensorScatter: the write_indices {write_indices} should be integers[{past.shape[0]}]")
 
     def limited(start: Expr) -> Expr:
         """An equivalent start near the tensor, so that no sum with it overflows."""
@@ -178,3 +180,8 @@ def tensor_scatter(
         return select(_is_within(position, update.shape[at]), new, past[index])
 
     return tensor(past.shape, body)
+
+
+def _is_vector(x: Tensor, extent: Expr) -> bool:
+    """Whether ``x`` holds ``extent`` integers."""
+    return x.dtype.is_int and x.ndim == 1 and same_extent(x.shape[0], extent)

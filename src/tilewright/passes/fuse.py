@@ -100,7 +100,7 @@ class _Fusion:
         while stack and len(members) < MAX_NODES:
             node = stack.pop()
             value = node.outputs[0]
-            inside = all(reader.outputs[0] in members for reader in self._consumers[value])
+            inside = all(reader.outputs[0] in members for reader in self._consumers.get(value, ()))
             if inside and value not in members and value not in self._leaving_graph and self._may_join(node, end):
                 members[value] = node
                 stack += self._producers_for([node])

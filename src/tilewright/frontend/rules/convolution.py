@@ -122,13 +122,14 @@ def _columns_to_image(request: Request) -> Sequence[Value]:
 
 
 def _conv_integer(request: Request) -> Sequence[Value]:
-    data, weight = _centered(request, 0, 2), _centered(request, 1, 3)
+    data, weight = _centered(request, 0, 2, by_filter=False), _centered(request, 1, 3, by_filter=True)
     return [_integer_convolution(request, data, weight, None)]
 
 
 def _qlinear_conv(request: Request) -> Sequence[Value]:
     """Computed in i32, scaled in f32, rounded to the nearest even number (ONNX, QuantizeLinear)."""
-    total = _integer_convolution(request, _centered(request, 0, 2), _centered(request, 3, 5), request.optional(8))
+    data, weight = _centered(request, 0, 2, by_filter=False), _centered(request, 3, 5, by_filter=True)
+    total = _integer_convolution(request, data, weight, request.optional(8))
     scales = [request.input(position) for position in (1, 4, 6)]
     factor = request.apply("Div", request.apply("Mul", scales[0], scales[1]), scales[2])
     factor = _by_channel(request, factor, 1, len(total.shape))
@@ -146,13 +147,14 @@ def _integer_convolution(request: Request, data: Value, weight: Value, bias: Val
     return request.apply("Conv", data, weight, bias, **attributes, group=request.integer("group", 1))
 
 
-def _centered(request: Request, position: int, zero_position: int) -> Value:
+def _centered(request: Request, position: int, zero_position: int, by_filter: bool) -> Value:
     """An input as i32, without its zero point: that is what padding means, too."""
     data, zero = request.input(position), request.optional(zero_position)
     wide = request.apply("Cast", data, to=i32)
     if zero is None:
         return wide
-    zero = _by_channel(request, request.apply("Cast", zero, to=i32), 0, len(data.shape))
+    zero = request.apply("Cast", zero, to=i32)
+    zero = _by_channel(request, zero, 0, len(data.shape)) if by_filter else _scalar(request, zero)
     return request.apply("Sub", wide, zero)
 
 
@@ -164,6 +166,9 @@ def _by_channel(request: Request, parameter: Value, axis: int, rank: int) -> Val
 
 
 def _scalar(request: Request, value: Value) -> Value:
+    """One number, without dimensions. Raises ``InvalidModel`` for several."""
+    if any(extent != const(1) for extent in value.shape):
+        raise request.invalid(f"the zero point {value!r} should be one number")
     return request.apply("Squeeze", value) if value.shape else value
 
 

@@ -3,7 +3,6 @@
 import string
 from collections.abc import Mapping, Sequence
 
-from tilewright.base.errors import BadProgram
 from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.graph import Value
 from tilewright.ops.einsum import Subscripts, parse
@@ -12,10 +11,7 @@ from tilewright.ops.einsum import Subscripts, parse
 def _einsum(request: Request) -> Sequence[Value]:
     """All operands at once would take a step for each combination of all subscripts."""
     operands = [request.input(position) for position in range(len(request.inputs))]
-    try:
-        subscripts, result = parse(request.text("equation", ""), [len(value.shape) for value in operands])
-    except BadProgram as error:
-        raise request.invalid(str(error)) from error
+    subscripts, result = parse(request.text("equation", ""), [len(value.shape) for value in operands])
     names = _letters(request, [*subscripts, result])
     value, own = operands[0], subscripts[0]
     if len(operands) == 1:

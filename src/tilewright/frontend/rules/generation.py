@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tilewright.frontend.onnx_proto import dtype_of
+from tilewright.base.errors import ResourceLimit
+from tilewright.frontend.onnx_proto import MAX_ELEMENTS, dtype_of
 from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.graph import Array, Value
 from tilewright.symbolic.expr import ZERO, Expr, as_expr, maximum
@@ -17,6 +18,8 @@ def _constant_of_shape(request: Request) -> Sequence[Value]:
     if any(isinstance(extent, int) and extent < 0 for extent in shape):
         raise request.invalid(f"the shape {list(shape)} has a negative extent")
     value = request.tensor("value")
+    if value is not None and value.size != 1:
+        raise request.invalid(f"attribute value has {value.size} elements; it must have one")
     element = np.zeros((), np.float32) if value is None else value.reshape(())
     return [request.apply("Expand", request.constant(element), shape=shape)]
 
@@ -36,8 +39,11 @@ def _range(request: Request) -> Sequence[Value]:
     if not delta or not all(math.isfinite(number) for number in (start, limit, delta)):
         raise request.invalid(f"a range from {start} to {limit} by {delta} has no end")
     is_int = request.input(0).dtype.is_int
-    count = -((start - limit) // delta) if is_int else math.ceil((limit - start) / delta)
-    return [request.apply("Range", request.input(0), request.input(2), count=max(int(count), 0))]
+    count = -((start - limit) // delta) if is_int else (limit - start) / delta
+    if count > MAX_ELEMENTS:
+        text = f"a range from {start} to {limit} by {delta} has more than {MAX_ELEMENTS} numbers; use a larger step"
+        raise ResourceLimit(f"{request.place}: {text}")
+    return [request.apply("Range", request.input(0), request.input(2), count=math.ceil(max(count, 0)))]
 
 
 def _symbolic_count(request: Request) -> Expr | None:

@@ -26,7 +26,8 @@ def _check_constant(request: Request, indices: Value, extents: Sequence[Expr], w
     known = request.importer.known(indices)
     if known is None or not known.size or not np.issubdtype(known.dtype, np.integer):
         return
-    columns = [known] if len(extents) == 1 else [known[..., p] for p in range(min(len(extents), known.shape[-1]))]
+    count = min(len(extents), known.shape[-1]) if known.ndim else 0
+    columns = [known] if len(extents) == 1 else [known[..., p] for p in range(count)]
     for column, extent in zip(columns, extents, strict=False):
         for index in (int(column.min()), int(column.max())):
             if isinstance(extent, Const) and not -extent.value <= index < extent.value:

@@ -91,6 +91,8 @@ def _split(request: Request) -> Sequence[Value]:
 def _equal_parts(request: Request, extent: int) -> tuple[int, ...]:
     """From opset 18 on the last part may be shorter."""
     count = max(request.integer("num_outputs", request.outputs), 1)
+    if count > max(extent, request.outputs):
+        raise request.invalid(f"num_outputs is {count}, more than the {extent} elements; give the lengths")
     if request.opset < 18 and extent % count:
         raise request.invalid(f"{extent} elements are no {count} equal parts; give the lengths")
     part = -(-extent // count)

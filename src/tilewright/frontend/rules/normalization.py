@@ -9,7 +9,7 @@ from tilewright.frontend.onnx_proto import dtype_of
 from tilewright.frontend.rules.rule import Request, Rule, RuleFunction
 from tilewright.graph import Value
 from tilewright.ops.shapes import element_count
-from tilewright.symbolic.expr import Expr
+from tilewright.symbolic.expr import Const, Expr
 
 AXES_OPSET = 13
 """From here on softmax normalizes along one axis; before, over all axes from the given one on."""
@@ -67,6 +67,10 @@ def _group_normalization(request: Request) -> Sequence[Value]:
 def _by_groups(request: Request, groups: int | Expr) -> Value:
     """Normalized over groups of channels: on a view with one row for each group."""
     data, scale, bias = (request.input(position) for position in range(3))
+    channels = data.shape[1]
+    for role, parameter in (("scale", scale), ("bias", bias)):
+        if isinstance(channels, Const) and parameter.shape != (channels,):
+            raise request.invalid(f"the {role} {parameter!r} should have the shape [{channels}], one for each channel")
     elements = element_count(data.shape[1:]) // groups
     rows = request.apply("Reshape", data, shape=(data.shape[0], groups, elements), allow_zero=True)
     epsilon = request.number("epsilon", 1e-5)

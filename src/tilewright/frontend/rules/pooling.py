@@ -68,6 +68,8 @@ def _max_unpool(request: Request) -> Sequence[Value]:
     output = request.integers(2)
     if min((*spatial, *(output or ()))) < 0:
         raise request.invalid(f"its output would have the extents {list(output or spatial)}; none may be negative")
+    if output is not None and any(whole < part for whole, part in zip(output[2:], spatial, strict=False)):
+        raise request.invalid(f"output_shape is {list(output)}; it must be at least {list(spatial)} in space")
     return [request.apply("MaxUnpool", data, request.input(1), spatial=spatial, output=output)]
 
 

@@ -9,8 +9,10 @@ from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.graph import Value
 from tilewright.ops import Attribute
 from tilewright.ops.activations import FORMS
-from tilewright.symbolic.expr import Const
+from tilewright.symbolic.expr import Const, const
 
+_RANKS = {0: 3, 1: 3, 2: 3, 3: 2, 5: 3, 6: 3, 7: 2}
+"""How many dimensions each input has: data, weights, biases, initial states, peepholes."""
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 """For each direction: whether time runs backwards."""
 
@@ -44,6 +46,7 @@ class _Direction:
         return self.request.apply("Squeeze", own, axes=(axis,))
 
     def weight(self, position: int) -> Value:
+        """A weight of this direction, ``[gates * hidden, inputs]``. Raises ``InvalidModel`` if it is missing."""
         value = self.part(position)
         if value is None:
             raise self.request.invalid(f"input {position}, a weight, is missing")
@@ -59,6 +62,8 @@ class _Direction:
         if bias is None:
             return None
         width = self.kind.gates * self.hidden
+        if bias.shape != (const(2 * width),):
+            raise self.request.invalid(f"the bias {self.request.input(3)!r} should have {2 * width} elements")
         return _piece(self.request, bias, 0, 0, width), _piece(self.request, bias, 0, width, 2 * width)
 
     def entering(self, bias: Value | None) -> Value:
@@ -71,6 +76,7 @@ class _Direction:
         return apply("Reshape", product, shape=(x.shape[0], x.shape[1], product.shape[1]))
 
     def summed_bias(self) -> Value | None:
+        """Both biases in one, ``[gates * hidden]``."""
         biases = self.biases()
         return None if biases is None else self.request.apply("Add", *biases)
 
@@ -134,6 +140,7 @@ _KINDS = {
 
 def _recurrent(request: Request) -> Sequence[Value]:
     kind = _KINDS[request.op_type]
+    _check_inputs(request)
     directions = _directions(request, kind)
     results = [kind.step(direction) for direction in directions]
     batch_first = bool(request.integer("layout", 0))
@@ -144,6 +151,16 @@ def _recurrent(request: Request) -> Sequence[Value]:
         last = [request.apply("Unsqueeze", each[state], axes=(axis,)) for each in results]
         joined.append(_joined(request, last, axis))
     return joined[: request.outputs]
+
+
+def _check_inputs(request: Request) -> None:
+    """Raises ``InvalidModel`` unless all inputs have as many dimensions as their axes need."""
+    for position, rank in _RANKS.items():
+        value = request.optional(position)
+        if value is not None and len(value.shape) != rank:
+            raise request.invalid(f"input {position}, {value!r}, should have {rank} dimensions")
+    if request.integer("layout", 0) not in (0, 1):
+        raise request.invalid(f"layout is {request.integer('layout', 0)}; it must be 0 or 1")
 
 
 def _directions(request: Request, kind: _Kind) -> list[_Direction]:

@@ -122,16 +122,16 @@ def _lines(request: Request, data: Value, chosen: Filter) -> dict[int, Line]:
                 continue
             raise request.unsupported(f"extent {extent} of {data!r} is known at run time only; give it by shapes=")
         before = int(extent.value)
+        wanted = before * scale if sizes is None else sizes[position]
+        if wanted >= MAX_EXTENT + 1:
+            text = f"dimension {axis} would have {wanted:.0f} elements, more than {MAX_EXTENT}; use smaller scales"
+            raise ResourceLimit(f"{request.place}: {text}")
         after = _floor(before, scale) if sizes is None else sizes[position]
         fractional = sizes is None and after != float(np.float32(scale)) * before
         if fractional and chosen.coordinates is Coordinates.ALIGN_CORNERS:
             raise request.unsupported(
                 f"align_corners with scale {scale} of {before} elements is not supported, as implementations differ; "
                 "give sizes"
-            )
-        if after > MAX_EXTENT:
-            raise ResourceLimit(
-                f"{request.place}: dimension {axis} would have {after} elements, more than {MAX_EXTENT}"
             )
         lines[axis] = Line(before, after, scale, crops[position])
     _check_size(request, data, lines)
@@ -158,8 +158,8 @@ def _parameters(request: Request, count: int) -> tuple[list[float], list[int] | 
     scales, sizes, roi = _floats(request, 2), request.integers(3), _floats(request, 1)
     crops = [(0.0, 1.0)] * count
     if roi and request.text("coordinate_transformation_mode", "") == Coordinates.TF_CROP_AND_RESIZE.value:
-        if len(roi) != 2 * count:
-            raise request.invalid(f"roi has {len(roi)} entries; {2 * count} are needed")
+        if len(roi) != 2 * count or not np.isfinite(roi).all():
+            raise request.invalid(f"roi is {roi}; {2 * count} finite numbers are needed")
         crops = list(zip(roi[:count], roi[count:], strict=True))
     if not sizes and (scales or not count):
         return _checked_scales(request, scales, count), None, crops
@@ -201,8 +201,10 @@ def _affine_grid(request: Request) -> Sequence[Value]:
     size = request.integers(1) or ()
     if len(size) not in (4, 5) or min(size) < 1:
         raise request.invalid(f"size is {list(size)}; it must be [N, C, H, W] or [N, C, D, H, W], each at least 1")
-    aligned = bool(request.integer("align_corners", 0))
-    return [request.apply("AffineGrid", request.input(0), spatial=size[2:], align_corners=aligned)]
+    theta, aligned = request.input(0), bool(request.integer("align_corners", 0))
+    if static(theta.shape[:1]) not in (None, (), size[:1]):
+        raise request.invalid(f"size is {list(size)} for {theta!r}: the first extents must agree")
+    return [request.apply("AffineGrid", theta, spatial=size[2:], align_corners=aligned)]
 
 
 _SAMPLES = {"bilinear": "linear", "bicubic": "cubic"}

@@ -181,7 +181,10 @@ class Request:
 
 
 RuleFunction: TypeAlias = Callable[[Request], Sequence[Value]]
-"""Makes nodes by ``request.apply`` and returns the values of the node's outputs, as many as are wanted."""
+"""Makes nodes by ``request.apply`` and returns the values of the node's outputs, as many as are wanted.
+
+A ``BadProgram`` of a helper of ``ops`` becomes ``InvalidModel`` with the node's place.
+"""
 
 
 @dataclass(frozen=True, slots=True)

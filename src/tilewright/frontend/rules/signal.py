@@ -17,7 +17,7 @@ from tilewright.ops.shapes import normalize_axis
 from tilewright.symbolic.expr import Const
 
 MAX_MATRIX = 1 << 24
-"""Most elements of the matrix of a transform: 2048 complex points."""
+"""Most elements of a constant made here: the matrix of a transform (2048 complex points), a filter bank, a window."""
 
 _Matrix = NDArray[np.float64]
 
@@ -53,6 +53,8 @@ def _stft(request: Request) -> Sequence[Value]:
     rank = len(signal.shape)
     if rank not in (2, 3):
         raise request.invalid(f"{signal!r} should have the shape [batch, samples, 1 or 2]")
+    if window is not None and len(window.shape) != 1:
+        raise request.invalid(f"the window {window!r} should be a vector, one weight for each sample of a frame")
     x = signal if rank == 3 else request.apply("Unsqueeze", signal, axes=(2,))
     samples, parts = _extent(request, x, 1), _extent(request, x, 2)
     default = samples if window is None else _extent(request, window, 0)
@@ -111,7 +113,7 @@ def _is_real_result(request: Request) -> bool:
 
 def _check_size(request: Request, elements: int) -> None:
     if elements > MAX_MATRIX:
-        raise request.unsupported(f"the matrix of this transform has {elements} elements, more than {MAX_MATRIX}")
+        raise request.unsupported(f"it needs a constant of {elements} elements, more than {MAX_MATRIX}; use fewer")
 
 
 def _extent(request: Request, value: Value, axis: int) -> int:
@@ -145,7 +147,8 @@ _WINDOWS = {
 def _window(request: Request) -> Sequence[Value]:
     size = _scalar(request, 0, 0)
     if size < 0:
-        raise request.invalid(f"the size {size} is negative")
+        raise request.invalid(f"the size {size} is negative; give one that is at least 0")
+    _check_size(request, size)
     period = size if request.integer("periodic", 1) else size - 1
     angles = 2 * np.pi * np.arange(size) / max(period, 1)
     weights = _WINDOWS[request.op_type]
@@ -162,8 +165,12 @@ def _mel_weight_matrix(request: Request) -> Sequence[Value]:
     """Triangles over the bins of a spectrum, at equal distances on the mel scale (as ONNX's definition has them)."""
     bins, length, rate = (_scalar(request, position, 0) for position in range(3))
     edges = [_edge(request, position) for position in (3, 4)]
-    if bins < 1 or length < 1 or rate < 1 or not 0 <= edges[0] < edges[1]:
-        raise request.invalid(f"{bins} bins from {edges[0]} to {edges[1]} Hz of {rate} Hz and {length} points")
+    if bins < 1 or length < 1 or rate < 1 or not 0 <= edges[0] < edges[1] < np.inf:
+        raise request.invalid(
+            f"{bins} bins from {edges[0]} to {edges[1]} Hz of {rate} Hz and {length} points: counts must be at least "
+            "1, edges rise from 0 or more, and be finite"
+        )
+    _check_size(request, bins * (length // 2 + 1))
     low, high = (2595 * np.log10(1 + edge / 700) for edge in edges)
     mels = low + np.arange(bins + 2) * (high - low) / (bins + 2)
     points = ((length + 1) * (700 * (10 ** (mels / 2595) - 1)) // rate).astype(np.int64)
