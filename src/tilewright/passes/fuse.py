@@ -9,8 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilewright.graph import Graph, Node, Value
+from tilewright.graph.ir import apply
 from tilewright.ops import FusionKind
 from tilewright.passes.dominators import post_dominators
+from tilewright.symbolic.expr import ONE, ZERO, Read
+from tilewright.symbolic.traversal import walk
+from tilewright.tensor.ir import Compute, Placeholder, Tensor, topological_order
 
 MAX_NODES = 64
 """Nodes of a group that are not views. Models have a dozen; what is longer would take long to schedule, for no gain."""
@@ -86,7 +90,7 @@ class _Fusion:
         while (target := self._dominators.get(end.outputs[0])) is not None:
             between = self._between(end.outputs[0], target)
             fits = len(nodes) + len(between) <= MAX_NODES
-            if not fits or not all(self._may_join(node, anchor.outputs[0]) for node in between):
+            if not fits or not all(self._may_follow(node, anchor) for node in between):
                 break
             nodes.extend(between)
             end = target
@@ -109,6 +113,11 @@ class _Fusion:
 
     def _producers_for(self, nodes: Iterable[Node]) -> list[Node]:
         return [self._producers[v] for node in nodes for v in node.inputs if v is not None and v in self._producers]
+
+    def _may_follow(self, node: Node, anchor: Node) -> bool:
+        """Whether ``node`` may be computed on the part of ``anchor``'s result that has just been made."""
+        joins = self._may_join(node, anchor.outputs[0])
+        return joins and (anchor.op.kind is FusionKind.INJECTIVE or _reads_in_place(node))
 
     def _may_join(self, node: Node, value: Value) -> bool:
         """Whether ``node`` is free, and makes elements one by one at the places of ``value``."""
@@ -154,3 +163,23 @@ class _Fusion:
             return read_outside or value in self._leaving_graph
 
         return tuple(value for node in nodes for value in node.outputs if leaves(value))
+
+
+def _reads_in_place(node: Node) -> bool:
+    """Whether each element is computed from those at its own place: a gather or reversal is injective as well."""
+    result = apply(node.op, node.inputs, dict(node.attributes))[0]
+    return all(_is_in_place(op) for op in topological_order([result]) if not isinstance(op, Placeholder))
+
+
+def _is_in_place(op: object) -> bool:
+    if not isinstance(op, Compute):
+        return False
+    places = tuple(axis.var for axis in op.axes)
+    extents = tuple(axis.extent for axis in op.axes)
+    reads = [e for value in op.values for e in walk(value) if isinstance(e, Read) and isinstance(e.source, Tensor)]
+    return all(
+        index in (place, ZERO) if extent == ONE else index == place
+        for read in reads
+        if isinstance(read.source, Tensor) and read.source.shape == extents
+        for index, place, extent in zip(read.indices, places, extents, strict=True)
+    )

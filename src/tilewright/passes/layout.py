@@ -91,7 +91,7 @@ def _is_channelwise(node: Node, lanes: Mapping[Value, int], width: int) -> bool:
     """Whether each channel of the result is computed from the same channel of the inputs, or from whole blocks on."""
     if any(lanes.get(v, width) != width for v in node.inputs if v is not None):
         return False
-    (result,) = apply(node.op, node.inputs, dict(node.attributes))
+    result = apply(node.op, node.inputs, dict(node.attributes))[0]
     return all(_keeps_channels(op, width) for op in topological_order([result]) if not isinstance(op, Placeholder))
 
 
