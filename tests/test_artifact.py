@@ -261,3 +261,10 @@ def test_four_threads_call_one_model(path: Path, own: Settings, threads: int) ->
     assert not wrong
     for x, result in zip(inputs, right, strict=True):
         np.testing.assert_allclose(np.frombuffer(result, np.float32).reshape(4, 16), expected(x), rtol=1e-5)
+
+
+def test_no_threads_are_refused(path: Path, own: Settings) -> None:
+    with pytest.raises(BadInput, match="number of threads"):
+        compile_model(layers(), threads=0)
+    with pytest.raises(BadInput, match="number of threads"):
+        load(path, threads=0, settings=own)

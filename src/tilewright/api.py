@@ -48,7 +48,8 @@ def compile(
     """
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    options = Options(_target(target), threads or chosen.num_threads, bounds or {}, chosen.bounds_check)
+    wanted = chosen.num_threads if threads is None else threads
+    options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check)
     compilation = _Compilation(model, options, chosen, listener)
     way = Dynamic.named(dynamic)
     if way is Dynamic.SPECIALIZE:

@@ -31,7 +31,7 @@ class Elsewhere(Executable):
 
     def __init__(self, manifest: Manifest, constants: Sequence[Array], threads: int | None, reason: str) -> None:
         self.manifest = manifest
-        self.threads = checked_threads(threads or 1)
+        self.threads = checked_threads(1 if threads is None else threads)
         self.constants = checked_constants(manifest, constants)
         self._reason = reason
 

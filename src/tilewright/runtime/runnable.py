@@ -78,13 +78,14 @@ def load(
     the most that one call uses; by default all that this process may use. The file must not be written to while the
     model is in use: its weights are mapped. (Saving to the same path is safe.)
 
-    Raises ``BadInput`` if there is no such file, ``UntrustedData`` if it is not this user's, ``CorruptArtifact`` if it
-    is damaged, altered, or made for another processor or version.
+    Raises ``BadInput`` if there is no such file or number of threads, ``UntrustedData`` if it is not this user's,
+    ``CorruptArtifact`` if it is damaged, altered, or made for another processor or version.
     """
     chosen = settings or Settings.from_environment()
     found = artifact.read(path, chosen.key_dir, trust=trust)
+    wanted = chosen.num_threads if threads is None else threads
     try:
-        executable = Executable(found.manifest, found.objects, found.constants, threads=threads or chosen.num_threads)
+        executable = Executable(found.manifest, found.objects, found.constants, threads=wanted)
     except BadArtifact as error:
         raise CorruptArtifact(f"the artifact {os.fspath(path)} can't be used: {error}") from error
     return RunnableModel(executable)
