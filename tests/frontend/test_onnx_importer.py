@@ -106,6 +106,13 @@ def test_outputs_that_no_node_makes_are_copied() -> None:
         np.testing.assert_array_equal(result, expected)
 
 
+def test_the_copy_of_an_output_has_a_name_of_its_own() -> None:
+    graph = onnx_importer.load(model([helper.make_node("Neg", ["x"], ["x.copy"])], {"x": X}, ["x", "x.copy"]))
+    verify(graph)
+    for result, expected in zip(evaluate_graph(graph, {"x": X}), [X, -X], strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
 def test_outputs_left_out() -> None:
     x, scale = X[0], np.ones(4, np.float32)
     node = helper.make_node("LayerNormalization", ["x", "scale"], ["y", "", "inverse"])

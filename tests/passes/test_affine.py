@@ -83,3 +83,22 @@ def test_a_convolution_that_leaves_the_graph_stays() -> None:
     conv = convolution(True, known)
     scale = next(v for v in known if v.name == "c2")
     check(graph_of(known, conv, apply("Mul", [*conv.outputs, scale], "s"), outputs=2), ["Conv", "Mul"])
+
+
+def test_names_that_look_like_ours_stay_what_they_are() -> None:
+    known = constants((CHANNELS, 2, 3, 3), *[(CHANNELS,)] * 5)
+    twins = [value("z.weight", CHANNELS, 2, 3, 3), value("z.bias", CHANNELS)]
+    shapes = [(CHANNELS, 2, 3, 3), (CHANNELS,)]
+    known |= {v: random.standard_normal(shape).astype(np.float32) for v, shape in zip(twins, shapes, strict=True)}
+    conv = convolution(True, known)
+    norm = apply("BatchNormalization", [*conv.outputs, *(v for v in known if v.name in ("c2", "c3", "c4", "c5"))], "z")
+    other = apply("Conv", [value("x", 1, 2, 5, 5), *twins], "o", pads=(1, 1, 1, 1))
+    check(graph_of(known, conv, norm, other, outputs=2), ["Conv", "Conv"])
+
+
+def test_so_do_those_of_a_multiplication_and_an_addition() -> None:
+    known = constants(*[(2,)] * 4)
+    x, twin = value("x", 1, 2, 5, 5), value("z.scale", 2, 1, 1)
+    known[twin] = np.full((2, 1, 1), 5, np.float32)
+    nodes = [apply("BatchNormalization", [x, *known][:5], "z"), apply("Mul", [x, twin], "z.scaled")]
+    check(graph_of(known, *nodes, outputs=2), ["Mul", "Add", "Mul"])

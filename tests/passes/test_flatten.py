@@ -90,3 +90,21 @@ def test_reshapes_between_elementwise_steps(extents: list[int], data: st.DataObj
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)}
     (result,) = compile_graph(graph, Options(HOST, threads=1, checked=True)).executable.run(feeds)
     np.testing.assert_array_equal(result, evaluate_graph(graph, feeds)[0])
+
+
+def test_names_that_look_like_ours_stay_what_they_are() -> None:
+    generator = np.random.default_rng(1)
+    scale, twin = value("s", 4, 5), value("s.row", 20)
+    constants = {v: generator.standard_normal([int(str(e)) for e in v.shape]).astype(np.float32) for v in (scale, twin)}
+    norms = [apply("LayerNormalization", [X, scale], name, axis=2) for name in "ab"]
+    others = [apply("Relu", [X], "a.rows"), apply("Reshape", [X], "b.flat", shape=(6, 20))]
+    product = apply("Mul", [*others[1].outputs, twin], "p")
+    nodes = (*norms, *others, product)
+    graph = Graph("g", (X,), tuple(v for node in nodes for v in node.outputs), nodes, constants)
+    after = flatten_reductions(LaidOut(graph, {})).graph
+    verify(after)
+    assert after.outputs == graph.outputs
+    assert len(after.constants) == 3  # both normalizations share a row
+    feeds = {"x": generator.standard_normal((2, 3, 4, 5)).astype(np.float32)}
+    for new, old in zip(evaluate_graph(after, feeds), evaluate_graph(graph, feeds), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)

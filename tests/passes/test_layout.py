@@ -125,3 +125,29 @@ def test_a_convolution_in_groups_gets_its_data_in_blocks() -> None:
     verify(laid_out.graph)
     assert [node.op.name for node in laid_out.graph.nodes] == ["Copy", "Conv", "Copy", "Conv", "Copy"]
     assert {v.name for v in laid_out.layouts} == {"x.in_blocks", "a.blocked", "b.blocked"}
+
+
+def test_names_that_look_like_ours_stay_what_they_are() -> None:
+    known: dict[Value, Array] = {}
+    x = value("x", 1, 2 * LANES, 6, 6)
+    made = conv(known, x, 2 * LANES, "a", group=2 * LANES)
+    others = [apply("Relu", [x], name) for name in ("x.in_blocks", "a.blocked")]
+    flat = apply("Flatten", made.outputs, "f")
+    nodes = [made, *others, flat]
+    graph = Graph("g", (x,), tuple(v for node in nodes for v in node.outputs), tuple(nodes), known)
+    laid_out = choose_layouts(graph, HOST)
+    verify(laid_out.graph)
+    assert laid_out.graph.outputs == graph.outputs
+    assert {v.name for v in laid_out.layouts} == {"x.in_blocks_1", "a.blocked_1"}
+
+
+def test_a_normalization_of_what_a_convolution_makes() -> None:
+    """It has more results than are used: mean and deviation."""
+    known: dict[Value, Array] = {}
+    x = value("x", 1, 3, 6, 6)
+    made = conv(known, x, 2 * LANES, "a")
+    norm = apply("LayerNormalization", [*made.outputs, constant(known, 6, 6)], "b", axis=2)
+    graph = Graph("g", (x,), norm.outputs, (made, norm), known)
+    feeds = {"x": np.random.default_rng(0).standard_normal((1, 3, 6, 6)).astype(np.float32)}
+    (result,) = compile_graph(graph, Options(HOST, threads=1, checked=True)).executable.run(feeds)
+    np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)

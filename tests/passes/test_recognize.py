@@ -74,6 +74,19 @@ def softmax(b: Builder, axis: int = -1, total: int | None = None) -> Value:
     return b("Div", exponential, b("ReduceSum", exponential, axes=(axis if total is None else total,)))
 
 
+def quotient_of_axes(b: Builder, above: int, below: int) -> Value:
+    """A softmax if the axes are equal."""
+    over, under = (b("Exp", b("Sub", X, b("ReduceMax", X, axes=(axis,)))) for axis in (above, below))
+    return b("Div", over, b("ReduceSum", under, axes=(below,)))
+
+
+def centered_twice(b: Builder, above: int, below: int) -> Value:
+    """A layer normalization if the axes are equal."""
+    over, under = (b("Sub", X, b("ReduceMean", X, axes=(axis,))) for axis in (above, below))
+    root = b("Sqrt", b("Add", b("ReduceMean", b("Mul", under, under), axes=(-1,)), b.number(1e-5)))
+    return b("Mul", b("Div", over, root), b.vector(1))
+
+
 def gelu(b: Builder, form: int, root: float = sqrt(2)) -> Value:
     scaled = b("Div", X, b.number(root)) if form % 2 else b("Mul", X, b.number(1 / root, (1,)))
     factor, half = b("Add", b("Erf", scaled), b.number(1.0)), b.number(0.5)
@@ -116,6 +129,10 @@ LEFT: dict[str, Callable[[Builder], Value]] = {
     "the axis is not the last": lambda b: layer_normalization(b, axes=(1,)),
     "mean and variance over other axes": lambda b: layer_normalization(b, spread=(1,)),
     "maximum and sum over other axes": lambda b: softmax(b, axis=2, total=1),
+    "a softmax of two axes": lambda b: quotient_of_axes(b, -1, 1),
+    "a softmax of two other axes": lambda b: quotient_of_axes(b, 1, -1),
+    "means over two axes": lambda b: centered_twice(b, 1, -1),
+    "means over two other axes": lambda b: centered_twice(b, -1, 1),
     "no maximum": lambda b: b("Div", b("Exp", X), b("ReduceSum", b("Exp", X), axes=(-1,))),
     "another root": lambda b: gelu(b, 1, root=1.5),
     "another value's sigmoid": lambda b: b("Mul", b("Sigmoid", b("Neg", X)), X),

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 
 def identifier(text: str) -> str:
@@ -25,3 +25,16 @@ def fresh_name(wanted: str, taken: Container[str]) -> str:
     """``wanted``, or ``wanted_1``, ``wanted_2`` ...: the first that is not in ``taken``."""
     names = itertools.chain([wanted], (f"{wanted}_{i}" for i in itertools.count(1)))
     return next(name for name in names if name not in taken)
+
+
+class Names:
+    """Makes names that are unused: none that is ``taken``, and none twice."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def fresh(self, wanted: str) -> str:
+        """``wanted``, or with a number after it; it is taken from now on."""
+        name = fresh_name(wanted, self._taken)
+        self._taken.add(name)
+        return name

@@ -17,7 +17,7 @@ import onnx
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
-from tilewright.base.names import readable
+from tilewright.base.names import fresh_name, readable
 from tilewright.frontend import onnx_proto
 from tilewright.frontend.external_data import read_external_data
 from tilewright.frontend.functions import Functions, called_nodes, schema_body
@@ -158,7 +158,7 @@ class _Importer:
             self.constants[renamed] = self.constants.pop(source)
             self.nodes = [_renamed(node, {source: renamed}) for node in self.nodes]
             source = renamed
-        own = f"{name}.copy" if source.name == name else name
+        own = fresh_name(f"{name}.copy", self._reserved) if source.name == name else name
         copy = make_node(_operator("Identity"), [source], [own], {}, f"output {readable(name)}")
         self.nodes.append(copy)
         return copy.outputs[0]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InternalError
-from tilewright.base.names import readable
+from tilewright.base.names import Names, readable
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.shapes import same_extent, show, static
 from tilewright.symbolic.expr import Expr, Var
@@ -91,6 +91,11 @@ class Graph:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def names(self) -> Names:
+        """For values that a pass adds: a model may use any name, also one that looks like ours."""
+        made = (value for node in self.nodes for value in node.outputs)
+        return Names(value.name for value in (*self.inputs, *self.constants, *made))
 
     def producers(self) -> dict[Value, Node]:
         """The node that makes each value."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.names import Names
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.ops import Operator
 from tilewright.ops.operator import require
@@ -41,6 +42,10 @@ class _Folding:
     graph: Graph
     nodes: dict[Value, Node] = field(default_factory=dict[Value, Node])
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
+    names: Names = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = self.graph.names()
 
     def folded(self) -> Graph:
         self.constants.update(self.graph.constants)
@@ -127,7 +132,7 @@ class _Folding:
         return replace(before, inputs=inputs, outputs=node.outputs, source=source)
 
     def _constant(self, name: str, array: Array, like: Value) -> Value:
-        value = Value(name, like.dtype, tuple(map(const, array.shape)))
+        value = Value(self.names.fresh(name), like.dtype, tuple(map(const, array.shape)))
         self.constants[value] = array.astype(like.dtype.numpy, copy=False)
         return value
 
@@ -137,7 +142,8 @@ class _Folding:
         shape = (-1, *[1] * (len(result.shape) - 2))
         scale = self._constant(f"{result.name}.scale", affine.scale.reshape(shape), result)
         shift = self._constant(f"{result.name}.shift", affine.shift.reshape(shape), result)
-        scaled = make_node(_MUL, [affine.source, scale], [f"{result.name}.scaled"], {}, node.source)
+        name = self.names.fresh(f"{result.name}.scaled")
+        scaled = make_node(_MUL, [affine.source, scale], [name], {}, node.source)
         self.nodes[scaled.outputs[0]] = scaled
         self.nodes[result] = make_node(_ADD, [scaled.outputs[0], shift], [result.name], {}, node.source)
 

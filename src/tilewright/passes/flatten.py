@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from tilewright.base.names import Names
 from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import normalize_axes, normalize_axis, static
@@ -31,9 +32,12 @@ class _Flattening:
 
     laid_out: LaidOut
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
+    rows: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    names: Names = field(init=False)
 
     def __post_init__(self) -> None:
         self.constants.update(self.laid_out.graph.constants)
+        self.names = self.laid_out.graph.names()
 
     def nodes(self, node: Node) -> Iterator[Node]:
         """``node``, or what does the same over one axis."""
@@ -44,26 +48,29 @@ class _Flattening:
         if source is None or shape is None or first is None or not fits or source in self.laid_out.layouts:
             yield node
             return
-        flat = _reshaped(source, (*shape[:first], prod(shape[first:])), f"{node.outputs[0].name}.rows", node.source)
+        result = node.outputs[0]
         others = [self._row(v, prod(shape[first:])) for v in parameters]
-        if None in others or node.outputs[0] in self.laid_out.layouts:
+        if None in others or result in self.laid_out.layouts:
             yield node
             return
+        in_rows, reduced = (self.names.fresh(f"{result.name}.{suffix}") for suffix in ("rows", "flat"))
+        flat = _reshaped(source, (*shape[:first], prod(shape[first:])), in_rows, node.source)
         attributes = {name: value for name, value in node.attributes if name not in ("axes", "axis")}
         attributes |= {"axis": first} if parameters else {"axes": (first,)}
-        made = make_node(node.op, [flat.outputs[0], *others], [f"{node.outputs[0].name}.flat"], attributes, node.source)
-        extents = static(node.outputs[0].shape)
+        made = make_node(node.op, [flat.outputs[0], *others], [reduced], attributes, node.source)
+        extents = static(result.shape)
         assert extents is not None, "results of static inputs are static"
-        yield from (flat, made, _reshaped(made.outputs[0], extents, node.outputs[0].name, node.source))
+        yield from (flat, made, _reshaped(made.outputs[0], extents, result.name, node.source))
 
     def _row(self, value: Value | None, length: int) -> Value | None:
         """The constant ``value`` as a vector of ``length``, if it is as large."""
         array = None if value is None else self.constants.get(value)
         if value is None or array is None or array.size != length:
             return None
-        row = Value(f"{value.name}.row", value.dtype, (const(length),))
-        self.constants[row] = array.reshape(-1)
-        return row
+        if value not in self.rows:
+            self.rows[value] = Value(self.names.fresh(f"{value.name}.row"), value.dtype, (const(length),))
+            self.constants[self.rows[value]] = array.reshape(-1)
+        return self.rows[value]
 
 
 def _first_axis(node: Node, rank: int) -> int | None:

@@ -8,6 +8,7 @@ everything that is computed channel by channel from it. Where somebody needs the
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tilewright.base.names import Names
 from tilewright.base.target import Target
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.graph.ir import apply
@@ -40,12 +41,13 @@ class LaidOut:
 
 def choose_layouts(graph: Graph, target: Target) -> LaidOut:
     """``graph`` with copies where layouts change, and the layouts. Inputs and outputs stay row-major."""
-    graph, lanes = _blocked_values(graph, target)
-    graph, names = _with_copies(graph, lanes)
-    return LaidOut(graph, {names[v]: blocked(len(v.shape), width) for v, width in lanes.items()})
+    names = graph.names()
+    graph, lanes = _blocked_values(graph, target, names)
+    graph, called = _with_copies(graph, lanes, names)
+    return LaidOut(graph, {called[v]: blocked(len(v.shape), width) for v, width in lanes.items()})
 
 
-def _blocked_values(graph: Graph, target: Target) -> tuple[Graph, dict[Value, int]]:
+def _blocked_values(graph: Graph, target: Target, names: Names) -> tuple[Graph, dict[Value, int]]:
     """The values that are stored in blocks, and the blocks' widths.
 
     A convolution in groups reads several channels at once, so its data are copied into blocks if need be.
@@ -61,7 +63,8 @@ def _blocked_values(graph: Graph, target: Target) -> tuple[Graph, dict[Value, in
                 lanes[result] = width
                 data = _wanted_in_blocks(node, lanes, width)
                 if data is not None and data not in entered:
-                    entered[data] = make_node(_COPY, [data], [f"{data.name}.in_blocks"], {}, node.source)
+                    name = names.fresh(f"{data.name}.in_blocks")
+                    entered[data] = make_node(_COPY, [data], [name], {}, node.source)
                     lanes[entered[data].outputs[0]] = width
                     nodes.append(entered[data])
                 node = node if data is None else replace(node, inputs=(*entered[data].outputs, *node.inputs[1:]))
@@ -108,17 +111,17 @@ def _keeps_channels(op: Operation, width: int) -> bool:
     return True
 
 
-def _with_copies(graph: Graph, lanes: Mapping[Value, int]) -> tuple[Graph, Mapping[Value, Value]]:
+def _with_copies(graph: Graph, lanes: Mapping[Value, int], names: Names) -> tuple[Graph, Mapping[Value, Value]]:
     """Plain copies for those who can't read blocks, and what blocked values are called: one that leaves the graph
     gives its name to its copy."""
     outputs = frozenset(graph.outputs)
     copied = {v for node in graph.nodes for v in _read_plain(node, lanes)} | outputs.intersection(lanes)
-    blocks = {v: _called(v, "blocked") if v in outputs else v for v in lanes}
-    plain = {v: v if v in outputs else _called(v, "plain") for v in copied}
+    blocks = {v: _called(v, "blocked", names) if v in outputs else v for v in lanes}
+    plain = {v: v if v in outputs else _called(v, "plain", names) for v in copied}
     nodes: list[Node] = []
     for node in graph.nodes:
-        names = {**blocks, **{v: plain[v] for v in _read_plain(node, lanes)}}
-        inputs = tuple(v if v is None else names.get(v, v) for v in node.inputs)
+        called = {**blocks, **{v: plain[v] for v in _read_plain(node, lanes)}}
+        inputs = tuple(v if v is None else called.get(v, v) for v in node.inputs)
         nodes.append(replace(node, inputs=inputs, outputs=tuple(blocks.get(v, v) for v in node.outputs)))
         for value in copied.intersection(node.outputs):
             nodes.append(make_node(_COPY, [blocks[value]], [plain[value].name], {}, node.source))
@@ -136,5 +139,5 @@ def _is_row_major(value: Value, width: int) -> bool:
     return is_row_major(blocked(len(value.shape), width), value.shape)
 
 
-def _called(value: Value, suffix: str) -> Value:
-    return Value(f"{value.name}.{suffix}", value.dtype, value.shape)
+def _called(value: Value, suffix: str, names: Names) -> Value:
+    return Value(names.fresh(f"{value.name}.{suffix}"), value.dtype, value.shape)

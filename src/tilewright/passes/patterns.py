@@ -38,7 +38,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """The first result of an operator; the node is bound to ``name``, if there is one."""
+    """The first result of an operator; the node is bound to ``name``, if there is one. One name stands for one node."""
 
     op: str
     operands: tuple["Pattern", ...]
@@ -89,6 +89,8 @@ class Matcher:
             return
         inputs = [v for v in node.inputs if v is not None]
         if len(inputs) != len(pattern.operands) or len(inputs) != len(node.inputs):
+            return
+        if pattern.name and match.nodes.get(pattern.name, node) != node:
             return
         bound = replace(match, nodes={**match.nodes, pattern.name: node}) if pattern.name else match
         orders = permutations(inputs) if pattern.op in _COMMUTATIVE else [tuple(inputs)]
