@@ -14,7 +14,7 @@ from tests.frontend.models import run_onnxruntime, single_node
 from tilewright.base.errors import InvalidModel
 from tilewright.frontend import onnx_importer
 from tilewright.graph import evaluate_graph
-from tilewright.ops.activations import FORMS
+from tilewright.ops.recurrent_activations import FORMS
 
 Array = NDArray[np.generic]
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import tilewright
-from tests.frontend.models import single_node
+from tests.frontend.models import run_onnxruntime, single_node
 from tests.ops.nodes import NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.frontend import onnx_importer
+from tilewright.ops.sorting import PARALLEL_WORK
 from tilewright.passes.normalize import normalize
 
 Array = NDArray[np.generic]
@@ -87,14 +88,24 @@ SELECTIONS = [
     NodeCase("TopK", [few(0, 6)], {}, [ints(2)], 2, oracle=run_reference),
     NodeCase("TopK", [few(5, 3)], {"axis": 0}, [ints(2)], 2, opset=10),
     NodeCase("TopK", [few(5, 3)], {"axis": -1, "k": 2}, [], 2, opset=9),
-    NodeCase("TopK", [few(130, 300)], {}, [ints(5)], 2),
-    NodeCase("TopK", [few(70, 300)], {"largest": 0}, [ints(100)], 2),
 ]
 
 
 @pytest.mark.parametrize("case", [*EXTREMES, *ACCUMULATIONS, *SELECTIONS], ids=str)
 def test_against_an_oracle(case: NodeCase) -> None:
     check(case)
+
+
+@pytest.mark.parametrize(("k", "largest"), [(5, 1), (100, 0)])
+def test_rows_on_several_workers(k: int, largest: int) -> None:
+    """As native code only: element by element, so much takes many seconds."""
+    x = few(70, 300)
+    assert x.size >= PARALLEL_WORK
+    proto = single_node("TopK", {"x": x}, {"k": ints(k)}, outputs=2, largest=largest)
+    for result, wanted in zip(
+        tilewright.compile(proto).run(None, {"x": x}), run_onnxruntime(proto, {"x": x}), strict=True
+    ):
+        np.testing.assert_array_equal(result, wanted)
 
 
 @st.composite

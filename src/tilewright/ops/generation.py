@@ -6,7 +6,7 @@ from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.ops.shapes import Shape, element_count, show
+from tilewright.ops.shapes import element_count, flat_index, show
 from tilewright.symbolic.expr import ZERO, Expr, Var, as_expr, cast, const, equal, select
 from tilewright.tensor.ir import Tensor
 
@@ -50,11 +50,4 @@ def elements(*, values: Sequence[int | Expr], shape: Sequence[int], dtype: DType
         return select(flat < middle, choose(begin, middle, flat), choose(middle, end, flat))
 
     dims = frozenset[Var]().union(*(value.variables for value in listed))
-    return tensor(extents, lambda index: choose(0, len(listed), _flat(index, extents)), dims=dims)
-
-
-def _flat(index: Index, extents: Shape) -> Expr:
-    flat: Expr = ZERO
-    for position, extent in zip(index, extents, strict=True):
-        flat = flat * extent + position
-    return flat
+    return tensor(extents, lambda index: choose(0, len(listed), flat_index(index, extents)), dims=dims)

@@ -8,8 +8,8 @@ from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.ops.shapes import normalize_axis, same_extent
-from tilewright.symbolic.expr import ZERO, Const, Expr, as_expr, cast, const, equal, maximum, minimum, select
+from tilewright.ops.shapes import nearest_index, normalize_axis, same_extent
+from tilewright.symbolic.expr import ZERO, Const, Expr, as_expr, cast, const, equal, select
 from tilewright.tensor.ir import Tensor
 
 
@@ -20,7 +20,7 @@ def from_front(index: Expr, extent: Expr) -> Expr:
 
 
 def _nearest(index: Expr, extent: Expr) -> Expr:
-    return maximum(minimum(from_front(index, extent), extent - 1), ZERO)
+    return nearest_index(from_front(index, extent), extent)
 
 
 @operator("Gather", FusionKind.INJECTIVE)

@@ -5,16 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.ops.shapes import show, simplified
+from tilewright.ops.shapes import nearest_index, show, simplified
 from tilewright.symbolic.expr import ZERO, Const, Expr, const, maximum, minimum, select
 from tilewright.symbolic.traversal import all_of
 from tilewright.tensor.ir import Tensor
 
 CONSTANT = "constant"
-
-
-def _nearest(position: Expr, extent: Expr) -> Expr:
-    return maximum(minimum(position, extent - 1), ZERO)
 
 
 def _mirrored(position: Expr, extent: Expr) -> Expr:
@@ -28,7 +24,7 @@ def _repeated(position: Expr, extent: Expr) -> Expr:
     return position % extent
 
 
-_SOURCES: Mapping[str, Callable[[Expr, Expr], Expr]] = {"edge": _nearest, "reflect": _mirrored, "wrap": _repeated}
+_SOURCES: Mapping[str, Callable[[Expr, Expr], Expr]] = {"edge": nearest_index, "reflect": _mirrored, "wrap": _repeated}
 
 
 @operator("Pad", FusionKind.INJECTIVE)

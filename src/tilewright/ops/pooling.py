@@ -10,9 +10,9 @@ from tilewright.loops.ir import Buffer, Stmt
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.reduction import power_of, root_of
-from tilewright.ops.shapes import Shape, element_count, same_extent
+from tilewright.ops.shapes import Shape, element_count, flat_index, place_of, same_extent
 from tilewright.ops.windows import Window, window
-from tilewright.symbolic.expr import ONE, TRUE, ZERO, Expr, as_expr, binary, cast, const, select
+from tilewright.symbolic.expr import ONE, TRUE, Expr, as_expr, binary, cast, const, select
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
@@ -66,7 +66,7 @@ def max_pool_with_indices(
         inside: Expr = TRUE
         for i, extent in zip(place, spatial, strict=True):
             inside = inside & (i >= 0) & (i < extent)
-        return te.argmax((_flat(place, spatial), x[(*index[:2], *place)]), axis=taps, where=inside)
+        return te.argmax((flat_index(place, spatial), x[(*index[:2], *place)]), axis=taps, where=inside)
 
     places, values = te.compute((*x.shape[:2], *outputs), search)
     size = element_count(spatial)
@@ -74,25 +74,10 @@ def max_pool_with_indices(
     def locate(index: Index) -> Expr:
         place = places[index]
         if column_major:
-            place = _flat(_unflat(place, spatial)[::-1], spatial[::-1])
+            place = flat_index(place_of(place, spatial)[::-1], spatial[::-1])
         return cast((index[0] * x.shape[1] + index[1]) * size + place, i64)
 
     return tensor(values.shape, lambda index: values[index]), tensor(values.shape, locate)
-
-
-def _flat(place: Sequence[Expr], extents: Shape) -> Expr:
-    flat: Expr = ZERO
-    for i, extent in zip(place, extents, strict=True):
-        flat = flat * extent + i
-    return flat
-
-
-def _unflat(flat: Expr, extents: Shape) -> list[Expr]:
-    place: list[Expr] = []
-    for extent in reversed(extents):
-        place.append(flat % extent)
-        flat = flat // extent
-    return place[::-1]
 
 
 @operator("LpPool", FusionKind.REDUCTION)
@@ -198,6 +183,6 @@ def max_unpool(x: Tensor, places: Tensor, *, spatial: Sequence[int], output: Seq
         inside: Expr = TRUE
         for i, extent, whole in zip(index, shape, final, strict=True):
             inside = inside if extent == whole else inside & (i < extent)
-        return select(inside, flat[_flat(index, shape)], const(0, x.dtype))
+        return select(inside, flat[flat_index(index, shape)], const(0, x.dtype))
 
     return tensor(final, body)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
-from tilewright.ops.activations import Activation, activation
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.recurrent_activations import Activation, activation
 from tilewright.ops.shapes import Shape, same_extent, show
 from tilewright.symbolic.expr import ONE, ZERO, Expr, cast, const, maximum, minimum, select
 from tilewright.tensor import build as te

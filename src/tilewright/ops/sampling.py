@@ -12,11 +12,10 @@ from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
 from tilewright.ops.convolution import add_bias, filters_per_group
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.ops.shapes import Shape, same_extent, simplified
+from tilewright.ops.shapes import Shape, element_count, flat_index, nearest_index, same_extent, simplified
 from tilewright.ops.windows import window
 from tilewright.symbolic.expr import (
     TRUE,
-    ZERO,
     Const,
     Expr,
     ExprLike,
@@ -105,11 +104,6 @@ def _element(x: Tensor, leading: Sequence[Expr], chosen: Sequence[Tap], zeros: b
         place.append(nearest_index(cast(tap.place, index_dtype), extent))
     value = cast(x[(*leading, *place)], wide)
     return select(inside, value, const(0.0, wide)) if zeros else value
-
-
-def nearest_index(index: Expr, extent: Expr) -> Expr:
-    """``index``, or the end that is nearest to it."""
-    return maximum(minimum(index, extent - 1), ZERO)
 
 
 def _require_elements(x: Tensor) -> None:
@@ -270,7 +264,7 @@ def deformable_convolution(
     sliding = window(x, weight.shape[2:], strides, pads, dilations)
     outputs = sliding.outputs(x.shape[2:])
     kernel, rank = weight.shape[2:], x.ndim - 2
-    count = simplified(_product(kernel))
+    count = element_count(kernel)
     _require_moves(x, offsets, offset_group, count * rank, outputs, "the offsets")
     if mask is not None:
         _require_moves(x, mask, offset_group, count, outputs, "the mask")
@@ -281,10 +275,7 @@ def deformable_convolution(
     def column(index: Index) -> Expr:
         batch, channel = index[:2]
         taps, point = index[2 : 2 + rank], index[2 + rank :]
-        flat: Expr = ZERO
-        for k, extent in zip(taps, kernel, strict=True):
-            flat = flat * extent + k
-        own = channel // channels_per_offset * count + flat
+        own = channel // channels_per_offset * count + flat_index(taps, kernel)
         moved: list[list[Tap]] = []
         for dim, padded in enumerate(sliding.positions(point, taps)):
             moves = cast(offsets[(batch, own * rank + dim, *point)], wide)
@@ -305,13 +296,6 @@ def deformable_convolution(
 
     product = tensor((x.shape[0], weight.shape[0], *outputs), body)
     return narrowed(product if bias is None else add_bias(product, bias), x.dtype)
-
-
-def _product(extents: Shape) -> Expr:
-    result: Expr = const(1)
-    for extent in extents:
-        result = result * extent
-    return result
 
 
 def _require_moves(x: Tensor, moves: Tensor, groups: int, for_each: ExprLike, outputs: Shape, role: str) -> None:

@@ -1,11 +1,11 @@
-"""Shapes of operators: broadcasting, axes, reshapes."""
+"""Shapes of operators, and places in them: broadcasting, axes, row-major numbers, reshapes."""
 
 from collections.abc import Sequence
 from functools import lru_cache
 
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Var, as_expr
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, ExprLike, Var, as_expr, maximum, minimum
 from tilewright.symbolic.simplify import equivalent, simplify
 from tilewright.tensor.ir import Tensor
 
@@ -91,6 +91,28 @@ def static(shape: Shape) -> tuple[int, ...] | None:
     """The extents as integers, if all are."""
     values = [int(extent.value) for extent in shape if isinstance(extent, Const)]
     return tuple(values) if len(values) == len(shape) else None
+
+
+def flat_index(place: Sequence[Expr], extents: Shape) -> Expr:
+    """The row-major number of the element at ``place``."""
+    flat: Expr = ZERO
+    for index, extent in zip(place, extents, strict=True):
+        flat = flat * extent + index
+    return flat
+
+
+def place_of(flat: Expr, extents: Sequence[ExprLike]) -> list[Expr]:
+    """The place of the element with the row-major number ``flat``."""
+    place: list[Expr] = []
+    for extent in reversed(extents):
+        place.append(flat % extent)
+        flat = flat // extent
+    return place[::-1]
+
+
+def nearest_index(index: Expr, extent: Expr) -> Expr:
+    """``index``, or the end of ``0 .. extent - 1`` that is nearest to it."""
+    return maximum(minimum(index, extent - 1), ZERO)
 
 
 def reshape_indices(old: Shape, new: Shape, indices: Sequence[Expr]) -> tuple[Expr, ...]:

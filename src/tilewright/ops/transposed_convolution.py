@@ -13,7 +13,7 @@ from math import prod
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.ops.shapes import Shape, simplified
+from tilewright.ops.shapes import Shape, place_of, simplified
 from tilewright.symbolic.expr import TRUE, Const, Expr, as_expr, const, equal, select
 from tilewright.tensor.ir import Tensor
 
@@ -46,7 +46,7 @@ def phase_filters(weight: Tensor, *, strides: Sequence[int], dilations: Sequence
         output = row // phases
         inside: Expr = TRUE
         source: list[Expr] = []
-        for dim, phase in enumerate(_phases(row % phases, strides)):
+        for dim, phase in enumerate(place_of(row % phases, strides)):
             tap = phase + (taps[dim] - 1 - backwards[dim]) * strides[dim]
             if strides[dim] > 1:
                 inside = inside & equal(tap % dilations[dim], 0) & (tap // dilations[dim] < kernel[dim])
@@ -56,15 +56,6 @@ def phase_filters(weight: Tensor, *, strides: Sequence[int], dilations: Sequence
         return select(inside, weight[(own, output % filters, *source)], const(0, weight.dtype))
 
     return tensor((simplified(filters * (group * phases)), per_group, *taps), body)
-
-
-def _phases(flat: Expr, strides: Sequence[int]) -> list[Expr]:
-    """The phase along each spatial dimension."""
-    found: list[Expr] = []
-    for stride in reversed(strides):
-        found.append(flat % stride)
-        flat = flat // stride
-    return found[::-1]
 
 
 @operator("PhasesToSpace", FusionKind.VIEW)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilewright.base.errors import ResourceLimit
-from tilewright.frontend.onnx_proto import MAX_ELEMENTS, dtype_of
+from tilewright.frontend.onnx_proto import MAX_ELEMENTS
 from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.graph import Array, Value
 from tilewright.symbolic.expr import ZERO, Expr, as_expr, maximum
@@ -25,9 +25,7 @@ def _constant_of_shape(request: Request) -> Sequence[Value]:
 
 
 def _eye_like(request: Request) -> Sequence[Value]:
-    code = request.integer("dtype", 0)
-    dtype = dtype_of(code, request.place) if code else None
-    return [request.apply("EyeLike", request.input(0), dtype=dtype, k=request.integer("k", 0))]
+    return [request.apply("EyeLike", request.input(0), dtype=request.dtype("dtype"), k=request.integer("k", 0))]
 
 
 def _range(request: Request) -> Sequence[Value]:

@@ -73,9 +73,7 @@ def _split(request: Request) -> Sequence[Value]:
     extent = data.shape[axis]
     lengths = request.ints("split") or request.integers(1)
     if lengths is None:
-        if not isinstance(extent, Const):
-            raise request.unsupported(f"extent {extent} of {data!r} is known at run time only; give it by shapes=")
-        lengths = _equal_parts(request, int(extent.value))
+        lengths = _equal_parts(request, request.extent(data, axis))
     whole = sum(lengths)
     if min(lengths, default=-1) < 0 or (isinstance(extent, Const) and whole != extent.value):
         raise request.invalid(f"lengths {lengths} do not make up extent {extent} of dimension {axis} of {data!r}")
@@ -124,10 +122,7 @@ def _center_crop_pad(request: Request) -> Sequence[Value]:
         raise request.invalid(f"the shape {wanted} is not one extent for each of the axes {axes}")
     before, after = [0] * len(data.shape), [0] * len(data.shape)
     for axis, extent in zip(axes, wanted, strict=True):
-        own = data.shape[axis]
-        if not isinstance(own, Const):
-            raise request.unsupported(f"extent {own} of {data!r} is known at run time only; give it by shapes=")
-        missing = extent - int(own.value)
+        missing = extent - request.extent(data, axis)
         half = abs(missing) // 2
         before[axis], after[axis] = (half, missing - half) if missing > 0 else (-half, missing + half)
     return [request.apply("Pad", data, before=tuple(before), after=tuple(after))]

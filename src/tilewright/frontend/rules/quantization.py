@@ -2,15 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.base.dtypes import DType, f32, i32
-from tilewright.frontend.onnx_proto import dtype_of
+from tilewright.base.dtypes import f32, i32
 from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.graph import Value
-
-
-def _dtype(request: Request, name: str) -> DType | None:
-    code = request.integer(name, 0)
-    return dtype_of(code, request.place) if code else None
 
 
 def _quantize(request: Request) -> Sequence[Value]:
@@ -21,8 +15,8 @@ def _quantize(request: Request) -> Sequence[Value]:
         request.optional(2),
         axis=request.integer("axis", 1),
         block_size=request.integer("block_size", 0),
-        dtype=_dtype(request, "output_dtype"),
-        precision=_dtype(request, "precision"),
+        dtype=request.dtype("output_dtype"),
+        precision=request.dtype("precision"),
     )
     return [result]
 
@@ -35,7 +29,7 @@ def _dequantize(request: Request) -> Sequence[Value]:
         request.optional(2),
         axis=request.integer("axis", 1),
         block_size=request.integer("block_size", 0),
-        dtype=_dtype(request, "output_dtype"),
+        dtype=request.dtype("output_dtype"),
     )
     return [result]
 

@@ -8,7 +8,7 @@ import numpy as np
 from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.graph import Value
 from tilewright.ops import Attribute
-from tilewright.ops.activations import FORMS
+from tilewright.ops.recurrent_activations import FORMS
 from tilewright.symbolic.expr import Const, const
 
 _RANKS = {0: 3, 1: 3, 2: 3, 3: 2, 5: 3, 6: 3, 7: 2}

@@ -116,12 +116,10 @@ def _lines(request: Request, data: Value, chosen: Filter) -> dict[int, Line]:
         raise request.unsupported("crop and resize by scales is not supported; give sizes")
     lines: dict[int, Line] = {}
     for position, axis in enumerate(order):
-        extent, scale = data.shape[axis], scales[position]
-        if not isinstance(extent, Const):
-            if scale == 1.0 and sizes is None:
-                continue
-            raise request.unsupported(f"extent {extent} of {data!r} is known at run time only; give it by shapes=")
-        before = int(extent.value)
+        scale = scales[position]
+        if scale == 1.0 and sizes is None and not isinstance(data.shape[axis], Const):
+            continue
+        before = request.extent(data, axis)
         wanted = before * scale if sizes is None else sizes[position]
         if wanted >= MAX_EXTENT + 1:
             text = f"dimension {axis} would have {wanted:.0f} elements, more than {MAX_EXTENT}; use smaller scales"
@@ -150,9 +148,7 @@ def _floor(before: int, scale: float) -> int:
 def _parameters(request: Request, count: int) -> tuple[list[float], list[int] | None, list[tuple[float, float]]]:
     """Scales, sizes and crops, one for each axis; the inputs that hold them moved with the opsets."""
     if request.opset < 9 and request.op_type == "Upsample":
-        given = request.attributes.get("scales")
-        scales = [float(str(x)) for x in given] if isinstance(given, tuple) else []
-        return _checked_scales(request, scales, count), None, [(0.0, 1.0)] * count
+        return _checked_scales(request, list(request.numbers("scales")), count), None, [(0.0, 1.0)] * count
     if request.opset < 11:
         return _checked_scales(request, _floats(request, 1), count), None, [(0.0, 1.0)] * count
     scales, sizes, roi = _floats(request, 2), request.integers(3), _floats(request, 1)

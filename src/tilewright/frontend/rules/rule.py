@@ -159,6 +159,18 @@ class Request:
         )
         return value
 
+    def dtype(self, name: str) -> DType | None:
+        """The element type that an attribute names by its number; None for 0, or if it is not given."""
+        code = self.integer(name, 0)
+        return dtype_of(code, self.place) if code else None
+
+    def extent(self, value: Value, axis: int) -> int:
+        """The extent of ``value`` along ``axis``. Raises ``UnsupportedModel`` if it is known at run time only."""
+        extent = value.shape[axis]
+        if not isinstance(extent, Const):
+            raise self.unsupported(f"extent {extent} of {value!r} is known at run time only; give it by shapes=")
+        return int(extent.value)
+
     def numbers(self, name: str) -> tuple[float, ...]:
         """A list of numbers; empty if the attribute is not given."""
         value = self.attributes.get(name, ())

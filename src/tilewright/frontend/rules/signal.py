@@ -14,7 +14,6 @@ from tilewright.frontend.onnx_proto import dtype_of
 from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.graph import Value
 from tilewright.ops.shapes import normalize_axis
-from tilewright.symbolic.expr import Const
 
 MAX_MATRIX = 1 << 24
 """Most elements of a constant made here: the matrix of a transform (2048 complex points), a filter bank, a window."""
@@ -32,7 +31,7 @@ def _dft(request: Request) -> Sequence[Value]:
     if rank < 2 or not -rank <= axis < rank or axis % rank == rank - 1:
         raise request.invalid(f"axis {axis} is out of range for {x!r}, whose last dimension holds complex numbers")
     at = normalize_axis(axis, rank)
-    parts, count = _extent(request, x, rank - 1), _extent(request, x, at)
+    parts, count = request.extent(x, rank - 1), request.extent(x, at)
     inverse, onesided = bool(request.integer("inverse", 0)), bool(request.integer("onesided", 0))
     to_real = inverse and onesided
     length = _scalar(request, 1, 2 * (count - 1) if to_real else count)
@@ -56,8 +55,8 @@ def _stft(request: Request) -> Sequence[Value]:
     if window is not None and len(window.shape) != 1:
         raise request.invalid(f"the window {window!r} should be a vector, one weight for each sample of a frame")
     x = signal if rank == 3 else request.apply("Unsqueeze", signal, axes=(2,))
-    samples, parts = _extent(request, x, 1), _extent(request, x, 2)
-    default = samples if window is None else _extent(request, window, 0)
+    samples, parts = request.extent(x, 1), request.extent(x, 2)
+    default = samples if window is None else request.extent(window, 0)
     step, length = _scalar(request, 1, 0), _scalar(request, 3, default)
     if step < 1 or not 1 <= length <= samples or parts not in (1, 2) or (window is not None and default != length):
         raise request.invalid(f"frames of {length} every {step} do not fit {signal!r} and the window")
@@ -92,10 +91,10 @@ def _as_real(matrix: NDArray[np.complex128], parts: int, results: int) -> _Matri
 def _transformed(request: Request, x: Value, axis: int, matrix: _Matrix) -> Value:
     """``x`` with ``axis`` and the parts of numbers (the last dimension) times ``matrix``."""
     rank = len(x.shape)
-    parts = _extent(request, x, rank - 1)
+    parts = request.extent(x, rank - 1)
     order = (*(p for p in range(rank - 1) if p != axis), axis, rank - 1)
     used = matrix.shape[0] // parts
-    if used < _extent(request, x, axis):
+    if used < request.extent(x, axis):
         x = request.apply("Slice", x, starts=(0,), ends=(used,), axes=(axis,))
     moved = request.apply("Transpose", x, perm=order)
     rows = request.apply("Reshape", moved, shape=(*moved.shape[:-2], matrix.shape[0]))
@@ -114,13 +113,6 @@ def _is_real_result(request: Request) -> bool:
 def _check_size(request: Request, elements: int) -> None:
     if elements > MAX_MATRIX:
         raise request.unsupported(f"it needs a constant of {elements} elements, more than {MAX_MATRIX}; use fewer")
-
-
-def _extent(request: Request, value: Value, axis: int) -> int:
-    extent = value.shape[axis]
-    if not isinstance(extent, Const):
-        raise request.unsupported(f"extent {extent} of {value!r} is known at run time only; give it by shapes=")
-    return int(extent.value)
 
 
 def _scalar(request: Request, position: int, default: int) -> int:

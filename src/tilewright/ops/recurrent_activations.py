@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tilewright.base.errors import BadProgram
+from tilewright.ops.activation import softplus_of
 from tilewright.symbolic.expr import Expr, binary, const, maximum, minimum, select
 from tilewright.symbolic.operations import BinaryOp
-from tilewright.tensor.functions import abs, exp, expm1, log1p, sigmoid, tanh
+from tilewright.tensor.functions import abs, expm1, sigmoid, tanh
 
 Activation: TypeAlias = Callable[[Expr], Expr]
 _Function: TypeAlias = Callable[[Expr, Expr, Expr], Expr]
@@ -38,11 +39,6 @@ def _one(x: Expr) -> Expr:
     return const(1.0, x.dtype)
 
 
-def _softplus(x: Expr, _alpha: Expr, _beta: Expr) -> Expr:
-    """``log(1 + e ** x)``, without overflow."""
-    return maximum(x, _zero(x)) + log1p(exp(-abs(x)))
-
-
 FORMS: Mapping[str, Form] = {
     "Affine": Form(lambda x, alpha, beta: alpha * x + beta, 1.0, 0.0),
     "Elu": Form(lambda x, alpha, _: select(x >= _zero(x), x, alpha * expm1(x)), 1.0),
@@ -51,7 +47,7 @@ FORMS: Mapping[str, Form] = {
     "Relu": Form(lambda x, _alpha, _beta: maximum(x, _zero(x))),
     "ScaledTanh": Form(lambda x, alpha, beta: alpha * tanh(beta * x), 1.0, 1.0),
     "Sigmoid": Form(lambda x, _alpha, _beta: sigmoid(x)),
-    "Softplus": Form(_softplus),
+    "Softplus": Form(lambda x, _alpha, _beta: softplus_of(x)),
     "Softsign": Form(lambda x, _alpha, _beta: binary(BinaryOp.DIV, x, _one(x) + abs(x))),
     "Tanh": Form(lambda x, _alpha, _beta: tanh(x)),
     "ThresholdedRelu": Form(lambda x, alpha, _: select(x >= alpha, x, _zero(x)), 1.0),
