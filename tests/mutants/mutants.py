@@ -355,8 +355,8 @@ MUTANTS = (
     Mutant(
         "producers that others read join a group",
         "passes/fuse.py",
-        "inside = all(reader.outputs[0] in members for reader in self._consumers[value])",
-        "inside = any(reader.outputs[0] in members for reader in self._consumers[value])",
+        "inside = all(reader.outputs[0] in members for reader in self._consumers.get(value, ()))",
+        "inside = any(reader.outputs[0] in members for reader in self._consumers.get(value, ()))",
         ("tests/passes/test_fuse.py",),
     ),
     Mutant(

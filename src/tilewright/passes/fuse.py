@@ -12,9 +12,8 @@ from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import apply
 from tilewright.ops import FusionKind
 from tilewright.passes.dominators import post_dominators
-from tilewright.symbolic.expr import ONE, ZERO, Read
-from tilewright.symbolic.traversal import walk
-from tilewright.tensor.ir import Compute, Placeholder, Tensor, topological_order
+from tilewright.symbolic.expr import ONE, ZERO
+from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
 MAX_NODES = 64
 """Nodes of a group that are not views. Models have a dozen; what is longer would take long to schedule, for no gain."""
@@ -171,15 +170,14 @@ def _reads_in_place(node: Node) -> bool:
     return all(_is_in_place(op) for op in topological_order([result]) if not isinstance(op, Placeholder))
 
 
-def _is_in_place(op: object) -> bool:
+def _is_in_place(op: Operation) -> bool:
     if not isinstance(op, Compute):
         return False
     places = tuple(axis.var for axis in op.axes)
     extents = tuple(axis.extent for axis in op.axes)
-    reads = [e for value in op.values for e in walk(value) if isinstance(e, Read) and isinstance(e.source, Tensor)]
     return all(
         index in (place, ZERO) if extent == ONE else index == place
-        for read in reads
-        if isinstance(read.source, Tensor) and read.source.shape == extents
-        for index, place, extent in zip(read.indices, places, extents, strict=True)
+        for source, indices in reads_of(op)
+        if source.shape == extents
+        for index, place, extent in zip(indices, places, extents, strict=True)
     )
