@@ -4,10 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.base.dtypes import f32
-from tilewright.codegen.plan import plan_memory
+from tilewright.codegen.plan import largest, plan_memory
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
 from tilewright.loops.program import Dim, Program
-from tilewright.symbolic.expr import ZERO, Var, const
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.expr import ZERO, Const, Expr, Var, const
 from tilewright.symbolic.traversal import substitute
 
 
@@ -74,7 +75,7 @@ def test_sizes_without_a_bound_share_slots() -> None:
     assert plan.slots == {"b0": 0, "b1": 1, "b2": 0, "b3": 1}
     for extent in (0, 1, 5, 1000):
         sizes = [substitute(size, {n: const(extent)}) for size in plan.slot_bytes]
-        needed = [max(64, -(-bytes_ // 64) * 64) for bytes_ in (16 * extent, max(16 * extent, 4 * extent * extent))]
+        needed = [-(-bytes_ // 64) * 64 for bytes_ in (16 * extent, max(16 * extent, 4 * extent * extent))]
         assert sizes == [const(size) for size in needed]
 
 
@@ -84,3 +85,21 @@ def test_a_size_with_a_bound_is_planned() -> None:
     call = Call(Callee.KERNEL, "k", (whole(buffer),))
     plan = plan_memory(Program("main", (), Alloc(buffer, call), (Dim(n, 100),), 0))
     assert (plan.offsets, plan.bytes, plan.slots) == ({"b": 0}, 1600, {})
+
+
+def test_the_largest_of_many_sizes_is_short() -> None:
+    """Sizes that others reach are left out, and what is left nests little: an artifact's formulas have few levels."""
+    n, m = Var("n"), Var("m")
+    bounds = Bounds(dims={n: None, m: None})
+    assert largest((n * factor for factor in range(1, 100)), bounds) == n * 99
+    sizes = [n * a + m * (100 - a) for a in range(100)]
+    found = largest(sizes, bounds)
+    for at in ({n: 3, m: 5}, {n: 7, m: 0}, {n: 0, m: 0}):
+        values = {v: const(value) for v, value in at.items()}
+        numbers = [int(value.value) for size in sizes if isinstance(value := substitute(size, values), Const)]
+        assert substitute(found, values) == const(max(numbers))
+    assert _depth(found) < 14
+
+
+def _depth(expr: Expr) -> int:
+    return 1 + max(map(_depth, expr.operands()), default=0)

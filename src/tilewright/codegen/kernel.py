@@ -7,13 +7,11 @@ its own workspace; its allocations have offsets that were planned by liveness (`
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import accumulate
 
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram
 from tilewright.codegen.intrinsics import emit_intrinsic
-from tilewright.codegen.plan import largest, plan_below, plan_memory
+from tilewright.codegen.plan import balanced, largest, plan_below, plan_memory
 from tilewright.codegen.prepare import prepare
 from tilewright.codegen.scalars import Environment, Place
 from tilewright.codegen.statements import Arena, CallEmitter, FunctionState, Module, StatementEmitter
@@ -22,6 +20,7 @@ from tilewright.loops.ir import Buffer, Call, Callee
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.runtime import abi
+from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ZERO, Expr, Var, const
 from tilewright.symbolic.traversal import substitute
 
@@ -59,9 +58,11 @@ def emit_main(
     top = _aligned(plan.bytes)
     deepest = max((k.workspace_bytes for _, k in kernels.values()), default=0)
     own = (call for call in walk(program.body) if isinstance(call, Call) and call.callee in kernels)
-    below = largest(_below(*kernels[call.callee], call) for call in own)
+    bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
+    below = largest((_below(*kernels[call.callee], call) for call in own), bounds)
     fixed = top + _aligned(deepest)
-    starts = list(accumulate(plan.slot_bytes, initial=fixed + below))
+    before = (balanced(operator.add, plan.slot_bytes[:slot]) for slot in range(len(plan.slot_bytes)))
+    starts = [fixed + below + size for size in before]
     offsets: dict[str, Expr] = {name: const(at) for name, at in plan.offsets.items()}
     offsets.update((name, starts[slot]) for name, slot in plan.slots.items())
     called: list[str] = []
@@ -69,7 +70,7 @@ def emit_main(
     signature = f"define hidden i32 @{abi.MAIN}"
     info = _emit(program, abi.MAIN, module, offsets, calls, signature, "ret i32 %code", constants)
     scratch = max((k.scratch_bytes for _, k in kernels.values()), default=0)
-    more = reduce(operator.add, plan.slot_bytes, below)
+    more = balanced(operator.add, (below, *plan.slot_bytes))
     return FunctionInfo(info.name, fixed, max(info.scratch_bytes, scratch), tuple(called), more)
 
 

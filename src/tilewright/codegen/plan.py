@@ -7,9 +7,8 @@ Buffers whose size has no upper bound come after the others, in slots: those in 
 time, and it is as large as the largest of them, which is known at run time only.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from tilewright.loops.ir import Alloc, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt
 from tilewright.loops.program import Program
@@ -17,7 +16,7 @@ from tilewright.loops.visit import children
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.expr import ZERO, Expr, const, maximum
-from tilewright.symbolic.simplify import simplify
+from tilewright.symbolic.simplify import prove, simplify
 
 
 @dataclass(slots=True)
@@ -51,7 +50,8 @@ class Plan:
 
 def plan_memory(program: Program) -> Plan:
     """Places for all allocations of ``program``. Sizes are taken at the upper bounds of the run-time extents."""
-    lifetimes = _Liveness(program).lifetimes()
+    bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
+    lifetimes = _Liveness(program, bounds).lifetimes()
     placed: list[tuple[int, _Lifetime]] = []
     bounded = ((item, item.most) for item in lifetimes if item.most is not None)
     for lifetime, size in sorted(bounded, key=lambda pair: (-pair[1], pair[0].first, pair[0].buffer.name)):
@@ -63,7 +63,7 @@ def plan_memory(program: Program) -> Plan:
         offsets,
         max((at + (lifetime.most or 0) for at, lifetime in placed), default=0),
         {lifetime.buffer.name: number for number, slot in enumerate(slots) for lifetime in slot},
-        tuple(largest(lifetime.size for lifetime in slot) for slot in slots),
+        tuple(largest((lifetime.size for lifetime in slot), bounds) for slot in slots),
     )
 
 
@@ -101,6 +101,12 @@ def plan_below(program: Program) -> Below:
     return Below(offsets, total)
 
 
+def _most(size: Expr, bounds: Bounds) -> int | None:
+    """The upper bound of ``size``, at least one unit."""
+    bound = interval(size, bounds).hi
+    return None if bound is None else max(bound, ALIGNMENT)
+
+
 def _outside_regions(stmt: Stmt) -> Iterator[Buffer]:
     match stmt:
         case Alloc(buffer, body):
@@ -114,17 +120,28 @@ def _outside_regions(stmt: Stmt) -> Iterator[Buffer]:
 
 
 def size_of(buffer: Buffer, bounds: Bounds) -> Expr:
-    """The bytes of ``buffer``, rounded up to a multiple of the alignment, which is the least."""
+    """The bytes of ``buffer``, rounded up to a multiple of the alignment."""
     size: Expr = const(buffer.dtype.itemsize)
     for extent in buffer.shape:
         size = size * extent
-    return simplify(maximum((size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT, ALIGNMENT), bounds)
+    return simplify((size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT, bounds)
 
 
-def largest(sizes: Iterable[Expr]) -> Expr:
-    """The largest of ``sizes``; 0 of none."""
-    distinct = list(dict.fromkeys(sizes)) or [ZERO]
-    return reduce(maximum, distinct)
+def largest(sizes: Iterable[Expr], bounds: Bounds) -> Expr:
+    """The largest of ``sizes``, 0 of none; those that another is known to reach are left out."""
+    kept: list[Expr] = []
+    for size in dict.fromkeys(sizes):
+        if not any(prove(size <= other, bounds) for other in kept):
+            kept = [other for other in kept if not prove(other <= size, bounds)] + [size]
+    return balanced(maximum, kept)
+
+
+def balanced(join: Callable[[Expr, Expr], Expr], parts: Sequence[Expr]) -> Expr:
+    """All ``parts`` joined, by bisection: what computes it is recursive. 0 of none."""
+    if len(parts) < 2:
+        return parts[0] if parts else ZERO
+    middle = len(parts) // 2
+    return join(balanced(join, parts[:middle]), balanced(join, parts[middle:]))
 
 
 def _lowest_gap(size: int, others: list[tuple[int, _Lifetime]]) -> int:
@@ -139,8 +156,8 @@ def _lowest_gap(size: int, others: list[tuple[int, _Lifetime]]) -> int:
 class _Liveness:
     """First and last use of every allocated buffer, in the order of the statements."""
 
-    def __init__(self, program: Program) -> None:
-        self._bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
+    def __init__(self, program: Program, bounds: Bounds) -> None:
+        self._bounds = bounds
         self._found: dict[str, _Lifetime] = {}
         self._unused: dict[str, Buffer] = {}
         self._clock = 0
@@ -185,4 +202,4 @@ class _Liveness:
             known.last = last
         elif buffer.name in self._unused:
             size = size_of(buffer, self._bounds)
-            self._found[buffer.name] = _Lifetime(buffer, first, last, size, interval(size, self._bounds).hi)
+            self._found[buffer.name] = _Lifetime(buffer, first, last, size, _most(size, self._bounds))
