@@ -16,6 +16,10 @@ CONFIG = Config(heads=4, epsilon=1e-12)
 
 @pytest.fixture(scope="module")
 def weights() -> Weights:
+    return make_weights()
+
+
+def make_weights() -> Weights:
     random = np.random.default_rng(7)
     shapes = {"word": WORDS, "position": POSITIONS, "token_type": 2}
     made = {f"embeddings.{kind}_embeddings.weight": random.normal(size=(n, HIDDEN)) for kind, n in shapes.items()}
