@@ -1,5 +1,7 @@
 """Small networks of several kinds, compiled once for all sizes, with bounds checks, against ONNX Runtime."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -10,6 +12,7 @@ from tests.frontend.models import run_onnxruntime
 from tests.frontend.test_minilm import CONFIG, POSITIONS, make_feeds, make_weights
 from tests.test_computed_shapes import CHECKED, check, integers, model, node
 from tilewright.base.errors import BadFeed
+from tilewright.base.settings import Settings
 from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
 from tilewright.frontend import onnx_importer
@@ -55,13 +58,8 @@ def convolutional() -> onnx.ModelProto:
         node("Flatten", ["g"], ["f"]),
         node("Gemm", ["f", "w2", "b2"], ["y"], transB=1),
     ]
-    constants = {
-        "w0": values(8, 3, 3, 3),
-        "b0": values(8),
-        "w1": values(8, 8, 3, 3),
-        "w2": values(5, 8),
-        "b2": values(5),
-    }
+    shapes = {"w0": (8, 3, 3, 3), "b0": (8,), "w1": (8, 8, 3, 3), "w2": (5, 8), "b2": (5,)}
+    constants = {name: values(*shape) for name, shape in shapes.items()}
     return model(nodes, {"x": ["b", 3, "h", "w"]}, ["y", "sum"], constants)
 
 
@@ -71,6 +69,25 @@ def test_images_of_any_number_and_size() -> None:
     check(convolutional(), [{"b": b, "h": h, "w": w} for b, h, w in sizes], {"b": 4, "h": 40, "w": 40})
     outputs = tilewright.compile(convolutional(), threads=1).outputs
     assert [spec.shape for spec in outputs] == [("b", 5), ("b", 8, "(h + 1) // 4", "(w + 1) // 4")]
+
+
+def test_an_artifact_takes_all_sizes(tmp_path: Path) -> None:
+    """Also the size of its workspace is computed from the inputs'."""
+    ours = tilewright.compile(convolutional(), threads=1)
+    assert ours.executable.manifest.workspace == "workspace"
+    ours.save(tmp_path / "m.tw", settings=Settings(key_dir=tmp_path / "key"))
+    loaded = tilewright.load(tmp_path / "m.tw", threads=1, settings=Settings(key_dir=tmp_path / "key"))
+    for b, h, w in ((1, 8, 8), (3, 64, 48), (2, 9, 13)):
+        x = np.random.default_rng(b).standard_normal((b, 3, h, w)).astype(np.float32)
+        for ours_, theirs in zip(loaded.run(None, {"x": x}), ours.run(None, {"x": x}), strict=True):
+            np.testing.assert_array_equal(ours_, theirs)
+
+
+def test_explain_says_who_limits_an_extent(minilm: onnx.ModelProto) -> None:
+    findings = tilewright.compile(minilm, bounds={"batch": 4}, threads=1).explain().findings
+    told = {finding.subject: finding.reason for finding in findings if finding.kind == "run-time extent"}
+    assert "(at most 4); kernels take all sizes" in told["batch"]
+    assert f"(at most {POSITIONS}, as the model has a table of that length)" in told["sequence"]
 
 
 def test_a_recurrence_over_any_number_of_steps() -> None:

@@ -31,6 +31,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         model = compiled(options, listener)
     made = time.perf_counter()
     model.save(path)
+    workspace = model.executable.manifest.workspace
     report = {
         "model": str(options.model),
         "output": str(path),
@@ -38,7 +39,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         "target": str(model.compiled.options.target),
         "kernels": len(model.compiled.kernels),
         "calls": len(model.executable.manifest.calls),
-        "workspace_bytes": model.executable.manifest.workspace,
+        "workspace_bytes": workspace if isinstance(workspace, int) else None,
         "seconds": {"compile": made - begin, "save": time.perf_counter() - made},
     }
     if options.json:

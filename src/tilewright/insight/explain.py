@@ -223,8 +223,10 @@ def _is_opaque(kernel: ScheduledKernel) -> bool:
 def _dim_findings(compiled: Compiled) -> Iterator[Finding]:
     for dim in compiled.main.dims:
         bound = "no bound is given" if dim.bound is None else f"at most {dim.bound}"
+        if dim.bound is not None and compiled.graph.bounds.get(dim.var) == dim.bound:
+            bound += ", as the model has a table of that length"
         expected = UNKNOWN_EXTENT if dim.bound is None else dim.bound
-        reason = f"known at run time only ({bound}); kernels are scheduled as if it were {expected}"
+        reason = f"known at run time only ({bound}); kernels take all sizes, and are scheduled as if it were {expected}"
         yield Finding("run-time extent", dim.var.name, reason, "give shapes= (--shape) for one compiled for its size")
 
 
