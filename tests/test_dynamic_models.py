@@ -17,6 +17,7 @@ from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
 from tilewright.frontend import onnx_importer
 from tilewright.insight.explain import explain
+from tilewright.model import CompiledModel
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +26,24 @@ def minilm() -> onnx.ModelProto:
 
 
 def test_an_encoder_for_any_batch_and_sequence(minilm: onnx.ModelProto) -> None:
+    for most in (1, 5):
+        bounds = {"batch": most}
+        ours = tilewright.compile(minilm, bounds=bounds, dynamic="symbolic", threads=1, settings=CHECKED)
+        _check_sizes(minilm, ours, [(b, s) for b, s in SIZES if b <= most])
     ours = tilewright.compile(minilm, dynamic="symbolic", threads=1, settings=CHECKED)
-    for batch, sequence in ((1, 1), (2, 7), (3, POSITIONS), (5, 2), (1, 16)):
+    _check_sizes(minilm, ours, SIZES)
+    with pytest.raises(BadFeed, match=f"extent 'sequence' is {POSITIONS + 1}, but the model was compiled for 0 to"):
+        ours.run(None, make_feeds(1, POSITIONS + 1))
+
+
+SIZES = [(1, 1), (2, 7), (3, POSITIONS), (5, 2), (1, 16)]
+
+
+def _check_sizes(minilm: onnx.ModelProto, ours: CompiledModel, sizes: list[tuple[int, int]]) -> None:
+    for batch, sequence in sizes:
         feeds = make_feeds(batch, sequence)
         (theirs,) = run_onnxruntime(minilm, feeds)
         np.testing.assert_allclose(ours.run(None, feeds)[0], theirs, rtol=0, atol=1e-5)
-    with pytest.raises(BadFeed, match=f"extent 'sequence' is {POSITIONS + 1}, but the model was compiled for 0 to"):
-        ours.run(None, make_feeds(1, POSITIONS + 1))
 
 
 def test_the_contractions_of_an_encoder_stay_vectors(minilm: onnx.ModelProto) -> None:

@@ -11,6 +11,7 @@ from tilewright.kernels.contraction import Roles, Tile
 from tilewright.loops.ir import Alloc, Block, Loop, Scope
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of, walk
+from tilewright.symbolic.bounds import interval
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Const, Var
 from tilewright.symbolic.traversal import free_vars
@@ -214,7 +215,7 @@ def _pull_producers(s: Schedule, result: BlockRef, at: LoopRef) -> None:
 def _vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int) -> None:
     """Within a row: lanes along the one axis that is spatial; a short reduction of what is left is unrolled."""
     stmt = block_at(s.program, block).stmt
-    own = [loop for loop in loops_of(s.program, block) if ref(loop) not in rows and _extent(s, ref(loop)) > 1]
+    own = [loop for loop in loops_of(s.program, block) if ref(loop) not in rows and _may_repeat(s, loop)]
     spatial = {
         v for a, e in zip(stmt.axes, stmt.bindings, strict=True) if a.kind is IterKind.SPATIAL for v in free_vars(e)
     }
@@ -226,6 +227,12 @@ def _vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes:
     for loop in others:
         if _extent(s, loop) <= REGISTERS:
             s.unroll(loop)
+
+
+def _may_repeat(s: Schedule, loop: Loop) -> bool:
+    """Whether ``loop`` may run more than once, as far as bounds tell."""
+    most = interval(loop.extent, s.program.bounds).hi
+    return most is None or most > 1
 
 
 def _is_allocated(s: Schedule, buffer: str) -> bool:
