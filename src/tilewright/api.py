@@ -13,7 +13,7 @@ from tilewright.base.events import Listener, ignore, to_log
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.base.target import Target
-from tilewright.driver import Options, compile_graph
+from tilewright.driver import Math, Options, compile_graph
 from tilewright.frontend import onnx_importer, onnx_proto
 from tilewright.graph import Graph
 from tilewright.insight.repro import Request, pack_fault
@@ -31,6 +31,7 @@ def compile(
     shapes: Mapping[str, Iterable[int | str]] | None = None,
     bounds: Mapping[str, int] | None = None,
     dynamic: Dynamic | str = Dynamic.AUTO,
+    math: Math | str = Math.DEFAULT,
     target: Target | str = "host",
     threads: int | None = None,
     settings: Settings | None = None,
@@ -40,8 +41,9 @@ def compile(
 
     ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
     ``dynamic`` says what is done with those: one model for all sizes, or a version for each (a ``SpecializingModel``).
-    ``threads``: the most that one call uses; by default all that this process may use. ``listener`` hears how far
-    compiling is (``base.events``).
+    ``math``: ``strict`` for results that differ from the operators' own by the order of sums only. ``threads``: the
+    most that one call uses; by default all that this process may use. ``listener`` hears how far compiling is
+    (``base.events``).
 
     Raises ``InvalidModel`` for a malformed model, ``UnsupportedModel`` for what can't be compiled; both name the node
     and what would help. ``InternalError`` is a fault of Tilewright, and says where it wrote a bundle to reproduce it.
@@ -49,7 +51,7 @@ def compile(
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     wanted = chosen.num_threads if threads is None else threads
-    options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check)
+    options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, Math.named(math))
     compilation = _Compilation(model, options, chosen, listener)
     way = Dynamic.named(dynamic)
     if way is Dynamic.SPECIALIZE:

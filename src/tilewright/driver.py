@@ -1,6 +1,7 @@
 """The way of a model, on one page.
 
-graph -> normalize -> recognize -> affine -> layout -> flatten -> fuse -> loops -> schedule -> main -> llvm, asm
+graph -> normalize -> recognize -> affine -> winograd -> layout -> flatten -> fuse -> loops -> schedule -> main -> llvm,
+asm
 
 The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes. What follows is no text: the image
 (relocatable objects and what they need) and the executable.
@@ -8,9 +9,10 @@ The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from tilewright import interface
-from tilewright.base.errors import InternalError, Unsupported, UnsupportedKernel, UnsupportedModel
+from tilewright.base.errors import BadInput, InternalError, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.names import fresh_name, readable
 from tilewright.base.settings import Stage
@@ -29,6 +31,7 @@ from tilewright.passes.layout import LaidOut, choose_layouts
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
+from tilewright.passes.winograd import use_winograd
 from tilewright.runtime.elsewhere import executable_for
 from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable
@@ -40,6 +43,24 @@ Watch = Callable[[Stage, object], None]
 """Called with each stage and what it made: printing and timing hang on it."""
 
 
+class Math(Enum):
+    """How results may differ from those of the operators computed one by one."""
+
+    STRICT = "strict"
+    """By the order of sums only."""
+    DEFAULT = "default"
+    """By algorithms whose errors stay below 1e-4 of the largest result (Winograd's), too."""
+
+    @staticmethod
+    def named(name: "Math | str") -> "Math":
+        """The policy called ``name``. Raises ``BadInput`` if there is none."""
+        known = {math.value: math for math in Math}
+        found = name if isinstance(name, Math) else known.get(name)
+        if found is None:
+            raise BadInput(f"math={name!r} is no policy for numbers; there is {', '.join(known)}")
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a user may choose. ``threads``: None for all; ``bounds``: upper bounds of run-time extents, by name."""
@@ -48,6 +69,7 @@ class Options:
     threads: int | None = None
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
     checked: bool = False
+    math: Math = Math.DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +142,8 @@ def compile_graph(
     note(Stage.RECOGNIZE, graph)
     graph = fold_affine(graph)
     note(Stage.AFFINE, graph)
+    graph = graph if options.math is Math.STRICT else use_winograd(graph, options.target)
+    note(Stage.WINOGRAD, graph)
     laid_out = choose_layouts(graph, options.target)
     note(Stage.LAYOUT, laid_out)
     laid_out = flatten_reductions(laid_out)

@@ -27,6 +27,7 @@ class Stage(Enum):
     NORMALIZE = "normalize"
     RECOGNIZE = "recognize"
     AFFINE = "affine"
+    WINOGRAD = "winograd"
     LAYOUT = "layout"
     FLATTEN = "flatten"
     FUSE = "fuse"

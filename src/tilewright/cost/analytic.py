@@ -15,6 +15,7 @@ from tilewright.kernels.schedules import (
     schedule_rows,
     schedule_tiles,
 )
+from tilewright.kernels.transforms import first_stages, schedule_transform
 from tilewright.loops.ir import Block, Scope, Store
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at, consumers
@@ -39,17 +40,26 @@ def schedule(s: Schedule, target: Target) -> Schedule:
     if is_recurrent(s.program):
         schedule_recurrence(s, target)
         return s
-    anchor = _anchor(s)
-    inline_all(s, keep=_computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _expensive_shared(s))
+    anchor, stages = _anchor(s), first_stages(s)
+    inline_all(s, keep=_computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _expensive_shared(s) | stages)
     if anchor is not None:
         _contraction(s, anchor, target)
     reductions = [b for b in all_blocks(s.program.body) if is_reduction(b)]
     if anchor is None and reductions:
         _reductions(s, reductions, target)
+    elif anchor is None and stages and _are_stages(s):
+        result = all_blocks(s.program.body)[-1]
+        schedule_transform(s, _lanes(result, target) // REGISTERS, _is_large(s, result))
     elif anchor is None:
         for block in all_blocks(s.program.body):
             schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _is_large(s, block))
     return s
+
+
+def _are_stages(s: Schedule) -> bool:
+    """Whether there are the two stages of a transform and nothing else, with channels for lanes."""
+    blocks = all_blocks(s.program.body)
+    return len(blocks) == 2 and Extents(s.program.dims)(blocks[-1].axes[-1]) > 1
 
 
 def _anchor(s: Schedule) -> BlockRef | None:

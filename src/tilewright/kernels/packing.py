@@ -134,16 +134,17 @@ def _following(indices: tuple[Expr, ...], blocks: Mapping[Var, int]) -> IndexMap
 
 
 def _panels(op: Compute, source: Tensor, indices: tuple[Expr, ...], widths: Widths) -> IndexMap | None:
-    """A constant matrix of a sum of products, in panels of columns as wide as the register tile, row after row."""
-    if op.reduction is None or len(op.reduction.axes) != 1 or not op.axes or not _is_panel(op, source):
+    """Constant matrices of a sum of products, in panels of columns as wide as the register tile, row after row."""
+    is_single = op.reduction is not None and len(op.reduction.axes) == 1 and bool(op.axes)
+    if op.reduction is None or not is_single or len(indices) < 2 or not _is_panel(op, source):
         return None
+    *outer, first, second = (Var(f"d{position}") for position in range(len(indices)))
     k, n = op.reduction.axes[0].var, op.axes[-1].var
     lanes = widths(_extent(op, -1), _extent(op, -2), source.dtype.itemsize)
-    row, column = Var("d0"), Var("d1")
-    if indices == (k, n):
-        return IndexMap((row, column), (column // lanes, row, column % lanes))
-    if indices == (n, k):
-        return IndexMap((row, column), (row // lanes, column, row % lanes))
+    if indices[-2:] == (k, n):
+        return IndexMap((*outer, first, second), (*outer, second // lanes, first, second % lanes))
+    if indices[-2:] == (n, k):
+        return IndexMap((*outer, first, second), (*outer, first // lanes, second, first % lanes))
     return None
 
 

@@ -32,6 +32,7 @@ from tilewright.ops import (
     softmax,
     sorting,
     transposed_convolution,
+    winograd,
 )
 from tilewright.ops.operator import Attribute, Attributes, FusionKind, Operator, find, names
 
@@ -65,4 +66,5 @@ __all__ = [
     "softmax",
     "sorting",
     "transposed_convolution",
+    "winograd",
 ]

@@ -20,8 +20,10 @@ from tilewright.symbolic.expr import ONE, Const, Expr
 from tilewright.symbolic.simplify import simplify
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
-_ANCHORS = frozenset({"Conv", "ConvTranspose"})
+_ANCHORS = frozenset({"Conv", "ConvTranspose", "WinogradOutput"})
 """Sums of products over channels whose results are stored in blocks."""
+_READERS = _ANCHORS | {"WinogradInput"}
+"""What reads blocks as easily as rows."""
 _COPY = require("Copy")
 _WASTE = 1.5
 """By how much rounding channels up to whole blocks may enlarge a value."""
@@ -50,34 +52,38 @@ def choose_layouts(graph: Graph, target: Target) -> LaidOut:
 def _blocked_values(graph: Graph, target: Target, names: Names) -> tuple[Graph, dict[Value, int]]:
     """The values that are stored in blocks, and the blocks' widths.
 
-    A convolution in groups reads several channels at once, so its data are copied into blocks if need be.
+    What reads several channels at once (a convolution in groups) has its data copied into blocks if need be.
     """
     lanes: dict[Value, int] = {}
     entered: dict[Value, Node] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
-        result = node.outputs[0]
-        width = target.vector_bits // (8 * result.dtype.itemsize)
-        if len(node.outputs) == 1 and len(result.shape) >= 3 and _fills(result.shape[1], width):
-            if node.op.name in _ANCHORS:
-                lanes[result] = width
-                data = _wanted_in_blocks(node, lanes, width)
-                if data is not None and data not in entered:
-                    name = names.fresh(f"{data.name}.in_blocks")
-                    entered[data] = make_node(_COPY, [data], [name], {}, node.source)
-                    lanes[entered[data].outputs[0]] = width
-                    nodes.append(entered[data])
-                node = node if data is None else replace(node, inputs=(*entered[data].outputs, *node.inputs[1:]))
-            elif any(v in lanes for v in node.inputs) and _is_channelwise(node, lanes, width):
-                lanes[result] = width
-        nodes.append(node)
+        width = target.vector_bits // (8 * node.outputs[0].dtype.itemsize)
+        if _is_blocked(node, lanes, width):
+            lanes[node.outputs[0]] = width
+        data = _wanted_in_blocks(node, lanes, width)
+        if data is not None and data not in entered:
+            name = names.fresh(f"{data.name}.in_blocks")
+            entered[data] = make_node(_COPY, [data], [name], {}, node.source)
+            lanes[entered[data].outputs[0]] = width
+            nodes.append(entered[data])
+        nodes.append(node if data is None else replace(node, inputs=(*entered[data].outputs, *node.inputs[1:])))
     return replace(graph, nodes=tuple(nodes)), lanes
 
 
+def _is_blocked(node: Node, lanes: Mapping[Value, int], width: int) -> bool:
+    """Whether the result of ``node`` is stored in blocks."""
+    (result, *others) = node.outputs
+    if others or len(result.shape) < 3 or not _fills(result.shape[1], width):
+        return False
+    return node.op.name in _ANCHORS or (any(v in lanes for v in node.inputs) and _is_channelwise(node, lanes, width))
+
+
 def _wanted_in_blocks(node: Node, lanes: Mapping[Value, int], width: int) -> Value | None:
-    """The data of a convolution in groups, if they are plain and fill blocks."""
-    data = node.inputs[0]
-    if data is None or data in lanes or dict(node.attributes).get("group", 1) == 1:
+    """The data of ``node`` if it reads several channels at once, and they are plain and fill blocks."""
+    data = node.inputs[0] if node.inputs else None
+    is_grouped = dict(node.attributes).get("group", 1) != 1 and node.outputs[0] in lanes
+    if data is None or data in lanes or not (is_grouped or node.op.name in _READERS - _ANCHORS):
         return None
     return data if _fills(data.shape[1], width) else None
 
@@ -130,7 +136,7 @@ def _with_copies(graph: Graph, lanes: Mapping[Value, int], names: Names) -> tupl
 
 def _read_plain(node: Node, lanes: Mapping[Value, int]) -> list[Value]:
     """The blocked values that ``node`` would read in vain: it needs them row-major."""
-    if node.op.name in _ANCHORS or any(v in lanes for v in node.outputs):
+    if node.op.name in _READERS or any(v in lanes for v in node.outputs):
         return []
     return [v for v in node.inputs if v is not None and v in lanes and not _is_row_major(v, lanes[v])]
 

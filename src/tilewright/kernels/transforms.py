@@ -1,0 +1,100 @@
+"""Schedules of linear transforms of small tiles (Winograd's): all that belongs to a tile is unrolled, in registers.
+
+Such a kernel has two stages, rows and columns, each of which *chooses* among a few sums by the value of an axis
+(``select(a < 1, ..., select(a < 2, ...))``). Unrolled, the choice is made while compiling.
+"""
+
+from tilewright.kernels.schedules import is_reduction, ref
+from tilewright.loops.ir import Block, Scope, Store
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of
+from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Var
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import walk
+
+
+def first_stages(s: Schedule) -> frozenset[str]:
+    """The buffers between two choosing stages: read where they are computed, they would be computed many times."""
+    found: set[str] = set()
+    for block in all_blocks(s.program.body):
+        if _choices(block) and any(_choices(reader) for reader in consumers(s.program, block)):
+            found.update(region.buffer.name for region in block.writes)
+    return frozenset(found)
+
+
+def schedule_transform(s: Schedule, lanes: int, parallel: bool) -> None:
+    """Two stages, of which the second writes the result: tile by tile, ``lanes`` channels at a time."""
+    stages = all_blocks(s.program.body)
+    first, result = (BlockRef(block.name) for block in stages)
+    stmt = block_at(s.program, result).stmt
+    choices = _choices(stmt) | _passed_on(stages[0], stmt)
+    outer: list[LoopRef] = []
+    inner: list[LoopRef] = []
+    loops = dict(
+        zip((axis.var for axis in stmt.axes), [ref(loop) for loop in loops_of(s.program, result)], strict=True)
+    )
+    *others, last = loops
+    for variable in others:
+        if variable not in choices:
+            outer.append(loops[variable])
+        elif (factor := choices[variable]) is None:
+            inner.append(loops[variable])
+        else:
+            whole, part = s.split(loops[variable], (None, factor))
+            outer.append(whole)
+            inner.append(part)
+    block, vector = s.split(loops[last], (None, lanes))
+    s.reorder(*outer, block, *inner, vector)
+    s.compute_at(first, block)
+    s.set_scope(block_at(s.program, first).stmt.writes[0].buffer.name, Scope.LOCAL)
+    around = [ref(loop) for loop in loops_of(s.program, first)]
+    own = around[around.index(block) + 1 :]
+    for loop in (*own[:-1], *inner):
+        s.unroll(loop)
+    s.vectorize(own[-1])
+    s.vectorize(vector)
+    if parallel:
+        for loop in outer:
+            s.parallel(loop)
+
+
+def _choices(block: Block) -> dict[Var, int | None]:
+    """The axes whose value chooses what is computed; with a number: only the remainder by it does."""
+    if is_reduction(block) or not isinstance(block.body, Store):
+        return {}
+    axes = {axis.var for axis in block.axes}
+    found: dict[Var, int | None] = {}
+    for node in walk(block.body.value):
+        if isinstance(node, Select):
+            found.update(_compared(node.condition, axes))
+    return found
+
+
+def _passed_on(first: Block, result: Block) -> dict[Var, int | None]:
+    """The axes of ``result`` by which the first stage chooses what it reads."""
+    assert isinstance(first.body, Store) and isinstance(result.body, Store), "stages store one value"
+    chosen = [position for position, axis in enumerate(first.axes) if axis.var in _choices(first)]
+    found: dict[Var, int | None] = {}
+    for node in walk(result.body.value):
+        if isinstance(node, Read) and node.source == first.body.buffer:
+            for position in chosen:
+                found.update(_choosing(node.indices[position], {axis.var for axis in result.axes}))
+    return found
+
+
+def _compared(condition: Expr, axes: set[Var]) -> dict[Var, int | None]:
+    match condition:
+        case Binary(BinaryOp.LT, value, Const()):
+            return _choosing(value, axes)
+        case _:
+            return {}
+
+
+def _choosing(value: Expr, axes: set[Var]) -> dict[Var, int | None]:
+    match value:
+        case Var() if value in axes:
+            return {value: None}
+        case Binary(BinaryOp.MOD, Var() as variable, Const(int(factor))) if variable in axes:
+            return {variable: factor}
+        case _:
+            return {}

@@ -1,0 +1,141 @@
+"""Winograd's transforms and products are the convolution; which convolutions are computed so."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests.passes.graphs import apply, value
+from tilewright.base.errors import BadInput
+from tilewright.base.target import Target
+from tilewright.codegen.image import kernel_text
+from tilewright.driver import Math, Options, compile_graph
+from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
+from tilewright.ops.winograd import transformed_filter
+from tilewright.passes import winograd
+from tilewright.passes.winograd import use_winograd
+
+Array = NDArray[np.generic]
+HOST = Target.host()
+
+
+def convolution(
+    size: tuple[int, int],
+    channels: int,
+    filters: int,
+    *,
+    batch: int = 1,
+    pads: tuple[int, ...] = (1, 1, 1, 1),
+    bias: bool = True,
+    **attributes: object,
+) -> Graph:
+    random = np.random.default_rng(size[0] + channels)
+    group = attributes.get("group", 1)
+    assert isinstance(group, int)
+    shape = (filters, channels // group, 3, 3)
+    known: dict[Value, Array] = {value("w", *shape): random.standard_normal(shape).astype(np.float32) / 3}
+    if bias:
+        known[value("b", filters)] = random.standard_normal(filters).astype(np.float32)
+    x = value("x", batch, channels, *size)
+    conv = apply("Conv", [x, *known], "y", pads=pads, **attributes)
+    relu = apply("Relu", conv.outputs, "z")
+    return Graph("g", (x,), relu.outputs, (conv, relu), known)
+
+
+def feeds(graph: Graph) -> dict[str, Array]:
+    shape = [int(str(extent)) for extent in graph.inputs[0].shape]
+    return {"x": np.random.default_rng(3).standard_normal(shape).astype(np.float32)}
+
+
+def operators(nodes: tuple[Node, ...]) -> list[str]:
+    return [node.op.name for node in nodes]
+
+
+WINOGRAD = ["WinogradInput", "Reshape", "MatMul", "Reshape", "WinogradOutput", "Relu"]
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(winograd, "ADVANTAGE", 0.0)
+
+
+@given(
+    st.tuples(st.integers(1, 10), st.integers(1, 10)),
+    st.sampled_from([1, 3, 16, 24]),
+    st.sampled_from([1, 5, 16, 33]),
+    st.integers(1, 2),
+    st.tuples(*[st.integers(0, 2)] * 4),
+    st.booleans(),
+)
+@settings(max_examples=8)
+def test_it_is_the_convolution(
+    size: tuple[int, int], channels: int, filters: int, batch: int, pads: tuple[int, ...], bias: bool
+) -> None:
+    if size[0] + pads[0] + pads[2] < 3 or size[1] + pads[1] + pads[3] < 3:
+        return
+    graph = convolution(size, channels, filters, batch=batch, pads=pads, bias=bias)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(winograd, "ADVANTAGE", 0.0)
+        after = use_winograd(graph, HOST)
+        verify(after)
+        assert operators(after.nodes) == WINOGRAD
+        given_feeds = feeds(graph)
+        (expected,) = evaluate_graph(graph, given_feeds)
+        (evaluated,) = evaluate_graph(after, given_feeds)
+        (native,) = compile_graph(graph, Options(HOST, threads=2, checked=True)).executable.run(given_feeds)
+    scale = np.abs(expected).max() + 1
+    assert np.abs(evaluated - expected).max() <= 1e-4 * scale
+    assert np.abs(native - expected).max() <= 1e-4 * scale
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [{"strides": (2, 2)}, {"dilations": (2, 2)}, {"group": 2}],
+    ids=str,
+)
+@pytest.mark.usefixtures("always")
+def test_other_convolutions_stay(attributes: dict[str, object]) -> None:
+    graph = convolution((12, 12), 32, 32, **attributes)
+    assert use_winograd(graph, HOST) == graph
+
+
+def test_where_it_pays() -> None:
+    """Large planes; not few channels, nor weights that fill the caches for a handful of tiles."""
+    assert operators(use_winograd(convolution((56, 56), 64, 64), HOST).nodes) == WINOGRAD
+    for graph in (convolution((224, 224), 3, 64), convolution((7, 7), 512, 512), convolution((2, 2), 64, 64)):
+        assert operators(use_winograd(graph, HOST).nodes) == ["Conv", "Relu"]
+
+
+def test_strict_numerics_do_without() -> None:
+    graph = convolution((24, 24), 32, 32)
+    strict = compile_graph(graph, Options(HOST, threads=1, math=Math.STRICT))
+    default = compile_graph(graph, Options(HOST, threads=1))
+    assert any("winograd" in kernel.program.name for kernel in default.kernels)
+    assert not any("winograd" in kernel.program.name for kernel in strict.kernels)
+
+
+def test_another_policy_is_refused() -> None:
+    assert Math.named("strict") is Math.STRICT
+    with pytest.raises(BadInput, match="math='exact' is no policy for numbers; there is strict, default"):
+        Math.named("exact")
+
+
+def test_transforms_are_unrolled_in_registers() -> None:
+    compiled = compile_graph(convolution((24, 24), 64, 64), Options(HOST, threads=1))
+    transforms = [k.program for k in compiled.kernels if "winograd" in k.program.name]
+    assert len(transforms) == 2
+    for program in transforms:
+        text = kernel_text(program).text
+        assert "gather" not in text and "masked" not in text
+
+
+def test_the_filter_is_transformed_in_float64() -> None:
+    """``G g G^T``, against the definition by polynomials: values of the filter at the five points and at infinity."""
+    g = np.random.default_rng(0).standard_normal((1, 1, 3, 3))
+    points = np.array([0, 1, -1, 2, -2], float)
+    others = [np.prod([p - q for q in points if q != p]) for p in points]
+    rows = np.stack([points**k for k in range(3)], axis=1) / np.array(others)[:, None]
+    rows = np.concatenate([rows, [[0, 0, 1]]])
+    transformed = transformed_filter(g).reshape(6, 6)
+    np.testing.assert_allclose(np.abs(transformed), np.abs(rows @ g[0, 0] @ rows.T), rtol=1e-12)
