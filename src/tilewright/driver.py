@@ -49,7 +49,7 @@ class Math(Enum):
     STRICT = "strict"
     """By the order of sums only."""
     DEFAULT = "default"
-    """By algorithms whose errors stay below 1e-4 of the largest result (Winograd's), too."""
+    """By algorithms whose errors stay below 1e-4 of the largest result (Winograd's), too; for finite numbers."""
 
     @staticmethod
     def named(name: "Math | str") -> "Math":
