@@ -134,6 +134,23 @@ def test_one_model_in_many_threads() -> None:
     assert not wrong
 
 
+def test_calls_at_the_same_time_have_contexts_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = scaler(1), np.ones(10, np.float32)
+    model.run({"x": x})
+    inside, seen = threading.Barrier(2, timeout=30), set[int]()
+    native = model._entry.releasing
+
+    def enter(context: int) -> int:
+        inside.wait()
+        seen.add(context)
+        inside.wait()
+        return native(context)
+
+    monkeypatch.setattr(model._entry, "call", enter)
+    together([lambda: model.run({"x": x})] * 2)
+    assert len(seen) == 2
+
+
 def together(jobs: list[Callable[[], None]]) -> None:
     threads = [threading.Thread(target=job) for job in jobs]
     for thread in threads:
