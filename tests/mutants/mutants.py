@@ -31,6 +31,7 @@ _LAYOUT = "tests/passes/test_layout.py"
 _AFFINE = "tests/passes/test_affine.py"
 _RECOGNIZE = "tests/passes/test_recognize.py"
 _FLATTEN = "tests/passes/test_flatten.py"
+_TRANSPOSED = ("tests/ops/test_transposed_convolution.py",)
 _PERMUTED = "tests/codegen/test_lanes.py::test_lanes_that_lie_close_together_are_permuted"
 
 MUTANTS = (
@@ -653,5 +654,19 @@ MUTANTS = (
         "context = self._free.pop()",
         "context = self._free[-1]",
         ("tests/runtime/test_model.py::test_calls_at_the_same_time_have_contexts_of_their_own",),
+    ),
+    Mutant(
+        "phases multiply the zeros that stand for taps they lack",
+        "ops/transposed_convolution.py",
+        "return solvable & (self.tap(phase, back) < self.kernel)",
+        "return solvable",
+        _TRANSPOSED,
+    ),
+    Mutant(
+        "phases that no tap can reach have taps",
+        "ops/transposed_convolution.py",
+        "return solvable & (self.tap(phase, back) < self.kernel)",
+        "return self.tap(phase, back) < self.kernel",
+        _TRANSPOSED,
     ),
 )

@@ -20,7 +20,7 @@ from tilewright.symbolic.expr import ONE, Const, Expr
 from tilewright.symbolic.simplify import simplify
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
-_ANCHORS = frozenset({"Conv", "ConvTranspose", "WinogradOutput"})
+_ANCHORS = frozenset({"Conv", "PhaseConv", "WinogradOutput"})
 """Sums of products over channels whose results are stored in blocks."""
 _READERS = _ANCHORS | {"WinogradInput"}
 """What reads blocks as easily as rows."""

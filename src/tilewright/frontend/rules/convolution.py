@@ -10,6 +10,7 @@ from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.frontend.rules.windows import Sliding, check_entries, sliding, unknown_auto_pad, window_attributes
 from tilewright.graph import Value
 from tilewright.ops.shapes import Shape, show, simplified, static
+from tilewright.ops.transposed_convolution import phases
 from tilewright.ops.windows import number
 from tilewright.symbolic.expr import Const, Expr, as_expr, const, maximum
 
@@ -29,30 +30,42 @@ def kernel_of(request: Request, weight: Value) -> Shape:
 
 
 def _conv_transpose(request: Request) -> Sequence[Value]:
-    """A convolution that makes all phases of the strides as channels, which are then interleaved."""
     data, weight, bias = request.input(0), request.input(1), request.optional(2)
     own = sliding(request, data, kernel_of(request, weight))
     group = request.integer("group", 1)
     begins, spatial = _transposed_extents(request, own)
-    strides = own.strides
-    filters = request.apply("PhaseFilters", weight, strides=strides, dilations=own.dilations, group=group)
-    first = [begin // stride for begin, stride in zip(begins, strides, strict=True)]
+    filters = request.apply("PhaseFilters", weight, strides=own.strides, dilations=own.dilations, group=group)
+    if all(dim.are_even for dim in phases(own.kernel, own.strides, own.dilations)):
+        return [_interleaved(request, own, filters, begins, spatial, group)]
+    place = {"kernel": own.kernel, "dilations": own.dilations, "begins": tuple(begins), "spatial": tuple(spatial)}
+    return [request.apply("PhaseConv", data, filters, bias, **place, group=group)]
+
+
+def _interleaved(
+    request: Request, own: Sliding, filters: Value, begins: Sequence[int], spatial: Sequence[Expr], group: int
+) -> Value:
+    """One convolution makes all phases of the strides as channels; they have equally many taps. Then they are
+    interleaved."""
+    data, bias, strides = request.input(0), request.optional(2), own.strides
+    count, rank = prod(strides), len(strides)
+    taps = filters.shape[rank + 2 :]
+    shape = (simplified(filters.shape[0] * count), filters.shape[rank + 1], *taps)
+    filters = request.apply("Reshape", filters, shape=shape)
     dilations = tuple(d if stride == 1 else 1 for d, stride in zip(own.dilations, strides, strict=True))
-    reach = [(k - 1) * d for k, d in zip(filters.shape[2:], dilations, strict=True)]
-    before = [number(r - place) for r, place in zip(reach, first, strict=True)]
+    moves = zip(taps, dilations, begins, strides, strict=True)
+    before = [number((k - 1) * d - begin // stride) for k, d, begin, stride in moves]
     after = [
         number((begin + extent - 1) // stride + 1 - before_)
         for begin, extent, stride, before_ in zip(begins, spatial, strides, own.spatial, strict=True)
     ]
-    phases = prod(strides)
-    if bias is not None and phases > 1:
+    if bias is not None and count > 1:
         column = request.apply("Unsqueeze", bias, axes=(1,))
-        bias = request.apply("Reshape", request.apply("Expand", column, shape=(1, phases)), shape=(-1,))
+        bias = request.apply("Reshape", request.apply("Expand", column, shape=(1, count)), shape=(-1,))
     result = request.apply("Conv", data, filters, bias, pads=(*before, *after), dilations=dilations, group=group)
-    if phases == 1:
-        return [result]
+    if count == 1:
+        return result
     offsets = tuple(begin % stride for begin, stride in zip(begins, strides, strict=True))
-    return [request.apply("PhasesToSpace", result, strides=strides, offsets=offsets, spatial=tuple(spatial))]
+    return request.apply("PhasesToSpace", result, strides=strides, offsets=offsets, spatial=tuple(spatial))
 
 
 def _transposed_extents(request: Request, own: Sliding) -> tuple[list[int], list[Expr]]:
