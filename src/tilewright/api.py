@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from tilewright.base.errors import BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
 from tilewright.base.events import Listener, ignore, to_log
+from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
+from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.target import Target
-from tilewright.driver import Math, Options, compile_graph
+from tilewright.driver import Options, compile_graph
 from tilewright.frontend import onnx_importer, onnx_proto
 from tilewright.graph import Graph
 from tilewright.insight.repro import Request, pack_fault
@@ -32,6 +34,7 @@ def compile(
     bounds: Mapping[str, int] | None = None,
     dynamic: Dynamic | str = Dynamic.AUTO,
     math: Math | str = Math.DEFAULT,
+    memory_limit: int | str | None = None,
     target: Target | str = "host",
     threads: int | None = None,
     settings: Settings | None = None,
@@ -41,17 +44,20 @@ def compile(
 
     ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
     ``dynamic`` says what is done with those: one model for all sizes, or a version for each (a ``SpecializingModel``).
-    ``math``: ``strict`` for results that differ from the operators' own by the order of sums only. ``threads``: the
-    most that one call uses; by default all that this process may use. ``listener`` hears how far compiling is
-    (``base.events``).
+    ``math``: which algorithms may be used, by their errors (``base.numerics``). ``memory_limit``: the most that packed
+    weights and the workspace of a run take together, in bytes or as ``"512MiB"``; faster algorithms that need more are
+    left out, those that save least for a byte first. ``threads``: the most that one call uses; by default all that this
+    process may use. ``listener`` hears how far compiling is (``base.events``).
 
     Raises ``InvalidModel`` for a malformed model, ``UnsupportedModel`` for what can't be compiled; both name the node
-    and what would help. ``InternalError`` is a fault of Tilewright, and says where it wrote a bundle to reproduce it.
+    and what would help. ``ResourceLimit`` if the model can't be kept within ``memory_limit``. ``InternalError`` is a
+    fault of Tilewright, and says where it wrote a bundle to reproduce it.
     """
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     wanted = chosen.num_threads if threads is None else threads
-    options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, Math.named(math))
+    policies = (Math.named(math), _memory_limit(memory_limit))
+    options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, *policies)
     compilation = _Compilation(model, options, chosen, listener)
     way = Dynamic.named(dynamic)
     if way is Dynamic.SPECIALIZE:
@@ -110,7 +116,7 @@ class _Compilation:
             if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
                 raise
             options = self.options
-            request = Request(str(options.target), options.threads, shapes, options.bounds, options.checked)
+            request = Request.of(options, shapes)
             raise _fault(error, pack_fault(self.model, request, error)) from error
 
     def instead(self, error: TilewrightError, shapes: Shapes, attempt: Callable[[Shapes], object]) -> CompiledModel:
@@ -154,6 +160,14 @@ def _fault(error: Exception, bundle: Path | BadInput) -> InternalError:
     if isinstance(bundle, BadInput):
         return InternalError(f"{told}\nno bundle to reproduce it could be written: {bundle}")
     return InternalError(f"{told}\na bundle to reproduce it is in {bundle}; it holds the model")
+
+
+def _memory_limit(given: int | str | None) -> int | None:
+    """In bytes. Raises ``BadInput``."""
+    limit = parse_size(given) if isinstance(given, str) else given
+    if given is not None and (limit is None or limit < 0):
+        raise BadInput(f"memory_limit={given!r}: give a number of bytes, such as 536870912 or 512MiB")
+    return limit
 
 
 def _target(target: Target | str) -> Target:

@@ -9,12 +9,11 @@ The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
 from tilewright import interface
-from tilewright.base.errors import BadInput, InternalError, Unsupported, UnsupportedKernel, UnsupportedModel
+from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
-from tilewright.base.names import fresh_name, readable
+from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
 from tilewright.base.store import Store
 from tilewright.base.target import Target
@@ -22,13 +21,13 @@ from tilewright.codegen import image
 from tilewright.cost.analytic import schedule
 from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
-from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
 from tilewright.loops.program import Program
 from tilewright.passes.affine import fold_affine
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut, choose_layouts
 from tilewright.passes.lower import Kernel, Lowering
+from tilewright.passes.main_program import Step, main_program, used_constants
 from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
 from tilewright.passes.winograd import use_winograd
@@ -43,33 +42,19 @@ Watch = Callable[[Stage, object], None]
 """Called with each stage and what it made: printing and timing hang on it."""
 
 
-class Math(Enum):
-    """How results may differ from those of the operators computed one by one."""
-
-    STRICT = "strict"
-    """By the order of sums only."""
-    DEFAULT = "default"
-    """By algorithms whose errors stay below 1e-4 of the largest result (Winograd's), too; for finite numbers."""
-
-    @staticmethod
-    def named(name: "Math | str") -> "Math":
-        """The policy called ``name``. Raises ``BadInput`` if there is none."""
-        known = {math.value: math for math in Math}
-        found = name if isinstance(name, Math) else known.get(name)
-        if found is None:
-            raise BadInput(f"math={name!r} is no policy for numbers; there is {', '.join(known)}")
-        return found
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may choose. ``threads``: None for all; ``bounds``: upper bounds of run-time extents, by name."""
+    """What a user may choose. ``threads``: None for all; ``bounds``: upper bounds of run-time extents, by name.
+
+    ``memory_limit``: the most bytes of packed weights and workspace together; None for no limit.
+    """
 
     target: Target
     threads: int | None = None
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
     checked: bool = False
     math: Math = Math.DEFAULT
+    memory_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +99,31 @@ class _Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """One call of main: a kernel's name, and its arguments as they are laid out for it."""
+class _Planned:
+    """All that is decided about a model, and its code as text: what is left is LLVM's."""
 
-    kernel: str
-    arguments: tuple[Value, ...]
-    outputs: int
+    laid_out: LaidOut
+    kernels: tuple[ScheduledKernel, ...]
+    constants: Mapping[Value, Array]
+    main: Program
+    code: image.Code
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the constants as they are stored."""
+        return sum(array.nbytes for array in self.constants.values())
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Of the constants as the graph has them."""
+        graph = self.laid_out.graph
+        read = {value for node in graph.nodes for value in node.inputs}
+        return sum(array.nbytes for value, array in graph.constants.items() if value in read)
+
+    @property
+    def bytes(self) -> int:
+        """Of constants and workspace, that of the latter which depends on run-time extents left out."""
+        return self.weight_bytes + self.code.workspace_bytes
 
 
 def compile_graph(
@@ -131,54 +135,103 @@ def compile_graph(
 ) -> Compiled:
     """Compile ``graph``; ``listener`` hears how far it is.
 
-    Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``.
+    Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``, ``ResourceLimit`` if the
+    model can't be kept within ``options.memory_limit``.
     """
     note = watch or _ignore
     note(Stage.GRAPH, graph)
     options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
+    planned = _plan_within_limit(graph, options, note, listener)
+    laid_out, main, constants = planned.laid_out, planned.main, planned.constants
+    made = image.build(planned.code, options.target, cache, listener)
+    limits = interface.limits_of(laid_out.graph, main.dims)
+    values = (laid_out.graph.inputs, laid_out.graph.outputs, list(constants))
+    manifest = interface.manifest(*values, main.dims, made, limits, options.math)
+    fitting = (options.target.arch.value, options.target.features)
+    executable = executable_for(fitting, manifest, made.objects, list(constants.values()), options.threads)
+    return Compiled(executable, made.objects, laid_out.graph, main, planned.kernels, options, laid_out.layouts)
+
+
+def transform(graph: Graph, options: Options, watch: Watch | None = None, spare: int | None = None) -> LaidOut:
+    """The graph as it is computed, and how its values are stored: all passes from graph to graph.
+
+    ``spare``: the most bytes by which alternatives may enlarge weights; None for no limit.
+    """
+    note = watch or _ignore
     graph = normalize(graph)
     note(Stage.NORMALIZE, graph)
     graph = eliminate_dead_code(recognize(graph))
     note(Stage.RECOGNIZE, graph)
     graph = fold_affine(graph)
     note(Stage.AFFINE, graph)
-    graph = graph if options.math is Math.STRICT else use_winograd(graph, options.target)
+    graph = use_winograd(graph, options.target, options.math, spare)
     note(Stage.WINOGRAD, graph)
     laid_out = choose_layouts(graph, options.target)
     note(Stage.LAYOUT, laid_out)
     laid_out = flatten_reductions(laid_out)
-    graph = laid_out.graph
     note(Stage.FLATTEN, laid_out)
-    verify(graph)
-    groups = fuse(graph)
+    verify(laid_out.graph)
+    return laid_out
+
+
+def _plan(graph: Graph, options: Options, note: Watch, listener: Listener, spare: int | None = None) -> _Planned:
+    """Graph to kernels, main program and LLVM IR. ``spare``: see ``transform``."""
+    laid_out = transform(graph, options, note, spare)
+    groups = fuse(laid_out.graph)
     note(Stage.FUSE, groups)
     kernels, steps, packed = _schedule_all(groups, laid_out, options, listener)
     note(Stage.LOOPS, [kernel.naive for kernel in kernels])
     note(Stage.SCHEDULE, kernels)
-    constants = _used_constants(graph, steps, packed)
-    main = _main_program(graph, steps, constants, options)
+    constants = used_constants(laid_out.graph, steps, packed)
+    dims = interface.dims_of(laid_out.graph.inputs, options.bounds)
+    main = main_program(laid_out.graph, steps, constants, dims)
     note(Stage.MAIN, main)
     programs = [kernel.program for kernel in kernels]
     note(Stage.LLVM, [_Listing(program, lambda p: image.kernel_text(p).text) for program in programs])
     note(Stage.ASM, [_Listing(program, lambda p: image.assembly(p, options.target)) for program in programs])
     try:
-        made = image.build(
-            main,
-            programs,
-            options.target,
-            constants=len(constants),
-            cache=cache,
-            checked=options.checked,
-            listener=listener,
-        )
+        code = image.emit(main, programs, options.target, constants=len(constants), checked=options.checked)
     except UnsupportedKernel as error:
         group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
         raise UnsupportedModel(f"{_sources(group)}: {error.reason}") from error
-    limits = interface.limits_of(graph, main.dims)
-    manifest = interface.manifest(graph.inputs, graph.outputs, list(constants), main.dims, made, limits)
-    fitting = (options.target.arch.value, options.target.features)
-    executable = executable_for(fitting, manifest, made.objects, list(constants.values()), options.threads)
-    return Compiled(executable, made.objects, graph, main, tuple(kernels), options, laid_out.layouts)
+    return _Planned(laid_out, tuple(kernels), constants, main, code)
+
+
+_ATTEMPTS = 4
+"""Plans between the fastest and the leanest that are tried for a memory limit."""
+
+
+def _plan_within_limit(graph: Graph, options: Options, note: Watch, listener: Listener) -> _Planned:
+    """The fastest plan within ``options.memory_limit``: what costs memory is left out until the rest fits."""
+    planned = _plan(graph, options, note, listener)
+    limit = options.memory_limit
+    if limit is None or _fits(planned, limit):
+        return planned
+    leanest = _plan(graph, options, note, listener, spare=0)
+    if not _fits(leanest, limit):
+        raise ResourceLimit(
+            f"the model needs {leanest.bytes} bytes ({leanest.weight_bytes} of weights, {leanest.code.workspace_bytes} "
+            f"of workspace), and memory_limit={limit}; raise it, or give a smaller batch, shapes= or bounds="
+        )
+    spare = limit - leanest.bytes
+    for _ in range(_ATTEMPTS):
+        planned = _plan(graph, options, note, listener, spare)
+        if _fits(planned, limit):
+            return planned
+        used, excess = planned.unpacked_bytes - leanest.unpacked_bytes, planned.bytes - limit
+        spare = used - excess if excess < used else used // 2  # workspace may be what is too large
+    return leanest
+
+
+def _fits(planned: _Planned, limit: int) -> bool:
+    """Raises ``UnsupportedModel`` if that depends on inputs."""
+    if planned.code.more_workspace != ZERO:
+        names = ", ".join(dim.var.name for dim in planned.main.dims if dim.bound is None)
+        raise UnsupportedModel(
+            f"memory_limit={limit} can't be kept: the workspace depends on {names}, which has no upper bound; "
+            "give bounds=, or shapes="
+        )
+    return planned.bytes <= limit
 
 
 def _ignore(stage: Stage, made: object) -> None:
@@ -187,10 +240,10 @@ def _ignore(stage: Stage, made: object) -> None:
 
 def _schedule_all(
     groups: Sequence[Group], laid_out: LaidOut, options: Options, listener: Listener
-) -> tuple[list[ScheduledKernel], list[_Step], dict[Value, Array]]:
+) -> tuple[list[ScheduledKernel], list[Step], dict[Value, Array]]:
     """Kernels (equal groups share one), the calls of main, and the constants that were packed for them."""
     kernels: dict[str, ScheduledKernel] = {}
-    steps: list[_Step] = []
+    steps: list[Step] = []
     packed: dict[Value, Array] = {}
     lowering = Lowering(laid_out, options.target, options.bounds)
     for position, group in enumerate(groups):
@@ -208,7 +261,7 @@ def _schedule_all(
         for plain, stored in zip(kernel.arguments, arguments, strict=True):
             if plain in kernel.packings and stored not in packed:
                 packed[stored] = pack(laid_out.graph.constants[plain], kernel.packings[plain], aligned_array)
-        steps.append(_Step(known.program.name, arguments, kernel.program.outputs))
+        steps.append(Step(known.program.name, arguments, kernel.program.outputs))
         listener(Advanced("schedule", position + 1, len(groups), known.program.name))
     return list(kernels.values()), steps, packed
 
@@ -226,57 +279,11 @@ def _stored(value: Value, kernel: Kernel, laid_out: LaidOut) -> Value:
     return value if layout is None else replace(value, shape=layout.shape(value.shape))
 
 
-def _used_constants(graph: Graph, steps: Sequence[_Step], packed: Mapping[Value, Array]) -> dict[Value, Array]:
-    known = {**graph.constants, **packed}
-    used = dict.fromkeys((*(v for step in steps for v in step.arguments), *graph.outputs))
-    return {value: known[value] for value in used if value in known}
-
-
-def _main_program(graph: Graph, steps: Sequence[_Step], constants: Mapping[Value, Array], options: Options) -> Program:
-    """Main: one call per group; what is neither input, constant nor output is allocated."""
-    buffers = _buffers(graph, steps, constants)
-    taken = {buffer.name for buffer in buffers.values()}
-    outputs = list[Buffer]()
-    for value in graph.outputs:
-        outputs.append(Buffer(fresh_name(f"{readable(value.name)}.out", taken), value.dtype, value.shape))
-        taken.add(outputs[-1].name)
-    writes = {v: buffer for v, buffer in zip(graph.outputs, outputs, strict=True) if _is_made(v, graph, constants)}
-    buffers.update(writes)
-    body: Stmt = Seq(tuple(_call(step, buffers) for step in steps))
-    given = {*graph.inputs, *constants, *writes}
-    for value in reversed([v for v in buffers if v not in given]):
-        body = Alloc(buffers[value], body)
-    params = (*(buffers[v] for v in graph.inputs), *(buffers[v] for v in constants), *outputs)
-    return Program("main", params, body, interface.dims_of(graph.inputs, options.bounds), len(outputs))
-
-
-def _is_made(value: Value, graph: Graph, constants: Mapping[Value, Array]) -> bool:
-    if value in graph.inputs or value in constants:
-        raise InternalError(f"output {value.name} is an input or constant: the importer should have copied it")
-    return True
-
-
-def _buffers(graph: Graph, steps: Sequence[_Step], constants: Mapping[Value, Array]) -> dict[Value, Buffer]:
-    mentioned = dict.fromkeys((*graph.inputs, *constants, *(v for step in steps for v in step.arguments)))
-    buffers: dict[Value, Buffer] = {}
-    names = set[str]()
-    for value in mentioned:
-        buffers[value] = Buffer(fresh_name(readable(value.name), names), value.dtype, value.shape)
-        names.add(buffers[value].name)
-    return buffers
-
-
-def _call(step: _Step, buffers: Mapping[Value, Buffer]) -> Call:
-    arguments = (buffers[value] for value in step.arguments)
-    regions = tuple(Region(b, tuple((ZERO, extent) for extent in b.shape)) for b in arguments)
-    return Call(Callee.KERNEL, step.kernel, regions, step.outputs)
-
-
 def build_program(
     program: Program, target: Target, *, threads: int | None = None, checked: bool = False, cache: Store | None = None
 ) -> Executable:
     """One scheduled loop program as native code: its parameters are the inputs, then the outputs."""
-    made = image.build(image.main_for(program), [program], target, cache=cache, checked=checked)
+    made = image.build(image.emit(image.main_for(program), [program], target, checked=checked), target, cache)
     values = [Value(p.name, p.dtype, p.shape) for p in program.params]
     count = len(values) - program.outputs
     manifest = interface.manifest(values[:count], values[count:], (), program.dims, made)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tilewright.base.errors import UnsupportedModel
 from tilewright.base.names import fresh_name
-from tilewright.codegen.image import Image
+from tilewright.base.numerics import Math
+from tilewright.codegen.image import Code, Image
 from tilewright.graph import Graph, Value
 from tilewright.loops.program import Dim
 from tilewright.runtime.manifest import Extent, Formula, Manifest, Symbol, TensorSpec
@@ -48,15 +49,17 @@ def manifest(
     dims: Sequence[Dim],
     made: Image,
     limits: Sequence[Limit] = (),
+    math: Math = Math.DEFAULT,
 ) -> Manifest:
     """The manifest of compiled code. Raises ``UnsupportedModel`` for an extent that can't be computed."""
     symbols = _Symbols(dims)
-    specs = [tuple(map(symbols.spec, values)) for values in (inputs, outputs, constants)]
+    entering, leaving, known = (tuple(map(symbols.spec, values)) for values in (inputs, outputs, constants))
     for limit in dict.fromkeys(limits):
         symbols.check(limit)
-    workspace = symbols.workspace(made)
+    code = made.code
+    workspace = symbols.workspace(code)
     listed = tuple(symbols.listed.values())
-    return Manifest(specs[0], specs[1], specs[2], listed, workspace, made.scratch_bytes, made.sites, made.calls)
+    return Manifest(entering, leaving, known, listed, workspace, code.scratch_bytes, code.sites, code.calls, math)
 
 
 def input_spec(value: Value) -> TensorSpec:
@@ -111,11 +114,11 @@ class _Symbols:
             raise UnsupportedModel(f"the extent {limit.value} can't be computed at run time; give shapes=")
         self._add(limit.value, formula, limit.most)
 
-    def workspace(self, made: Image) -> Extent:
+    def workspace(self, code: Code) -> Extent:
         """The bytes of workspace of a call."""
-        if made.more_workspace == ZERO:
-            return made.workspace_bytes
-        size = made.workspace_bytes + made.more_workspace
+        if code.more_workspace == ZERO:
+            return code.workspace_bytes
+        size = code.workspace_bytes + code.more_workspace
         formula = _formula(size)
         if formula is None:
             raise UnsupportedModel(f"the workspace of {size} bytes can't be computed at run time; give shapes=")

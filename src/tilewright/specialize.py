@@ -8,14 +8,16 @@ for the first time, which takes as long as compiling does; kernels come from the
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Generic, TypeVar
 
 from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
+from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.driver import Compiled, Options
 from tilewright.insight.compare import TOLERANCE, Against, Comparison
-from tilewright.insight.explain import Explanation, Finding
+from tilewright.insight.explain import Explanation, Finding, Memory
 from tilewright.insight.profile import Profile
 from tilewright.model import CompiledModel
 from tilewright.runtime.feeds import Feed, wrong_names
@@ -135,6 +137,10 @@ class SpecializingModel(CompiledModel):
         """The code of the version used last. Raises ``BadInput`` if none is made yet."""
         return self._last().executable
 
+    @property
+    def math(self) -> Math:
+        return self._options.math
+
     def versions(self) -> dict[Sizes, CompiledModel]:
         """The versions that are kept now, the one used last at the end."""
         return dict(self._versions.all())
@@ -188,10 +194,12 @@ class SpecializingModel(CompiledModel):
         reason = f"a version is compiled for each size, as {self._reason} (made: {seen})"
         extents = tuple(Finding("run-time extent", symbol.name, reason, step) for symbol in self._symbols)
         if not made:
-            threads = self._options.threads or 0
-            return Explanation(str(self._options.target), threads, (), (), extents)
+            options, memory = self._options, Memory(0, 0, self._options.memory_limit)
+            return Explanation(
+                str(options.target), options.threads or 0, options.math.value, memory, (), (), findings=extents
+            )
         last = made[-1][1].explain(places)
-        return Explanation(last.target, last.threads, last.kernels, last.nodes, (*last.findings, *extents))
+        return replace(last, findings=(*last.findings, *extents))
 
     def _last(self) -> CompiledModel:
         made = self._versions.all()

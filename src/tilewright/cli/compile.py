@@ -37,8 +37,10 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         "output": str(path),
         "bytes": path.stat().st_size,
         "target": str(model.compiled.options.target),
+        "math": model.math.value,
         "kernels": len(model.compiled.kernels),
         "calls": len(model.executable.manifest.calls),
+        "weight_bytes": sum(array.nbytes for array in model.executable.constants),
         "workspace_bytes": workspace if isinstance(workspace, int) else None,
         "seconds": {"compile": made - begin, "save": time.perf_counter() - made},
     }

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tilewright.base.errors import BadInput
 from tilewright.base.events import Listener, ignore
+from tilewright.base.numerics import Math
+from tilewright.base.sizes import parse_size
 from tilewright.runtime.sizing import default_threads
 
 if TYPE_CHECKING:
@@ -53,6 +55,18 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the most that a run uses (default: %(default)s)",
     )
+    parser.add_argument(
+        "--math",
+        choices=[math.value for math in Math],
+        default=Math.DEFAULT.value,
+        help="which algorithms may be used, by their errors (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--memory-limit",
+        type=size,
+        metavar="SIZE",
+        help="the most bytes that packed weights and the workspace of a run take together, such as 512MiB",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -83,12 +97,28 @@ def positive(text: str) -> int:
     return value
 
 
+def size(text: str) -> int:
+    """Bytes."""
+    count = parse_size(text)
+    if count is None:
+        raise argparse.ArgumentTypeError(f"{text} is no size; give bytes, or such as 512MiB")
+    return count
+
+
 def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "RunnableModel":
     """The model that the arguments of ``add_model_arguments`` ask for: compiled, or an artifact loaded."""
     if not is_artifact(options.model):
         return compiled(options, listener)
-    if options.shapes or options.bounds or options.target != "host":
-        raise BadInput(f"{options.model} is compiled already: leave --shape, --bound and --target out")
+    chosen = {
+        "--shape": options.shapes,
+        "--bound": options.bounds,
+        "--target": options.target != "host",
+        "--math": options.math != Math.DEFAULT.value,
+        "--memory-limit": options.memory_limit,
+    }
+    unfit = [name for name, value in chosen.items() if value]
+    if unfit:
+        raise BadInput(f"{options.model} is compiled already: leave {', '.join(unfit)} out")
     from tilewright.runtime.runnable import load
 
     return load(options.model, trust=options.trust, threads=options.threads)
@@ -112,6 +142,8 @@ def compiled(options: argparse.Namespace, listener: Listener = ignore) -> "Compi
         shapes=shapes(options.shapes),
         bounds=bounds(options.bounds),
         dynamic=options.dynamic,
+        math=options.math,
+        memory_limit=options.memory_limit,
         target=options.target,
         threads=options.threads,
         listener=listener,

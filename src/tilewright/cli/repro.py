@@ -37,10 +37,17 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
     path: Path = options.output or Path(options.model.name).with_suffix(".repro.zip")
     if options.kernel is None:
-        checked = Settings.from_environment().bounds_check
-        target = str(Target.parse(options.target))
-        given = (shapes(options.shapes), bounds(options.bounds), checked, options.random_seed)
-        files = pack_model(path, options.model, Request(target, options.threads, *given))
+        request = Request(
+            str(Target.parse(options.target)),
+            options.threads,
+            shapes(options.shapes),
+            bounds(options.bounds),
+            Settings.from_environment().bounds_check,
+            options.math,
+            options.memory_limit,
+            options.random_seed,
+        )
+        files = pack_model(path, options.model, request)
     else:
         model = compiled(options)
         kernel = _named(options.kernel, model.compiled.kernels)

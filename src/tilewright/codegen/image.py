@@ -5,7 +5,7 @@ and compiler version: a model that shares kernels with an earlier one compiles o
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import llvmlite
@@ -27,10 +27,13 @@ _ZEROS = f"{ZEROS} = internal constant [{ZEROS_BYTES} x i8] zeroinitializer, ali
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """Object files to be loaded together, and what a call of ``tw_main`` needs."""
+class Code:
+    """An image as LLVM IR, and what a call of ``tw_main`` needs."""
 
-    objects: tuple[bytes, ...]
+    kernels: Mapping[str, str]
+    """The kernels' modules by name."""
+    others: tuple[str, ...]
+    """The modules of main and of the support functions."""
     workspace_bytes: int
     scratch_bytes: int
     sites: tuple[str, ...]
@@ -39,6 +42,14 @@ class Image:
     """The kernels that main calls, in order."""
     more_workspace: Expr = ZERO
     """Bytes of workspace after the others, that depend on run-time extents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Object files to be loaded together, and the code that they were made of."""
+
+    objects: tuple[bytes, ...]
+    code: Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,41 +73,41 @@ def _assemble(module: Module) -> str:
     return "\n".join([_ZEROS, DECLARATIONS, declarations, *module.functions])
 
 
-def build(
-    main: Program,
-    kernels: Sequence[Program],
-    target: Target,
-    *,
-    constants: int = 0,
-    cache: Store | None = None,
-    checked: bool = False,
-    listener: Listener = ignore,
-) -> Image:
-    """Compile ``main`` and the kernels that it calls by name.
+def emit(
+    main: Program, kernels: Sequence[Program], target: Target, *, constants: int = 0, checked: bool = False
+) -> Code:
+    """The code of ``main``, of the kernels that it calls by name, and of the support functions.
 
     ``constants``: how many of main's parameters, just before its outputs, are constants of the model. ``checked`` adds
-    bounds checks. ``listener`` hears of each kernel that is done. Raises ``Unsupported`` if a buffer has
-    its size.
+    bounds checks. Raises ``UnsupportedKernel`` for one that has no native code.
     """
-    objects: list[bytes] = []
+    modules: dict[str, str] = {}
     known: dict[str, tuple[Program, FunctionInfo]] = {}
     sites: list[str] = []
-    for position, program in enumerate(kernels):
+    for program in kernels:
         try:
             made = kernel_text(program, len(sites) if checked else None)
         except Unsupported as error:
             raise UnsupportedKernel(program.name, str(error)) from error
         sites.extend(f"{program.name}: {site}" for site in made.sites)
-        objects.append(_compiled(made.text, target, cache))
+        modules[program.name] = made.text
         known[program.name] = (program, made.info)
-        listener(Advanced("code", position + 1, len(kernels), program.name))
     module = Module()
     info = emit_main(main, constants, known, module)
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
-    objects.append(_compiled(f"{_assemble(module)}\n{declarations}", target, cache))
-    objects.append(_compiled(support_text(target.arch.value), target, cache))
+    others = (f"{_assemble(module)}\n{declarations}", support_text(target.arch.value))
     memory = (info.workspace_bytes, info.scratch_bytes)
-    return Image(tuple(objects), *memory, tuple(sites), info.calls, info.more_workspace)
+    return Code(modules, others, *memory, tuple(sites), info.calls, info.more_workspace)
+
+
+def build(code: Code, target: Target, cache: Store | None = None, listener: Listener = ignore) -> Image:
+    """Compile ``code``, or take what the cache has of it. ``listener`` hears of each kernel that is done."""
+    objects: list[bytes] = []
+    for name, text in code.kernels.items():
+        objects.append(_compiled(text, target, cache))
+        listener(Advanced("code", len(objects), len(code.kernels), name))
+    objects += [_compiled(text, target, cache) for text in code.others]
+    return Image(tuple(objects), code)
 
 
 def _compiled(text: str, target: Target, cache: Store | None) -> bytes:

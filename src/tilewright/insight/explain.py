@@ -71,11 +71,30 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes that a model takes beside its inputs and outputs. ``limit``: what it was compiled to stay within."""
+
+    weight_bytes: int
+    """Of the constants, as they are packed for kernels."""
+    workspace_bytes: int | None
+    """Of one run; None if that depends on run-time extents."""
+    limit: int | None
+
+    def __str__(self) -> str:
+        workspace = "as inputs need it" if self.workspace_bytes is None else f"{self.workspace_bytes} bytes"
+        limit = "" if self.limit is None else f"; limit: {self.limit} bytes"
+        return f"weights: {self.weight_bytes} bytes, workspace: {workspace}{limit}"
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The whole story of one compilation."""
 
     target: str
     threads: int
+    math: str
+    """The policy for numbers (``base.numerics``)."""
+    memory: Memory
     kernels: tuple[KernelFact, ...]
     nodes: tuple[NodeFate, ...]
     findings: tuple[Finding, ...]
@@ -87,7 +106,9 @@ class Explanation:
     def show(self, console: Console | None = None) -> None:
         """Print kernels, then nodes that have none, then findings."""
         out = console or Console()
-        out.print(f"compiled for {self.target}; threads: {self.threads}", highlight=False, markup=False)
+        compiled = f"compiled for {self.target}; threads: {self.threads}; math: {self.math}"
+        out.print(compiled, highlight=False, markup=False, soft_wrap=True)
+        out.print(str(self.memory), highlight=False, markup=False, soft_wrap=True)
         out.print(_kernel_table(self.kernels))
         for fate in (Fate.FOLDED, Fate.DISSOLVED, Fate.UNUSED):
             names = [row.node for row in self.nodes if row.fate == fate.value]
@@ -112,14 +133,28 @@ def _kernel_table(kernels: Sequence[KernelFact]) -> Table:
 
 def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> Explanation:
     """What became of ``imported``. ``places``: all nodes of the model, those included that importing computed."""
-    options, threads = compiled.options, compiled.executable.threads
+    options = compiled.options
     kernels = tuple(map(_fact, compiled.kernels))
     findings = [finding for kernel in compiled.kernels for finding in _loop_findings(kernel)]
     findings += _dim_findings(compiled)
     findings.append(_untuned(compiled.kernels))
     if options.checked:
         findings.append(Finding("bounds checks", "all kernels", "TILEWRIGHT_BOUNDS_CHECK is on", "unset it for speed"))
-    return Explanation(str(options.target), threads, kernels, _fates(compiled, imported, places), tuple(findings))
+    return Explanation(
+        str(options.target),
+        compiled.executable.threads,
+        options.math.value,
+        _memory(compiled),
+        kernels,
+        _fates(compiled, imported, places),
+        tuple(findings),
+    )
+
+
+def _memory(compiled: Compiled) -> Memory:
+    weights = sum(array.nbytes for array in compiled.executable.constants)
+    workspace = compiled.executable.manifest.workspace
+    return Memory(weights, workspace if isinstance(workspace, int) else None, compiled.options.memory_limit)
 
 
 def _fact(kernel: ScheduledKernel) -> KernelFact:

@@ -16,7 +16,7 @@ import tempfile
 import traceback
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import onnx
@@ -24,6 +24,7 @@ from google.protobuf.message import DecodeError
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from tilewright.base.errors import BadInput
+from tilewright.base.numerics import Math
 from tilewright.base.settings import PREFIX
 from tilewright.driver import Options, ScheduledKernel
 from tilewright.insight.doctor import versions
@@ -51,7 +52,23 @@ class Request:
     shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict[str, tuple[int | str, ...]])
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
     checked: bool = False
+    math: str = Math.DEFAULT.value
+    memory_limit: int | None = None
     seed: int = 0
+
+    @staticmethod
+    def of(options: Options, shapes: Mapping[str, tuple[int | str, ...]], seed: int = 0) -> "Request":
+        """What ``options`` ask for."""
+        return Request(
+            str(options.target),
+            options.threads,
+            shapes,
+            options.bounds,
+            options.checked,
+            options.math.value,
+            options.memory_limit,
+            seed,
+        )
 
 
 def pack_model(
@@ -65,7 +82,7 @@ def pack_model(
 
 def pack_kernel(path: Path, kernel: ScheduledKernel, options: Options, seed: int = 0) -> tuple[str, ...]:
     """Write a bundle of one kernel to ``path``; the names of its files. Raises ``BadInput`` if that can't be done."""
-    request = Request(str(options.target), options.threads, bounds=dict(options.bounds), checked=True, seed=seed)
+    request = Request.of(replace(options, checked=True), {}, seed)
     sources = "".join(f"- {node.source or node.op.name}\n" for group in kernel.groups for node in group.nodes)
     readme = _readme(f"kernel {kernel.program.name}", "replays the schedule, runs the kernel on random inputs", None)
     return _write(
@@ -115,6 +132,8 @@ def _settings(kind: str, request: Request, error: BaseException | None) -> str:
         "shapes": {name: list(shape) for name, shape in request.shapes.items()},
         "bounds": dict(request.bounds),
         "checked": request.checked,
+        "math": request.math,
+        "memory_limit": request.memory_limit,
         "seed": request.seed,
         "versions": versions(),
         "environment": {name: value for name, value in os.environ.items() if name.startswith((PREFIX, "OMP_"))},

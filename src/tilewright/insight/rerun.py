@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from tilewright.base.errors import BadInput
+from tilewright.base.numerics import Math
 from tilewright.base.target import Target
 from tilewright.driver import Options, build_program, compile_graph
 from tilewright.frontend import onnx_importer
@@ -70,6 +71,8 @@ def _options(settings: _Settings) -> Options:
         cast("int | None", settings["threads"]),
         cast("Mapping[str, int]", settings["bounds"]),
         cast(bool, settings["checked"]),
+        Math.named(cast(str, settings["math"])),
+        cast("int | None", settings["memory_limit"]),
     )
 
 

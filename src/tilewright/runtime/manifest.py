@@ -14,6 +14,7 @@ from math import prod
 
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadArtifact, BadFeed
+from tilewright.base.numerics import Math
 
 Extent = int | str
 Shape = tuple[Extent, ...]
@@ -78,6 +79,7 @@ class Manifest:
 
     ``workspace``: the arena of one call, or the symbol that computes it. ``scratch``: of one worker. ``sites``: what
     the error record's ``site`` means, for messages. ``calls``: the kernels that main calls, in order, for the profile.
+    ``math``: the policy for numbers that the code was compiled under.
     Raises ``BadArtifact`` if it contradicts itself.
     """
 
@@ -89,6 +91,7 @@ class Manifest:
     scratch: int = 0
     sites: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
+    math: Math = Math.DEFAULT
 
     def __post_init__(self) -> None:
         for specs, what in ((self.inputs, "inputs"), (self.outputs, "outputs"), (self.constants, "constants")):

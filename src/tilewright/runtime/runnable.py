@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tilewright.base.errors import BadArtifact, BadFeed, CorruptArtifact
+from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.runtime import artifact
 from tilewright.runtime.feeds import Array
@@ -31,6 +32,11 @@ class RunnableModel:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Name, dtype and shape of every output."""
         return self._executable.manifest.outputs
+
+    @property
+    def math(self) -> Math:
+        """The policy for numbers that it was compiled under."""
+        return self._executable.manifest.math
 
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Array]:
         """The outputs called ``names`` (None: all, in the model's order) for inputs by name, as ONNX Runtime spells it.

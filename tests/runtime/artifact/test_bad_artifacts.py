@@ -19,6 +19,7 @@ from tilewright.base.processors import Architecture
 from tilewright.base.settings import Settings
 from tilewright.runtime import abi
 from tilewright.runtime.artifact import archive, origin, read
+from tilewright.runtime.artifact.description import FORMAT
 from tilewright.runtime.runnable import RunnableModel, load
 
 Members = dict[str, bytes]
@@ -192,15 +193,15 @@ def test_another_architecture(tmp_path: Path, own: Settings) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["format", "abi"])
-def test_another_version(tmp_path: Path, own: Settings, name: str) -> None:
+@pytest.mark.parametrize(("name", "known"), [("format", FORMAT), ("abi", abi.VERSION)])
+def test_another_version(tmp_path: Path, own: Settings, name: str, known: int) -> None:
     """Signed by this user, with a later Tilewright."""
     path = saved(tmp_path)
     members = members_of(path)
-    manifest = members["manifest.json"].replace(f'"{name}": 1,'.encode(), f'"{name}": 2,'.encode())
-    assert json.loads(manifest)[name] == 2
+    manifest = members["manifest.json"].replace(f'"{name}": {known},'.encode(), f'"{name}": 77,'.encode())
+    assert json.loads(manifest)[name] == 77
     write(path, {**members, "manifest.json": manifest, "signature": origin.sign(manifest, own.key_dir)})
-    refused(path, own, rf"has {name} 2, and this Tilewright runs {name} {abi.VERSION}; .* use Tilewright 1.2.3")
+    refused(path, own, rf"has {name} 77, and this Tilewright runs {name} {known}; .* use Tilewright 1.2.3")
 
 
 def test_objects_that_do_not_fit(tmp_path: Path, own: Settings) -> None:

@@ -19,10 +19,11 @@ from typing import Final, TypeVar, cast
 
 from tilewright.base import dtypes
 from tilewright.base.errors import CorruptArtifact, UnsupportedDType
+from tilewright.base.numerics import Math
 from tilewright.runtime import abi
 from tilewright.runtime.manifest import Extent, Formula, Manifest, Symbol, TensorSpec
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _MAX_NUMBER = 1 << 62
 _MAX_DEPTH = 64
 
@@ -70,6 +71,7 @@ def to_json(described: Description) -> bytes:
         "tilewright": build.tool,
         "source": build.source,
         "target": {"name": build.target, "architecture": build.architecture, "features": build.features},
+        "math": manifest.math.value,
         "inputs": [_spec_fields(spec) for spec in manifest.inputs],
         "outputs": [_spec_fields(spec) for spec in manifest.outputs],
         "constants": [_spec_fields(spec) for spec in manifest.constants],
@@ -144,6 +146,7 @@ def _described(fields: Mapping[str, object]) -> Description:
         scratch=_number(fields["scratch"]),
         sites=_list(fields["sites"], _text),
         calls=_list(fields["calls"], _text),
+        math=Math(_text(fields["math"])),
     )
     return Description(build, manifest, _list(fields["members"], _member))
 

@@ -1,0 +1,69 @@
+"""The main program of a model: one call per group of nodes, in order, and the memory between them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.base.errors import InternalError
+from tilewright.base.names import fresh_name, readable
+from tilewright.graph import Array, Graph, Value
+from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
+from tilewright.loops.program import Dim, Program
+from tilewright.symbolic.expr import ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of main: a kernel's name, and its arguments as they are laid out for it; ``outputs`` of them last."""
+
+    kernel: str
+    arguments: tuple[Value, ...]
+    outputs: int
+
+
+def used_constants(graph: Graph, steps: Sequence[Step], packed: Mapping[Value, Array]) -> dict[Value, Array]:
+    """Of the constants of ``graph`` and those ``packed`` for kernels, the ones that main reads."""
+    known = {**graph.constants, **packed}
+    used = dict.fromkeys((*(v for step in steps for v in step.arguments), *graph.outputs))
+    return {value: known[value] for value in used if value in known}
+
+
+def main_program(
+    graph: Graph, steps: Sequence[Step], constants: Mapping[Value, Array], dims: tuple[Dim, ...]
+) -> Program:
+    """Main: inputs, constants, outputs; what is none of these is allocated."""
+    buffers = _buffers(graph, steps, constants)
+    taken = {buffer.name for buffer in buffers.values()}
+    outputs = list[Buffer]()
+    for value in graph.outputs:
+        outputs.append(Buffer(fresh_name(f"{readable(value.name)}.out", taken), value.dtype, value.shape))
+        taken.add(outputs[-1].name)
+    writes = {v: buffer for v, buffer in zip(graph.outputs, outputs, strict=True) if _is_made(v, graph, constants)}
+    buffers.update(writes)
+    body: Stmt = Seq(tuple(_call(step, buffers) for step in steps))
+    given = {*graph.inputs, *constants, *writes}
+    for value in reversed([v for v in buffers if v not in given]):
+        body = Alloc(buffers[value], body)
+    params = (*(buffers[v] for v in graph.inputs), *(buffers[v] for v in constants), *outputs)
+    return Program("main", params, body, dims, len(outputs))
+
+
+def _is_made(value: Value, graph: Graph, constants: Mapping[Value, Array]) -> bool:
+    if value in graph.inputs or value in constants:
+        raise InternalError(f"output {value.name} is an input or constant: the importer should have copied it")
+    return True
+
+
+def _buffers(graph: Graph, steps: Sequence[Step], constants: Mapping[Value, Array]) -> dict[Value, Buffer]:
+    mentioned = dict.fromkeys((*graph.inputs, *constants, *(v for step in steps for v in step.arguments)))
+    buffers: dict[Value, Buffer] = {}
+    names = set[str]()
+    for value in mentioned:
+        buffers[value] = Buffer(fresh_name(readable(value.name), names), value.dtype, value.shape)
+        names.add(buffers[value].name)
+    return buffers
+
+
+def _call(step: Step, buffers: Mapping[Value, Buffer]) -> Call:
+    arguments = (buffers[value] for value in step.arguments)
+    regions = tuple(Region(b, tuple((ZERO, extent) for extent in b.shape)) for b in arguments)
+    return Call(Callee.KERNEL, step.kernel, regions, step.outputs)
