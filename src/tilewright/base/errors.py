@@ -39,6 +39,10 @@ class CorruptArtifact(BadArtifact):
     """A saved artifact is damaged or altered, or was made for another machine or version of Tilewright."""
 
 
+class CorruptRecord(BadInput):
+    """A record of a measurement, or the database of records, is damaged, altered, or of another version."""
+
+
 class UntrustedData(BadInput):
     """Something that could run code or read files comes from a source that nobody vouches for."""
 
@@ -77,6 +81,10 @@ class ScheduleError(TilewrightError):
 
     The text has the primitive, the reason, and the program with the place marked.
     """
+
+
+class MeasureError(TilewrightError):
+    """A measurement can't be made, and the candidate is not to blame: its reference, the data, or this machine is."""
 
 
 class OutOfBounds(TilewrightError):

@@ -1,0 +1,265 @@
+"""The records: what was measured, on which target, with which verdict. One SQLite file, for any number of processes.
+
+Written ahead (WAL) with ``synchronous=FULL``, and one transaction for each record: what ``add`` has returned for is
+there after a kill or a power cut. Failures are records too. Nothing in the file is trusted: ``trusted_schema`` is off,
+foreign tables are refused, hashes and numbers are checked when they are read.
+
+    with Records.open(path) as records, records.session(config) as session:
+        if records.find(job) is None:
+            records.add(session, job, runner.measure(job))
+        best = records.best(program, target)
+"""
+
+import json
+import os
+import platform
+import sqlite3
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import cast
+
+from tilewright import __version__
+from tilewright.base.errors import BadInput, CorruptRecord, MeasureError, ResourceLimit
+from tilewright.measure.job import IR_VERSION, Job, target_fingerprint, target_json, workload_hash
+from tilewright.measure.row import Record, Row
+from tilewright.measure.schema import CURRENT, Schema, prepare
+from tilewright.measure.verdicts import FAULTS, Outcome, Verdict
+
+BUSY_MILLISECONDS = 30_000
+_NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"})
+_SELECT = (
+    "SELECT r.id, w.ir_version, w.hash, t.fp,"
+    " w.ir, t.text, r.schedule_json, r.config_json, r.status, r.error, r.times_us_json, r.env_json"
+    " FROM record r JOIN workload w ON w.id = r.workload_id JOIN target t ON t.id = r.target_id"
+)
+
+
+class Records:
+    """An open database. For the thread that opened it; other threads and processes open their own."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        """Use ``Records.open``."""
+        self._connection = connection
+        self.path = path
+
+    @staticmethod
+    def open(path: str | os.PathLike[str], schema: Schema = CURRENT) -> "Records":
+        """The database in ``path``, made if there is none.
+
+        Raises ``BadInput`` if the file can't be made or written, ``CorruptRecord`` if it is no database of records,
+        damaged or newer, ``ResourceLimit`` if the disk is full.
+        """
+        place = Path(path)
+        refuse_network(place)
+        with _explained(place):
+            connection = sqlite3.connect(place, isolation_level=None, timeout=BUSY_MILLISECONDS / 1000)
+        try:
+            with _explained(place):
+                for setting in ("trusted_schema=OFF", "foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
+                    connection.execute(f"PRAGMA {setting}")
+                prepare(connection, place, schema)
+        except BaseException:
+            connection.close()
+            raise
+        return Records(connection, place)
+
+    def __enter__(self) -> "Records":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def session(self, config: Mapping[str, object]) -> Generator[int]:
+        """A row that says who measured, when, and how it ended; its number goes with each record."""
+        columns = (_now(), platform.node(), __version__, json.dumps(dict(config), sort_keys=True))
+        with self._transaction():
+            made = self._connection.execute(
+                "INSERT INTO session (started, host, tool_version, config_json) VALUES (?, ?, ?, ?)", columns
+            )
+        number = cast(int, made.lastrowid)
+        outcome = "interrupted"
+        try:
+            yield number
+            outcome = "done"
+        finally:
+            with self._transaction():
+                self._connection.execute(
+                    "UPDATE session SET ended = ?, outcome = ? WHERE id = ?", (_now(), outcome, number)
+                )
+
+    def add(self, session: int, job: Job, outcome: Outcome) -> bool:
+        """Keep the outcome of ``job``; False if there is one already, which stays.
+
+        An outcome of ``DEVICE_LOST`` is replaced. Faults put the job in quarantine. When this returns, the record is
+        on disk. Raises ``ResourceLimit`` if the disk is full: nothing is written then.
+        """
+        with self._transaction():
+            workload = self._id_of("workload", "hash", job.workload, {"ir_version": IR_VERSION, "ir": job.program})
+            known_target = {"text": job.target, "json": target_json(job.target)}
+            target = self._id_of("target", "fp", target_fingerprint(job.target), known_target)
+            row = Row.of(job, outcome)
+            values = {
+                "job": job.id,
+                "workload_id": workload,
+                "target_id": target,
+                "session_id": session,
+                "schedule_json": row.schedule,
+                "config_json": row.config,
+                "status": row.status,
+                "error": row.error,
+                "times_us_json": row.times_us,
+                "median_us": outcome.median_us,
+                "mad_us": outcome.mad_us,
+                "baseline_us": outcome.baseline_us,
+                "env_json": row.environment,
+                "created": _now(),
+            }
+            replaced = ", ".join(f"{name} = excluded.{name}" for name in values if name != "job")
+            made = self._connection.execute(
+                f"INSERT INTO record ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
+                f" ON CONFLICT (job) DO UPDATE SET {replaced} WHERE status = '{Verdict.DEVICE_LOST.value}'",
+                tuple(values.values()),
+            )
+            if made.rowcount == 1 and outcome.verdict in FAULTS:
+                self._quarantine(job.id, f"{outcome.verdict.value}: {outcome.detail}")
+        return made.rowcount == 1
+
+    def quarantine(self, subject: str, reason: str) -> None:
+        """Remember that ``subject`` (the id of a job, or a device) must not be used."""
+        with self._transaction():
+            self._quarantine(subject, reason)
+
+    def _quarantine(self, subject: str, reason: str) -> None:
+        self._connection.execute(
+            "INSERT INTO quarantine (subject, reason) VALUES (?, ?) ON CONFLICT (subject) DO NOTHING", (subject, reason)
+        )
+
+    def _id_of(self, table: str, key: str, value: str, others: Mapping[str, object]) -> int:
+        """The number of the row with this key; made if there is none."""
+        names = ", ".join((key, *others))
+        marks = ", ".join("?" * (1 + len(others)))
+        self._connection.execute(
+            f"INSERT INTO {table} ({names}) VALUES ({marks}) ON CONFLICT ({key}) DO NOTHING", (value, *others.values())
+        )
+        (number,) = self._connection.execute(f"SELECT id FROM {table} WHERE {key} = ?", (value,)).fetchone()
+        return int(number)
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
+        with _explained(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:  # SQLite has rolled back by itself if the disk is full
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def find(self, job: Job) -> Outcome | None:
+        """What became of ``job``, if it was measured."""
+        found = list(self._select("WHERE r.job = ?", (job.id,)))
+        return found[0].outcome if found and found[0].outcome.verdict is not Verdict.DEVICE_LOST else None
+
+    def quarantined(self, subject: str) -> str | None:
+        """Why ``subject`` must not be used; None if it may."""
+        with _explained(self.path):
+            row = self._connection.execute("SELECT reason FROM quarantine WHERE subject = ?", (subject,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def best(self, program: str, target: str, count: int = 1) -> list[Record]:
+        """The fastest records of a program on a target, fastest first; only those with the verdict OK."""
+        keys = (workload_hash(program), target_fingerprint(target), count)
+        chosen = "WHERE w.hash = ? AND t.fp = ? AND r.status = 'ok' ORDER BY r.median_us LIMIT ?"
+        return list(self._select(chosen, keys))
+
+    def all(self) -> Iterator[Record]:
+        """Every record, in the order in which they were made."""
+        return self._select("ORDER BY r.id", ())
+
+    def counts(self) -> dict[Verdict, int]:
+        """How many records have each verdict."""
+        with _explained(self.path):
+            rows = self._connection.execute("SELECT status, COUNT(*) FROM record GROUP BY status").fetchall()
+        return {Verdict(status): int(count) for status, count in rows}
+
+    def check(self) -> None:
+        """Raise ``CorruptRecord`` if the file is damaged anywhere."""
+        with _explained(self.path):
+            (found,) = self._connection.execute("PRAGMA integrity_check").fetchone()
+            loose = self._connection.execute("PRAGMA foreign_key_check").fetchall()
+        if found != "ok" or loose:
+            raise CorruptRecord(f"{self.path} is damaged: {found if found != 'ok' else 'records without a workload'}")
+
+    def _select(self, chosen: str, values: tuple[object, ...]) -> Iterator[Record]:
+        with _explained(self.path):
+            rows = self._connection.execute(f"{_SELECT} {chosen}", values).fetchall()
+        return (_read(self.path, row) for row in rows)
+
+
+def _read(path: Path, row: tuple[object, ...]) -> Record:
+    """A row of ``_SELECT``. Raises ``CorruptRecord`` if it contradicts itself."""
+    number, version, key, fingerprint, *columns = row
+    texts = cast("tuple[str, ...]", tuple(columns))
+    if workload_hash(texts[0], cast(int, version)) != key or target_fingerprint(texts[1]) != fingerprint:
+        raise CorruptRecord(f"{path}: record {number}: its program or target is not what was kept (the hash differs)")
+    try:
+        return Row(*texts).record()
+    except CorruptRecord as error:
+        raise CorruptRecord(f"{path}: record {number}: {error}") from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+# --- errors that a person can act on ------------------------------------------------------------------------------
+
+
+@contextmanager
+def _explained(path: Path) -> Generator[None]:
+    """SQLite's errors in words that name the file, what is wrong, and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _explanation(path, error) from error
+
+
+def _explanation(path: Path, error: sqlite3.Error) -> Exception:
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return CorruptRecord(
+            f"{path} is no database of records, or is damaged ({error}); move it away, or give another"
+        )
+    if name.startswith("SQLITE_FULL"):
+        return ResourceLimit(f"the disk of {path} is full; the record was not kept. Free some space and go on")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
+        return BadInput(f"{path} can't be written ({error}); make the file and its folder writable")
+    if name.startswith("SQLITE_BUSY"):
+        return ResourceLimit(f"{path}: another process has been writing for {BUSY_MILLISECONDS // 1000} s; try again")
+    return MeasureError(f"{path}: {error} ({name or 'SQLite'})")
+
+
+def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
+    """Raise ``BadInput`` on a network file system: there, processes do not see each other's shared memory."""
+    try:
+        lines = [line.split() for line in mounts.read_text().splitlines()]
+    except OSError:
+        return
+    folder = path.absolute().parent
+    around = [fields for fields in lines if folder.is_relative_to(fields[1])]
+    kind = max(around, key=lambda fields: len(fields[1]))[2] if around else ""
+    if kind in _NETWORK_FILE_SYSTEMS:
+        raise BadInput(f"{path} is on a network file system ({kind}); the records must be on a local disk")

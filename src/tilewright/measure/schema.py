@@ -1,0 +1,124 @@
+"""The tables of the records database, and how a file comes to have them.
+
+A file says which schema it has (``PRAGMA user_version``) and that it is ours (``PRAGMA application_id``). Older ones
+are copied and then migrated, step by step, in one transaction; newer ones are refused. Whatever else is in the file
+(tables, views, triggers of somebody else) makes it not ours.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.base.errors import CorruptRecord
+from tilewright.measure.verdicts import Verdict
+
+APPLICATION = 0x54574D52  # "TWMR"
+
+_VERDICTS = ", ".join(f"'{verdict.value}'" for verdict in Verdict)
+TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
+    "CREATE TABLE target (id INTEGER PRIMARY KEY, fp TEXT NOT NULL UNIQUE, text TEXT NOT NULL, json TEXT NOT NULL)"
+    " STRICT",
+    "CREATE TABLE workload (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, ir_version INTEGER NOT NULL,"
+    " ir TEXT NOT NULL) STRICT",
+    "CREATE TABLE session (id INTEGER PRIMARY KEY, started TEXT NOT NULL, host TEXT NOT NULL,"
+    " tool_version TEXT NOT NULL, config_json TEXT NOT NULL, ended TEXT, outcome TEXT) STRICT",
+    "CREATE TABLE record (id INTEGER PRIMARY KEY, job TEXT NOT NULL UNIQUE,"
+    " workload_id INTEGER NOT NULL REFERENCES workload(id), target_id INTEGER NOT NULL REFERENCES target(id),"
+    " session_id INTEGER NOT NULL REFERENCES session(id), schedule_json TEXT NOT NULL, config_json TEXT NOT NULL,"
+    f" status TEXT NOT NULL CHECK (status IN ({_VERDICTS})), error TEXT NOT NULL, times_us_json TEXT NOT NULL,"
+    " median_us REAL, mad_us REAL, baseline_us REAL, env_json TEXT NOT NULL, created TEXT NOT NULL,"
+    " CHECK ((status = 'ok') = (median_us IS NOT NULL)), CHECK (median_us IS NULL OR median_us > 0)) STRICT",
+    "CREATE INDEX best ON record (workload_id, target_id, median_us) WHERE status = 'ok'",
+    "CREATE TABLE quarantine (subject TEXT PRIMARY KEY, reason TEXT NOT NULL, until TEXT) STRICT",
+)
+_EXPECTED = {(kind.lower(), name) for kind, name in (table.split()[1:3] for table in TABLES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """``tables``: the statements of the newest version; ``migrations``: what leads from version 1 + i to the next."""
+
+    tables: Sequence[str] = TABLES
+    migrations: Sequence[str] = ()
+
+    @property
+    def version(self) -> int:
+        """The newest version; the first one is 1."""
+        return 1 + len(self.migrations)
+
+
+CURRENT = Schema()
+
+
+def prepare(connection: sqlite3.Connection, path: Path, schema: Schema = CURRENT) -> None:
+    """Make the tables in a new file; migrate an old one. The connection is in no transaction.
+
+    Raises ``CorruptRecord`` if the file is somebody else's or newer, and what SQLite raises.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _pragma(connection, "user_version")
+        if version == 0 and not _objects(connection):
+            _run(connection, schema.tables)
+            _run(connection, (f"PRAGMA application_id = {APPLICATION}",))
+        else:
+            _check_version(connection, path, version, schema)
+            if version < schema.version:
+                _copy(path, version)
+            for script in schema.migrations[version - 1 :]:
+                _run(connection, script.split(";"))
+        _run(connection, (f"PRAGMA user_version = {schema.version}",))
+        _check_objects(connection, path)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _check_version(connection: sqlite3.Connection, path: Path, version: int, schema: Schema) -> None:
+    if _pragma(connection, "application_id") != APPLICATION:
+        raise CorruptRecord(f"{path} is a database of another program; give another path for the records")
+    if not 1 <= version <= schema.version:
+        raise CorruptRecord(
+            f"{path} was written by a newer Tilewright (its schema is {version}, this one knows {schema.version}); "
+            "update Tilewright, or give another path for the records"
+        )
+
+
+def _check_objects(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse anything but our tables: a trigger or view could alter what is read or written."""
+    wrong = _objects(connection) ^ _EXPECTED
+    if wrong:
+        named = ", ".join(f"{kind} {name}" for kind, name in sorted(wrong))
+        raise CorruptRecord(f"{path} does not have just the tables of the records ({named}); give another path")
+
+
+def _objects(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Type and name of everything in the file; SQLite's own indexes have no SQL."""
+    rows: list[tuple[str, str]] = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL"
+    ).fetchall()
+    return set(rows)
+
+
+def _run(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
+    for statement in statements:
+        connection.execute(statement)
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)
+
+
+def _copy(path: Path, version: int) -> None:
+    """A copy beside the file, before anything changes. It reads the last commit, as the caller holds the lock."""
+    copy = path.with_name(f"{path.name}.schema{version}")
+    source, target = sqlite3.connect(path), sqlite3.connect(copy)
+    try:
+        source.backup(target)
+    finally:
+        source.close()
+        target.close()

@@ -1,0 +1,311 @@
+"""The records database: what is acknowledged is there; what is wrong with a file is said."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tilewright.base.errors import BadInput, CorruptRecord, ResourceLimit
+from tilewright.measure.exchange import MAX_LINE, export_lines, import_lines
+from tilewright.measure.job import Job, Timing
+from tilewright.measure.records import Records, refuse_network
+from tilewright.measure.row import Row
+from tilewright.measure.schema import Schema
+from tilewright.measure.verdicts import Outcome, Phase, Verdict
+
+ROOT = Path(__file__).resolve().parents[2]
+EMPTY = '{"version": 1, "steps": []}'
+JOB = Job("program p", EMPTY, "x86_64,cores=2")
+GOOD = Outcome(Verdict.OK, times_us=(3.0, 1.0, 2.5), baseline_us=7.0, drift=0.01, seconds={"build": 0.5})
+CRASHED = Outcome(Verdict.CRASH, "SIGSEGV", Phase.CHECK)
+
+
+def made(path: Path, *outcomes: Outcome) -> Path:
+    with Records.open(path) as records, records.session({}) as session:
+        for seed, outcome in enumerate(outcomes):
+            assert records.add(session, replace(JOB, seed=seed), outcome)
+    return path
+
+
+def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
+    path = made(tmp_path / "r.db", GOOD, CRASHED)
+    with Records.open(path) as records:
+        assert [r.outcome for r in records.all()] == [GOOD, CRASHED]
+        assert records.find(JOB) == GOOD
+        assert records.find(replace(JOB, threads=2)) is None
+        assert records.counts() == {Verdict.OK: 1, Verdict.CRASH: 1}
+        assert records.quarantined(replace(JOB, seed=1).id) == "crash: SIGSEGV"
+        assert records.quarantined(JOB.id) is None
+        records.check()
+
+
+def test_median_and_its_deviation() -> None:
+    assert (GOOD.median_us, GOOD.mad_us) == (2.5, 0.5)
+    assert CRASHED.median_us is None
+
+
+def test_the_first_outcome_stays_unless_the_device_was_lost(tmp_path: Path) -> None:
+    lost = Outcome(Verdict.DEVICE_LOST)
+    with Records.open(tmp_path / "r.db") as records, records.session({}) as session:
+        assert records.add(session, JOB, lost)
+        assert records.find(JOB) is None
+        assert records.add(session, JOB, GOOD)
+        assert not records.add(session, JOB, CRASHED)
+        assert records.find(JOB) == GOOD
+        assert records.quarantined(JOB.id) is None
+
+
+def test_records_belong_to_a_target_and_a_program(tmp_path: Path) -> None:
+    slow, fast = (replace(GOOD, times_us=(t,)) for t in (5.0, 1.0))
+    with Records.open(tmp_path / "r.db") as records, records.session({}) as session:
+        records.add(session, JOB, slow)
+        records.add(session, replace(JOB, seed=1), CRASHED)
+        records.add(session, replace(JOB, seed=2), fast)
+        records.add(session, replace(JOB, target="x86_64,cores=4"), fast)
+        assert [r.outcome.median_us for r in records.best(JOB.program, JOB.target, 9)] == [1.0, 5.0]
+        assert records.best(JOB.program, "aarch64") == []
+        assert records.best("program q", JOB.target) == []
+
+
+def test_the_id_is_that_of_the_measurement() -> None:
+    same = replace(JOB, trace='{"steps":[],   "version":1}', target="x86_64,cores=02")
+    assert same.id == JOB.id
+    changed = [{"program": "q"}, {"trace": "[1]"}, {"target": "aarch64"}, {"threads": 2}, {"seed": 1}]
+    others = [replace(JOB, **change) for change in changed] + [replace(JOB, timing=Timing(3))]
+    assert len({JOB.id, *(job.id for job in others)}) == 7
+
+
+@pytest.mark.parametrize("change", ["UPDATE workload SET ir = 'program q'", "UPDATE target SET text = 'aarch64'"])
+def test_an_altered_program_or_target_is_noticed(tmp_path: Path, change: str) -> None:
+    path = made(tmp_path / "r.db", GOOD)
+    with sqlite3.connect(path) as connection:
+        connection.execute(change)
+    connection.close()
+    with Records.open(path) as records, pytest.raises(CorruptRecord, match=r"record 1.*hash differs"):
+        list(records.all())
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("times_us", "[1e-300]"),
+        ("times_us", "[NaN]"),
+        ("times_us", "[-1]"),
+        ("times_us", "[]"),
+        ("times_us", "[true]"),
+        ("times_us", "7"),
+        ("status", "crash"),
+        ("status", "fine"),
+        ("config", "{}"),
+        ("schedule", '{"version": 1, "steps": [{"primitive": "melt"}]}'),
+        ("schedule", "\x80\x04K\x01."),
+        ("target", "x86_64; rm"),
+        ("environment", "[" * 100_000),
+    ],
+)
+def test_a_malformed_record_is_refused(column: str, value: str) -> None:
+    row = Row.of(JOB, GOOD)
+    assert row.record().outcome == GOOD
+    with pytest.raises(CorruptRecord):
+        replace(row, **{column: value}).record()
+
+
+# --- files that are not ours -------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    path.write_text("my thesis " * 1000)
+    with pytest.raises(CorruptRecord, match="no database of records"):
+        Records.open(path)
+    assert path.read_text().startswith("my thesis")
+
+
+def test_a_database_of_another_program(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "r.db") as connection:
+        connection.execute("CREATE TABLE bookmarks (url)")
+    connection.close()
+    with pytest.raises(CorruptRecord, match="another program"):
+        Records.open(tmp_path / "r.db")
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON record BEGIN UPDATE record SET median_us = 1; END",
+        "CREATE VIEW best_ones AS SELECT * FROM record",
+        "DROP TABLE quarantine",
+    ],
+)
+def test_foreign_objects_in_the_file(tmp_path: Path, planted: str) -> None:
+    path = made(tmp_path / "r.db", GOOD)
+    with sqlite3.connect(path) as connection:
+        connection.execute(planted)
+    connection.close()
+    with pytest.raises(CorruptRecord, match="just the tables of the records"):
+        Records.open(path)
+
+
+def test_a_newer_schema(tmp_path: Path) -> None:
+    path = made(tmp_path / "r.db", GOOD)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    with pytest.raises(CorruptRecord, match=r"newer Tilewright .its schema is 7"):
+        Records.open(path)
+
+
+def test_an_older_schema_is_copied_and_migrated(tmp_path: Path) -> None:
+    path = made(tmp_path / "r.db", GOOD)
+    newer = Schema(migrations=("INSERT INTO meta VALUES ('a', '1'); UPDATE record SET error = 'seen'",))
+    with Records.open(path, newer) as records:
+        assert [r.outcome.detail for r in records.all()] == ["seen"]
+    with Records.open(tmp_path / "r.db.schema1") as copy:
+        assert [r.outcome for r in copy.all()] == [GOOD]
+    with Records.open(path, newer) as records:
+        assert records.find(JOB) is not None
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
+    path = made(tmp_path / "r.db", GOOD)
+    with pytest.raises(Exception, match="no such table"):
+        Records.open(path, Schema(migrations=("DELETE FROM record; DELETE FROM nowhere",)))
+    with Records.open(path) as records:
+        assert records.find(JOB) == GOOD
+
+
+def test_a_folder_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="can't be written"):
+        Records.open(tmp_path / "no" / "r.db")
+
+
+def test_a_read_only_file(tmp_path: Path) -> None:
+    path = made(tmp_path / "r.db", GOOD)
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+    with Records(connection, path) as records, pytest.raises(BadInput, match="make the file and its folder writable"):
+        records.add(1, replace(JOB, seed=9), GOOD)
+
+
+def test_a_full_disk_loses_no_acknowledged_record(tmp_path: Path) -> None:
+    path = made(tmp_path / "r.db", GOOD)
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA max_page_count = 60")
+    with Records(connection, path) as records:
+        kept = 1
+        with pytest.raises(ResourceLimit, match=r"disk of .* is full"):
+            for seed in range(1, 10_000):
+                records.add(1, replace(JOB, program=f"{seed}" * 100, seed=seed), GOOD)
+                kept += 1
+        assert kept > 10
+        assert len(list(records.all())) == kept
+        records.check()
+        connection.execute("PRAGMA max_page_count = 100000")
+        assert records.add(1, replace(JOB, seed=-1), GOOD)
+
+
+def test_a_network_file_system(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/home {tmp_path}/far nfs4 rw 0 0\n")
+    refuse_network(tmp_path / "near.db", mounts)
+    with pytest.raises(BadInput, match=r"network file system .nfs4."):
+        refuse_network(tmp_path / "far" / "r.db", mounts)
+
+
+# --- other processes ----------------------------------------------------------------------------------------------
+
+WRITER = """
+import sys
+from dataclasses import replace
+from tests.measure.test_records import GOOD, JOB
+from tilewright.measure.records import Records
+
+path, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with Records.open(path) as records, records.session({}) as session:
+    for seed in range(first, first + count):
+        records.add(session, replace(JOB, seed=seed), GOOD)
+        print(seed, flush=True)
+"""
+
+
+def writer(path: Path, first: int, count: int) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-c", WRITER, str(path), str(first), str(count)]
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_two_processes_write_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    writers = [writer(path, first, 50) for first in (0, 100)]
+    assert [process.wait(120) for process in writers] == [0, 0]
+    for process in writers:
+        process.communicate()
+    with Records.open(path) as records:
+        assert sorted(r.job.seed for r in records.all()) == [*range(50), *range(100, 150)]
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "r.db"
+    for first in (0, 1000, 2000):
+        process = writer(path, first, 1000)
+        assert process.stdout is not None
+        acknowledged = {int(process.stdout.readline()) for _ in range(10)}
+        time.sleep(0.002 * (first // 1000))
+        process.send_signal(signal.SIGKILL)
+        acknowledged |= {
+            int(line) for line in process.communicate()[0].splitlines(keepends=True) if line.endswith("\n")
+        }
+        with Records.open(path) as records:
+            kept = [r.job.seed for r in records.all()]
+            assert acknowledged <= set(kept)
+            assert len(kept) == len(set(kept))
+            records.check()
+
+
+# --- JSON lines ---------------------------------------------------------------------------------------------------
+
+
+def test_export_and_import(tmp_path: Path) -> None:
+    made(tmp_path / "a.db", GOOD, CRASHED)
+    with Records.open(tmp_path / "a.db") as a, Records.open(tmp_path / "b.db") as b:
+        assert export_lines(a, tmp_path / "lines") == 2
+        assert import_lines(b, tmp_path / "lines").added == 2
+        assert list(b.all()) == list(a.all())
+        assert import_lines(b, tmp_path / "lines").known == 2
+
+
+def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
+    made(tmp_path / "a.db", GOOD, CRASHED)
+    with Records.open(tmp_path / "a.db") as records:
+        export_lines(records, tmp_path / "lines")
+    first, second = (tmp_path / "lines").read_bytes().splitlines(keepends=True)
+    bad = [
+        first.replace(b"3.0", b"NaN"),
+        b"\x80\x04cos system\n",
+        b"x" * (2 * MAX_LINE) + b"\n",
+        json.dumps({"ir_version": 1}).encode() + b"\n",
+        first.replace(b'"ir_version": 1', b'"ir_version": 2'),
+        b"\0" * 100 + b"\n",
+        b"[" * 100_000 + b"\n",
+    ]
+    (tmp_path / "bad").write_bytes(b"".join([first, *bad, second, second[:50]]))
+    with Records.open(tmp_path / "b.db") as records:
+        found = import_lines(records, tmp_path / "bad")
+        assert (found.added, len(found.refused)) == (2, len(bad) + 1)
+        assert found.refused[0].startswith("line 2: ")
+
+
+def test_a_database_is_not_joined_by_copying(tmp_path: Path) -> None:
+    path = made(tmp_path / "r.db", GOOD)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] + b"\0" * 4096 + content[len(content) // 2 :])
+    with pytest.raises(CorruptRecord), Records.open(path) as records:
+        records.check()
+        list(records.all())
