@@ -177,7 +177,7 @@ def transform(graph: Graph, options: Options, watch: Watch | None = None, spare:
 def _plan(graph: Graph, options: Options, note: Watch, listener: Listener, spare: int | None = None) -> _Planned:
     """Graph to kernels, main program and LLVM IR. ``spare``: see ``transform``."""
     laid_out = transform(graph, options, note, spare)
-    groups = fuse(laid_out.graph)
+    groups = fuse(laid_out.graph, laid_out.leaving_blocks)
     note(Stage.FUSE, groups)
     kernels, steps, packed = _schedule_all(groups, laid_out, options, listener)
     note(Stage.LOOPS, [kernel.naive for kernel in kernels])

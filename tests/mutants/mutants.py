@@ -27,6 +27,7 @@ _ARTIFACT = ("tests/runtime/artifact",)
 _WORK = ("tests/cost/test_work.py",)
 
 _RELAYOUT = "tests/kernels/test_relayout.py"
+_TRANSPOSITION = "tests/codegen/test_transposition.py"
 _LAYOUT = "tests/passes/test_layout.py"
 _AFFINE = "tests/passes/test_affine.py"
 _RECOGNIZE = "tests/passes/test_recognize.py"
@@ -549,6 +550,27 @@ MUTANTS = (
         "padded = np.zeros(digits.padded, array.dtype)",
         "padded = np.ones(digits.padded, array.dtype)",
         (f"{_RELAYOUT}::test_padding_of_packed_constants_is_zero",),
+    ),
+    Mutant(
+        "transposition: rows overlap",
+        "codegen/transposition.py",
+        "not 2 <= rows <= stride",
+        "not 2 <= rows or not stride",
+        (_TRANSPOSITION,),
+    ),
+    Mutant(
+        "transposition: what is stored is read after it was overwritten",
+        "codegen/transposition.py",
+        "or _reads_itself(store)",
+        "",
+        (_TRANSPOSITION,),
+    ),
+    Mutant(
+        "layout: blocks that are not whole leave plain",
+        "passes/layout.py",
+        "isinstance(channels, Const) and int(channels.value) % lanes_of(laid_out.layouts[value]) == 0",
+        "isinstance(channels, Const)",
+        (_LAYOUT,),
     ),
     Mutant(
         "layout: plain readers get blocks",

@@ -151,3 +151,23 @@ def test_a_normalization_of_what_a_convolution_makes() -> None:
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 3, 6, 6)).astype(np.float32)}
     (result,) = compile_graph(graph, Options(HOST, threads=1, checked=True)).executable.run(feeds)
     np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("filters", [LANES, 2 * LANES, 2 * LANES - 2])
+@pytest.mark.parametrize("size", [1, 3, 7, 19])
+@pytest.mark.parametrize("after", ["nothing", "elementwise", "sum"])
+def test_whole_blocks_leave_their_kernel_plain(filters: int, size: int, after: str) -> None:
+    """One kernel computes in blocks and stores row-major, also what follows the copy."""
+    known: dict[Value, Array] = {}
+    x = value("x", 2, 3, size, size)
+    nodes = [conv(known, x, filters, "a"), apply("Relu", [value("a", 2, filters, size, size)], "b")]
+    if after == "elementwise":
+        nodes.append(apply("Mul", [nodes[-1].outputs[0], constant(known, 1, 1, size, size)], "c"))
+    elif after == "sum":
+        nodes.append(apply("ReduceSum", nodes[-1].outputs, "c", axes=(1,)))
+    graph = Graph("g", (x,), nodes[-1].outputs, tuple(nodes), known)
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, size, size)).astype(np.float32)}
+    compiled = compile_graph(graph, Options(HOST, threads=1))
+    (result,) = compiled.executable.run(feeds)
+    np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
+    assert (len(compiled.kernels) == 1) is (after != "sum" and (filters % LANES == 0))

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from tilewright.symbolic.expr import Binary, Const, Expr
+from tilewright.loops.ir import Buffer
+from tilewright.symbolic.expr import Binary, Const, Expr, binary, const
 from tilewright.symbolic.operations import BinaryOp
 
 
@@ -19,6 +20,14 @@ def linear_form(expr: Expr) -> LinearForm:
     terms: dict[Expr, int] = {}
     constant = _collect(expr, 1, terms)
     return LinearForm(constant, tuple((atom, factor) for atom, factor in terms.items() if factor))
+
+
+def flat_form(buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
+    """Where the element of ``buffer`` at ``indices`` lies, in elements from its start."""
+    flat: Expr = const(0)
+    for index, extent in zip(indices, buffer.shape, strict=True):
+        flat = binary(BinaryOp.ADD, binary(BinaryOp.MUL, flat, extent), index)
+    return linear_form(flat)
 
 
 def _collect(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:

@@ -12,10 +12,10 @@ from tilewright.base import dtypes
 from tilewright.base.errors import InternalError
 from tilewright.codegen.arithmetic import ArithmeticEmitter
 from tilewright.codegen.checks import BoundsChecks, Guard
-from tilewright.codegen.offsets import LinearForm, linear_form
+from tilewright.codegen.offsets import LinearForm, flat_form, linear_form
 from tilewright.codegen.values import FunctionText, Value, integer, integers, literal, memory_type
 from tilewright.loops.ir import Buffer
-from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var, binary, const
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 
 ZEROS = "@tw_zeros"
@@ -172,10 +172,7 @@ class ScalarEmitter:
         key = (buffer, indices)
         known = self._forms.get(key)
         if known is None:
-            flat: Expr = const(0)
-            for index, extent in zip(indices, buffer.shape, strict=True):
-                flat = binary(BinaryOp.ADD, binary(BinaryOp.MUL, flat, extent), index)
-            known = self._forms[key] = linear_form(flat)
+            known = self._forms[key] = flat_form(buffer, indices)
         return known
 
     def _address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Address:
@@ -332,10 +329,6 @@ class ScalarEmitter:
         text = self.text.pure(f"icmp ne {vector} {value.text}, {zero}", value.depth)
         return Value(text, dtypes.boolean, value.lanes, value.depth)
 
-    def _to_memory(self, value: Value, lanes: int) -> Value:
-        value = self.ops.broadcast(value, lanes)
-        return self.ops.cast(value, dtypes.u8) if value.dtype.is_bool else value
-
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
         """``buffer[indices] = value``, under the present guard (of which the uniform part is a branch by now)."""
         guard = self.env.guard
@@ -345,7 +338,7 @@ class ScalarEmitter:
         if address.stride == 0 and (value.lanes > 1 or guard.lanes is not None):
             address = Address(address.pointer, None, buffer.dtype.itemsize)
         scalar = address.stride == 0 or self.env.lanes == 1
-        stored = self._to_memory(value, 1 if scalar else self.env.lanes)
+        stored = self.to_memory(value, 1 if scalar else self.env.lanes)
         if guard.lanes is not None and guard.uniform is None and self._is_inside(self.env.places[buffer.name], address):
             stored = self._merged(stored, address, guard.lanes)
             guard = Guard()
@@ -354,6 +347,29 @@ class ScalarEmitter:
         else:
             self.text.effect(f"store {stored.typed}, ptr {address.pointer.text}, align {address.alignment}")
         self.text.forget(buffer.name)
+
+    def store_first(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value, count: int) -> None:
+        """Store the first ``count`` lanes of ``value`` (as it is in memory) from ``indices`` on, side by side."""
+        address = self._address(buffer, indices)
+        vector, element = _vector(memory_type(buffer.dtype), value.lanes), memory_type(buffer.dtype)
+        if count > 1 and count & (count - 1) == 0:
+            order = ", ".join(f"i32 {lane}" for lane in range(count))
+            shuffle = f"shufflevector {vector} {value.text}, {vector} poison, <{count} x i32> <{order}>"
+            text = value.text if count == value.lanes else self.text.pure(shuffle, value.depth)
+            part = _vector(element, count)
+            self.text.effect(f"store {part} {text}, ptr {address.pointer.text}, align {address.alignment}")
+        else:
+            mask = integers(tuple(int(lane < count) for lane in range(value.lanes)), dtypes.boolean)
+            name = f"llvm.masked.store.v{value.lanes}{_suffix(element)}.p0"
+            self.text.declare(f"declare void @{name}({value.type}, ptr, i32, {mask.type})")
+            args = f"{value.typed}, ptr {address.pointer.text}, i32 {address.alignment}, {mask.typed}"
+            self.text.effect(f"call void @{name}({args})")
+        self.text.forget(buffer.name)
+
+    def to_memory(self, value: Value, lanes: int) -> Value:
+        """``value`` in all lanes, as it is stored."""
+        value = self.ops.broadcast(value, lanes)
+        return self.ops.cast(value, dtypes.u8) if value.dtype.is_bool else value
 
     def _merged(self, stored: Value, address: Address, mask: Value) -> Value:
         """``stored`` in the lanes of ``mask``, what is in memory in the others."""

@@ -11,6 +11,7 @@ from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, Unsupported, UnsupportedTarget
 from tilewright.codegen.checks import BoundsChecks, Guard
 from tilewright.codegen.scalars import Environment, Place, ScalarEmitter
+from tilewright.codegen.transposition import Crossing, crossing, transpose
 from tilewright.codegen.values import FunctionText, Value, integer, memory_type
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt, Store, Stores, Sync
 from tilewright.runtime.abi import ALIGNMENT
@@ -114,6 +115,8 @@ class StatementEmitter:
                 self._with(loop.var, integer(0), loop.body)
                 return
         match loop.kind:
+            case LoopKind.UNROLLED if self._may_cross() and (box := crossing(loop)) is not None:
+                self._crossing(box)
             case LoopKind.UNROLLED if isinstance(loop.extent, Const):
                 for i in range(int(loop.extent.value)):
                     self._with(loop.var, integer(i), loop.body)
@@ -135,6 +138,34 @@ class StatementEmitter:
         self.env.lane_variable, self.env.lanes = var, lanes
         self.emit(body)
         self.env.lane_variable, self.env.lanes = None, 1
+
+    def _may_cross(self) -> bool:
+        """Boxes are stored across the lanes where every element is."""
+        guard = self.env.guard
+        unguarded = guard.uniform is None and guard.lanes is None
+        return unguarded and self.env.lane_variable is None and not self.state.module.checked
+
+    def _crossing(self, box: Crossing) -> None:
+        """As many rows at a time as there are lanes."""
+        buffer, indices = box.store.buffer, box.store.indices
+        for first in range(0, box.rows, box.lanes):
+            rows = range(first, min(first + box.lanes, box.rows))
+            columns = transpose(self.text, [self._row(box, row) for row in rows])
+            self.env.scalars[box.row] = integer(first)
+            for lane, column in enumerate(columns):
+                self.env.scalars[box.lane] = integer(lane)
+                self.scalars.store_first(buffer, indices, column, len(rows))
+                del self.env.scalars[box.lane]
+            del self.env.scalars[box.row]
+
+    def _row(self, box: Crossing, row: int) -> Value:
+        """What one iteration stores, in lanes."""
+        self.env.lane_variable, self.env.lanes = box.lane, box.lanes
+        self.env.scalars[box.row] = integer(row)
+        value = self.scalars.to_memory(self.scalars.value(box.store.value), box.lanes)
+        del self.env.scalars[box.row]
+        self.env.lane_variable, self.env.lanes = None, 1
+        return value
 
     def _serial(self, loop: Loop) -> None:
         extent = self.scalars.value(loop.extent)

@@ -45,6 +45,21 @@ def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
     return IndexMap(variables, (*outer, variables[axis] % lanes))
 
 
+def lanes_of(index_map: IndexMap) -> int:
+    """The width of the blocks of a layout in blocks."""
+    place = digit(index_map.results[-1])
+    if place is None or place.modulus is None:
+        raise InternalError(f"{index_map} has no blocks")
+    return place.modulus
+
+
+def split(rank: int, lanes: int, axis: int = 1) -> IndexMap:
+    """``axis`` as two dimensions, ``n, c, y, x -> n, c // 16, c % 16, y, x``: of whole blocks, the row-major memory."""
+    variables = tuple(Var(f"d{position}") for position in range(rank))
+    channel = variables[axis]
+    return IndexMap(variables, (*variables[:axis], channel // lanes, channel % lanes, *variables[axis + 1 :]))
+
+
 def is_row_major(index_map: IndexMap, shape: tuple[Expr, ...]) -> bool:
     """Whether blocks of channels lie in memory as the row-major value does: one place, and whole blocks."""
     own, packed = static(shape), static(index_map.shape(shape))
@@ -79,12 +94,12 @@ def _stays_in_place(op: Operation, layouts: Layouts) -> bool:
 
 
 def _merged(index_map: IndexMap, shape: Sequence[int]) -> IndexMap:
-    batch, blocks, *_, lanes = index_map.results
-    place, *others = index_map.variables[2:]
-    merged: Expr = place
-    for variable, extent in zip(others, shape[1:], strict=True):
+    places = index_map.variables[2:]
+    merged: Expr = places[0]
+    for variable, extent in zip(places[1:], shape[1:], strict=True):
         merged = merged * extent + variable
-    return IndexMap(index_map.variables, (batch, blocks, merged, lanes))
+    kept = [merged if result == places[0] else result for result in index_map.results if result not in places[1:]]
+    return IndexMap(index_map.variables, tuple(kept))
 
 
 def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor]:

@@ -58,6 +58,7 @@ def schedule_tiles(
     """
     epilogue = _epilogue(s, anchor)
     block = block_at(s.program, anchor).stmt
+    made = block.writes[0].buffer.name
     spatial = {p: driving_loop(s, anchor, p) for p, a in enumerate(block.axes) if a.kind is IterKind.SPATIAL}
     reduced = [driving_loop(s, anchor, p) for p, a in enumerate(block.axes) if a.kind is IterKind.REDUCE]
     factors = {roles.vector: tile.lanes}
@@ -77,7 +78,7 @@ def schedule_tiles(
     for loop in (*(reduced if unroll_reduction else ()), *inside[:-1]):
         s.unroll(loop)
     s.vectorize(inside[-1])
-    _finish_tile(s, epilogue, order[-1])
+    _finish_tile(s, epilogue, order[-1], made)
     if parallel:
         for loop in order:
             if _extent(s, loop) > 1:
@@ -100,15 +101,28 @@ def _epilogue(s: Schedule, anchor: BlockRef) -> BlockRef:
     return BlockRef(readers[0].name)
 
 
-def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef) -> None:
-    """Compute the epilogue on each tile as soon as the tile is done."""
+def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> None:
+    """Compute the epilogue on each tile of the buffer ``made`` as soon as the tile is done, in its lanes."""
     s.reverse_compute_at(epilogue, at)
     position = [ref(loop) for loop in loops_of(s.program, epilogue)].index(at)
     own = [ref(loop) for loop in loops_of(s.program, epilogue)[position + 1 :]]
+    lanes = _lanes_read(s, epilogue, made)
+    if lanes in own[:-1]:  # what was made in blocks is stored plain
+        own = [*(loop for loop in own if loop != lanes), lanes]
+        s.reorder(*own)
     for loop in own[:-1]:
         s.unroll(loop)
     if own:
         s.vectorize(own[-1])
+
+
+def _lanes_read(s: Schedule, block: BlockRef, buffer: str) -> LoopRef | None:
+    """The loop along which ``block`` reads the last dimension of ``buffer``, if one drives it alone."""
+    stmt = block_at(s.program, block).stmt
+    region = next(region for region in stmt.reads if region.buffer.name == buffer)
+    bindings = zip(stmt.axes, stmt.bindings, strict=True)
+    binding = next((value for axis, value in bindings if axis.var == region.ranges[-1][0]), None)
+    return LoopRef(binding.name) if isinstance(binding, Var) else None
 
 
 def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:

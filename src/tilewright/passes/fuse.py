@@ -5,7 +5,7 @@ A group is an anchor and the injective nodes that follow it up to a post-dominat
 kernel of their own: each group that reads through one gets a copy of it. Nothing is ever computed twice.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tilewright.graph import Graph, Node, Value
@@ -15,6 +15,8 @@ from tilewright.passes.dominators import post_dominators
 from tilewright.symbolic.expr import ONE, ZERO
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
+_STORES_PLAIN = "Conv"
+"""The operator whose kernel leaves blocks as it stores."""
 MAX_NODES = 64
 """Nodes of a group that are not views. Models have a dozen; what is longer would take long to schedule, for no gain."""
 
@@ -39,16 +41,20 @@ class Group:
         return f"group {self.name}({entering}):\n{inside}\n  return {leaving}"
 
 
-def fuse(graph: Graph) -> tuple[Group, ...]:
-    """All groups, in an order in which they can run. Every value that leaves the graph must be made by a node."""
-    return _Fusion(graph).groups()
+def fuse(graph: Graph, stored_plain: Collection[Value] = ()) -> tuple[Group, ...]:
+    """All groups, in an order in which they can run. Every value that leaves the graph must be made by a node.
+
+    ``stored_plain``: copies that a convolution's kernel can make as it stores its result.
+    """
+    return _Fusion(graph, stored_plain).groups()
 
 
 class _Fusion:
     """Facts about one graph. A node is known by its first output."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, stored_plain: Collection[Value]) -> None:
         self._graph = graph
+        self._stored_plain = stored_plain
         self._position = {node.outputs[0]: position for position, node in enumerate(graph.nodes)}
         self._dominators = post_dominators(graph)
         self._consumers = graph.consumers()
@@ -115,6 +121,8 @@ class _Fusion:
 
     def _may_follow(self, node: Node, anchor: Node) -> bool:
         """Whether ``node`` may be computed on the part of ``anchor``'s result that has just been made."""
+        if node.outputs[0] in self._stored_plain:
+            return anchor.op.name == _STORES_PLAIN and node.outputs[0] not in self._taken
         joins = self._may_join(node, anchor.outputs[0])
         return joins and (anchor.op.kind is FusionKind.INJECTIVE or _reads_in_place(node))
 

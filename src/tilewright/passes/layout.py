@@ -12,7 +12,7 @@ from tilewright.base.names import Names
 from tilewright.base.target import Target
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.graph.ir import apply
-from tilewright.kernels.relayout import blocked, is_row_major
+from tilewright.kernels.relayout import blocked, is_row_major, lanes_of
 from tilewright.ops.operator import require
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.bounds import Bounds
@@ -39,6 +39,20 @@ class LaidOut:
     def __str__(self) -> str:
         lines = (f"  {value!r} is stored as {index_map}" for value, index_map in self.layouts.items())
         return "\n".join([str(self.graph), "layouts:", *lines])
+
+    @property
+    def leaving_blocks(self) -> frozenset[Value]:
+        """What is copied plain out of whole blocks: the kernel that makes the blocks can store it."""
+        copies = (node for node in self.graph.nodes if node.op == _COPY)
+        pairs = ((node.inputs[0], node.outputs[0]) for node in copies)
+        return frozenset(copy for source, copy in pairs if _has_whole_blocks(source, self))
+
+
+def _has_whole_blocks(value: Value | None, laid_out: LaidOut) -> bool:
+    if value is None or value not in laid_out.layouts:
+        return False
+    channels = value.shape[1]
+    return isinstance(channels, Const) and int(channels.value) % lanes_of(laid_out.layouts[value]) == 0
 
 
 def choose_layouts(graph: Graph, target: Target) -> LaidOut:

@@ -8,7 +8,7 @@ from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.graph import Value
 from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.kernels.packing import constant_layouts
-from tilewright.kernels.relayout import dissolve_views, is_row_major, merge_places, relayout, spread
+from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.ops.shapes import static
@@ -75,16 +75,33 @@ def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[s
     inputs = {v: placeholder(seen[v].shape, v.dtype, f"p{position}") for position, v in enumerate(group.inputs)}
     constants = {inputs[v]: v for v in group.inputs if v in graph.constants and seen[v] == v}
     known = {seen[value]: tensor for value, tensor in inputs.items()}
-    outputs = dissolve_views(_expand(group, known), constants)
+    made = _expand(group, known)
+    unblocked = _unblocked(group, laid_out)
+    results = [made[value] for value in (*group.outputs, *unblocked)]
+    dissolved = dissolve_views(results, constants)
+    outputs, in_blocks = dissolved[: len(group.outputs)], dissolved[len(group.outputs) :]
     stored = {inputs[v]: layouts[v] for v in group.inputs if v in layouts and seen[v] == v}
-    stored.update((t, layouts[v]) for t, v in zip(outputs, group.outputs, strict=True) if v in layouts)
-    stored = merge_places(outputs, spread(outputs, stored))
+    stored.update((t, layouts[v]) for t, v in zip(dissolved, (*group.outputs, *unblocked), strict=True) if v in layouts)
+    stored = spread(in_blocks or outputs, stored)
+    stored.update((t, split(t.ndim, lanes)) for t in outputs for lanes in unblocked.values())
+    stored = merge_places(outputs, stored)
     packings = constant_layouts(outputs, constants, stored, _Widths(target))
-    made = relayout(outputs, {**stored, **packings})
-    order = [made.get(inputs[value], inputs[value]) for value in group.inputs]
-    program = lower([made[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds)
+    placed = relayout(outputs, {**stored, **packings})
+    order = [placed.get(inputs[value], inputs[value]) for value in group.inputs]
+    program = lower([placed[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds)
     packed = {constants[tensor]: packings[tensor] for tensor in packings}
     return Kernel(program, (*group.inputs, *group.outputs), packed, str(program))
+
+
+def _unblocked(group: Group, laid_out: LaidOut) -> dict[Value, int]:
+    """The value in blocks that a kernel of several steps stores plain at its end, and its blocks' width.
+
+    Whole blocks leave row-major: so the result is computed block by block as well, and no index needs a division.
+    """
+    if len(group.nodes) == 1:
+        return {}
+    copied = [n.inputs[0] for n in group.nodes if n.outputs[0] in laid_out.leaving_blocks and n.inputs[0] is not None]
+    return {value: lanes_of(laid_out.layouts[value]) for value in copied if value not in group.inputs}
 
 
 def _seen_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> Value:
@@ -105,14 +122,14 @@ def _seen_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> V
 _RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
 
-def _expand(group: Group, known: Mapping[Value, Tensor]) -> list[Tensor]:
-    """The te program of the whole group, from the values that are ``known``."""
+def _expand(group: Group, known: Mapping[Value, Tensor]) -> dict[Value, Tensor]:
+    """The te program of the whole group, from the values that are ``known``: all of its values."""
     made = dict(known)
     for node in group.nodes:
         if not any(value in known for value in node.outputs) and all(v is None or v in made for v in node.inputs):
             results = node.op.apply([None if v is None else made[v] for v in node.inputs], dict(node.attributes))
             made.update(zip(node.outputs, results, strict=False))
-    return [made[value] for value in group.outputs]
+    return made
 
 
 @dataclass(frozen=True, slots=True)
