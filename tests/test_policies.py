@@ -62,7 +62,7 @@ def memory(model: api.CompiledModel) -> tuple[int, int]:
 @pytest.fixture
 def pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is estimated, Winograd's algorithm pays."""
-    monkeypatch.setattr(winograd, "ADVANTAGE", 0.0)
+    monkeypatch.setattr(winograd, "ADVANTAGE", {2: 1e9, 4: 0.0})
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def path(tmp_path: Path) -> str:
 @pytest.mark.parametrize(("advantage", "fast"), [(1e9, 2), (0.0, 2)])
 def test_each_policy_permits_more(monkeypatch: pytest.MonkeyPatch, advantage: float, fast: int) -> None:
     """``fast`` has what ``default`` has, and what that refuses as not clearly faster."""
-    monkeypatch.setattr(winograd, "ADVANTAGE", advantage)
+    monkeypatch.setattr(winograd, "ADVANTAGE", dict.fromkeys(winograd.ADVANTAGE, advantage))
     monkeypatch.setattr(winograd, "FAST_ADVANTAGE", 0.0)
     counts = {m: transformed(api.compile(convolutions(), math=m, threads=1).compiled) for m in Math}
     assert counts == {Math.STRICT: 0, Math.DEFAULT: 0 if advantage else 2, Math.FAST: fast}

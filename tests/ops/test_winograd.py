@@ -1,5 +1,8 @@
 """Winograd's transforms and products are the convolution; which convolutions are computed so."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +15,7 @@ from tilewright.base.target import Target
 from tilewright.codegen.image import kernel_text
 from tilewright.driver import Math, Options, compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
+from tilewright.ops.minimal_filtering import FILTERINGS
 from tilewright.ops.winograd import transformed_filter
 from tilewright.passes import winograd
 from tilewright.passes.winograd import use_winograd
@@ -21,24 +25,26 @@ HOST = Target.host()
 
 
 def convolution(
-    size: tuple[int, int],
+    size: tuple[int, ...],
     channels: int,
     filters: int,
     *,
     batch: int = 1,
     pads: tuple[int, ...] = (1, 1, 1, 1),
+    depth: tuple[int, ...] = (),
     bias: bool = True,
-    **attributes: object,
+    group: int = 1,
+    strides: tuple[int, ...] = (1, 1),
+    dilations: tuple[int, ...] = (1, 1),
 ) -> Graph:
     random = np.random.default_rng(size[0] + channels)
-    group = attributes.get("group", 1)
-    assert isinstance(group, int)
-    shape = (filters, channels // group, 3, 3)
+    shape = (filters, channels // group, *depth, 3, 3)
     known: dict[Value, Array] = {value("w", *shape): random.standard_normal(shape).astype(np.float32) / 3}
     if bias:
         known[value("b", filters)] = random.standard_normal(filters).astype(np.float32)
     x = value("x", batch, channels, *size)
-    conv = apply("Conv", [x, *known], "y", pads=pads, **attributes)
+    across = {} if depth else {"strides": strides, "dilations": dilations}
+    conv = apply("Conv", [x, *known], "y", pads=pads, group=group, **across)
     relu = apply("Relu", conv.outputs, "z")
     return Graph("g", (x,), relu.outputs, (conv, relu), known)
 
@@ -52,58 +58,93 @@ def operators(nodes: tuple[Node, ...]) -> list[str]:
     return [node.op.name for node in nodes]
 
 
-WINOGRAD = ["WinogradInput", "Reshape", "MatMul", "Reshape", "WinogradOutput", "Relu"]
+WINOGRAD = ["WinogradInput", "Reshape", "WinogradProducts", "Reshape", "WinogradOutput", "Relu"]
 
 
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(winograd, "ADVANTAGE", 0.0)
-
-
-@given(
-    st.tuples(st.integers(1, 10), st.integers(1, 10)),
-    st.sampled_from([1, 3, 16, 24]),
-    st.sampled_from([1, 5, 16, 33]),
-    st.integers(1, 2),
-    st.tuples(*[st.integers(0, 2)] * 4),
-    st.booleans(),
-)
-@settings(max_examples=8)
-def test_it_is_the_convolution(
-    size: tuple[int, int], channels: int, filters: int, batch: int, pads: tuple[int, ...], bias: bool
-) -> None:
-    if size[0] + pads[0] + pads[2] < 3 or size[1] + pads[1] + pads[3] < 3:
-        return
-    graph = convolution(size, channels, filters, batch=batch, pads=pads, bias=bias)
+@contextmanager
+def only(tile: int) -> Generator[None]:
+    """Every convolution is computed by tiles of this size."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(winograd, "ADVANTAGE", 0.0)
-        after = use_winograd(graph, HOST)
-        verify(after)
-        assert operators(after.nodes) == WINOGRAD
-        given_feeds = feeds(graph)
-        (expected,) = evaluate_graph(graph, given_feeds)
-        (evaluated,) = evaluate_graph(after, given_feeds)
-        (native,) = compile_graph(graph, Options(HOST, threads=2, checked=True)).executable.run(given_feeds)
+        patch.setattr(winograd, "ADVANTAGE", {known: 0.0 if known == tile else np.inf for known in FILTERINGS})
+        yield
+
+
+def check(graph: Graph, checked: bool = False) -> None:
+    after = use_winograd(graph, HOST)
+    verify(after)
+    assert operators(after.nodes) == WINOGRAD
+    given_feeds = feeds(graph)
+    expected, evaluated = (evaluate_graph(g, given_feeds)[0].astype(np.float64) for g in (graph, after))
+    (native,) = compile_graph(graph, Options(HOST, threads=2, checked=checked)).executable.run(given_feeds)
     scale = np.abs(expected).max() + 1
     assert np.abs(evaluated - expected).max() <= 1e-4 * scale
     assert np.abs(native - expected).max() <= 1e-4 * scale
 
 
-@pytest.mark.parametrize(
-    "attributes",
-    [{"strides": (2, 2)}, {"dilations": (2, 2)}, {"group": 2}],
-    ids=str,
+@given(
+    st.sampled_from([2, 4]),
+    st.tuples(st.integers(1, 10), st.integers(1, 10)),
+    st.sampled_from([1, 3, 16, 24]),
+    st.sampled_from([1, 5, 16, 33]),
+    st.integers(1, 2),
+    st.sampled_from([1, 1, 2]),
+    st.tuples(*[st.integers(0, 2)] * 4),
+    st.booleans(),
 )
-@pytest.mark.usefixtures("always")
-def test_other_convolutions_stay(attributes: dict[str, object]) -> None:
+@settings(max_examples=12)
+def test_it_is_the_convolution(
+    tile: int,
+    size: tuple[int, int],
+    channels: int,
+    filters: int,
+    batch: int,
+    group: int,
+    pads: tuple[int, ...],
+    bias: bool,
+) -> None:
+    if size[0] + pads[0] + pads[2] < 3 or size[1] + pads[1] + pads[3] < 3:
+        return
+    graph = convolution(size, group * channels, group * filters, batch=batch, pads=pads, bias=bias, group=group)
+    with only(tile):
+        check(graph)
+
+
+@given(
+    st.sampled_from([2, 4]),
+    st.tuples(st.integers(3, 5), st.integers(3, 9), st.integers(3, 9)),
+    st.sampled_from([1, 2, 3]),
+    st.integers(1, 2),
+    st.sampled_from([1, 2]),
+    st.tuples(*[st.integers(0, 1)] * 6),
+)
+@settings(max_examples=6)
+def test_it_is_the_convolution_in_three_dimensions(
+    tile: int, size: tuple[int, ...], depth: int, batch: int, group: int, pads: tuple[int, ...]
+) -> None:
+    with only(tile):
+        check(convolution(size, 16 * group, 16 * group, batch=batch, depth=(depth,), pads=pads, group=group))
+
+
+def test_it_stays_within_bounds() -> None:
+    """Checked as it runs. (Tiles of 4 x 4 are as large a program, checked, as takes half a minute to compile.)"""
+    with only(2):
+        check(convolution((5, 4), 3, 17), checked=True)
+
+
+@pytest.mark.parametrize("attributes", [{"strides": (2, 2)}, {"dilations": (2, 2)}], ids=str)
+def test_other_convolutions_stay(attributes: dict[str, tuple[int, ...]]) -> None:
     graph = convolution((12, 12), 32, 32, **attributes)
-    assert use_winograd(graph, HOST) == graph
+    with only(4):
+        assert use_winograd(graph, HOST) == graph
 
 
 def test_where_it_pays() -> None:
-    """Large planes; not few channels, nor weights that fill the caches for a handful of tiles."""
-    assert operators(use_winograd(convolution((56, 56), 64, 64), HOST).nodes) == WINOGRAD
-    for graph in (convolution((224, 224), 3, 64), convolution((7, 7), 512, 512), convolution((2, 2), 64, 64)):
+    """Small tiles where the weights of larger ones would fill the caches; not for few channels, nor few tiles."""
+    for size, channels, tile in (((56, 56), 64, 4), ((7, 7), 512, 2)):
+        after = use_winograd(convolution(size, channels, channels), HOST)
+        assert operators(after.nodes) == WINOGRAD
+        assert dict(after.nodes[0].attributes)["tile"] == tile
+    for graph in (convolution((224, 224), 3, 64), convolution((2, 2), 64, 64)):
         assert operators(use_winograd(graph, HOST).nodes) == ["Conv", "Relu"]
 
 
@@ -123,7 +164,9 @@ def test_another_policy_is_refused() -> None:
 
 def test_transforms_are_unrolled_in_registers() -> None:
     compiled = compile_graph(convolution((24, 24), 64, 64), Options(HOST, threads=1))
-    transforms = [k.program for k in compiled.kernels if "winograd" in k.program.name]
+    transforms = [
+        k.program for k in compiled.kernels if k.program.name.endswith(("winogradinput", "winogradoutput_relu"))
+    ]
     assert len(transforms) == 2
     for program in transforms:
         text = kernel_text(program).text
@@ -137,5 +180,5 @@ def test_the_filter_is_transformed_in_float64() -> None:
     others = [np.prod([p - q for q in points if q != p]) for p in points]
     rows = np.stack([points**k for k in range(3)], axis=1) / np.array(others)[:, None]
     rows = np.concatenate([rows, [[0, 0, 1]]])
-    transformed = transformed_filter(g).reshape(6, 6)
+    transformed = transformed_filter(g, 4, 1).reshape(6, 6)
     np.testing.assert_allclose(np.abs(transformed), np.abs(rows @ g[0, 0] @ rows.T), rtol=1e-12)

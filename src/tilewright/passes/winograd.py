@@ -1,33 +1,40 @@
-"""3x3 convolutions by Winograd's minimal filtering, where it is estimated to be faster.
+"""Convolutions with filters of 3 x 3 taps by Winograd's minimal filtering, where it is estimated to be faster.
 
-One node becomes three: the transform of the input, 36 matrix products, and the transform back, which takes over the
-bias and is what an epilogue joins. Filters are transformed here, in float64.
+One node becomes three: the transform of the input, a matrix product for each point, and the transform back, which takes
+over the bias and is what an epilogue joins. Filters are transformed here, in float64.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
+from types import MappingProxyType
 
 import numpy as np
 
 from tilewright.base.dtypes import f32
+from tilewright.base.names import Names
 from tilewright.base.numerics import Math
 from tilewright.base.target import Target
 from tilewright.graph import Array, Graph, Node, Value, make_node
+from tilewright.ops.minimal_filtering import FILTERINGS, TAPS
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
-from tilewright.ops.winograd import POINTS, TILE, transformed_filter
+from tilewright.ops.winograd import transformed_filter
 from tilewright.symbolic.expr import const
 
-ADVANTAGE = 1.25
-"""By how much the estimate must be lower: it knows nothing of caches, and errors grow about tenfold."""
+ADVANTAGE: Mapping[int, float] = MappingProxyType({2: 1.1, 4: 1.25})
+"""By how much the estimate must be lower, by outputs of a tile: it is rough, and errors grow about twofold, tenfold."""
 FAST_ADVANTAGE = 1.0
 """The same under ``math="fast"``."""
 TRANSFORM_CYCLES = 6.0
 """Cycles for each vector of a transformed input or product."""
-WEIGHT_BYTES_PER_CYCLE = 8.0
-"""What is read of weights that fit in no cache of a core's own."""
+WEIGHT_BYTES_PER_CYCLE = 16.0
+"""What is read, beside the arithmetic, of weights that fit in no cache of a core's own."""
+
+START_CYCLES = 2000.0
+"""To start two more kernels, their workers included."""
 
 
 def use_winograd(graph: Graph, target: Target, math: Math = Math.DEFAULT, spare: int | None = None) -> Graph:
@@ -37,135 +44,193 @@ def use_winograd(graph: Graph, target: Target, math: Math = Math.DEFAULT, spare:
     """
     if math is Math.STRICT:
         return graph
-    candidates = {node: problem for node in graph.nodes if (problem := _problem(node, graph)) is not None}
-    advantage = FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE
-    paying = {node: problem for node, problem in candidates.items() if problem.pays(target, advantage)}
-    chosen = paying if spare is None else dict(_affordable(paying, target, spare))
-    rewriting = _Rewriting(dict(graph.constants))
+    chosen = dict(_chosen(list(_paying(graph, target, math)), spare))
+    rewriting = _Rewriting(graph)
     nodes = (rewriting.nodes(node, chosen[node]) if node in chosen else (node,) for node in graph.nodes)
     return replace(graph, nodes=tuple(chain.from_iterable(nodes)), constants=rewriting.constants)
 
 
-def _affordable(problems: Mapping[Node, "_Problem"], target: Target, spare: int) -> Iterator[tuple[Node, "_Problem"]]:
-    """Those that save most for each byte of weights, as long as there are ``spare`` bytes left.
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Tiles of one size for a convolution, the cycles that this is estimated to save, and the memory that it takes."""
+
+    problem: "_Problem"
+    tile: int
+    saved: float
+    more_bytes: int
+
+
+def _paying(graph: Graph, target: Target, math: Math) -> Iterator[tuple[Node, _Choice]]:
+    """All choices that are estimated to take clearly fewer cycles."""
+    for node in graph.nodes:
+        problem = _problem(node, graph)
+        if problem is not None:
+            direct = problem.plain_cycles(target)
+            for tile in FILTERINGS:
+                cycles = (FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile]) * problem.cycles(tile, target)
+                if cycles < direct:
+                    yield node, _Choice(problem, tile, direct - cycles, problem.more_bytes(tile))
+
+
+def _chosen(choices: Sequence[tuple[Node, _Choice]], spare: int | None) -> Iterator[tuple[Node, _Choice]]:
+    """One for each node: what saves most; with a limit, what saves most for each byte, as long as there are some left.
 
     Filters that several nodes share are counted for each.
     """
-    for node, problem in sorted(problems.items(), key=lambda item: -item[1].saved(target) / item[1].more_bytes):
-        if problem.more_bytes <= spare:
-            spare -= problem.more_bytes
-            yield node, problem
+    left = sys.maxsize if spare is None else spare
+    done = set[Node]()
+    for node, choice in sorted(choices, key=lambda c: -c[1].saved / (1 if spare is None else c[1].more_bytes)):
+        if node not in done and choice.more_bytes <= left:
+            left -= choice.more_bytes
+            done.add(node)
+            yield node, choice
 
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Extents of a convolution."""
+    """A convolution with strides and dilations of 1: ``[n, c, d..., y, x]``, with at most one ``d``."""
 
     data: tuple[int, ...]
+    weight: tuple[int, ...]
     result: tuple[int, ...]
+    group: int
+    pads: tuple[int, ...]
+    """Before the data, in each dimension."""
 
     @property
-    def tiles(self) -> int:
-        """Tiles of the result of all images."""
-        return self.result[0] * prod(-(-extent // TILE) for extent in self.result[2:])
+    def depth(self) -> int:
+        """Taps of the filter along ``d``."""
+        return prod(self.weight[2:-2])
 
     @property
-    def more_bytes(self) -> int:
+    def extents(self) -> tuple[int, ...]:
+        """Of the result."""
+        return self.result[2:]
+
+    def grid(self, tile: int) -> tuple[int, ...]:
+        """Tiles along the last two dimensions."""
+        return tuple(-(-extent // tile) for extent in self.extents[-2:])
+
+    def layers(self) -> tuple[int, ...]:
+        """Extents of ``d`` in the transformed data."""
+        return tuple(extent + self.depth - 1 for extent in self.extents[:-2])
+
+    def more_bytes(self, tile: int) -> int:
         """By how much transformed filters are larger."""
-        return (POINTS * POINTS - 9) * max(1, self.data[1]) * self.result[1] * f32.itemsize
+        taps = TAPS * TAPS
+        return (FILTERINGS[tile].points ** 2 - taps) * max(1, prod(self.weight) // taps) * f32.itemsize
 
-    def pays(self, target: Target, advantage: float) -> bool:
-        """Whether the transformed domain is estimated to take clearly fewer cycles: fewer by that factor."""
-        direct, transformed = self._cycles(target)
-        return advantage * transformed < direct
+    def plain_cycles(self, target: Target) -> float:
+        """Of the sum over all taps."""
+        products = prod(self.result) * prod(self.weight[1:])
+        return _arithmetic(products, target) + _streaming(prod(self.weight), target)
 
-    def saved(self, target: Target) -> float:
-        """The cycles that are estimated to be saved."""
-        direct, transformed = self._cycles(target)
-        return direct - transformed
+    def cycles(self, tile: int, target: Target) -> float:
+        """In the transformed domain."""
+        points = FILTERINGS[tile].points ** 2
+        tiles = self.result[0] * prod(self.grid(tile))
+        leaving = points * tiles * prod(self.extents[:-2]) * self.result[1]
+        entering = points * tiles * prod(self.layers()) * self.data[1]
+        products = _arithmetic(leaving * prod(self.weight[1:-2]), target)
+        transforms = (entering + leaving) / _lanes(target) * TRANSFORM_CYCLES
+        return START_CYCLES + products + transforms + _streaming(points * prod(self.weight[:-2]), target)
 
-    def _cycles(self, target: Target) -> tuple[float, float]:
-        """Of the plain convolution, and in the transformed domain."""
-        lanes = target.vector_bits // (8 * f32.itemsize)
-        channels, filters = self.data[1], self.result[1]
-        rate = lanes * target.fma_per_cycle
-        direct = self.result[0] * prod(self.result[2:]) * 9 * channels * filters / rate
-        points = POINTS * POINTS
-        products = points * self.tiles * channels * filters / rate
-        transforms = points * self.tiles * (channels + filters) / lanes * TRANSFORM_CYCLES
-        weights = points * channels * filters * f32.itemsize
-        streamed = weights / WEIGHT_BYTES_PER_CYCLE if weights > target.l2_bytes else 0.0
-        return direct, products + transforms + streamed
+
+def _lanes(target: Target) -> int:
+    return target.vector_bits // (8 * f32.itemsize)
+
+
+def _arithmetic(products: int, target: Target) -> float:
+    return products / (_lanes(target) * target.fma_per_cycle)
+
+
+def _streaming(weights: int, target: Target) -> float:
+    size = weights * f32.itemsize
+    return size / WEIGHT_BYTES_PER_CYCLE if size > target.l2_bytes else 0.0
 
 
 @dataclass(slots=True)
 class _Rewriting:
     """One pass over a graph; transformed filters are added to the constants."""
 
-    constants: dict[Value, Array]
+    graph: Graph
+    constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
+    filters: dict[tuple[Value, int, int], Value] = field(default_factory=dict[tuple[Value, int, int], Value])
+    names: Names = field(init=False)
 
-    def nodes(self, node: Node, problem: _Problem) -> Iterator[Node]:
+    def __post_init__(self) -> None:
+        self.constants.update(self.graph.constants)
+        self.names = self.graph.names()
+
+    def nodes(self, node: Node, choice: _Choice) -> Iterator[Node]:
         """What does the same as ``node`` in the transformed domain."""
+        problem, tile = choice.problem, choice.tile
         data, weight, bias = (*node.inputs, None)[:3]
-        result = node.outputs[0]
         assert data is not None and weight is not None, "a convolution has data and a weight"
-        top, left, *_ = _pads(node)
-        outputs = problem.result[2:]
-        entering = make_node(
-            require("WinogradInput"),
-            [data],
-            [f"{result.name}.tiles"],
-            {"pads": (top, left), "outputs": outputs},
-            node.source,
+        result = node.outputs[0]
+        points, grid = FILTERINGS[tile].points, problem.grid(tile)
+        batch, filters = problem.result[:2]
+        # Without depth, the tiles of all images are rows of the same products: a weight is read once for all.
+        images, step = (batch, prod(grid)) if problem.depth > 1 else (1, prod(grid))
+        shared = batch // images
+        attributes = {"tile": tile, "depth": problem.depth, "pads": problem.pads, "outputs": problem.extents}
+        entering = make_node(_INPUT, [data], [self.names.fresh(f"{result.name}.tiles")], attributes, node.source)
+        rows = shared * prod(problem.layers()) * step
+        shape = (points**2, images, rows, problem.group, problem.data[1] // problem.group)
+        matrices = make_node(
+            _RESHAPE, entering.outputs, [self.names.fresh(f"{result.name}.rows")], {"shape": shape}, node.source
         )
-        tiles = entering.outputs[0]
-        rows = (POINTS * POINTS, problem.tiles, problem.data[1])
-        matrices = make_node(_RESHAPE, [tiles], [f"{result.name}.rows"], {"shape": rows}, node.source)
+        factors = [matrices.outputs[0], self._filter(weight, tile, problem.group)]
         products = make_node(
-            require("MatMul"),
-            [matrices.outputs[0], self._filter(weight)],
-            [f"{result.name}.products"],
-            {},
-            node.source,
+            _PRODUCTS, factors, [self.names.fresh(f"{result.name}.products")], {"step": step}, node.source
         )
-        shape = (*(int(str(e)) for e in tiles.shape[:-1]), problem.result[1])
-        places = make_node(_RESHAPE, products.outputs, [f"{result.name}.places"], {"shape": shape}, node.source)
+        shape = (points, points, batch, *problem.extents[:-2], *grid, filters)
+        places = make_node(
+            _RESHAPE, products.outputs, [self.names.fresh(f"{result.name}.places")], {"shape": shape}, node.source
+        )
         inputs = [places.outputs[0], *([] if bias is None else [bias])]
-        leaving = make_node(require("WinogradOutput"), inputs, [result.name], {"outputs": outputs}, node.source)
+        attributes = {"tile": tile, "outputs": problem.extents}
+        leaving = make_node(_OUTPUT, inputs, [result.name], attributes, node.source)
         yield from (entering, matrices, products, places, leaving)
 
-    def _filter(self, weight: Value) -> Value:
+    def _filter(self, weight: Value, tile: int, group: int) -> Value:
         """The transformed filters, once for each weight."""
-        array = self.constants[weight]
-        shape = (POINTS * POINTS, array.shape[1], array.shape[0])
-        value = Value(f"{weight.name}.winograd", weight.dtype, tuple(map(const, shape)))
-        if value not in self.constants:
-            self.constants[value] = transformed_filter(array).astype(np.float32)
-        return value
+        if (weight, tile, group) not in self.filters:
+            array = transformed_filter(self.constants[weight], tile, group).astype(np.float32)
+            name = self.names.fresh(f"{weight.name}.winograd")
+            value = Value(name, weight.dtype, tuple(map(const, array.shape)))
+            self.filters[weight, tile, group] = value
+            self.constants[value] = array
+        return self.filters[weight, tile, group]
 
 
 def _problem(node: Node, graph: Graph) -> _Problem | None:
-    """The extents, if ``node`` is a convolution of the one kind for which this is."""
-    attributes: Mapping[str, object] = dict(node.attributes)
-    if node.op.name != "Conv" or len(node.outputs) != 1:
+    """The extents, if ``node`` is a convolution of the kinds for which this is."""
+    attributes: dict[str, object] = dict(node.attributes)
+    if node.op.name != "Conv" or len(node.outputs) != 1 or node.outputs[0].dtype != f32:
         return None
-    data, weight, result = node.inputs[0], node.inputs[1], node.outputs[0]
-    if data is None or weight is None or weight not in graph.constants or result.dtype != f32:
+    if node.inputs[1] not in graph.constants:
         return None
-    shapes = [static(value.shape) for value in (data, weight, result)]
-    plain = attributes.get("group", 1) == 1 and all(_ones(attributes.get(name)) for name in ("strides", "dilations"))
-    if not plain or shapes[0] is None or shapes[1] is None or shapes[2] is None:
+    shapes = [None if value is None else static(value.shape) for value in (*node.inputs[:2], node.outputs[0])]
+    data, weight, result = shapes
+    if data is None or weight is None or result is None or prod(result) == 0:
         return None
-    return _Problem(shapes[0], shapes[2]) if shapes[1][2:] == (3, 3) and prod(shapes[2]) > 0 else None
+    group = attributes.get("group", 1)
+    plain = all(_ones(attributes.get(name)) for name in ("strides", "dilations"))
+    if not plain or not isinstance(group, int) or len(weight) not in (4, 5) or weight[-2:] != (TAPS, TAPS):
+        return None
+    return _Problem(data, weight, result, group, _pads(node, len(data) - 2))
 
 
-_RESHAPE = require("Reshape")
+_RESHAPE, _PRODUCTS = require("Reshape"), require("WinogradProducts")
+_INPUT, _OUTPUT = require("WinogradInput"), require("WinogradOutput")
 
 
-def _pads(node: Node) -> tuple[int, ...]:
+def _pads(node: Node, count: int) -> tuple[int, ...]:
+    """The zeros before the data."""
     pads = dict(node.attributes).get("pads")
-    return tuple(int(str(pad)) for pad in pads) if isinstance(pads, tuple) and pads else (0, 0, 0, 0)
+    return tuple(int(str(pad)) for pad in pads[:count]) if isinstance(pads, tuple) and pads else (0,) * count
 
 
 def _ones(values: object) -> bool:
-    return values in (None, (1,), (1, 1), (1, 1, 1))
+    return values in (None, (1, 1), (1, 1, 1))
