@@ -18,6 +18,7 @@ _SHARD = "tests/codegen/test_random_schedules.py::test_random_schedules_keep_the
 _SCHEDULES = f"{_SHARD}[0]"
 _ARITHMETIC = ("tests/codegen/test_arithmetic.py",)
 _STATEMENTS = ("tests/codegen/test_statements.py", "tests/codegen/test_lanes.py", _SCHEDULES)
+_PARTITION = ("tests/codegen/test_partition.py",)
 _NORMALIZE = ("tests/passes/test_normalize.py",)
 _FOUND = ("tests/codegen/test_found_by_random_schedules.py", _SCHEDULES)
 _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
@@ -161,6 +162,20 @@ MUTANTS = (
         "if decided != TRUE:",
         "if decided == FALSE:",
         _STATEMENTS,
+    ),
+    Mutant(
+        "loops are cut for one side of a selection only",
+        "codegen/prepare/partition.py",
+        "for solve in (solve_upper, solve_lower):",
+        "for solve in (solve_upper,):",
+        _PARTITION,
+    ),
+    Mutant(
+        "a selection is decided by a part of its condition",
+        "codegen/prepare/partition.py",
+        "return FALSE if FALSE in parts else all_of(*(part for part in parts if part != TRUE))",
+        "return TRUE if TRUE in parts else all_of(*parts)",
+        _PARTITION,
     ),
     Mutant(
         "initialization is missing",

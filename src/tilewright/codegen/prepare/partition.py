@@ -2,24 +2,30 @@
 
 ``for i in range(43): for ii in range(12): if i*12 + ii < 512`` becomes 42 iterations without the guard, and one in
 which the inner loop has 8. A guard that can't be decided by cutting stays; inside vector loops it becomes a mask.
+What a value selects by its place (padding around an image) is a guard as well, as long as the code stays small: most
+iterations are in the middle, and select nothing.
 Parallel loops are not cut (each piece would cost a join): their body gets one version per piece instead.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.loops.ir import NOTHING, Alloc, Call, If, Loop, LoopKind, Region, Seq, Stmt, Store, Stores
-from tilewright.loops.visit import seq, substitute
+from tilewright.loops.visit import children, seq, substitute
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import FALSE, TRUE, Binary, Const, Expr, Read, Var, binary, const, unary
+from tilewright.symbolic.expr import FALSE, TRUE, Binary, Const, Expr, Read, Select, Var, binary, const, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.solve import solve_lower, solve_upper
-from tilewright.symbolic.traversal import all_of, conjuncts, free_vars, transform_reads, walk
+from tilewright.symbolic.traversal import all_of, conjuncts, free_vars, reads_in, transform, walk
 
 MAX_PIECES = 3
 """Most pieces of one loop: before, between and after. More would cost more code than guards cost time."""
+
+MAX_COPIED = 2000
+"""Most reads and stores, unrolled ones counted singly, that the pieces of a loop have together if it is cut for what is
+selected: more code no longer fits in the cache of instructions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class _Guard:
 
     condition: Expr
     bounds: Bounds
+    selects: bool = False
+    """It chooses between values, rather than whether a statement runs."""
 
 
 def partition(stmt: Stmt, bounds: Bounds) -> Stmt:
@@ -60,7 +68,7 @@ def _loop(loop: Loop, bounds: Bounds) -> Stmt:
         body = partition(loop.body, bounds.extended({loop.var: loop.extent}))
         return NOTHING if body == NOTHING else Loop(loop.var, _index(loop.extent, bounds), body, loop.kind)
     extent = int(loop.extent.value)
-    cuts = [] if loop.kind is LoopKind.VECTORIZED else _cuts(loop.var, extent, loop.body, bounds)
+    cuts = [] if loop.kind is LoopKind.VECTORIZED else _cuts(loop, extent, loop.body, bounds)
     edges = [0, *cuts, extent]
     return seq(*(_piece(loop, start, end, bounds) for start, end in itertools.pairwise(edges)))
 
@@ -100,7 +108,7 @@ def _versions(nest: Sequence[Loop], body: Stmt, bounds: Bounds) -> Stmt:
     if not isinstance(loop.extent, Const):
         return _versions(rest, body, bounds.extended({loop.var: loop.extent}))
     extent = int(loop.extent.value)
-    cuts = _cuts(loop.var, extent, body, known)
+    cuts = _cuts(loop, extent, body, known)
     result: Stmt | None = None
     edges = [0, *cuts, extent]
     for start, end in reversed(list(itertools.pairwise(edges))):
@@ -120,17 +128,39 @@ def _version(var: Var, start: int, end: int, rest: Sequence[Loop], body: Stmt, b
     return substitute(version, {moved: var - start})
 
 
-def _cuts(var: Var, extent: int, body: Stmt, bounds: Bounds) -> list[int]:
-    """Where to cut ``range(extent)`` so that guards are decided on the pieces."""
+def _cuts(loop: Loop, extent: int, body: Stmt, bounds: Bounds) -> list[int]:
+    """Where to cut the ``extent`` iterations of ``loop`` so that guards are decided on the pieces."""
+    guards = list(_guards(body, bounds.extended({loop.var: const(extent)})))
+    needed = _limits(loop.var, extent, (guard for guard in guards if not guard.selects))
+    if loop.kind is not LoopKind.UNROLLED:  # what is unrolled has numbers for its variable: nothing is left to select
+        wanted = needed | _limits(loop.var, extent, (guard for guard in guards if guard.selects))
+        if wanted and len(wanted) < MAX_PIECES and _size(body) * (1 + len(wanted)) <= MAX_COPIED:
+            needed = wanted
+    return sorted(needed) if len(needed) < MAX_PIECES else []
+
+
+def _limits(var: Var, extent: int, guards: Iterable[_Guard]) -> frozenset[int]:
+    """The points within ``range(extent)`` from or up to where a guard holds."""
     found: set[int] = set()
-    for guard in _guards(body, bounds.extended({var: const(extent)})):
+    for guard in guards:
         if var not in free_vars(guard.condition):
             continue
         for solve in (solve_upper, solve_lower):
             edge = solve(guard.condition, var, guard.bounds)
             if isinstance(edge, Const) and 0 < int(edge.value) < extent:
                 found.add(int(edge.value))
-    return sorted(found) if len(found) < MAX_PIECES else []
+    return frozenset(found)
+
+
+def _size(stmt: Stmt) -> int:
+    """The reads and stores in ``stmt``, those of unrolled loops as often as they are written out."""
+    match stmt:
+        case Loop(extent=Const(int(times)), body=body, kind=LoopKind.UNROLLED):
+            return times * _size(body)
+        case Store(_, _, value):
+            return 1 + sum(1 for _ in reads_in(value))
+        case _:
+            return sum(map(_size, children(stmt)))
 
 
 def _guards(stmt: Stmt, bounds: Bounds) -> Iterator[_Guard]:
@@ -148,8 +178,17 @@ def _guards(stmt: Stmt, bounds: Bounds) -> Iterator[_Guard]:
                 yield from _guards(inner, bounds)
         case Alloc(_, body):
             yield from _guards(body, bounds)
+        case Store(_, _, value):
+            for condition in _selections(value):
+                yield _Guard(condition, bounds, selects=True)
         case _:
             return
+
+
+def _selections(value: Expr) -> frozenset[Expr]:
+    """The conditions on places, rather than data, by which a part of ``value`` is selected."""
+    chosen = (node.condition for node in walk(value) if isinstance(node, Select) and not node.condition.has_reads)
+    return frozenset(part for condition in chosen for part in conjuncts(condition))
 
 
 def _if(condition: Expr, then: Stmt, otherwise: Stmt | None, bounds: Bounds) -> Stmt:
@@ -199,7 +238,22 @@ def _index(expr: Expr, bounds: Bounds) -> Expr:
 
 
 def _value(expr: Expr, bounds: Bounds) -> Expr:
-    return transform_reads(expr, lambda node: Read(node.source, tuple(_index(i, bounds) for i in node.indices)))
+    def leave(node: Expr) -> Expr | None:
+        match node:
+            case Read(source, indices):
+                return Read(source, tuple(_index(i, bounds) for i in indices))
+            case Select(condition, a, b) if not condition.has_reads:
+                return select(_decided(condition, bounds), a, b)
+            case _:
+                return None
+
+    return transform(expr, leave, lambda node: node.has_reads)
+
+
+def _decided(condition: Expr, bounds: Bounds) -> Expr:
+    """``condition`` without those of its conjuncts that are known."""
+    parts = [_decide(part, bounds) for part in conjuncts(condition)]
+    return FALSE if FALSE in parts else all_of(*(part for part in parts if part != TRUE))
 
 
 def _region(region: Region, bounds: Bounds) -> Region:

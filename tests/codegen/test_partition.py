@@ -1,0 +1,83 @@
+"""Loops are cut where a guard, or what a value selects by its place, is known; results stay what they are."""
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.base.target import Target
+from tilewright.codegen.prepare import prepare
+from tilewright.driver import build_program
+from tilewright.loops.ir import Loop, LoopKind, Stmt, Store
+from tilewright.loops.lower import lower
+from tilewright.loops.program import Program
+from tilewright.loops.visit import children
+from tilewright.schedule.schedule import Schedule
+from tilewright.symbolic.expr import Expr, Select
+from tilewright.symbolic.traversal import walk as walk_expr
+
+ROWS, COLUMNS, LANES = 9, 30, 16
+
+
+def stencil(window: int) -> Program:
+    """The sum over a square of neighbours, those outside of the image being zero."""
+    pad = window // 2
+    image = te.placeholder((ROWS, COLUMNS, LANES), name="image")
+
+    def neighbour(y: Expr, x: Expr, c: Expr) -> Expr:
+        inside = (y >= pad) & (y < ROWS + pad) & (x >= pad) & (x < COLUMNS + pad)
+        return te.select(inside, image[y - pad, x - pad, c], 0.0)
+
+    ky, kx = te.reduce_axis((0, window), name="ky"), te.reduce_axis((0, window), name="kx")
+    total = te.compute(
+        (ROWS, COLUMNS, LANES), lambda y, x, c: te.sum(neighbour(y + ky, x + kx, c), axis=(ky, kx)), name="total"
+    )
+    return lower([total], name="stencil", inputs=[image])
+
+
+def scheduled(tile: int, parallel: bool, window: int = 3) -> Program:
+    s = Schedule(stencil(window))
+    y, x, c, ky, kx = s.get_loops("total")
+    outer, inner = s.split(x, (None, tile))
+    s.reorder(y, outer, ky, kx, inner, c)
+    for loop in (ky, kx, inner):
+        s.unroll(loop)
+    s.vectorize(c)
+    if parallel:
+        s.parallel(y)
+    return s.program
+
+
+def iterations(stmt: Stmt, selecting: bool) -> int:
+    """How many stores run that select (or not), in loops that are not unrolled."""
+    match stmt:
+        case Loop(extent=extent, body=body, kind=kind):
+            times = 1 if kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) else int(str(extent))
+            return times * iterations(body, selecting)
+        case Store(_, _, value):
+            return int(any(isinstance(node, Select) for node in walk_expr(value)) is selecting)
+        case _:
+            return sum(iterations(inner, selecting) for inner in children(stmt))
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("tile", [5, 6, 7, 15])
+def test_results_are_those_of_numpy(tile: int, parallel: bool) -> None:
+    program = scheduled(tile, parallel)
+    image = np.random.default_rng(tile).standard_normal((ROWS, COLUMNS, LANES)).astype(np.float32)
+    padded = np.pad(image, ((1, 1), (1, 1), (0, 0)))
+    expected = sum(padded[y : y + ROWS, x : x + COLUMNS] for y in range(3) for x in range(3))
+    result = build_program(program, Target.host(), threads=2).run({"image": image})[0]
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_middle_selects_nothing() -> None:
+    body = prepare(scheduled(tile=5, parallel=False)).body
+    # 9 rows of 6 tiles, with a border of one on each side.
+    assert iterations(body, selecting=True) == 9 * 6 - 7 * 4
+    assert iterations(body, selecting=False) >= 7 * 4
+
+
+def test_large_bodies_are_not_copied() -> None:
+    tiles = COLUMNS // 15
+    assert iterations(prepare(scheduled(15, False, window=9)).body, selecting=True) == ROWS * tiles
+    assert iterations(prepare(scheduled(15, False)).body, selecting=False) > 0
