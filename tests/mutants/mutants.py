@@ -646,9 +646,23 @@ MUTANTS = (
     Mutant(
         "recognize: any number is the root of 2",
         "passes/patterns.py",
-        "if number is not None and (near is None or isclose(number, near, rel_tol=_CLOSE)):",
-        "if number is not None:",
+        "if array is not None and array.size == 1 and (near is None or _stands_for(array, near)):",
+        "if array is not None and array.size == 1:",
         (f"{_RECOGNIZE}::test_left",),
+    ),
+    Mutant(
+        "recognize: what float32 rounds alike is alike",
+        "passes/patterns.py",
+        "float(np.finfo(array.dtype.name).eps)",
+        "float(np.finfo(np.float32).eps)",
+        (_RECOGNIZE,),
+    ),
+    Mutant(
+        "recognize: 1 may be rounded",
+        "passes/patterns.py",
+        "if not np.issubdtype(array.dtype, np.floating) or float(np.float32(number)) == number:",
+        "if not np.issubdtype(array.dtype, np.floating):",
+        (_RECOGNIZE,),
     ),
     Mutant(
         "flatten: axes need not be trailing",

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.passes.graphs import random_graphs, value
+from tilewright.base.dtypes import DType, f32, f64
 from tilewright.graph import Graph, Node, Value, evaluate_graph, make_node, verify
 from tilewright.ops.operator import require
 from tilewright.passes.normalize import eliminate_dead_code
 from tilewright.passes.recognize import recognize
+from tilewright.symbolic.expr import const
 
 Array = NDArray[np.generic]
 SHAPE = (2, 3, 8)
@@ -23,7 +25,9 @@ X = value("x", *SHAPE)
 class Builder:
     """Writes a graph as an exporter would."""
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: DType = f32) -> None:
+        self.dtype = dtype
+        self.x = Value("x", dtype, X.shape)
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array] = {}
 
@@ -32,10 +36,10 @@ class Builder:
         return self.nodes[-1].outputs[0]
 
     def number(self, number: float, shape: Sequence[int] = ()) -> Value:
-        return self.constant(np.full(shape, number, np.float32))
+        return self.constant(np.full(shape, number, self.dtype.numpy))
 
     def constant(self, array: Array) -> Value:
-        made = value(f"c{len(self.constants)}", *array.shape)
+        made = Value(f"c{len(self.constants)}", self.dtype, tuple(map(const, array.shape)))
         self.constants[made] = array
         return made
 
@@ -43,7 +47,7 @@ class Builder:
         return self.constant(np.random.default_rng(seed).standard_normal(SHAPE[-1]).astype(np.float32))
 
     def graph(self, output: Value) -> Graph:
-        return Graph("g", (X,), (output,), tuple(self.nodes), self.constants)
+        return Graph("g", (self.x,), (output,), tuple(self.nodes), self.constants)
 
 
 def layer_normalization(
@@ -87,12 +91,13 @@ def centered_twice(b: Builder, above: int, below: int) -> Value:
     return b("Mul", b("Div", over, root), b.vector(1))
 
 
-def gelu(b: Builder, form: int, root: float = sqrt(2)) -> Value:
-    scaled = b("Div", X, b.number(root)) if form % 2 else b("Mul", X, b.number(1 / root, (1,)))
-    factor, half = b("Add", b("Erf", scaled), b.number(1.0)), b.number(0.5)
+def gelu(b: Builder, form: int, root: float = sqrt(2), one: float = 1.0) -> Value:
+    x = b.x
+    scaled = b("Div", x, b.number(root)) if form % 2 else b("Mul", x, b.number(1 / root, (1,)))
+    factor, half = b("Add", b("Erf", scaled), b.number(one)), b.number(0.5)
     if form < 2:
-        return b("Mul", b("Mul", X, factor), half)
-    return b("Mul", X, b("Mul", half, factor)) if form < 4 else b("Mul", b("Mul", half, X), factor)
+        return b("Mul", b("Mul", x, factor), half)
+    return b("Mul", x, b("Mul", half, factor)) if form < 4 else b("Mul", b("Mul", half, x), factor)
 
 
 def gelu_tanh(b: Builder, cube: str = "Pow") -> Value:
@@ -159,6 +164,36 @@ def test_left(name: str) -> None:
     builder = Builder()
     graph = builder.graph(LEFT[name](builder))
     assert recognize(graph) == graph
+
+
+def gelu_of(dtype: DType, root: float, one: float = 1.0) -> list[str]:
+    """The operators that are left of a GELU with other constants."""
+    builder = Builder(dtype)
+    graph = builder.graph(gelu(builder, 1, root, one))
+    return [node.op.name for node in eliminate_dead_code(recognize(graph)).nodes]
+
+
+@pytest.mark.parametrize("dtype", [f32, f64])
+def test_constants_may_be_rounded_twice(dtype: DType) -> None:
+    root = dtype.numpy.type(sqrt(2))
+    for towards in (0.0, 2.0):
+        assert gelu_of(dtype, float(np.nextafter(root, dtype.numpy.type(towards)))) == ["Gelu"]
+
+
+@pytest.mark.parametrize("dtype", [f32, f64])
+def test_other_constants_are_other_functions(dtype: DType) -> None:
+    eps = float(np.finfo(dtype.numpy).eps)
+    assert len(gelu_of(dtype, sqrt(2) * (1 + 4 * eps))) > 1
+    assert len(gelu_of(dtype, sqrt(2), 1 + eps)) > 1, "1 is never rounded"
+
+
+def test_a_root_rounded_to_float32_is_another_one_in_float64() -> None:
+    """It differs in the eighth digit, which float64 results show."""
+    builder = Builder(f64)
+    graph = builder.graph(gelu(builder, 1, float(np.float32(sqrt(2)))))
+    x = np.linspace(-3, 3, 48).reshape(SHAPE)
+    (raised,) = evaluate_graph(recognize(graph), {"x": x})
+    np.testing.assert_allclose(raised, evaluate_graph(graph, {"x": x})[0], rtol=1e-15)
 
 
 @given(random_graphs(), st.sampled_from(sorted(RAISED)))

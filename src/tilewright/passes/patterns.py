@@ -3,7 +3,7 @@
 ::
 
     pattern = Any(name)                       any value; one name stands for one value
-            | Number(name, near)              a constant of one element, close to ``near`` if that is given
+            | Number(name, near)              a constant of one element: ``near``, if that is given, as its dtype has it
             | Apply(op, operands, name)       what one application of an operator makes
 
 ``Add`` and ``Mul`` match with their operands in either order. A match binds names to values, numbers and nodes.
@@ -12,13 +12,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from math import isclose
 
-from tilewright.graph import Graph, Node, Value
+import numpy as np
+
+from tilewright.graph import Array, Graph, Node, Value
 
 _COMMUTATIVE = frozenset({"Add", "Mul"})
-_CLOSE = 1e-6
-"""Relative: exporters write constants such as the root of 2 in float32."""
+_ROUNDINGS = 2
+"""How many units (relative: the dtype's epsilon) a rounded number may be off: ``1 / sqrt(2)`` is not ``sqrt(0.5)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +74,12 @@ class Matcher:
                 if known is None or known == value:
                     yield replace(match, values={**match.values, name: value})
             case Number(name, near):
-                number = self._number(value)
-                if number is not None and (near is None or isclose(number, near, rel_tol=_CLOSE)):
+                array = self._constants.get(value)
+                if array is not None and array.size == 1 and (near is None or _stands_for(array, near)):
+                    number = float(array.reshape(-1)[0])
                     yield replace(match, numbers={**match.numbers, name: number}) if name else match
             case Apply():
                 yield from self._applications(pattern, value, match)
-
-    def _number(self, value: Value) -> float | None:
-        array = self._constants.get(value)
-        return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
 
     def _applications(self, pattern: Apply, value: Value, match: Match) -> Iterator[Match]:
         node = self._producers.get(value)
@@ -103,3 +101,14 @@ class Matcher:
             return
         for first in self.matches(patterns[0], values[0], match):
             yield from self._all(patterns[1:], values[1:], first)
+
+
+def _stands_for(array: Array, number: float) -> bool:
+    """Whether the element of ``array`` is how its dtype has ``number``.
+
+    What has few digits (0.5, 3) must be that; what no float has (the root of 2) was rounded, perhaps more than once.
+    """
+    found = float(array.reshape(-1)[0])
+    if not np.issubdtype(array.dtype, np.floating) or float(np.float32(number)) == number:
+        return found == number
+    return abs(found - number) <= _ROUNDINGS * float(np.finfo(array.dtype.name).eps) * abs(number)
