@@ -16,6 +16,7 @@ from tilewright.base.errors import InternalError
 from tilewright.base.target import Architecture, Target
 from tilewright.codegen.llvm import compile_assembly
 from tilewright.codegen.vecmath import MathFunction, emit_math
+from tilewright.codegen.vecmath.notation import Unit
 
 F = MathFunction
 Reference = Callable[..., Floats]
@@ -318,3 +319,18 @@ def test_every_f32(function: MathFunction, without_fma: bool) -> None:
         x = np.arange(start, start + chunk, dtype=np.int64).astype(np.uint32).view(np.float32)
         worst = max(worst, check(function, compiled(x), reference(function, x), limit, x))
     print(f"{function.value}: {worst:.4f} ulp{' without FMA' if without_fma else ''}")
+
+
+def test_constants_keep_the_sign_of_zero() -> None:
+    """Whichever comes first."""
+    unit = Unit(_NoInstructions(), f32, 1)
+    texts = [unit.constant(value).name for value in (0.0, -0.0, 0.0)]
+    assert texts == ["0x0000000000000000", "0x8000000000000000", "0x0000000000000000"]
+
+
+class _NoInstructions:
+    def emit(self, text: str) -> str:
+        raise AssertionError(text)
+
+    def declare(self, text: str) -> None:
+        raise AssertionError(text)

@@ -3,11 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewright.base.dtypes import f32, i64
+from tilewright.base.dtypes import boolean, f32, i64
 from tilewright.base.errors import BadFeed, BadProgram, InternalError
 from tilewright.graph import Graph, Node, Value, evaluate_graph, make_node, verify
-from tilewright.ops import find
+from tilewright.ops import FusionKind, Operator, find
+from tilewright.ops.build import tensor
 from tilewright.symbolic.expr import Var, const
+from tilewright.tensor.ir import Tensor
 
 N = Var("n")
 X = Value("x", f32, (N, const(3)))
@@ -76,3 +78,15 @@ def test_verify_finds_every_kind_of_fault() -> None:
     for message, faulty in faults.items():
         with pytest.raises(InternalError, match=message):
             verify(faulty)
+
+
+def test_types_of_nodes_whose_attributes_are_only_equal() -> None:
+    """What is known of one node holds for nodes with the same attributes, not with equal ones: 1 == 1.0 == True."""
+
+    def fill(x: Tensor, *, number: bool | int | float) -> Tensor:
+        dtype = {bool: boolean, int: i64, float: f32}[type(number)]
+        return tensor(x.shape, lambda _: const(number, dtype))
+
+    op = Operator("Fill", fill, FusionKind.INJECTIVE)
+    made = [make_node(op, [X], [f"y{i}"], {"number": number}) for i, number in enumerate((1, 1.0, True))]
+    assert [each.outputs[0].dtype for each in made] == [i64, f32, boolean]

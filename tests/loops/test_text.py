@@ -10,6 +10,7 @@ from tests.loops import workloads
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType, boolean, f32, index
 from tilewright.base.errors import BadProgram, ParseError
+from tilewright.base.exact import float_bits, from_float_bits
 from tilewright.loops.ir import (
     NOTHING,
     Alloc,
@@ -186,6 +187,8 @@ def test_text_is_read_back_to_an_equal_program(program: Program) -> None:
         "bf16(0.1)",
         "f64(1e-310)",
         "f16(-0.0)",
+        "f64(nan:9221120237041090561)",
+        "f32(nan:18444492273895866368)",
         "u64(18446744073709551615)",
         "i8(-128)",
     ],
@@ -207,6 +210,8 @@ def test_literals(text: str) -> None:
         ("  C[0] = C[0] + 1", "line 2, column 15: .* mixes f32 and i64"),
         ("  C[0, 1] = f32(1.0)", "line 2, column 3: C has 1 dimensions, but 2 indices"),
         ("  C[0] = i8(200)", "line 2, column 13: 200 does not fit in i8"),
+        ("  C[0] = f32(nan:4607182418800017408)", "line 2, column 14: expected the bits of a NaN of 64 bits"),
+        ("  C[0] = f32(nan:x)", "line 2, column 14: expected the bits of a NaN of 64 bits"),
         ("  C[0] = exp(f32(1.0), f32(1.0))", "line 2, column 10: there is no function exp of 2 arguments"),
         ("  C[0] = f32(1.0) $", "line 2, column 19: unexpected character '\\$'"),
         ("  C[0], C[1] = f32(1.0)", "2 elements are assigned 1 values"),
@@ -217,6 +222,15 @@ def test_literals(text: str) -> None:
 def test_errors_say_where(body: str, message: str) -> None:
     with pytest.raises(ParseError, match=message):
         parse_program(f"program f() -> (C: f32[3]):\n{body}\n")
+
+
+def test_zeros_and_nans_are_read_back_to_the_bit() -> None:
+    for value in (0.0, -0.0, from_float_bits(0x7FF8000020000000), from_float_bits(0xFFF8000000000000)):
+        store = Store(Buffer("C", f32, ()), (), Const(value, f32))
+        again = parse_program(str(Program("f", (store.buffer,), store, outputs=1))).body
+        assert isinstance(again, Store)
+        assert isinstance(again.value, Const)
+        assert float_bits(float(again.value.value)) == float_bits(value)
 
 
 def test_comments_and_continued_lines() -> None:

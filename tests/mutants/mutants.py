@@ -31,6 +31,7 @@ _RELAYOUT = "tests/kernels/test_relayout.py"
 _TRANSPOSITION = "tests/codegen/test_transposition.py"
 _LAYOUT = "tests/passes/test_layout.py"
 _AFFINE = "tests/passes/test_affine.py"
+_EXACT = "tests/test_exact_numbers.py"
 _RECOGNIZE = "tests/passes/test_recognize.py"
 _FLATTEN = "tests/passes/test_flatten.py"
 _TRANSPOSED = ("tests/ops/test_transposed_convolution.py",)
@@ -628,6 +629,41 @@ MUTANTS = (
         "return len(readers.get(value, ())) == 1 and value not in self.graph.outputs",
         "return len(readers.get(value, ())) == 1",
         (f"{_AFFINE}::test_a_convolution_that_leaves_the_graph_stays",),
+    ),
+    Mutant(
+        "exact: nodes with equal attributes become one",
+        "passes/normalize.py",
+        "Exact(node.attributes)",
+        "node.attributes",
+        (_EXACT,),
+    ),
+    Mutant(
+        "exact: groups with equal attributes share a kernel",
+        "passes/lower.py",
+        "Exact(node.attributes)",
+        "node.attributes",
+        (_EXACT,),
+    ),
+    Mutant(
+        "exact: tuples are compared by value",
+        "base/exact.py",
+        "tuple(map(_key, cast(tuple[object, ...], value)))",
+        "value",
+        (_EXACT,),
+    ),
+    Mutant(
+        "exact: float literals are cached like integers",
+        "symbolic/expr.py",
+        "def const(value: Scalar",
+        "@lru_cache(maxsize=4096)\ndef const(value: Scalar",
+        ("tests/symbolic/test_literals.py",),
+    ),
+    Mutant(
+        "exact: literals are compared by value",
+        "symbolic/expr.py",
+        "(float_bits(self.value) if self.dtype.is_float else self.value, self.dtype)",
+        "(self.value, self.dtype)",
+        ("tests/symbolic/test_literals.py",),
     ),
     Mutant(
         "recognize: mean and variance over other axes",

@@ -76,6 +76,16 @@ def test_refuses_sources_that_padding_does_not_make_neutral() -> None:
         s.pad("S", (4,))
 
 
+def test_refuses_products_for_sums_that_start_at_minus_zero() -> None:
+    """0 * 0 is not neutral there: -0 + 0 is 0."""
+    x, y = te.placeholder((5,), name="X"), te.placeholder((5,), name="Y")
+    k = te.reduce_axis((0, 5), name="k")
+    total = te.comm_reducer(lambda a, b: a + b, lambda dtype: te.const(-0.0, dtype), name="total")
+    s = Schedule(lower(te.compute((), lambda: total(x[k] * y[k], axis=k), name="S"), "total"))
+    with refused(s, "padded points of `vk` would not combine f32(-0.0), but X[vk] * Y[vk]"):
+        s.pad("S", (4,))
+
+
 @settings(max_examples=30, deadline=None)
 @given(*[st.integers(1, 6)] * 6)
 def test_random_matrix_products(n: int, m: int, depth: int, a: int, b: int, c: int) -> None:

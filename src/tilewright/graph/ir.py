@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InternalError
+from tilewright.base.exact import Exact
 from tilewright.base.names import Names, readable
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.shapes import same_extent, show, static
@@ -150,7 +151,7 @@ def _result_types(
 ) -> tuple[_Type, ...]:
     """Dtype and shape of each result. Raises ``BadProgram`` naming the inputs."""
     try:
-        return _types_of_types(op, tuple(None if v is None else (v.dtype, v.shape) for v in inputs), attributes)
+        return _types_of_types(op, tuple(None if v is None else (v.dtype, v.shape) for v in inputs), Exact(attributes))
     except BadProgram:
         apply(op, inputs, dict(attributes))  # says it with the inputs' names
         raise
@@ -158,11 +159,11 @@ def _result_types(
 
 @lru_cache(maxsize=1 << 14)
 def _types_of_types(
-    op: Operator, inputs: tuple[_Type | None, ...], attributes: tuple[tuple[str, Attribute], ...]
+    op: Operator, inputs: tuple[_Type | None, ...], attributes: Exact[tuple[tuple[str, Attribute], ...]]
 ) -> tuple[_Type, ...]:
     """Models repeat themselves: what is known of one node holds for all like it."""
     operands = [None if kind is None else Value(f"x{i}", *kind) for i, kind in enumerate(inputs)]
-    return tuple((t.dtype, t.shape) for t in apply(op, operands, dict(attributes)))
+    return tuple((t.dtype, t.shape) for t in apply(op, operands, dict(attributes.value)))
 
 
 def verify(graph: Graph) -> None:

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 from typing import NoReturn
 
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, ParseError, UnsupportedDType
+from tilewright.base.exact import from_float_bits
 from tilewright.loops.ir import Buffer
 from tilewright.loops.printer import RESERVED
 from tilewright.symbolic.expr import (
@@ -248,6 +250,13 @@ def _applied(name: str, arguments: tuple[Expr, ...]) -> Expr:
 def _literal(line: Line, name: str) -> Const | None:
     """``0.5)`` after ``f32(``: a literal of that dtype. None, with nothing consumed, if it is something else."""
     start, dtype = line.position, _DTYPES[name]
+    if dtype.is_float and line.accept("nan") and line.accept(":"):
+        bits = int(line.take()) if line.text.isdecimal() else -1
+        if line.accept(")") and 0 <= bits < 1 << 64 and isnan(from_float_bits(bits)):
+            return Const(from_float_bits(bits), dtype)
+        line.position = start
+        line.fail("expected the bits of a NaN of 64 bits after `nan:`, as a decimal number")
+    line.position = start
     negative = line.accept("-")
     text, is_number = line.text, line.kind == "number" or line.text in ("inf", "nan")
     line.position += 1

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tilewright.base.exact import Exact
 from tilewright.base.target import Target
 from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.graph import Value
@@ -61,7 +62,7 @@ class Lowering:
         numbers = {value: number for number, value in enumerate((*group.inputs, *made))}
         entering = [(v.dtype, v.shape, v in constants, layouts.get(v)) for v in group.inputs]
         steps = [
-            (node.op.name, node.attributes, tuple(v if v is None else numbers[v] for v in node.inputs))
+            (node.op.name, Exact(node.attributes), tuple(v if v is None else numbers[v] for v in node.inputs))
             for node in group.nodes
         ]
         leaving = [(numbers[value], layouts.get(value)) for value in group.outputs]

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.base.errors import InvalidModel, OutOfBounds
+from tilewright.base.exact import Exact
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node
 from tilewright.graph.ir import walk_back
 from tilewright.ops import FusionKind
@@ -101,14 +102,14 @@ def _renamed(node: Node, renamed: Mapping[Value, Value]) -> Node:
 
 
 def eliminate_common_subexpressions(graph: Graph) -> Graph:
-    """Nodes with the same operator, inputs and attributes become one; so do constants with the same bytes."""
+    """Nodes with the same operator, inputs and attributes (to the bit) become one; so do constants of equal bytes."""
     renamed: dict[Value, Value] = {}
     constants = dict(_unique_constants(graph, renamed))
     seen: dict[tuple[object, ...], Node] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
         node = _renamed(node, renamed)
-        key = (node.op.name, node.inputs, node.attributes, len(node.outputs))
+        key = (node.op.name, node.inputs, Exact(node.attributes), len(node.outputs))
         twin = seen.get(key)
         if twin is None or set(node.outputs).intersection(graph.outputs):
             seen.setdefault(key, node)

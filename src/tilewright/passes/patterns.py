@@ -15,6 +15,7 @@ from itertools import permutations
 
 import numpy as np
 
+from tilewright.base.exact import Exact
 from tilewright.graph import Array, Graph, Node, Value
 
 _COMMUTATIVE = frozenset({"Add", "Mul"})
@@ -110,5 +111,5 @@ def _stands_for(array: Array, number: float) -> bool:
     """
     found = float(array.reshape(-1)[0])
     if not np.issubdtype(array.dtype, np.floating) or float(np.float32(number)) == number:
-        return found == number
+        return Exact(found) == Exact(number)
     return abs(found - number) <= _ROUNDINGS * float(np.finfo(array.dtype.name).eps) * abs(number)

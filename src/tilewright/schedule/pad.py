@@ -155,7 +155,7 @@ class _Padding:
             raise refuse(f"`{self._block.name}` reduces several values together, which padding would change", ref)
         source = combiner.sources[0]
         for axis in reduced:
-            is_neutral = _is_padded(source, axis) or (identity.value == 0 and _is_zero(source, axis))
+            is_neutral = _is_padded(source, axis) or (identity == const(0, identity.dtype) and _is_zero(source, axis))
             if not is_neutral:
                 raise refuse(f"padded points of `{axis.name}` would not combine {identity}, but {source}", ref)
         return identity.value

@@ -34,6 +34,7 @@ from typing import TypeAlias, Union
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
+from tilewright.base.exact import float_bits
 from tilewright.symbolic.operations import (
     ARITHMETIC_FOLDS,
     COMPARISON_FOLDS,
@@ -222,8 +223,7 @@ class Const(Expr):
     dtype: DType
 
     def _key(self) -> tuple[object, ...]:
-        # repr keeps 0.0 and -0.0 apart and NaN equal to itself.
-        return (repr(self.value) if self.dtype.is_float else self.value, self.dtype)
+        return (float_bits(self.value) if self.dtype.is_float else self.value, self.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -341,13 +341,16 @@ ZERO = Const(0, dtypes.index)
 ONE = Const(1, dtypes.index)
 
 
-@lru_cache(maxsize=4096, typed=True)
 def const(value: Scalar, dtype: DType = dtypes.index) -> Const:
     """The literal ``value`` of type ``dtype``. Raises ``BadProgram`` if an integer type can't hold it."""
     if dtype.is_bool:
         return TRUE if value else FALSE
-    if dtype.is_float:
-        return Const(float(value), dtype)
+    return Const(float(value), dtype) if dtype.is_float else _integer(value, dtype)
+
+
+@lru_cache(maxsize=4096)
+def _integer(value: Scalar, dtype: DType) -> Const:
+    """A cache of floats would take 0.0 and -0.0 for one; here the sign is lost anyway."""
     if value != int(value) or not dtype.min <= value <= dtype.max:
         raise BadProgram(f"{value} does not fit in {dtype}")
     return Const(int(value), dtype)
@@ -466,10 +469,18 @@ def not_equal(a: ExprLike, b: ExprLike) -> Expr:
     return binary(BinaryOp.NE, a, b)
 
 
+_NAN = float_bits(float("nan"))
+
+
 def format_const(node: Const) -> str:
-    """A literal as printed: plain for ``index`` and bool, ``f32(0.5)`` for all other dtypes."""
+    """A literal as printed: plain for ``index`` and bool, ``f32(0.5)`` for all other dtypes.
+
+    A NaN other than the usual one is printed with its bits: ``f32(nan:9221120237041090561)``.
+    """
     if node.dtype in (dtypes.index, dtypes.boolean):
         return str(node.value)
+    if node.value != node.value and float_bits(node.value) != _NAN:
+        return f"{node.dtype}(nan:{float_bits(node.value)})"
     return f"{node.dtype}({node.value!r})"
 
 

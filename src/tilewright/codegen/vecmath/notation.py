@@ -18,10 +18,10 @@
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol
 
 from tilewright.base.dtypes import DType, f32, f64
+from tilewright.base.exact import float_bits
 
 
 class Emitter(Protocol):
@@ -65,15 +65,10 @@ FORMATS = {
 }
 
 
-@lru_cache(maxsize=4096)
 def _float_literal(value: float, dtype: DType) -> str:
     """``value`` rounded to ``dtype``, as LLVM spells it: the bits of a double, for either type."""
     rounded: float = struct.unpack("<f", struct.pack("<f", value))[0] if dtype == f32 else value
-    return f"0x{_double_bits(rounded):016X}"
-
-
-def _double_bits(value: float) -> int:
-    return struct.unpack("<Q", struct.pack("<d", value))[0]
+    return f"0x{float_bits(rounded):016X}"
 
 
 class Unit:
@@ -300,7 +295,7 @@ class Int:
         if unit.dtype == f32:
             return Real(unit, unit.emit(f"sitofp {unit.int_type} {self.name} to {unit.real_type}"))
         # Many machines have no vector conversion from i64.
-        return (self + _double_bits(unit.format.rounder)).as_real() - unit.format.rounder
+        return (self + float_bits(unit.format.rounder)).as_real() - unit.format.rounder
 
     def converted(self, unit: Unit) -> "Int":
         """The low bits, as integers of a narrower (or the same) unit."""
