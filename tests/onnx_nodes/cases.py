@@ -58,9 +58,28 @@ Exporters emit constants here; the node tests feed them. Data is never listed: w
 run time.
 """
 
-TWO_HALF_UNITS = 2.0**-9
-"""What f16 results may be off, relatively: two units in the last place. ONNX's own tolerance is less than that, and its
-expected numbers went through f16 several times (attention), so that they are no nearer to the truth."""
+
+@dataclass(frozen=True, slots=True)
+class Looser:
+    """A tolerance in the place of a test's own, which its expected numbers do not keep themselves."""
+
+    reason: str
+    rtol: float = 0.0
+    atol: float = 0.0
+
+
+_HALF = Looser(
+    "expected numbers were rounded to f16 at each step: 4.9e-4 from those of float64, ours are 4.0e-4", rtol=2.0**-9
+)
+_CANCELS = Looser("where terms of up to 54 cancel, 1.9e-7 is expected for 0, less than f32 tells apart", atol=2e-7)
+
+LOOSER: dict[str, Looser] = {
+    "test_attention_4d_causal_fp16": _HALF,
+    "test_attention_4d_causal_fp16_expanded": _HALF,
+    "test_dft_inverse": _CANCELS,
+    "test_dft_inverse_opset19": _CANCELS,
+}
+"""The tests, by name, whose own tolerances are too tight, and why. All others keep theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +94,12 @@ class Case:
     """The names of the inputs that may be constants, and what they say. Empty if no input would be left."""
     rtol: float
     atol: float
+
+    @property
+    def tolerance(self) -> tuple[float, float]:
+        """How far results may be from the expected ones: relatively, and from zero."""
+        looser = LOOSER.get(self.name)
+        return (self.rtol, self.atol) if looser is None else (max(self.rtol, looser.rtol), max(self.atol, looser.atol))
 
     def with_constants(self) -> onnx.ModelProto:
         """The model with constants in the place of its parameters."""
@@ -110,11 +135,7 @@ def _case(test: object, original: onnx.ModelProto) -> Case:
     parameters = _parameters(original, named)
     if len(parameters) == len(named):
         parameters = {}
-    is_half = any(
-        array_of(item).dtype == np.float16 for item in outputs if isinstance(item, onnx.TensorProto | np.ndarray)
-    )
-    rtol = max(test.rtol, TWO_HALF_UNITS) if is_half else test.rtol
-    return Case(test.name, test.model, named, outputs, parameters, rtol, test.atol)
+    return Case(test.name, test.model, named, outputs, parameters, test.rtol, test.atol)
 
 
 def _parameters(model: onnx.ModelProto, inputs: Mapping[str, Item]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 
 import tilewright
 from tests.onnx_nodes import ledger
-from tests.onnx_nodes.cases import PARAMETERS, all_cases
+from tests.onnx_nodes.cases import LOOSER, PARAMETERS, all_cases
 from tests.onnx_nodes.ledger import Outcome, Status
 from tests.onnx_nodes.outcome import outcome, reason
 from tilewright.base.errors import UnsupportedModel
@@ -45,6 +45,14 @@ def test_a_wrong_number_is_a_fault() -> None:
     case = all_cases()["test_relu"]
     wrong = type(case)(case.name, case.model, case.inputs, [-case.outputs[0]], {}, case.rtol, case.atol)
     assert outcome(wrong).status is Status.FAULT
+
+
+@pytest.mark.parametrize("name", LOOSER)
+def test_looser_tolerances_are_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(LOOSER, name)
+    found = outcome(all_cases()[name])
+    assert found.status is Status.FAULT, f"{name} keeps its own tolerance: remove it from LOOSER"
+    assert "wrong numbers" in found.note
 
 
 def test_an_error_that_names_no_place_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
