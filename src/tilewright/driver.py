@@ -1,7 +1,7 @@
 """The way of a model, on one page.
 
-graph -> normalize -> recognize -> affine -> winograd -> layout -> flatten -> fuse -> loops -> schedule -> main -> llvm,
-asm
+graph -> normalize -> recognize -> affine -> winograd -> phases -> layout -> flatten -> fuse -> loops -> schedule ->
+main -> llvm, asm
 
 The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes. What follows is no text: the image
 (relocatable objects and what they need) and the executable.
@@ -29,6 +29,7 @@ from tilewright.passes.layout import LaidOut, choose_layouts
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.main_program import Step, main_program, used_constants
 from tilewright.passes.normalize import eliminate_dead_code, normalize
+from tilewright.passes.phases import interleave_phases
 from tilewright.passes.recognize import recognize
 from tilewright.passes.winograd import use_winograd
 from tilewright.runtime.elsewhere import executable_for
@@ -166,6 +167,8 @@ def transform(graph: Graph, options: Options, watch: Watch | None = None, spare:
     note(Stage.AFFINE, graph)
     graph = use_winograd(graph, options.target, options.math, spare)
     note(Stage.WINOGRAD, graph)
+    graph = interleave_phases(graph, options.target)
+    note(Stage.PHASES, graph)
     laid_out = choose_layouts(graph, options.target)
     note(Stage.LAYOUT, laid_out)
     laid_out = flatten_reductions(laid_out)

@@ -756,4 +756,32 @@ MUTANTS = (
         "return self.tap(phase, back) < self.kernel",
         _TRANSPOSED,
     ),
+    Mutant(
+        "phases are split in what comes before the sum",
+        "kernels/phases.py",
+        "if tensor.shape == shape and tensor.op not in before:",
+        "if tensor.shape == shape:",
+        ("tests/kernels/test_phases.py",),
+    ),
+    Mutant(
+        "places are split that the stride does not divide",
+        "kernels/phases.py",
+        "if stride > 1 and simplified(extent % stride) == ZERO}",
+        "if stride > 1}",
+        ("tests/kernels/test_phases.py",),
+    ),
+    Mutant(
+        "uneven phases are interleaved",
+        "passes/phases.py",
+        "return all(dim.are_even for dim in own)",
+        "return True",
+        _TRANSPOSED,
+    ),
+    Mutant(
+        "what does not fit in the cache is read again and again",
+        "cost/analytic.py",
+        "return roles.panel_axes if again[1] < again[0] else frozenset()",
+        "return frozenset()",
+        ("tests/cost/test_loop_order.py",),
+    ),
 )

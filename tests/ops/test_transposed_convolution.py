@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import tilewright
 from tests.frontend.models import run_onnxruntime, single_node
 from tilewright.frontend import onnx_importer
-from tilewright.graph import evaluate_graph
+from tilewright.graph import Graph, evaluate_graph
 from tilewright.ops.shapes import simplified
 from tilewright.ops.transposed_convolution import Phases
 from tilewright.symbolic.expr import Const, Expr, const
@@ -150,6 +150,44 @@ def square(kernel: int, stride: int, dilation: int = 1, pad: int = 0, more: int 
 def test_special_numbers_stay_where_they_belong(case: Case) -> None:
     check(case, (np.nan, np.inf), 3)
     check(case, (), 4)
+
+
+def test_run_time_extents() -> None:
+    """Even phases and uneven ones, outputs that are a multiple of the stride and others."""
+    for case in (square(4, 2, pad=1, filters=16), square(3, 2, pad=1, filters=16), square(3, 2, pad=1, more=1)):
+        random = np.random.default_rng(8)
+        shape = (case.group * case.channels, case.filters, *case.kernel)
+        weight, bias = (random.uniform(-1, 1, s).astype(np.float32) for s in (shape, (shape[1],)))
+        x = random.uniform(-2, 2, (1, case.channels, *case.spatial)).astype(np.float32)
+        operands = {"w": weight, "b": bias}
+        proto = single_node("ConvTranspose", {"x": x}, operands, ["x", "w", "b"], **case.attributes)
+        for dim, name in zip(proto.graph.input[0].type.tensor_type.shape.dim[2:], "hw", strict=True):
+            dim.dim_param = name
+        for dim in proto.graph.output[0].type.tensor_type.shape.dim[2:]:
+            dim.Clear()
+        model = tilewright.compile(proto, dynamic="symbolic")
+        np.testing.assert_allclose(
+            model.run(None, {"x": x})[0], brute_force(case, x, weight, bias), rtol=1e-4, atol=1e-5
+        )
+
+
+def compiled_graph(filters: int, kernel: int) -> Graph:
+    """What a transposed convolution with that many filters becomes."""
+    feeds, weight = {"x": np.ones((1, 8, 4, 4), np.float32)}, np.ones((8, filters, kernel, kernel), np.float32)
+    proto = single_node("ConvTranspose", feeds, {"w": weight}, ["x", "w"], strides=[2, 2])
+    return tilewright.compile(proto, target="x86_64,znver4").compiled.graph
+
+
+@pytest.mark.parametrize(
+    ("filters", "kernel", "operators"),
+    [
+        (3, 4, ["Conv", "Copy", "PhasesToSpace"]),
+        (3, 3, ["PhaseConv", "Copy", "Slice"]),
+        (32, 4, ["PhaseConv", "Copy"]),
+    ],
+)
+def test_few_filters_are_interleaved_if_phases_are_even(filters: int, kernel: int, operators: list[str]) -> None:
+    assert sorted(node.op.name for node in compiled_graph(filters, kernel).nodes) == sorted(operators)
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))

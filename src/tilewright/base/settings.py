@@ -28,6 +28,7 @@ class Stage(Enum):
     RECOGNIZE = "recognize"
     AFFINE = "affine"
     WINOGRAD = "winograd"
+    PHASES = "phases"
     LAYOUT = "layout"
     FLATTEN = "flatten"
     FUSE = "fuse"

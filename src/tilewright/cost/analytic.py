@@ -135,7 +135,29 @@ def _contraction(s: Schedule, anchor: BlockRef, target: Target) -> None:
             schedule_elementwise(s, BlockRef(other.name), _lanes(other, target), _is_large(s, other))
     if _wants_packing(s, block, roles, tile):
         _pack_panel(s, anchor, roles, tile)
-    schedule_tiles(s, anchor, roles, tile, _is_large(s, block))
+    schedule_tiles(s, anchor, roles, tile, _is_large(s, block), outermost=_kept_longest(s, anchor, roles, tile, target))
+
+
+def _kept_longest(s: Schedule, anchor: BlockRef, roles: Contraction, tile: Tile, target: Target) -> frozenset[int]:
+    """The axes of the panel, if it is better to read the other operand again for each tile of the panel, than the whole
+    panel again for each place. What fits in the second cache is read again for nothing."""
+    block = block_at(s.program, anchor).stmt
+    extents = {position: Extents(s.program.dims)(axis) for position, axis in enumerate(block.axes)}
+    spatial = {position for position, axis in enumerate(block.axes) if axis.kind is IterKind.SPATIAL}
+    tiled = {roles.vector: tile.lanes, roles.panels: tile.panels}
+    tiles = prod(-(-extents[axis] // tiled.get(axis, 1)) for axis in roles.panel_axes)
+    places = prod(extents[axis] for axis in spatial - roles.panel_axes - {roles.rows})
+    again = [
+        0 if size <= target.l2_bytes else size * times
+        for size, times in ((_bytes(s, roles.panel), places), (_bytes(s, roles.broadcast), tiles))
+    ]
+    return roles.panel_axes if again[1] < again[0] else frozenset()
+
+
+def _bytes(s: Schedule, buffer: str) -> int:
+    """The size of a buffer that the program reads or writes."""
+    found = next(r.buffer for b in all_blocks(s.program.body) for r in (*b.reads, *b.writes) if r.buffer.name == buffer)
+    return found.dtype.itemsize * prod(Extents(s.program.dims).of(extent) for extent in found.shape)
 
 
 def _problem(s: Schedule, block: Block, roles: Contraction) -> Problem:

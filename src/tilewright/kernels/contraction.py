@@ -39,6 +39,8 @@ class Contraction(Roles):
     """The buffer of the other one."""
     panel_is_contiguous: bool = False
     """The vector axis is the last dimension of the panel's buffer."""
+    panel_axes: frozenset[int] = frozenset()
+    """The spatial axes that the panel depends on."""
 
 
 def analyze(block: Block) -> Contraction | None:
@@ -61,6 +63,11 @@ def analyze(block: Block) -> Contraction | None:
         _source(panel),
         _source(broadcast),
         _is_contiguous(panel, var),
+        frozenset(
+            position
+            for position, axis in enumerate(block.axes)
+            if axis.kind is IterKind.SPATIAL and axis.var in _depends_on(panel)
+        ),
     )
 
 
@@ -146,10 +153,14 @@ class Extents:
 
     def __call__(self, axis: IterVar) -> int:
         """The extent of ``axis``."""
-        if isinstance(axis.extent, Const):
-            return int(axis.extent.value)
+        return self.of(axis.extent)
+
+    def of(self, extent: Expr) -> int:
+        """What ``extent`` is taken for."""
+        if isinstance(extent, Const):
+            return int(extent.value)
         sizes = {dim.var: const(UNKNOWN_EXTENT if dim.bound is None else dim.bound) for dim in self.dims}
-        expected = substitute(axis.extent, sizes)
+        expected = substitute(extent, sizes)
         return int(expected.value) if isinstance(expected, Const) else UNKNOWN_EXTENT
 
 

@@ -4,6 +4,7 @@ Each function takes a fresh ``Schedule`` of a naive program and applies primitiv
 all, and replays.
 """
 
+from collections.abc import Collection
 from contextlib import suppress
 
 from tilewright.base.errors import InternalError, ScheduleError
@@ -49,12 +50,19 @@ def driving_loop(s: Schedule, block: BlockRef, axis: int) -> LoopRef:
 
 
 def schedule_tiles(
-    s: Schedule, anchor: BlockRef, roles: Roles, tile: Tile, parallel: bool, unroll_reduction: bool = False
+    s: Schedule,
+    anchor: BlockRef,
+    roles: Roles,
+    tile: Tile,
+    parallel: bool,
+    unroll_reduction: bool = False,
+    outermost: Collection[int] = (),
 ) -> None:
     """Keep a tile of the output in registers over the whole reduction; what follows is done on the tile.
 
-    Outer loops: the vector axis before the rows, so that a panel of constants stays in cache for all rows. With
-    ``unroll_reduction``, what several steps of the reduction read is loaded once (windows that overlap).
+    Outer loops: the vector axis before the rows, so that a panel of constants stays in cache for all rows; and before
+    these the axes ``outermost``. With ``unroll_reduction``, what several steps of the reduction read is loaded once
+    (windows that overlap).
     """
     epilogue = _epilogue(s, anchor)
     block = block_at(s.program, anchor).stmt
@@ -71,7 +79,7 @@ def schedule_tiles(
     for axis, factor in factors.items():
         outer[axis], inner[axis] = s.split(spatial[axis], (None, factor))
     # Loops that run once go outermost: the parallel ones are then directly inside each other, and share one region.
-    order = sorted(_outer_order(outer, roles), key=lambda loop: _extent(s, loop) > 1)
+    order = sorted(_outer_order(outer, roles, outermost), key=lambda loop: _extent(s, loop) > 1)
     # Rows before panels: a broadcast is then used up at once, and only the panels' few vectors stay in registers.
     inside = [inner[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
     s.reorder(*order, *reduced, *inside)
@@ -85,10 +93,11 @@ def schedule_tiles(
                 s.parallel(loop)
 
 
-def _outer_order(outer: dict[int, LoopRef], roles: Roles) -> list[LoopRef]:
-    """Batch axes, then panels and vector, then rows."""
+def _outer_order(outer: dict[int, LoopRef], roles: Roles, outermost: Collection[int]) -> list[LoopRef]:
+    """Batch axes, then panels and vector, then rows; of all these, the axes ``outermost`` first."""
     last = [axis for axis in (roles.panels, roles.vector, roles.rows) if axis is not None]
-    return [outer[axis] for axis in outer if axis not in last] + [outer[axis] for axis in last]
+    order = [axis for axis in outer if axis not in last] + last
+    return [outer[axis] for axis in sorted(order, key=lambda axis: axis not in outermost)]
 
 
 def _epilogue(s: Schedule, anchor: BlockRef) -> BlockRef:

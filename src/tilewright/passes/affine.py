@@ -17,7 +17,7 @@ from tilewright.ops import Operator
 from tilewright.ops.operator import require
 from tilewright.symbolic.expr import const
 
-_WEIGHTED = {"Conv": 0}
+_WEIGHTED = {"Conv": 0, "PhaseConv": 0}
 """Operators whose weight can take up a scale, and the dimension of the weight that is the result's channel."""
 
 

@@ -88,7 +88,11 @@ def _blocked_values(graph: Graph, target: Target, names: Names) -> tuple[Graph, 
 def _is_blocked(node: Node, lanes: Mapping[Value, int], width: int) -> bool:
     """Whether the result of ``node`` is stored in blocks."""
     (result, *others) = node.outputs
-    if others or len(result.shape) < 3 or not _fills(result.shape[1], width):
+    if others or len(result.shape) < 3:
+        return False
+    if node.op.name == "PhaseConv" and isinstance(result.shape[1], Const):
+        return True  # by rows, neighbours would have different filters
+    if not fills_blocks(result.shape[1], width):
         return False
     return node.op.name in _ANCHORS or (any(v in lanes for v in node.inputs) and _is_channelwise(node, lanes, width))
 
@@ -99,10 +103,10 @@ def _wanted_in_blocks(node: Node, lanes: Mapping[Value, int], width: int) -> Val
     is_grouped = dict(node.attributes).get("group", 1) != 1 and node.outputs[0] in lanes
     if data is None or data in lanes or not (is_grouped or node.op.name in _READERS - _ANCHORS):
         return None
-    return data if _fills(data.shape[1], width) else None
+    return data if fills_blocks(data.shape[1], width) else None
 
 
-def _fills(channels: Expr, width: int) -> bool:
+def fills_blocks(channels: Expr, width: int) -> bool:
     """Whether blocks of ``width`` waste little."""
     if not isinstance(channels, Const) or channels.value <= 0:
         return False

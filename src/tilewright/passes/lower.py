@@ -9,6 +9,7 @@ from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.graph import Value
 from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.kernels.packing import constant_layouts
+from tilewright.kernels.phases import split_phases
 from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
@@ -85,7 +86,7 @@ def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[s
     stored.update((t, layouts[v]) for t, v in zip(dissolved, (*group.outputs, *unblocked), strict=True) if v in layouts)
     stored = spread(in_blocks or outputs, stored)
     stored.update((t, split(t.ndim, lanes)) for t in outputs for lanes in unblocked.values())
-    stored = merge_places(outputs, stored)
+    stored = split_phases(outputs, merge_places(outputs, stored))
     packings = constant_layouts(outputs, constants, stored, _Widths(target))
     placed = relayout(outputs, {**stored, **packings})
     order = [placed.get(inputs[value], inputs[value]) for value in group.inputs]

@@ -1,7 +1,6 @@
 """ONNX's convolutions and their relatives."""
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 import numpy as np
 
@@ -10,7 +9,6 @@ from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.frontend.rules.windows import Sliding, check_entries, sliding, unknown_auto_pad, window_attributes
 from tilewright.graph import Value
 from tilewright.ops.shapes import Shape, show, simplified, static
-from tilewright.ops.transposed_convolution import phases
 from tilewright.ops.windows import number
 from tilewright.symbolic.expr import Const, Expr, as_expr, const, maximum
 
@@ -30,42 +28,39 @@ def kernel_of(request: Request, weight: Value) -> Shape:
 
 
 def _conv_transpose(request: Request) -> Sequence[Value]:
+    """By phases of the strides. Places are computed in whole strides, and cut off afterwards where there are more."""
     data, weight, bias = request.input(0), request.input(1), request.optional(2)
     own = sliding(request, data, kernel_of(request, weight))
     group = request.integer("group", 1)
     begins, spatial = _transposed_extents(request, own)
     filters = request.apply("PhaseFilters", weight, strides=own.strides, dilations=own.dilations, group=group)
-    if all(dim.are_even for dim in phases(own.kernel, own.strides, own.dilations)):
-        return [_interleaved(request, own, filters, begins, spatial, group)]
-    place = {"kernel": own.kernel, "dilations": own.dilations, "begins": tuple(begins), "spatial": tuple(spatial)}
-    return [request.apply("PhaseConv", data, filters, bias, **place, group=group)]
+    rank = len(spatial)
+    if max(own.strides) == 1:
+        return [_convolved(request, own, filters, begins, spatial, group)]
+    whole = tuple(
+        simplified((extent + (stride - 1)) // stride * stride)
+        for extent, stride in zip(spatial, own.strides, strict=True)
+    )
+    place = {"kernel": own.kernel, "dilations": own.dilations, "begins": tuple(begins), "spatial": whole}
+    result = request.apply("PhaseConv", data, filters, bias, **place, group=group)
+    if whole == tuple(spatial):
+        return [result]
+    return [request.apply("Slice", result, starts=(0,) * rank, ends=tuple(spatial), axes=tuple(range(2, rank + 2)))]
 
 
-def _interleaved(
+def _convolved(
     request: Request, own: Sliding, filters: Value, begins: Sequence[int], spatial: Sequence[Expr], group: int
 ) -> Value:
-    """One convolution makes all phases of the strides as channels; they have equally many taps. Then they are
-    interleaved."""
-    data, bias, strides = request.input(0), request.optional(2), own.strides
-    count, rank = prod(strides), len(strides)
+    """Without strides there is one phase: a convolution."""
+    rank = len(spatial)
     taps = filters.shape[rank + 2 :]
-    shape = (simplified(filters.shape[0] * count), filters.shape[rank + 1], *taps)
-    filters = request.apply("Reshape", filters, shape=shape)
-    dilations = tuple(d if stride == 1 else 1 for d, stride in zip(own.dilations, strides, strict=True))
-    moves = zip(taps, dilations, begins, strides, strict=True)
-    before = [number((k - 1) * d - begin // stride) for k, d, begin, stride in moves]
-    after = [
-        number((begin + extent - 1) // stride + 1 - before_)
-        for begin, extent, stride, before_ in zip(begins, spatial, strides, own.spatial, strict=True)
+    weight = request.apply("Reshape", filters, shape=(filters.shape[0], *filters.shape[rank + 1 :]))
+    before = [
+        number((k - 1) * dilation - begin) for k, dilation, begin in zip(taps, own.dilations, begins, strict=True)
     ]
-    if bias is not None and count > 1:
-        column = request.apply("Unsqueeze", bias, axes=(1,))
-        bias = request.apply("Reshape", request.apply("Expand", column, shape=(1, count)), shape=(-1,))
-    result = request.apply("Conv", data, filters, bias, pads=(*before, *after), dilations=dilations, group=group)
-    if count == 1:
-        return result
-    offsets = tuple(begin % stride for begin, stride in zip(begins, strides, strict=True))
-    return request.apply("PhasesToSpace", result, strides=strides, offsets=offsets, spatial=tuple(spatial))
+    after = [number(y + begin - there) for begin, y, there in zip(begins, spatial, own.spatial, strict=True)]
+    options = {"pads": (*before, *after), "dilations": own.dilations, "group": group}
+    return request.apply("Conv", request.input(0), weight, request.optional(2), **options)
 
 
 def _transposed_extents(request: Request, own: Sliding) -> tuple[list[int], list[Expr]]:

@@ -1,0 +1,30 @@
+"""Which operand of a contraction is read again and again: the loops of the other one go outermost."""
+
+import pytest
+
+from tilewright import te
+from tilewright.base.target import Target
+from tilewright.cost.analytic import schedule
+from tilewright.loops.ir import Loop
+from tilewright.loops.lower import lower
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import walk
+
+
+@pytest.mark.parametrize(
+    ("columns", "l2", "first"),
+    [
+        (4, "1M", "r"),  # all of the weight stays in cache: row by row
+        (4, "32K", "f"),  # it does not, the data do: read it once
+        (512, "32K", "r"),  # neither does, and the data are larger
+    ],
+)
+def test_what_does_not_fit_in_the_cache_is_read_once(columns: int, l2: str, first: str) -> None:
+    x, w = te.placeholder((8, columns, 64), name="x"), te.placeholder((64, 256), name="w")
+    k = te.reduce_axis((0, 64), name="k")
+    y = te.compute((8, columns, 256), lambda r, c, f: te.sum(x[r, c, k.var] * w[k.var, f], axis=k), name="y")
+    target = Target.parse(f"x86_64,znver4,l2={l2}")
+    scheduled = schedule(Schedule(lower([y], inputs=[x, w])), target).program
+    loops = [stmt.var.name for stmt in walk(scheduled.body) if isinstance(stmt, Loop)]
+    repeated = [name for name in loops if name.startswith(("r", "f"))]
+    assert repeated[0].startswith(first), loops
