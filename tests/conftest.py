@@ -1,5 +1,6 @@
 """What all tests share: golden text files, and the last lines of the report."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from tests.onnx_nodes import ledger
 settings.register_profile("tilewright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("mutants", settings.get_profile("tilewright"), phases=(Phase.explicit, Phase.generate))
 settings.load_profile("tilewright")
+
+# What is tested is compiling: models that earlier tests compiled are not to be taken from the cache.
+os.environ.setdefault("TILEWRIGHT_MODEL_CACHE_BYTES", "0")
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewright.base.errors import BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
-from tilewright.base.events import Listener, ignore, to_log
+from tilewright import __version__
+from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
+from tilewright.base.events import Event, Listener, ignore, to_log
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
@@ -20,11 +21,16 @@ from tilewright.frontend import onnx_importer, onnx_proto
 from tilewright.graph import Graph
 from tilewright.insight.repro import Request, pack_fault
 from tilewright.interface import input_spec
-from tilewright.model import CompiledModel, Origin
+from tilewright.model import CompiledModel, Made, Origin
+from tilewright.model_cache import Asked, ModelCache
+from tilewright.runtime.artifact import Artifact, Build
+from tilewright.runtime.model import Executable
 from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
 
 if TYPE_CHECKING:
     import onnx
+
+_LOG = logging.getLogger("tilewright")
 
 
 def compile(
@@ -49,6 +55,8 @@ def compile(
     left out, those that save least for a byte first. ``threads``: the most that one call uses; by default all that this
     process may use. ``listener`` hears how far compiling is (``base.events``).
 
+    What was compiled before comes from a cache of models (``model_cache``), which checks all of it.
+
     Raises ``InvalidModel`` for a malformed model, ``UnsupportedModel`` for what can't be compiled; both name the node
     and what would help. ``ResourceLimit`` if the model can't be kept within ``memory_limit``. ``InternalError`` is a
     fault of Tilewright, and says where it wrote a bundle to reproduce it.
@@ -58,10 +66,15 @@ def compile(
     wanted = chosen.num_threads if threads is None else threads
     policies = (Math.named(math), _memory_limit(memory_limit))
     options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, *policies)
-    compilation = _Compilation(model, options, chosen, listener)
+    models = ModelCache.open(chosen, _both(to_log(_LOG), listener))
+    compilation = _Compilation(model, options, chosen, listener, models)
     way = Dynamic.named(dynamic)
     if way is Dynamic.SPECIALIZE:
         return compilation.specializing(given, ASKED) or compilation.run(given)
+    asked = compilation.ask(given)
+    found = compilation.recall(asked, given)
+    if found is not None:
+        return found
     try:
         graph = compilation.load(given)
     except (InvalidModel, Unsupported) as error:
@@ -69,7 +82,7 @@ def compile(
             raise
         return compilation.instead(error, given, compilation.load)
     try:
-        return compilation.finish(graph, given)
+        return compilation.finish(graph, given, asked)
     except Unsupported as error:
         if way is Dynamic.SYMBOLIC:
             raise
@@ -90,22 +103,62 @@ class _Compilation:
     options: Options
     settings: Settings
     listener: Listener
+    models: ModelCache | None
 
     def run(self, shapes: Shapes) -> CompiledModel:
-        """The model compiled for ``shapes``."""
-        return self.finish(self.load(shapes), shapes)
+        """The model compiled for ``shapes``, now or before."""
+        asked = self.ask(shapes)
+        return self.recall(asked, shapes) or self.finish(self.load(shapes), shapes, asked)
+
+    def ask(self, shapes: Shapes) -> Asked | None:
+        """What the cache of models knows this by; None if it is not to be asked. Who wants to see stages gets them."""
+        if self.models is None or self.settings.print_stages:
+            return None
+        return self.models.ask(self.model, self.options, shapes)
+
+    def recall(self, asked: Asked | None, shapes: Shapes) -> CompiledModel | None:
+        """The model compiled before, if it is known."""
+        parts = None if self.models is None or asked is None else self.models.find(asked)
+        if asked is None or parts is None:
+            return None
+
+        def again() -> Made:
+            now = self.ask(shapes)
+            if now is None or now.key != asked.key:
+                raise BadInput("the model has changed since it was compiled; compile it again to see how it was made")
+            return self._make(self.load(shapes), shapes)
+
+        try:
+            executable = Executable(parts.manifest, parts.objects, parts.constants, threads=self.options.threads)
+        except BadArtifact as error:
+            _LOG.warning("the model is compiled again, as what the cache has of it can't be used: %s", error)
+            return None
+        return CompiledModel(executable, parts, Origin(self.model, self.options, self._kernels(), again, None))
 
     def load(self, shapes: Shapes) -> Graph:
         """The model as it is imported."""
         with self._faults_reported(shapes):
             return onnx_importer.load(self.model, shapes, self.options.bounds)
 
-    def finish(self, graph: Graph, shapes: Shapes) -> CompiledModel:
-        """``graph`` compiled."""
-        cache = Store.open(self.settings, to_log(logging.getLogger("tilewright")))
+    def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None) -> CompiledModel:
+        """``graph`` compiled, and kept."""
+        made = self._make(graph, shapes)
+        executable, target = made.compiled.executable, self.options.target
+        source = onnx_proto.sha256(self.model) if asked is None else asked.source
+        build = Build(__version__, source, str(target), target.arch.value, target.features)
+        parts = Artifact(build, executable.manifest, made.compiled.objects, executable.constants)
+        if self.models is not None and asked is not None:
+            self.models.keep(asked, parts)
+        origin = Origin(self.model, made.compiled.options, self._kernels(), lambda: made, made)
+        return CompiledModel(executable, parts, origin)
+
+    def _make(self, graph: Graph, shapes: Shapes) -> Made:
         with self._faults_reported(shapes):
-            made = compile_graph(graph, self.options, cache, self.settings.watch(), self.listener)
-            return CompiledModel(made, Origin(self.model, onnx_proto.sha256(self.model), graph, cache))
+            watch = self.settings.watch()
+            return Made(graph, compile_graph(graph, self.options, self._kernels(), watch, self.listener))
+
+    def _kernels(self) -> Store | None:
+        return Store.open(self.settings, to_log(_LOG))
 
     @contextmanager
     def _faults_reported(self, shapes: Shapes) -> Generator[None]:
@@ -127,7 +180,7 @@ class _Compilation:
         model = self.specializing(shapes, str(error))
         if model is None or not self._is_possible(model, attempt):
             raise error
-        logging.getLogger("tilewright").warning("a version is compiled for each size of the inputs: %s", error)
+        _LOG.warning("a version is compiled for each size of the inputs: %s", error)
         return model
 
     def specializing(self, shapes: Shapes, reason: str) -> SpecializingModel | None:
@@ -152,6 +205,16 @@ class _Compilation:
                 continue
             return True
         return False
+
+
+def _both(first: Listener, second: Listener) -> Listener:
+    """Both hear of everything."""
+
+    def listen(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return listen
 
 
 def _fault(error: Exception, bundle: Path | BadInput) -> InternalError:

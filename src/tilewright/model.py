@@ -1,17 +1,18 @@
-"""A model that was compiled in this process: run it, save it, and ask it what it does."""
+"""A model that was compiled, now or before: run it, save it, and ask it what it does."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from tilewright import __version__
+from tilewright.base.errors import InternalError
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
-from tilewright.driver import Compiled
+from tilewright.driver import Compiled, Options
 from tilewright.frontend import onnx_proto
 from tilewright.graph import Array, Graph
 from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare, logical_name
@@ -20,6 +21,7 @@ from tilewright.insight.peak import measure_peak
 from tilewright.insight.profile import Profile, extents_of, profile
 from tilewright.insight.references import Reference, by_onnxruntime, in_float64
 from tilewright.runtime import artifact
+from tilewright.runtime.model import Executable
 from tilewright.runtime.runnable import RunnableModel
 
 if TYPE_CHECKING:
@@ -27,17 +29,42 @@ if TYPE_CHECKING:
 
 
 class CompiledModel(RunnableModel):
-    """A model that was compiled in this process: it runs, and knows how it was made."""
+    """A model that was compiled in this process, or came from the cache of models: it knows how it was made."""
 
-    def __init__(self, compiled: Compiled, origin: "Origin") -> None:
-        super().__init__(compiled.executable)
-        self._compiled = compiled
+    def __init__(self, executable: Executable, parts: artifact.Artifact, origin: "Origin") -> None:
+        """``parts``: what is saved of it."""
+        super().__init__(executable)
+        self._parts = parts
         self._origin = origin
+        self._making = threading.Lock()
+        self._made = origin.made
+
+    @property
+    def options(self) -> Options:
+        """What it was compiled for."""
+        return self._origin.options
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether it was compiled before, and came from the cache of models."""
+        return self._origin.made is None
 
     @property
     def compiled(self) -> Compiled:
-        """Everything that compiling made."""
-        return self._compiled
+        """Everything that compiling made. A model from the cache is compiled again for this, once.
+
+        Raises ``BadInput`` if the model's file has changed since.
+        """
+        return self._story().compiled
+
+    def _story(self) -> "Made":
+        with self._making:
+            if self._made is None:
+                made = self._origin.make()
+                if made.compiled.executable.manifest != self.executable.manifest:
+                    raise InternalError("compiling the model again gave another one than the cache had")
+                self._made = Made(made.graph, replace(made.compiled, executable=self.executable))
+            return self._made
 
     def save(self, path: str | os.PathLike[str], *, signed: bool = True, settings: Settings | None = None) -> None:
         """Write an artifact, by custom ``*.tw``, which ``tilewright.load`` runs without the compiler.
@@ -48,10 +75,7 @@ class CompiledModel(RunnableModel):
 
         Raises ``BadInput`` if it can't be written, or there is no place for the key.
         """
-        made, target = self.compiled, self.compiled.options.target
-        build = artifact.Build(__version__, self._origin.sha256, str(target), target.arch.value, target.features)
-        parts = artifact.Artifact(build, made.executable.manifest, made.objects, made.executable.constants)
-        artifact.save(parts, path, (settings or Settings.from_environment()).key_dir, signed=signed)
+        artifact.save(self._parts, path, (settings or Settings.from_environment()).key_dir, signed=signed)
 
     def profile(self, *inputs: object, seconds: float = 1.0, roofs: bool = True) -> Profile:
         """Where the time goes for these inputs, by kernel: runs for about ``seconds``, and at least five times.
@@ -59,7 +83,7 @@ class CompiledModel(RunnableModel):
         ``inputs`` are arrays by position, or one mapping by name. ``roofs``: measure what this machine can do, too
         (a second), to say how far each kernel is from it. Raises ``BadFeed`` for inputs that do not fit.
         """
-        target, threads = self.compiled.options.target, self.executable.threads
+        target, threads = self.options.target, self.executable.threads
         measure = (lambda: measure_peak(target, threads)) if roofs else None
         return profile(self.executable, self._feeds(inputs), self.compiled, measure, seconds)
 
@@ -68,7 +92,8 @@ class CompiledModel(RunnableModel):
 
         ``places``: all nodes of the model, if those that importing computed (constants and shapes) are to be listed.
         """
-        return explain(self.compiled, self._origin.graph, places)
+        made = self._story()
+        return replace(explain(made.compiled, made.graph, places), cached=self.is_cached)
 
     def compare(
         self,
@@ -93,7 +118,7 @@ class CompiledModel(RunnableModel):
 
     def _reference(self, against: Against, feeds: Mapping[str, Array], wanted: Iterable[str]) -> Reference:
         if against is Against.REFERENCE:
-            return in_float64(self._origin.graph, feeds, wanted, extents_of(self.executable.manifest, feeds))
+            return in_float64(self._story().graph, feeds, wanted, extents_of(self.executable.manifest, feeds))
         model = self._origin.model
         proto = onnx_proto.read_model(Path(model)) if isinstance(model, str | os.PathLike) else model
         return by_onnxruntime(proto, feeds, wanted)
@@ -106,9 +131,20 @@ class CompiledModel(RunnableModel):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a model was compiled from: the file or proto, its hash, its graph as imported; and the cache of kernels."""
+    """What a model was compiled from and for: the file or proto; and the cache of kernels."""
 
     model: "str | os.PathLike[str] | onnx.ModelProto"
-    sha256: str | None
+    options: Options
+    cache: Store | None
+    make: Callable[[], "Made"]
+    """Compiles it again; raises ``BadInput`` if it is not the same model any more."""
+    made: "Made | None"
+    """None if it came from the cache of models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The graph as it was imported, and what compiling made of it."""
+
     graph: Graph
-    cache: Store | None = None
+    compiled: Compiled

@@ -138,6 +138,16 @@ class SpecializingModel(CompiledModel):
         return self._last().executable
 
     @property
+    def options(self) -> Options:
+        return self._options
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether the version used last came from the cache of models."""
+        made = self._versions.all()
+        return bool(made) and made[-1][1].is_cached
+
+    @property
     def math(self) -> Math:
         return self._options.math
 

@@ -19,7 +19,7 @@ def read(**variables: str) -> Settings:
 def test_defaults() -> None:
     cache = Path("/home/ada/.cache/tilewright/kernels")
     keys = Path("/home/ada/.local/share/tilewright")
-    assert read() == Settings(frozenset(), None, cache, 1 << 30, keys, bounds_check=False)
+    assert read() == Settings(frozenset(), None, cache, 1 << 30, 4 << 30, keys, bounds_check=False)
 
 
 def test_an_empty_variable_is_unset() -> None:
@@ -32,9 +32,16 @@ def test_other_variables_do_not_matter() -> None:
 
 def test_all_variables() -> None:
     folders = {"CACHE_DIR": "/x/y", "KEY_DIR": "/z"}
-    read_back = read(PRINT=" graph, LLVM ,", NUM_THREADS="4", CACHE_BYTES="512M", BOUNDS_CHECK="yes", **folders)
+    read_back = read(
+        PRINT=" graph, LLVM ,",
+        NUM_THREADS="4",
+        CACHE_BYTES="512M",
+        MODEL_CACHE_BYTES="8G",
+        BOUNDS_CHECK="yes",
+        **folders,
+    )
     stages = frozenset({Stage.GRAPH, Stage.LLVM})
-    assert read_back == Settings(stages, 4, Path("/x/y"), 512 << 20, Path("/z"), bounds_check=True)
+    assert read_back == Settings(stages, 4, Path("/x/y"), 512 << 20, 8 << 30, Path("/z"), bounds_check=True)
     assert read(PRINT="all").print_stages == frozenset(Stage)
     assert read(CACHE_BYTES="0").cache_bytes == 0
 

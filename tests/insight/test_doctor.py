@@ -97,6 +97,7 @@ EXAMPLE = Diagnosis(
     {"python": "3.11.0", "numpy": "2.0"},
     {"OMP_NUM_THREADS": "3"},
     Cache("/cache", 7, 1 << 20, 1 << 30, "0700", None),
+    Cache("/cache/models", 3, 1 << 29, 4 << 30, "0700", None),
     (Caution("frequency", "the governor is powersave", "change it"),),
 )
 

@@ -7,7 +7,7 @@ There is no hidden global: ``Settings.from_environment()`` is called where work 
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -18,6 +18,8 @@ from tilewright.base.sizes import parse_size
 
 PREFIX = "TILEWRIGHT_"
 _DEFAULT_CACHE_BYTES = 1 << 30
+_DEFAULT_MODEL_CACHE_BYTES = 4 << 30
+_MODELS = "models"
 
 
 class Stage(Enum):
@@ -58,6 +60,10 @@ class Settings:
     cache_bytes: int = _DEFAULT_CACHE_BYTES
     """``TILEWRIGHT_CACHE_BYTES=512M``: bound of that folder in bytes; 0: no cache on disk. 1 GiB if unset."""
 
+    model_cache_bytes: int = _DEFAULT_MODEL_CACHE_BYTES
+    """``TILEWRIGHT_MODEL_CACHE_BYTES=8G``: bound in bytes of the compiled models in that folder, beside the kernels; 0:
+    whole models are not kept. 4 GiB if unset; a model that takes more than half of it is not kept."""
+
     key_dir: Path | None = None
     """``TILEWRIGHT_KEY_DIR``: folder of the key that signs this user's artifacts, an absolute path; None if no home.
 
@@ -81,9 +87,15 @@ class Settings:
             num_threads=_positive("NUM_THREADS", given.get("NUM_THREADS")),
             cache_dir=_cache_dir(given.get("CACHE_DIR"), environ),
             cache_bytes=_bytes("CACHE_BYTES", given.get("CACHE_BYTES"), _DEFAULT_CACHE_BYTES),
+            model_cache_bytes=_bytes("MODEL_CACHE_BYTES", given.get("MODEL_CACHE_BYTES"), _DEFAULT_MODEL_CACHE_BYTES),
             key_dir=_key_dir(given.get("KEY_DIR"), environ),
             bounds_check=_switch("BOUNDS_CHECK", given.get("BOUNDS_CHECK", "0")),
         )
+
+    def for_models(self) -> "Settings":
+        """These settings with the folder of compiled models in place of that of kernels, and its bound."""
+        folder = None if self.cache_dir is None else self.cache_dir / _MODELS
+        return replace(self, cache_dir=folder, cache_bytes=self.model_cache_bytes)
 
     def watch(self, write: Callable[[str], object] | None = None) -> Callable[[Stage, object], None] | None:
         """A watcher for the driver, which prints what the chosen stages make; None if none is chosen.
@@ -101,7 +113,7 @@ class Settings:
         return show
 
 
-_NAMES = ("PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "KEY_DIR", "BOUNDS_CHECK")
+_NAMES = ("PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "MODEL_CACHE_BYTES", "KEY_DIR", "BOUNDS_CHECK")
 _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 

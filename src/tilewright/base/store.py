@@ -5,6 +5,9 @@ Files appear by rename, so a reader sees all of an entry or none. Every read che
 check is removed, and is a miss. The time of last use is the file's modification time; when the folder outgrows its
 bound, the least recently used entries go.
 
+A file whose content checks itself (an artifact) can be kept as it is, to be mapped: ``keep`` and ``path``. Nobody has
+read it when ``path`` returns, so who finds it damaged takes it out with ``remove``.
+
 Compiled code is read from here and run, so the folder must be the user's own: mode 0700, owned by the user, writable by
 nobody else; other folders are refused. Trouble with the disk (full, read-only, gone) is a warning, never an error.
 
@@ -19,7 +22,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,14 +104,31 @@ class Store:
         if size > self.limit_bytes:
             self._warn(f"an entry of {size} bytes is larger than the cache ({format_size(self.limit_bytes)})")
             return
-        try:
-            _write(path, _MAGIC + _checksum(key, data) + data)
-        except OSError as error:
-            self._warn(f"can't write to the cache {self.directory}: {reason(error)}")
-            return
-        self._unscanned += size
-        if self._unscanned > self.limit_bytes * _SCAN_FRACTION:
-            self._evict(path)
+        self._write(path, size, [_MAGIC, _checksum(key, data), data])
+
+    def keep(self, key: str, size: int, parts: Iterable[bytes | memoryview]) -> bool:
+        """Keep a file of about ``size`` bytes under ``key``, written part by part; whether that was done.
+
+        One that is larger than half of the bound is not kept: it would push out nearly everything else.
+        """
+        if size > self.limit_bytes // 2:
+            self._warn(f"a file of {size} bytes takes more than half of the cache ({format_size(self.limit_bytes)})")
+            return False
+        return self._write(self._path(key), size, parts)
+
+    def path(self, key: str) -> Path | None:
+        """The file kept under ``key``, or None. Marks it as used now."""
+        path = self._path(key)
+        if not path.is_file():
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return path
+
+    def remove(self, key: str, fault: str) -> None:
+        """Take out what is kept under ``key``, because of ``fault``."""
+        self._remove(self._path(key))
+        self._listener(Warned(f"the cache entry {key[:12]} was removed: {fault}"))
 
     def usage(self) -> Usage:
         """What is in the folder now."""
@@ -124,6 +144,18 @@ class Store:
         if _KEY.fullmatch(key) is None:
             raise InternalError(f"the key of a cache entry is a SHA-256 in hexadecimal digits, not {key!r}")
         return self.directory / key[:2] / key
+
+    def _write(self, path: Path, size: int, parts: Iterable[bytes | memoryview]) -> bool:
+        """Write a file, and make room for it."""
+        try:
+            _write(path, parts)
+        except OSError as error:
+            self._warn(f"can't write to the cache {self.directory}: {reason(error)}")
+            return False
+        self._unscanned += size
+        if self._unscanned > self.limit_bytes * _SCAN_FRACTION:
+            self._evict(path)
+        return True
 
     def _read(self, path: Path, key: str) -> bytes | None:
         try:
@@ -197,16 +229,16 @@ def _read_file(path: Path) -> bytes | None:
         return file.read()
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     """Write a file that appears with all of its content, or not at all. Raises ``OSError``."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_PART}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.writelines(parts)
         part.replace(path)
-    except OSError:
+    except BaseException:
         part.unlink(missing_ok=True)
         raise
 

@@ -8,8 +8,10 @@ constants, sparse ones, those in attributes, in branches and in functions.
 """
 
 import errno
+import hashlib
 import logging
 import math
+import mmap
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -21,9 +23,10 @@ import onnx
 from tilewright.base import files
 from tilewright.base.errors import InvalidModel, UntrustedData
 from tilewright.base.names import readable
-from tilewright.frontend.onnx_proto import check_size
+from tilewright.frontend.onnx_proto import check_size, read_model
 from tilewright.frontend.scopes import all_nodes, subgraphs
 
+_LOCATION = b"location"
 _KNOWN_KEYS = frozenset({"location", "offset", "length", "checksum"})
 _BITS: dict[int, int] = {
     **dict.fromkeys((onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.FLOAT4E2M1), 4),
@@ -41,6 +44,28 @@ def read_external_data(model: onnx.ModelProto, folder: Path) -> None:
     for tensor in all_tensors(model):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             _read(tensor, folder, f"tensor {readable(tensor.name)}")
+
+
+def locations(path: Path) -> list[str]:
+    """The files, as the model in ``path`` calls them, that have bytes of its tensors. Raises as reading them does.
+
+    The key of such an entry is in the file as it is; a model without it need not be parsed to know that it has none.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        if content.find(_LOCATION) < 0:
+            return []
+    tensors = [t for t in all_tensors(read_model(path)) if t.data_location == onnx.TensorProto.EXTERNAL]
+    return list(dict.fromkeys(_source(tensor, f"tensor {readable(tensor.name)}").location for tensor in tensors))
+
+
+def sha256(folder: Path, location: str) -> tuple[str, os.stat_result]:
+    """The SHA-256 of a file of external data, in hexadecimal digits, and what the system said of it before it was read.
+
+    Raises as reading it does.
+    """
+    with os.fdopen(_open_beneath(folder, location, "the model"), "rb") as file:
+        facts = os.fstat(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest(), facts
 
 
 def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

@@ -101,6 +101,8 @@ class Diagnosis:
     versions: Mapping[str, str]
     settings: Mapping[str, str]
     cache: Cache
+    """Of kernels."""
+    models: Cache
     warnings: tuple[Caution, ...]
 
     def to_json(self) -> dict[str, object]:
@@ -128,11 +130,11 @@ def examine(
 ) -> Diagnosis:
     """Look at this machine; with ``measure``, also run the probes (two seconds). ``root`` has ``proc`` and ``sys``."""
     target, threads = Target.host(), _threads(environ, root)
-    processor, cache = _processor(target, root), _cache(settings)
+    processor, cache, models = _processor(target, root), _cache(settings), _cache(settings.for_models())
     measured = _measured(target, threads.used) if measure else None
     warnings = tuple(_warnings(processor, threads, measured, cache, environ))
     known = {name: value for name, value in environ.items() if name.startswith((PREFIX, "OMP_"))}
-    return Diagnosis(processor, threads, measured, versions(), known, cache, warnings)
+    return Diagnosis(processor, threads, measured, versions(), known, cache, models, warnings)
 
 
 def versions() -> dict[str, str]:
@@ -246,8 +248,13 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
         yield from _roofs(found.measured)
     yield "versions", ", ".join(f"{name} {number}" for name, number in found.versions.items())
     yield "settings", ", ".join(f"{name}={value}" for name, value in found.settings.items()) or "none"
-    usage = f"{cache.entries} kernels, {format_size(cache.bytes)} of {format_size(cache.limit_bytes)} bytes"
-    yield "cache", f"{cache.folder or 'none'}: {cache.problem or f'{usage}, mode {cache.mode}'}"
+    yield "kernels", _usage(cache)
+    yield "models", _usage(found.models)
+
+
+def _usage(cache: Cache) -> str:
+    usage = f"{cache.entries} entries, {format_size(cache.bytes)} of {format_size(cache.limit_bytes)} bytes"
+    return f"{cache.folder or 'none'}: {cache.problem or f'{usage}, mode {cache.mode}'}"
 
 
 def _frequency(processor: Processor) -> Iterator[str]:

@@ -98,6 +98,8 @@ class Explanation:
     kernels: tuple[KernelFact, ...]
     nodes: tuple[NodeFate, ...]
     findings: tuple[Finding, ...]
+    cached: bool = False
+    """Whether the model came from the cache of models, and was compiled again to be explained."""
 
     def to_json(self) -> dict[str, object]:
         """All fields, as values that JSON has."""
@@ -109,6 +111,8 @@ class Explanation:
         compiled = f"compiled for {self.target}; threads: {self.threads}; math: {self.math}"
         out.print(compiled, highlight=False, markup=False, soft_wrap=True)
         out.print(str(self.memory), highlight=False, markup=False, soft_wrap=True)
+        if self.cached:
+            out.print("it came from the cache of models, and was compiled again to be explained", highlight=False)
         out.print(_kernel_table(self.kernels))
         for fate in (Fate.FOLDED, Fate.DISSOLVED, Fate.UNUSED):
             names = [row.node for row in self.nodes if row.fate == fate.value]

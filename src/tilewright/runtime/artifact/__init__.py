@@ -17,7 +17,7 @@ of a file is checked. Reading runs no code, unpickles nothing, and writes nothin
 A new field: ``description``, both ways; raise ``description.FORMAT``.
 """
 
-from tilewright.runtime.artifact.artifact import Artifact, read, save
+from tilewright.runtime.artifact.artifact import Artifact, packed, read, save
 from tilewright.runtime.artifact.description import Build
 
-__all__ = ["Artifact", "Build", "read", "save"]
+__all__ = ["Artifact", "Build", "packed", "read", "save"]

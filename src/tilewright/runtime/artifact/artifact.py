@@ -4,7 +4,7 @@ import hashlib
 import mmap
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,32 +35,53 @@ class Artifact:
     """In the manifest's order; C-contiguous. Of an artifact that was read: views of the mapped file, read-only."""
 
 
-def save(artifact: Artifact, path: str | os.PathLike[str], key_dir: Path | None, *, signed: bool = True) -> None:
-    """Write a file that appears whole or not at all; one that is there is replaced.
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An artifact as a file. ``identity``: the SHA-256 of its manifest, and so of all of it but the signature."""
 
-    Equal artifacts give equal files, but for the signature, which depends on the user's key in ``key_dir``. Raises
-    ``BadInput`` if the file can't be written, or the key be kept.
-    """
+    identity: str
+    size: int
+    """Bytes of its members: a little less than those of the file."""
+    parts: Iterator[Part]
+    """The bytes, to be read once."""
+
+
+def packed(artifact: Artifact, key_dir: Path | None, *, signed: bool = True) -> Packed:
+    """The file of ``artifact``, of which the arrays are not copied. Raises ``BadInput`` if the key can't be kept."""
     members: list[tuple[str, Sequence[Part]]] = []
     members += [(_object_name(position), [data]) for position, data in enumerate(artifact.objects)]
     members.append((_WEIGHTS, tensors.encode(artifact.manifest.constants, artifact.constants)))
     contents = tuple(_contents(name, parts) for name, parts in members)
     manifest = to_json(Description(artifact.build, artifact.manifest, contents))
     signature = [(_SIGNATURE, [origin.sign(manifest, key_dir)])] if signed else []
+    parts = archive.pack([(_MANIFEST, [manifest]), *members, *signature])
+    return Packed(hashlib.sha256(manifest).hexdigest(), sum(listed.size for listed in contents), parts)
+
+
+def save(artifact: Artifact, path: str | os.PathLike[str], key_dir: Path | None, *, signed: bool = True) -> None:
+    """Write a file that appears whole or not at all; one that is there is replaced.
+
+    Equal artifacts give equal files, but for the signature, which depends on the user's key in ``key_dir``. Raises
+    ``BadInput`` if the file can't be written, or the key be kept.
+    """
+    file = packed(artifact, key_dir, signed=signed)
     try:
-        replace_file(Path(path), archive.pack([(_MANIFEST, [manifest]), *members, *signature]))
+        replace_file(Path(path), file.parts)
     except OSError as error:
         raise BadInput(f"the artifact {os.fspath(path)} can't be written: {reason_of(error)}") from error
 
 
-def read(path: str | os.PathLike[str], key_dir: Path | None, *, trust: bool = False) -> Artifact:
+def read(
+    path: str | os.PathLike[str], key_dir: Path | None, *, trust: bool = False, identity: str | None = None
+) -> Artifact:
     """Read and check a file; nothing of it is executed.
 
     The weights are mapped, not copied: they are read from the file when they are first used, so it must not be written
     to while the model is in use (``save`` replaces files, which is safe).
 
     Raises ``BadInput`` if there is no such file, ``CorruptArtifact`` if it is damaged, altered, of another version or
-    for another processor, ``UntrustedData`` if this user did not sign it and ``trust`` is not given.
+    for another processor, or not of the ``identity`` (``packed``) that is given, ``UntrustedData`` if this user did not
+    sign it and ``trust`` is not given.
     """
     data = _mapped(path)
     try:
@@ -69,6 +90,8 @@ def read(path: str | os.PathLike[str], key_dir: Path | None, *, trust: bool = Fa
         signature = _taken(members, _SIGNATURE, -1) if _SIGNATURE in members else None
         if not trust and (why := origin.doubt(manifest, signature, key_dir)):
             raise UntrustedData(_untrusted(path, why))
+        if identity not in (None, hashlib.sha256(manifest).hexdigest()):
+            raise CorruptArtifact("it is another artifact than the one that is wanted")
         described = from_json(manifest)
         _check_processor(described.build)
         _check_members(described.members, members)

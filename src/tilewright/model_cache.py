@@ -1,0 +1,183 @@
+"""Whole compiled models, kept from one process to the next: compiling a model again takes as long as hashing it.
+
+An entry is a signed artifact, as ``save`` writes it, in a file that is called by the hash of its manifest. An index
+says which artifact belongs to a key: the hash of
+
+    the model's bytes and those of its external data, shapes, bounds, target and all other options,
+    the compiler's own sources, and the versions of the libraries that it computes with.
+
+So nothing is ever looked up by a name or a time, and whoever changes the compiler compiles anew. An artifact is read as
+``load`` reads it: its signature and all its hashes are checked before any of its code runs, and it must be the one that
+the index says. What does not check is removed, and the model is compiled.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import llvmlite
+import numpy as np
+import onnx
+
+from tilewright.base.errors import BadArtifact, BadInput, TilewrightError, UntrustedData
+from tilewright.base.events import CacheLookup, Listener, Warned
+from tilewright.base.files import own_folder
+from tilewright.base.settings import Settings
+from tilewright.base.store import Store
+from tilewright.driver import Options
+from tilewright.frontend import external_data, onnx_proto
+from tilewright.runtime import artifact
+from tilewright.runtime.elsewhere import misfit
+
+if TYPE_CHECKING:
+    from tilewright.frontend.onnx_shapes import GivenShapes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A model, and what it is to be compiled for: ``key``. ``files``: what was hashed, as it was then."""
+
+    key: str
+    source: str
+    """SHA-256 of the model without its external data."""
+    files: Mapping[Path, tuple[int, ...]]
+
+    def is_unchanged(self) -> bool:
+        """Whether no file was written to since."""
+        try:
+            return all(_stamp(path.stat()) == stamp for path, stamp in self.files.items())
+        except OSError:
+            return False
+
+
+class ModelCache:
+    """Compiled models in one folder. Threads and processes may share it."""
+
+    def __init__(self, store: Store, key_dir: Path, listener: Listener) -> None:
+        """``key_dir`` has the key that signs this user's artifacts; ``listener`` hears of lookups."""
+        self._store = store
+        self._key_dir = key_dir
+        self._listener = listener
+
+    @staticmethod
+    def open(settings: Settings, listener: Listener) -> "ModelCache | None":
+        """The cache that ``settings`` ask for; None if they ask for none, or if its folder can't be trusted or made."""
+        if settings.cache_dir is None or settings.key_dir is None:
+            return None
+        with contextlib.suppress(OSError):  # that is said of the inner folder, too
+            if own_folder(settings.cache_dir) is not None:  # and this is said by who opens it for kernels
+                return None
+        store = Store.open(settings.for_models(), _warnings(listener))
+        return None if store is None else ModelCache(store, settings.key_dir, listener)
+
+    def ask(
+        self, model: str | os.PathLike[str] | onnx.ModelProto, options: Options, shapes: "GivenShapes"
+    ) -> Asked | None:
+        """What ``find`` and ``keep`` need. None if the model can't be read (importing it will say why), or run here."""
+        if misfit(options.target.arch.value, options.target.features) is not None:
+            return None
+        try:
+            if isinstance(model, onnx.ModelProto):
+                source = onnx_proto.sha256(model)
+                return None if source is None else Asked(_key(options, shapes, source), source, {})
+            path = Path(model)
+            files = {path: _stamp(path.stat())}
+            source = onnx_proto.sha256(path) or ""
+            others = dict[str, str]()
+            for location in self._locations(path, source):
+                others[location], facts = external_data.sha256(path.parent, location)
+                files[path.parent / location] = _stamp(facts)
+            return Asked(_key(options, shapes, source, others), source, files)
+        except (OSError, ValueError, TilewrightError):
+            return None
+
+    def find(self, asked: Asked) -> artifact.Artifact | None:
+        """The model compiled before, checked; or None."""
+        found = self._read(asked.key)
+        self._listener(CacheLookup(asked.key, found is not None))
+        return found
+
+    def keep(self, asked: Asked, made: artifact.Artifact) -> None:
+        """Keep a model, unless a file was written to since it was hashed."""
+        if not asked.is_unchanged():
+            return
+        try:
+            file = artifact.packed(made, self._key_dir)
+        except BadInput as error:
+            self._listener(Warned(f"the compiled model is not kept: {error}"))
+            return
+        if self._store.path(file.identity) or self._store.keep(file.identity, file.size, file.parts):
+            self._store.put(asked.key, file.identity.encode())
+
+    def _read(self, key: str) -> artifact.Artifact | None:
+        named = self._store.get(key)
+        identity = None if named is None else named.decode()
+        path = None if identity is None else self._store.path(identity)
+        if identity is None or path is None:
+            return None
+        try:
+            return artifact.read(path, self._key_dir, identity=identity)
+        except (BadArtifact, BadInput, UntrustedData) as error:
+            self._store.remove(identity, str(error))
+            return None
+
+    def _locations(self, path: Path, source: str) -> list[str]:
+        """The files of external data, which follow from the model's bytes."""
+        key = hashlib.sha256(f"external data of {source}".encode()).hexdigest()
+        known = self._store.get(key)
+        if known is not None:
+            return cast("list[str]", json.loads(known))
+        found = external_data.locations(path)
+        self._store.put(key, json.dumps(found).encode())
+        return found
+
+
+def _warnings(listener: Listener) -> Listener:
+    """Of the store's events, lookups mean little: one lookup of a model takes several."""
+    return lambda event: listener(event) if isinstance(event, Warned) else None
+
+
+def _stamp(facts: os.stat_result) -> tuple[int, ...]:
+    """What changes when a file is written to."""
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+
+def _key(options: Options, shapes: "GivenShapes", source: str, others: Mapping[str, str] | None = None) -> str:
+    identity = {
+        "compiler": _compiler(),
+        "source": source,
+        "external data": others or {},
+        "shapes": {name: list(shape) for name, shape in shapes.items()},
+        "target": str(options.target),
+        "threads": options.threads,
+        "bounds": dict(options.bounds),
+        "checked": options.checked,
+        "math": options.math.value,
+        "memory limit": options.memory_limit,
+    }
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def _compiler() -> str:
+    """The hash of the sources of this package, and of the versions of what it computes with."""
+    digest = hashlib.sha256()
+    for part in _sources():
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    for version in (llvmlite.__version__, np.__version__, onnx.__version__):
+        digest.update(f"{version}\n".encode())
+    return digest.hexdigest()
+
+
+def _sources() -> Iterator[bytes]:
+    folder = Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        yield path.relative_to(folder).as_posix().encode()
+        yield path.read_bytes()
