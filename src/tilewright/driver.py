@@ -286,7 +286,7 @@ def build_program(
     program: Program, target: Target, *, threads: int | None = None, checked: bool = False, cache: Store | None = None
 ) -> Executable:
     """One scheduled loop program as native code: its parameters are the inputs, then the outputs."""
-    made = image.build(image.emit(image.main_for(program), [program], target, checked=checked), target, cache)
+    made = image.build_one(program, target, cache=cache, checked=checked)
     values = [Value(p.name, p.dtype, p.shape) for p in program.params]
     count = len(values) - program.outputs
     manifest = interface.manifest(values[:count], values[count:], (), program.dims, made)

@@ -127,6 +127,11 @@ def assembly(program: Program, target: Target) -> str:
     return compile_assembly(kernel_text(program).text, target)
 
 
+def build_one(program: Program, target: Target, *, cache: Store | None = None, checked: bool = False) -> Image:
+    """``program`` as an image of its own: main calls it once, on its own arguments."""
+    return build(emit(main_for(program), [program], target, checked=checked), target, cache)
+
+
 def main_for(kernel: Program) -> Program:
     """A main program that calls ``kernel`` once, on its own arguments."""
     whole = tuple(Region(p, tuple((ZERO, extent) for extent in p.shape)) for p in kernel.params)

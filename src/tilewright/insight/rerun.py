@@ -14,11 +14,12 @@ from tilewright.base.target import Target
 from tilewright.driver import Options, build_program, compile_graph
 from tilewright.frontend import onnx_importer
 from tilewright.graph import Array
-from tilewright.insight.compare import TOLERANCE, all_values, compare, difference, logical_name
+from tilewright.insight.compare import TOLERANCE, all_values, compare, logical_name
 from tilewright.insight.profile import extents_of
 from tilewright.insight.references import in_float64
 from tilewright.insight.repro import MODEL, PROGRAM, SETTINGS, TRACE
 from tilewright.loops.parser import parse_program
+from tilewright.measure.difference import difference
 from tilewright.runtime.manifest import Manifest, TensorSpec
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace

@@ -1,12 +1,11 @@
 """A record as text: the columns of the database, and a line of an export. Nothing that is read is trusted."""
 
 import json
-import math
 from dataclasses import asdict, dataclass
-from typing import cast
 
 from tilewright.base.errors import BadInput, CorruptRecord
 from tilewright.base.target import Target
+from tilewright.measure import fields
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict, is_time
 from tilewright.schedule.trace import Trace
@@ -79,20 +78,20 @@ class Row:
         if steps > MAX_STEPS:
             raise ValueError(f"a schedule of {steps} steps; at most {MAX_STEPS} are replayed")
         Target.parse(self.target)
-        config = _object(json.loads(self.config))
-        timing = _object(config["timing"])
+        config = fields.mapping(json.loads(self.config))
+        timing = fields.mapping(config["timing"])
         return Job(
             self.program,
             self.schedule,
             self.target,
-            _whole(config["threads"]),
-            _whole(config["seed"]),
-            Timing(_whole(timing["repeats"]), _number(timing["least_seconds"])),
+            fields.whole(config["threads"]),
+            fields.whole(config["seed"]),
+            Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"])),
         )
 
     def _outcome(self) -> Outcome:
-        around = _object(json.loads(self.environment))
-        times = cast("list[object]", json.loads(self.times_us))
+        around = fields.mapping(json.loads(self.environment))
+        times = fields.items(json.loads(self.times_us))
         if len(times) > _MAX_TIMES:
             raise ValueError(f"{len(times)} times; at most {_MAX_TIMES} can be right")
         phase = around["phase"]
@@ -100,35 +99,9 @@ class Row:
             Verdict(self.status),
             self.error,
             None if phase is None else Phase(phase),
-            tuple(map(_number, times)),
-            _optional(around["baseline_us"]),
-            _optional(around["drift"]),
-            _numbers(around["seconds"]),
-            _numbers(around["machine"]),
+            tuple(map(fields.number, times)),
+            fields.optional(around["baseline_us"]),
+            fields.optional(around["drift"]),
+            fields.numbers(around["seconds"]),
+            fields.numbers(around["machine"]),
         )
-
-
-def _object(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise TypeError(f"expected an object, found {type(value).__name__}")
-    return cast("dict[str, object]", value)
-
-
-def _numbers(value: object) -> dict[str, float]:
-    return {name: _number(number) for name, number in _object(value).items()}
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise TypeError(f"expected a finite number, found {value!r}")
-    return value
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"expected a whole number, found {value!r}")
-    return value
-
-
-def _optional(value: object) -> float | None:
-    return None if value is None else _number(value)

@@ -46,7 +46,14 @@ class Elsewhere(Executable):
         """Raises ``UnsupportedTarget``."""
         raise self._refusal()
 
-    def timed_run(self, feeds: Mapping[str, object], *, threads: int | None = None) -> NoReturn:
+    def timed_run(
+        self,
+        feeds: Mapping[str, object],
+        out: Mapping[str, Array] | None = None,
+        *,
+        threads: int | None = None,
+        runs: int = 1,
+    ) -> NoReturn:
         """Raises ``UnsupportedTarget``."""
         raise self._refusal()
 

@@ -1,0 +1,118 @@
+"""Times of a candidate: repeats, beside a baseline kernel that tells whether the machine has changed meanwhile."""
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.target import Target
+from tilewright.loops.lower import lower
+from tilewright.measure.job import Timing
+from tilewright.measure.workload import draw, executable
+from tilewright.runtime.memory import aligned_array
+from tilewright.runtime.model import Executable
+from tilewright.symbolic.expr import Var
+from tilewright.tensor import build as te
+from tilewright.tensor.ir import Reduction
+
+Array = NDArray[np.generic]
+
+MAX_DRIFT = 0.05
+"""If the baseline differs by more, before and after, the candidate is timed again."""
+ATTEMPTS = 3
+_BASELINE = Timing(repeats=5, least_seconds=0.001)
+_BASELINE_SIZE = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Microseconds of a run for each repeat; of the baseline; and by how much that changed, as a fraction."""
+
+    times_us: tuple[float, ...]
+    baseline_us: float
+    drift: float
+
+
+class Timed:
+    """A kernel with its arguments, on aligned memory."""
+
+    def __init__(self, kernel: Executable, inputs: Mapping[str, Array]) -> None:
+        self._kernel = kernel
+        self._inputs = {name: _aligned(array) for name, array in inputs.items()}
+        specs = kernel.manifest.outputs
+        self._outputs = {spec.name: aligned_array(spec.static_shape or (), spec.dtype.numpy) for spec in specs}
+
+    def sample(self, timing: Timing, budget: float) -> tuple[float, ...]:
+        """Microseconds of one run, ``timing.repeats`` times; fewer, but one, if ``budget`` seconds are over."""
+        end = time.perf_counter() + budget
+        first = self._mean_us(1)  # also brings code and data into the caches
+        begin = time.perf_counter()
+        if begin > end:
+            return (first,)
+        self._mean_us(1)
+        runs = max(1, math.ceil(timing.least_seconds / (time.perf_counter() - begin)))
+        samples = [self._mean_us(runs)]
+        while len(samples) < timing.repeats and time.perf_counter() < end:
+            samples.append(self._mean_us(runs))
+        return tuple(samples)
+
+    def _mean_us(self, runs: int) -> float:
+        _, seconds = self._kernel.timed_run(self._inputs, self._outputs, runs=runs)
+        return max(sum(seconds) * 1e6 / runs, 1e-3)  # the clock ticks in nanoseconds
+
+
+class Clock:
+    """Times candidates beside a baseline: a small matrix product that is always the same."""
+
+    def __init__(self, target: Target) -> None:
+        a, b = (te.placeholder((_BASELINE_SIZE, _BASELINE_SIZE), name=name) for name in "AB")
+        k = te.reduce_axis((0, _BASELINE_SIZE), "k")
+
+        def element(i: Var, j: Var) -> Reduction:
+            return te.sum(a[i, k] * b[k, j], axis=k)
+
+        program = lower(te.compute(a.shape, element, name="C"), "baseline")
+        self._baseline = Timed(executable(program, target, 1), draw(program, 0))
+
+    def time(self, candidate: Timed, timing: Timing, budget: float) -> Times:
+        """The attempt with the least drift: the first one that is within ``MAX_DRIFT``, if there is any."""
+        end = time.perf_counter() + budget
+        found = self._attempt(candidate, timing, budget)
+        for _ in range(1, ATTEMPTS):
+            left = end - time.perf_counter()
+            if found.drift <= MAX_DRIFT or left <= 0:
+                break
+            again = self._attempt(candidate, timing, left)
+            found = min(found, again, key=lambda times: times.drift)
+        return found
+
+    def _attempt(self, candidate: Timed, timing: Timing, budget: float) -> Times:
+        before = median(self._baseline.sample(_BASELINE, budget))
+        times = candidate.sample(timing, budget)
+        after = median(self._baseline.sample(_BASELINE, budget))
+        return Times(times, (before + after) / 2, abs(after - before) / min(before, after))
+
+
+def machine_state(root: Path = Path("/sys")) -> dict[str, float]:
+    """Load, and frequency and temperature where the system tells them."""
+    found = {"load": os.getloadavg()[0]}
+    files = {"mhz": ("devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", 1e-3)}
+    files["celsius"] = ("class/thermal/thermal_zone0/temp", 1e-3)
+    for name, (path, unit) in files.items():
+        try:
+            found[name] = float((root / path).read_text()) * unit
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def _aligned(array: Array) -> Array:
+    copy = aligned_array(array.shape, array.dtype)
+    copy[...] = array
+    return copy

@@ -1,0 +1,49 @@
+"""Reading JSON that somebody else wrote: each function returns what the value should be, or raises ``TypeError``."""
+
+import math
+from typing import cast
+
+
+def mapping(value: object) -> dict[str, object]:
+    """An object."""
+    if not isinstance(value, dict):
+        raise TypeError(f"expected an object, found {type(value).__name__}")
+    return cast("dict[str, object]", value)
+
+
+def items(value: object) -> list[object]:
+    """A list."""
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, found {type(value).__name__}")
+    return cast("list[object]", value)
+
+
+def text(value: object) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, found {type(value).__name__}")
+    return value
+
+
+def number(value: object) -> float:
+    """A finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError(f"expected a finite number, found {value!r}")
+    return value
+
+
+def whole(value: object) -> int:
+    """A whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"expected a whole number, found {value!r}")
+    return value
+
+
+def numbers(value: object) -> dict[str, float]:
+    """An object of finite numbers."""
+    return {name: number(found) for name, found in mapping(value).items()}
+
+
+def optional(value: object) -> float | None:
+    """A finite number, or nothing."""
+    return None if value is None else number(value)

@@ -1,0 +1,62 @@
+"""What a measurement may use: time, which the parent measures, and memory and files, which the system limits."""
+
+import os
+import resource
+from dataclasses import dataclass
+
+from tilewright.measure.verdicts import Phase
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds and bytes for one candidate. ``uses``: candidates that a child measures before it is replaced."""
+
+    start_seconds: float = 60.0
+    prepare_seconds: float = 120.0
+    build_seconds: float = 60.0
+    run_seconds: float = 30.0
+    slack_seconds: float = 1.0
+    memory_bytes: int = 4096 * _MIB
+    """Of address space, beyond what a child has when it is ready."""
+    file_bytes: int = 64 * _MIB
+    uses: int = 100
+
+    def run_deadline(self, best_us: float | None) -> float:
+        """Seconds that checking, and then timing, may take: ten times the best so far, and some slack."""
+        if best_us is None:
+            return self.run_seconds
+        return min(self.run_seconds, 10 * best_us * 1e-6 + self.slack_seconds)
+
+    def seconds(self, phase: Phase, run_seconds: float) -> float:
+        """How long ``phase`` may take."""
+        match phase:
+            case Phase.PREPARE:
+                return self.prepare_seconds
+            case Phase.BUILD:
+                return self.build_seconds
+            case Phase.CHECK | Phase.TIME:
+                return run_seconds
+
+
+def limit_files(file_bytes: int) -> None:
+    """In a child: no core dumps, no large files."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+
+def limit_memory(more_bytes: int) -> None:
+    """In a child: no more than so many bytes of address space beyond what it has now."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[0])
+    most = pages * os.sysconf("SC_PAGE_SIZE") + more_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def limit_processor(seconds: float) -> None:
+    """In a child: end it (``SIGXCPU``) after so many more seconds of processor time, should nobody else do so."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    most = int(usage.ru_utime + usage.ru_stime + seconds) + 1
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, hard))

@@ -1,0 +1,261 @@
+"""What processes say to each other: JSON with its length before it. Small, checked field by field, never unpickled.
+
+    frame    = length of the JSON in bytes (4 bytes, big endian), JSON object in UTF-8
+
+What a child can say (``Said``): that it is ready; that a phase is done; that the workload has no reference; and at
+last its outcome. It may claim only verdicts that a child can know; all others are the supervisor's.
+"""
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from tilewright.base.errors import MeasureError
+from tilewright.measure import fields
+from tilewright.measure.job import Job, Timing
+from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict, is_time
+
+MAX_ANSWER: Final = 64 << 10
+"""Bytes of a message from a child. A longer one breaks the contract."""
+MAX_REQUEST: Final = 32 << 20
+_LENGTH = 4
+_READ = 1 << 16
+_MAX_TIMES = 1000
+_CHILD_VERDICTS = frozenset({Verdict.OK, Verdict.WRONG, Verdict.OOM, Verdict.BUILD_ERROR})
+
+
+class BadMessageError(MeasureError):
+    """Bytes that are no message."""
+
+
+class Channel:
+    """One end of a socket, without blocking: what can't be sent at once waits in ``pending``."""
+
+    def __init__(self, end: socket.socket, limit: int) -> None:
+        """``limit``: bytes of the longest message that may come."""
+        end.setblocking(False)
+        self.socket = end
+        self.pending = bytearray()
+        self._limit = limit
+        self._received = bytearray()
+        self.closed = False
+        """The other end is gone."""
+
+    def send(self, message: Mapping[str, object]) -> None:
+        """Send a message, as far as that is possible now."""
+        self.pending += encode(message)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send more of what is pending."""
+        try:
+            while self.pending:
+                del self.pending[: self.socket.send(self.pending[:_READ])]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.closed = True
+            self.pending.clear()
+
+    def receive(self) -> Iterator[dict[str, object]]:
+        """The messages that have come. Raises ``BadMessageError``."""
+        try:
+            while data := self.socket.recv(_READ):
+                self._received += data
+                yield from self._complete()
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self.closed = True
+
+    def _complete(self) -> Iterator[dict[str, object]]:
+        while len(self._received) >= _LENGTH:
+            length = int.from_bytes(self._received[:_LENGTH], "big")
+            if length > self._limit:
+                raise BadMessageError(f"a message of {length} bytes; at most {self._limit} are allowed")
+            if len(self._received) < _LENGTH + length:
+                return
+            content = bytes(self._received[_LENGTH : _LENGTH + length])
+            del self._received[: _LENGTH + length]
+            yield _decode(content)
+
+    def close(self) -> None:
+        """Close this end."""
+        self.socket.close()
+
+
+def send_blocking(end: socket.socket, message: Mapping[str, object]) -> None:
+    """Send a message, however long that takes."""
+    end.sendall(encode(message))
+
+
+def receive_blocking(end: socket.socket, limit: int) -> dict[str, object] | None:
+    """The next message; None if the other end is gone. Raises ``BadMessageError``."""
+    head = _exactly(end, _LENGTH)
+    if head is None:
+        return None
+    length = int.from_bytes(head, "big")
+    if length > limit:
+        raise BadMessageError(f"a message of {length} bytes; at most {limit} are allowed")
+    content = _exactly(end, length)
+    return None if content is None else _decode(content)
+
+
+def _exactly(end: socket.socket, size: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < size:
+        data = b""
+        with suppress(ConnectionError):
+            data = end.recv(min(_READ, size - len(parts)))
+        if not data:
+            return None
+        parts += data
+    return bytes(parts)
+
+
+def encode(message: Mapping[str, object]) -> bytes:
+    """A frame."""
+    content = json.dumps(message, separators=(",", ":")).encode()
+    return len(content).to_bytes(_LENGTH, "big") + content
+
+
+def _decode(content: bytes) -> dict[str, object]:
+    try:
+        return fields.mapping(json.loads(content))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadMessageError(f"not a message: {content[:40]!r}") from error
+
+
+# --- jobs ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A job, and the seconds that checking it, and then timing it, may take."""
+
+    number: int
+    job: Job
+    run_seconds: float
+
+    def message(self) -> dict[str, object]:
+        """The request as it is sent."""
+        return {"number": self.number, "job": asdict(self.job), "run_seconds": self.run_seconds}
+
+    @staticmethod
+    def read(message: Mapping[str, object]) -> "Request":
+        """What was sent. Raises ``BadMessageError``."""
+        try:
+            job = fields.mapping(message["job"])
+            timing = fields.mapping(job["timing"])
+            read = Job(
+                fields.text(job["program"]),
+                fields.text(job["trace"]),
+                fields.text(job["target"]),
+                fields.whole(job["threads"]),
+                fields.whole(job["seed"]),
+                Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"])),
+            )
+            return Request(fields.whole(message["number"]), read, fields.number(message["run_seconds"]))
+        except (KeyError, TypeError) as error:
+            raise BadMessageError(f"not a request: {error!r}") from error
+
+
+# --- outcomes -----------------------------------------------------------------------------------------------------
+
+
+def outcome_message(outcome: Outcome) -> dict[str, object]:
+    """An outcome as it is sent."""
+    return {
+        "verdict": outcome.verdict.value,
+        "detail": outcome.detail[:MAX_DETAIL],
+        "phase": None if outcome.phase is None else outcome.phase.value,
+        "times_us": list(outcome.times_us[:_MAX_TIMES]),
+        "baseline_us": outcome.baseline_us,
+        "drift": outcome.drift,
+        "seconds": dict(outcome.seconds),
+        "machine": dict(outcome.machine),
+    }
+
+
+def read_outcome(message: Mapping[str, object]) -> Outcome:
+    """What was sent. Raises ``BadMessageError`` if it is malformed, or says what can't be."""
+    try:
+        phase = message["phase"]
+        outcome = Outcome(
+            Verdict(message["verdict"]),
+            fields.text(message["detail"])[:MAX_DETAIL],
+            None if phase is None else Phase(phase),
+            tuple(map(fields.number, fields.items(message["times_us"])[:_MAX_TIMES])),
+            fields.optional(message["baseline_us"]),
+            fields.optional(message["drift"]),
+            fields.numbers(message["seconds"]),
+            fields.numbers(message["machine"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadMessageError(f"not an outcome: {error!r}") from error
+    if bool(outcome.times_us) != (outcome.verdict is Verdict.OK) or not all(map(is_time, outcome.times_us)):
+        raise BadMessageError(f"the verdict {outcome.verdict.value} with the times {outcome.times_us[:3]}")
+    return outcome
+
+
+# --- what a child says ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The child has loaded what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A phase is over."""
+
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasurable:
+    """The workload has no reference; no candidate is to blame."""
+
+    reason: str
+
+
+Said = Ready | Done | Unmeasurable | Outcome
+
+
+def said_message(said: Said) -> dict[str, object]:
+    """What a child says, as it is sent."""
+    match said:
+        case Ready():
+            return {"ready": True}
+        case Done(phase):
+            return {"done": phase.value}
+        case Unmeasurable(reason):
+            return {"unmeasurable": reason[:MAX_DETAIL]}
+        case Outcome():
+            return {"outcome": outcome_message(said)}
+
+
+def read_said(message: Mapping[str, object]) -> Said:
+    """What a child said. Raises ``BadMessageError``."""
+    try:
+        match dict(message):
+            case {"ready": True}:
+                return Ready()
+            case {"done": phase}:
+                return Done(Phase(phase))
+            case {"unmeasurable": reason}:
+                return Unmeasurable(fields.text(reason)[:MAX_DETAIL])
+            case {"outcome": outcome}:
+                read = read_outcome(fields.mapping(outcome))
+            case _:
+                raise BadMessageError(f"a child can't say {str(message)[:80]}")
+    except (TypeError, ValueError) as error:
+        raise BadMessageError(f"a child can't say {str(message)[:80]}") from error
+    if read.verdict not in _CHILD_VERDICTS:
+        raise BadMessageError(f"a child can't give the verdict {read.verdict.value}")
+    return read

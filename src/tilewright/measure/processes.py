@@ -1,0 +1,76 @@
+"""Processes that must not outlive their purpose: what Linux offers to find, to kill and to bury them.
+
+- A child has a session and process group of its own, so one signal reaches all that it started.
+- What leaves the group (``setsid``) still has a parent. When that ends, Linux gives it to the nearest ancestor that is
+  a *subreaper*; children and supervisors are. So nothing gets away while its supervisor lives.
+- A process asks for a signal when its parent ends, so a supervisor that is killed takes its children along.
+"""
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_PROC = Path("/proc")
+_BURIAL_SECONDS = 5.0
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """Let orphaned descendants become this process's children."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with(parent: int) -> None:
+    """Be killed when the process ``parent``, which started this one, ends; it may have ended by now."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option})")
+
+
+def children_of(process: int) -> set[int]:
+    """The direct children of a process, ended ones that nobody has waited for included; none if it is gone."""
+    found = set[int]()
+    with suppress(OSError):
+        for thread in (_PROC / str(process) / "task").iterdir():
+            with suppress(OSError):
+                found |= set(map(int, (thread / "children").read_text().split()))
+    return found
+
+
+def kill_group(process: int) -> None:
+    """Kill a process that leads a group, and the group."""
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(process, signal.SIGKILL)
+
+
+def bury_strays(known: Collection[int]) -> int:
+    """Kill and wait for all children of this process but the known ones, and what becomes its child by that.
+
+    Returns how many there were. Gives up after some seconds on those that the system can't end.
+    """
+    buried = set[int]()
+    end = time.monotonic() + _BURIAL_SECONDS
+    while strays := children_of(os.getpid()) - set(known):
+        for stray in strays:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(stray, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(stray, os.WNOHANG)
+        buried |= strays
+        if time.monotonic() > end:
+            break
+        time.sleep(0.001)
+    return len(buried)

@@ -1,0 +1,166 @@
+"""Measuring, as the rest of the compiler sees it.
+
+    with Runner() as runner:
+        outcome = runner.measure(job)
+        for job, outcome in runner.measure_all(jobs): ...
+
+Whatever a candidate does, the caller gets an ``Outcome``, and when the ``with`` ends nothing is left running.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from types import TracebackType
+
+from tilewright.base.errors import MeasureError
+from tilewright.measure import fields
+from tilewright.measure.job import Job
+from tilewright.measure.limits import Limits
+from tilewright.measure.messages import MAX_REQUEST, Request, read_outcome, receive_blocking, send_blocking
+from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Verdict
+from tilewright.measure.worker import CHILD, child_environment
+
+_GOODBYE_SECONDS = 10.0
+
+
+class Runner:
+    """Measures jobs in processes under the contract. For one thread.
+
+    ``lanes``: candidates at once (they disturb each other's times: more than one for builds and checks only);
+    ``spares``: children ready to take over after a fault; ``command``: what starts a child.
+    """
+
+    def __init__(
+        self, limits: Limits | None = None, *, lanes: int = 1, spares: int = 1, command: Sequence[str] = CHILD
+    ) -> None:
+        self._limits = limits or Limits()
+        self._lanes = lanes
+        self._spares = spares
+        self._command = tuple(command)
+        self._supervisor: _Supervisor | None = None
+        self._best_us: dict[str, float] = {}
+        self._number = 0
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes, whatever they are at."""
+        if self._supervisor is not None:
+            self._supervisor.close()
+            self._supervisor = None
+
+    def measure(self, job: Job) -> Outcome:
+        """The outcome of one job. Raises ``MeasureError`` if it can't be measured, whatever its schedule is."""
+        ((_, outcome),) = self.measure_all([job])
+        return outcome
+
+    def confirm(self, job: Job) -> Outcome:
+        """The outcome on other data. For a winner, before anything relies on it."""
+        return self.measure(replace(job, seed=job.seed + 1))
+
+    def measure_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
+        """Each job with its outcome, as they become known. Jobs are taken only when they can be started.
+
+        If the supervisor dies, the jobs that it had are ``DEVICE_LOST``, and another one serves the rest. Raises
+        ``MeasureError`` for a job that can't be measured, whatever its schedule is, and if no child can start.
+        """
+        waiting = iter(jobs)
+        sent: dict[int, Job] = {}
+        try:
+            while True:
+                while len(sent) < self._lanes and (job := next(waiting, None)) is not None:
+                    self._send(job, sent)
+                if not sent:
+                    return
+                answer = self._started().receive()
+                if answer is None:
+                    detail = self._lose()
+                    lost, sent = sent, {}
+                    yield from ((job, Outcome(Verdict.DEVICE_LOST, detail)) for job in lost.values())
+                else:
+                    job = sent.pop(fields.whole(answer.get("number", -1)), None)
+                    yield self._answered(job, answer)
+        finally:
+            if sent:
+                self.close()  # what is still running answers nobody
+
+    def _send(self, job: Job, sent: dict[int, Job]) -> None:
+        self._number += 1
+        sent[self._number] = job
+        seconds = self._limits.run_deadline(self._best_us.get(job.workload))
+        self._started().send(Request(self._number, job, seconds).message())
+
+    def _answered(self, job: Job | None, answer: Mapping[str, object]) -> tuple[Job, Outcome]:
+        if job is None or "outcome" not in answer:
+            raise MeasureError(str(answer.get("unmeasurable", answer.get("fatal", answer)))[:MAX_DETAIL])
+        outcome = read_outcome(fields.mapping(answer["outcome"]))
+        if outcome.median_us is not None:
+            key = job.workload
+            self._best_us[key] = min(outcome.median_us, self._best_us.get(key, outcome.median_us))
+        return job, outcome
+
+    def _started(self) -> "_Supervisor":
+        if self._supervisor is None:
+            self._supervisor = _Supervisor(self._limits, self._lanes, self._spares, self._command)
+        return self._supervisor
+
+    def _lose(self) -> str:
+        """The supervisor is gone: clean up after it; its last words."""
+        words = self._started().close()
+        self._supervisor = None
+        return f"the supervisor ended unexpectedly {words}".strip()
+
+
+class _Supervisor:
+    """The supervisor's process."""
+
+    def __init__(self, limits: Limits, lanes: int, spares: int, command: Sequence[str]) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # closed by ``close``
+        options = {"socket": theirs.fileno(), "lanes": lanes, "spares": spares, "limits": json.dumps(asdict(limits))}
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", "-m", "tilewright.measure.supervisor"),
+                    *(f"--{name}={value}" for name, value in options.items()),
+                    "--",
+                    *command,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                pass_fds=(theirs.fileno(),),
+                env=child_environment(),
+                start_new_session=True,
+            )
+
+    def send(self, message: Mapping[str, object]) -> None:
+        """Send a request; if the supervisor is gone, ``receive`` will tell."""
+        try:
+            send_blocking(self._socket, message)
+        except ConnectionError:
+            return
+
+    def receive(self) -> dict[str, object] | None:
+        """The next answer; None if the supervisor is gone."""
+        return receive_blocking(self._socket, MAX_REQUEST)
+
+    def close(self) -> str:
+        """Let the supervisor end everything, and wait for that; its last words."""
+        self._socket.close()
+        try:
+            self._process.wait(_GOODBYE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        with self._errors as file:
+            file.seek(0)
+            return file.read()[-MAX_DETAIL:].decode(errors="replace").strip()

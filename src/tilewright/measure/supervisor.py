@@ -1,0 +1,251 @@
+"""Keeps children, deadlines and order: ``python -m tilewright.measure.supervisor``, started by a ``Runner``.
+
+A process of its own, for two reasons. It is a subreaper, so whatever its children leave behind becomes its child and is
+killed; in the user's process that would concern the user's processes too. And it outlives the user's process: when
+that is gone, however it went, the supervisor kills all that is left and ends.
+
+One thread, one loop: requests come in, children are started ahead of need, candidates go to them, messages and ends of
+processes and deadlines decide. What a child says is checked; nothing that it does can make this loop wait.
+"""
+
+import argparse
+import json
+import os
+import selectors
+import signal
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
+from tilewright.measure.limits import Limits
+from tilewright.measure.messages import (
+    MAX_REQUEST,
+    BadMessageError,
+    Channel,
+    Done,
+    Ready,
+    Request,
+    Unmeasurable,
+    outcome_message,
+    read_said,
+)
+from tilewright.measure.processes import become_subreaper, bury_strays, children_of
+from tilewright.measure.verdicts import FAULTS, Outcome, Phase, Verdict
+from tilewright.measure.worker import Task, Worker, verdict_of_end
+
+_MAX_FAILED_STARTS = 3
+_ENDING_SECONDS = 1.0
+_VERDICT_PHASES = {
+    Verdict.OK: (Phase.TIME,),
+    Verdict.WRONG: (Phase.CHECK,),
+    Verdict.BUILD_ERROR: (Phase.BUILD,),
+    Verdict.OOM: (Phase.BUILD, Phase.CHECK, Phase.TIME),
+}
+"""When a child can come to these verdicts."""
+
+
+class Supervisor:
+    """``lanes``: candidates at once; ``spares``: children beyond that, ready to take over."""
+
+    def __init__(self, user: Channel, limits: Limits, lanes: int, spares: int, command: Sequence[str]) -> None:
+        self._user = user
+        self._limits = limits
+        self._lanes = lanes
+        self._spares = spares
+        self._command = command
+        self._queue: deque[Task] = deque()
+        self._workers: list[Worker] = []
+        self._failed_starts = 0
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(user.socket, selectors.EVENT_READ, None)
+
+    def run(self) -> None:
+        """Serve until the user's end is closed; then nothing of ours is left."""
+        try:
+            while not self._user.closed:
+                self._staff()
+                self._assign()
+                self._wait()
+        finally:
+            for worker in list(self._workers):
+                self._end(worker)
+            bury_strays(())
+
+    # --- children -------------------------------------------------------------------------------------------------
+
+    def _staff(self) -> None:
+        """Have as many children as wanted."""
+        while len(self._workers) < self._lanes + self._spares:
+            worker = Worker(self._command, self._limits)
+            self._workers.append(worker)
+            self._selector.register(worker.channel.socket, selectors.EVENT_READ, worker)
+            self._selector.register(worker.handle, selectors.EVENT_READ, worker)
+
+    def _assign(self) -> None:
+        """Give tasks to idle children: used ones first, so that fresh ones stay for those who need them."""
+        while self._queue and sum(worker.task is not None for worker in self._workers) < self._lanes:
+            task = self._queue[0]
+            idle = sorted((w for w in self._workers if w.idle), key=lambda worker: -worker.uses)
+            fit = [worker for worker in idle if not (task.fresh and worker.uses)]
+            if not fit:
+                if idle:
+                    self._end(idle[0])  # a fresh one takes its place
+                return
+            self._queue.popleft()
+            fit[0].start(task)
+
+    def _end(self, worker: Worker) -> tuple[int | None, str]:
+        """End a child and all that it has left; its exit status, if it had ended by itself, and its last words."""
+        with suppress(KeyError):  # a closed channel is not watched any more
+            self._selector.unregister(worker.channel.socket)
+        self._selector.unregister(worker.handle)
+        self._workers.remove(worker)
+        status = worker.end()
+        bury_strays({other.id for other in self._workers})
+        return status, worker.errors()
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Wait for whatever comes first, and deal with it."""
+        self._selector.modify(self._user.socket, _wanted(self._user), None)
+        for worker in self._workers:
+            if not worker.channel.closed:
+                self._selector.modify(worker.channel.socket, _wanted(worker.channel), worker)
+        first = min((worker.deadline for worker in self._workers), default=float("inf"))
+        timeout = None if first == float("inf") else max(0.0, first - time.monotonic())
+        events = self._selector.select(timeout)
+        for key, mask in events:
+            owner = key.data
+            if owner is None:
+                self._hear_user(mask)
+            elif isinstance(owner, Worker) and owner in self._workers:
+                self._hear(owner, mask, ended=key.fd == owner.handle)
+        now = time.monotonic()
+        for worker in [worker for worker in self._workers if worker.deadline <= now]:
+            self._late(worker)
+
+    def _hear_user(self, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._user.flush()
+        for message in self._user.receive():
+            self._queue.append(Task(Request.read(message), time.monotonic()))
+
+    def _hear(self, worker: Worker, mask: int, *, ended: bool) -> None:
+        if mask & selectors.EVENT_WRITE:
+            worker.channel.flush()
+        try:
+            for message in worker.channel.receive():
+                self._said(worker, message)
+                if worker not in self._workers:
+                    return
+        except BadMessageError as error:
+            self._fault(worker, Outcome(Verdict.PROTOCOL, str(error), worker.phase))
+            return
+        if ended:
+            self._gone(worker)
+        elif worker.channel.closed:
+            # Most often because it is just ending, and how it ends is the verdict.
+            self._selector.unregister(worker.channel.socket)
+            worker.deadline = min(worker.deadline, time.monotonic() + _ENDING_SECONDS)
+
+    def _said(self, worker: Worker, message: dict[str, object]) -> None:
+        said = read_said(message)
+        match said:
+            case Ready() if not worker.ready:
+                self._failed_starts = 0
+                worker.rest()
+            case Done(phase) if worker.finish_phase(phase):
+                pass
+            case Unmeasurable(reason) if worker.task is not None and worker.phase is Phase.PREPARE:
+                task = worker.release()
+                self._answer(task, {"unmeasurable": reason})
+            case Outcome() if worker.task is not None:
+                self._outcome(worker, said)
+            case _:
+                raise BadMessageError(f"out of turn: {str(message)[:80]}")
+
+    def _outcome(self, worker: Worker, outcome: Outcome) -> None:
+        """A child has come to a verdict: it must have left nothing, and goes on unless something was wrong."""
+        if worker.phase not in _VERDICT_PHASES[outcome.verdict]:
+            outcome = Outcome(Verdict.PROTOCOL, f"the verdict {outcome.verdict.value} out of turn", worker.phase)
+        elif children_of(worker.id):
+            outcome = Outcome(Verdict.PROTOCOL, "it left processes behind", worker.phase)
+        if outcome.verdict in FAULTS:
+            self._fault(worker, outcome)
+            return
+        self._settle(worker.release(), outcome)
+        if worker.uses >= self._limits.uses:
+            self._end(worker)
+
+    def _gone(self, worker: Worker) -> None:
+        """A child has ended, or has closed its socket."""
+        task, phase, used = worker.release(), worker.phase, worker.uses > 1
+        status, errors = self._end(worker)
+        if task is not None:
+            self._judge(task, verdict_of_end(status, errors, phase), used=used)
+        elif not worker.ready:
+            self._failed_starts += 1
+            if self._failed_starts == _MAX_FAILED_STARTS:
+                self._user.send({"fatal": f"children can't start; the last one ended with {status}: {errors}"})
+                self._user.flush()
+                self._user.closed = True
+
+    def _late(self, worker: Worker) -> None:
+        if worker.task is None or worker.channel.closed:
+            self._gone(worker)
+        else:
+            self._fault(worker, Outcome(Verdict.TIMEOUT, f"not done with the phase {worker.phase.value}", worker.phase))
+
+    def _fault(self, worker: Worker, outcome: Outcome) -> None:
+        """End a child that something was wrong with."""
+        task, used = worker.release(), worker.uses > 1
+        self._end(worker)
+        if task is not None:
+            self._judge(task, outcome, used=used)
+
+    def _judge(self, task: Task, outcome: Outcome, *, used: bool) -> None:
+        """A verdict that ended a child. If that had measured others before, they may be to blame: once more, then."""
+        if used and outcome.verdict is not Verdict.TIMEOUT:
+            task.fresh, task.arrived = True, time.monotonic()
+            self._queue.appendleft(task)
+        elif outcome.phase is Phase.PREPARE:
+            what = f"{outcome.verdict.value}: {outcome.detail}"
+            self._answer(task, {"unmeasurable": f"the reference could not be computed ({what})"})
+        else:
+            self._settle(task, outcome)
+
+    def _settle(self, task: Task | None, outcome: Outcome) -> None:
+        if task is not None:
+            message = outcome_message(outcome)
+            self._answer(task, {"outcome": {**message, "seconds": task.seconds}})
+
+    def _answer(self, task: Task | None, answer: dict[str, object]) -> None:
+        if task is not None:
+            self._user.send({"number": task.request.number, **answer})
+
+
+def _wanted(channel: Channel) -> int:
+    return selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.pending else 0)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve a ``Runner``."""
+    parser = argparse.ArgumentParser(description="Supervises measurements for a runner; not for people.")
+    for name in ("socket", "lanes", "spares"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--limits", type=json.loads, required=True)
+    parser.add_argument("command", nargs="+")
+    given = parser.parse_args(arguments)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_inheritable(given.socket, False)
+    become_subreaper()
+    user = Channel(socket.socket(fileno=given.socket), MAX_REQUEST)
+    Supervisor(user, Limits(**given.limits), given.lanes, given.spares, given.command).run()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,154 @@
+"""A child as its supervisor sees it: a process, a channel, what it is at, and until when."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tilewright.measure.limits import Limits
+from tilewright.measure.messages import MAX_ANSWER, Channel, Request
+from tilewright.measure.processes import kill_group
+from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict
+
+CHILD: Sequence[str] = (sys.executable, "-P", "-m", "tilewright.measure.child")
+
+_PHASES = tuple(Phase)
+_MEMORY_WORDS = ("out of memory", "bad_alloc", "cannot allocate")
+
+
+@dataclass
+class Task:
+    """A request on its way. ``fresh``: it needs a child that has measured nothing before."""
+
+    request: Request
+    arrived: float
+    fresh: bool = False
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+
+class Worker:
+    """One child process. Killed by ``end``, and in no other way."""
+
+    def __init__(self, command: Sequence[str], limits: Limits) -> None:
+        ours, theirs = socket.socketpair()
+        self._limits = limits
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # closed by ``end``
+        options = {"socket": theirs.fileno(), "parent": os.getpid()}
+        options |= {"memory": limits.memory_bytes, "files": limits.file_bytes}
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, *(f"--{name}={value}" for name, value in options.items())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors,
+                pass_fds=(theirs.fileno(),),
+                env=child_environment(),
+                start_new_session=True,
+            )
+        self.id = self._process.pid
+        self.handle = os.pidfd_open(self.id)
+        """Readable when the process has ended, whoever still holds its socket."""
+        self.channel = Channel(ours, MAX_ANSWER)
+        self.ready = False
+        self.uses = 0
+        self.task: Task | None = None
+        self.phase = Phase.PREPARE
+        self._since = time.monotonic()
+        self.deadline = self._since + limits.start_seconds
+
+    @property
+    def idle(self) -> bool:
+        """Ready, and with nothing to do."""
+        return self.ready and self.task is None
+
+    def start(self, task: Task) -> None:
+        """Let the child measure a candidate."""
+        now = time.monotonic()
+        task.seconds["queue"] = task.seconds.get("queue", 0.0) + now - task.arrived
+        self.task, self.phase = task, Phase.PREPARE
+        self._clock(now)
+        self.channel.send(task.request.message())
+
+    def finish_phase(self, phase: Phase) -> bool:
+        """Go on to the next phase; False if the child is not at this one, or it is the last."""
+        if self.task is None or phase is not self.phase or phase is _PHASES[-1]:
+            return False
+        self._note()
+        self.phase = _PHASES[_PHASES.index(phase) + 1]
+        self._clock(time.monotonic())
+        return True
+
+    def release(self) -> Task | None:
+        """The task, which is over; the child waits for another one."""
+        self._note()
+        task, self.task = self.task, None
+        self.uses += 1
+        self.deadline = float("inf")
+        return task
+
+    def rest(self) -> None:
+        """The child has said that it is ready."""
+        self.ready = True
+        self.deadline = float("inf")
+
+    def _note(self) -> None:
+        if self.task is not None:
+            self.task.seconds[self.phase.value] = time.monotonic() - self._since
+
+    def _clock(self, now: float) -> None:
+        run_seconds = self.task.request.run_seconds if self.task is not None else 0.0
+        self._since = now
+        self.deadline = now + self._limits.seconds(self.phase, run_seconds)
+
+    def end(self) -> int | None:
+        """Kill the process and its group, and free everything; its exit status, if it had ended by itself."""
+        status = self._process.poll()
+        kill_group(self.id)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self.channel.close()
+        os.close(self.handle)
+        return status
+
+    def errors(self) -> str:
+        """The end of what the child wrote to standard error. Closes the file."""
+        with self._errors as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - MAX_DETAIL))
+            return file.read(MAX_DETAIL).decode(errors="replace").strip()
+
+
+def verdict_of_end(status: int | None, errors: str, phase: Phase) -> Outcome:
+    """What it means that a child has ended, or closed its socket (status None), in the middle of a candidate."""
+    if status is None:
+        return Outcome(Verdict.PROTOCOL, "it closed its connection", phase)
+    if status >= 0:
+        return Outcome(Verdict.PROTOCOL, f"it ended with status {status} and no result\n{errors}".strip(), phase)
+    name = signal_name(-status)
+    if -status == signal.SIGXCPU:
+        return Outcome(Verdict.TIMEOUT, "it used more processor time than it had", phase)
+    if -status == signal.SIGKILL:
+        return Outcome(Verdict.OOM, "the system killed it, most likely for want of memory", phase)
+    if -status == signal.SIGABRT and any(word in errors.lower() for word in _MEMORY_WORDS):
+        return Outcome(Verdict.OOM, errors, phase)
+    return Outcome(Verdict.CRASH, f"{name}\n{errors}".strip(), phase)
+
+
+def signal_name(number: int) -> str:
+    """``SIGSEGV`` and so on."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def child_environment() -> dict[str, str]:
+    """This process's environment, so that the same Tilewright is imported, and NumPy starts no threads."""
+    source = str(Path(__file__).resolve().parents[2])
+    paths = [source, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

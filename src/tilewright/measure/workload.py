@@ -1,0 +1,128 @@
+"""What a candidate is held against: inputs by a seed, and the results of the naive program."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.dtypes import DType, Kind
+from tilewright.base.errors import MeasureError, TilewrightError
+from tilewright.base.target import Target
+from tilewright.codegen.image import build_one
+from tilewright.cost.work import count
+from tilewright.loops.interpreter import interpret
+from tilewright.loops.ir import Buffer
+from tilewright.loops.parser import parse_program
+from tilewright.loops.program import Program
+from tilewright.loops.verify import verify
+from tilewright.measure.difference import difference
+from tilewright.runtime.elsewhere import executable_for
+from tilewright.runtime.manifest import Manifest, TensorSpec
+from tilewright.runtime.model import Executable
+from tilewright.symbolic.expr import Const
+
+Array = NDArray[np.generic]
+
+INTERPRETED_OPERATIONS = 20_000
+"""Programs of no more operations and bytes are run by the interpreter, which shares no code with code generation."""
+
+_TOLERANCES = {DType(Kind.FLOAT, 64): 1e-9, DType(Kind.FLOAT, 32): 1e-4, DType(Kind.FLOAT, 16): 1e-2}
+_BFLOAT_TOLERANCE = 5e-2
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A naive program with inputs and the results that are right for them, both by name; arrays are read-only."""
+
+    program: Program
+    inputs: Mapping[str, Array]
+    expected: Mapping[str, Array]
+
+    def fault(self, results: Mapping[str, Array]) -> str:
+        """How ``results`` differ from what is expected; empty if they agree."""
+        for buffer in self.program.results:
+            found, wanted = results[buffer.name], self.expected[buffer.name]
+            worst = difference(found, wanted).worst
+            if worst > tolerance(buffer.dtype):
+                return f"{buffer.name} differs from the reference by {worst:.1e} ({_place(found, wanted)})"
+        return ""
+
+
+def load(text: str, seed: int, target: Target) -> Workload:
+    """The workload of a program. Raises ``MeasureError`` if it has no reference: no candidate is to blame for that."""
+    try:
+        program = parse_program(text)
+        verify(program)
+        for buffer in program.params:
+            shape_of(buffer)
+        inputs = draw(program, seed)
+        expected = _reference(program, inputs, target)
+    except TilewrightError as error:
+        raise MeasureError(f"the program can't be run as a reference: {error}") from error
+    except MemoryError as error:
+        raise MeasureError("the program and its reference need more memory than a measurement may have") from error
+    for array in (*inputs.values(), *expected.values()):
+        array.flags.writeable = False
+    return Workload(program, inputs, expected)
+
+
+def shape_of(buffer: Buffer) -> tuple[int, ...]:
+    """The shape as numbers. Raises ``MeasureError`` for run-time extents."""
+    shape = tuple(int(extent.value) for extent in buffer.shape if isinstance(extent, Const))
+    if len(shape) != len(buffer.shape):
+        raise MeasureError(f"{buffer!r} has run-time extents; a measurement is for fixed shapes")
+    return shape
+
+
+def draw(program: Program, seed: int) -> dict[str, Array]:
+    """Inputs by name: normal floats, and integers from 0 to 1, which are inside whatever they may index."""
+    generator = np.random.default_rng(seed)
+    return {buffer.name: _drawn(buffer, generator) for buffer in program.inputs}
+
+
+def _drawn(buffer: Buffer, generator: np.random.Generator) -> Array:
+    shape = shape_of(buffer)
+    drawn: Array = generator.standard_normal(shape) if buffer.dtype.is_float else generator.integers(0, 2, shape)
+    return np.asarray(drawn, buffer.dtype.numpy)
+
+
+def tolerance(dtype: DType) -> float:
+    """The largest difference that another order of sums may make; integers are exact."""
+    if dtype.kind is Kind.BFLOAT:
+        return _BFLOAT_TOLERANCE
+    return _TOLERANCES.get(dtype, 0.0)
+
+
+def executable(program: Program, target: Target, threads: int, *, checked: bool = False) -> Executable:
+    """``program``, whose extents are fixed, as native code. Raises ``Unsupported`` if there is none."""
+    made = build_one(program, target, checked=checked)
+    specs = [TensorSpec(buffer.name, buffer.dtype, shape_of(buffer)) for buffer in program.params]
+    count = len(program.inputs)
+    code = made.code
+    manifest = Manifest(
+        tuple(specs[:count]),
+        tuple(specs[count:]),
+        workspace=code.workspace_bytes,
+        scratch=code.scratch_bytes,
+        sites=code.sites,
+        calls=code.calls,
+    )
+    return executable_for((target.arch.value, target.features), manifest, made.objects, threads=threads)
+
+
+def _reference(program: Program, inputs: Mapping[str, Array], target: Target) -> dict[str, Array]:
+    """The results of the naive program: interpreted, or compiled with bounds checks."""
+    work = count(program, {})
+    if work is not None and work.operations + work.bytes <= INTERPRETED_OPERATIONS:
+        return interpret(program, inputs)
+    results = executable(program, target, 1, checked=True).run(inputs)
+    return {buffer.name: result for buffer, result in zip(program.results, results, strict=True)}
+
+
+def _place(found: Array, wanted: Array) -> str:
+    """The element that differs most."""
+    apart = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+    at = np.unravel_index(int(np.nanargmax(apart)) if np.isfinite(apart).any() else 0, apart.shape)
+    where = ", ".join(map(str, at))
+    return f"element [{where}] is {found[at]}, not {wanted[at]}"

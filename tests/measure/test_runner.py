@@ -1,0 +1,193 @@
+"""The contract: whatever a candidate does, its verdict is right, and nothing is left of it."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.measure.faulty_child import Fault
+from tests.measure.jobs import EMPTY, HOST, QUICK, job, runner
+from tests.measure.storm import MARK, marked
+from tilewright.base.errors import MeasureError
+from tilewright.measure.job import Job
+from tilewright.measure.limits import Limits
+from tilewright.measure.processes import children_of
+from tilewright.measure.runner import Runner
+from tilewright.measure.verdicts import Outcome, Phase, Verdict
+
+LIMITS = Limits(run_seconds=20.0)
+SHORT = Limits(run_seconds=1.5)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No process that a test has started outlives it."""
+    token = f"{os.getpid()}-{time.monotonic_ns()}"
+    monkeypatch.setenv(MARK, token)
+    yield
+    assert not marked(token) - {os.getpid()}
+
+
+def measured(wanted: Job, limits: Limits = LIMITS) -> Outcome:
+    with runner(limits) as measuring:
+        return measuring.measure(wanted)
+
+
+def test_a_right_candidate_has_times_and_clocks() -> None:
+    with Runner(LIMITS) as measuring:
+        outcome = measuring.measure(job("mm", 12, threads=2))
+        assert measuring.confirm(job("mm", 12)).verdict is Verdict.OK
+    assert outcome.verdict is Verdict.OK
+    assert outcome.median_us is not None
+    assert outcome.median_us > 0
+    assert outcome.baseline_us is not None
+    assert len(outcome.times_us) == QUICK.repeats
+    assert outcome.seconds.keys() == {"queue", *(phase.value for phase in Phase)}
+    assert "load" in outcome.machine
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict", "detail"),
+    [
+        (Fault.SEGV, Verdict.CRASH, "SIGSEGV"),
+        (Fault.ABORT, Verdict.CRASH, "SIGABRT"),
+        (Fault.FPE, Verdict.CRASH, "SIGFPE"),
+        (Fault.MEMORY, Verdict.OOM, "no memory left"),
+        (Fault.GARBAGE, Verdict.PROTOCOL, "at most 65536"),
+        (Fault.WRONG, Verdict.WRONG, "C differs from the reference"),
+        (Fault.READ_AFTER, Verdict.CRASH, "SIGSEGV"),
+        (Fault.READ_BEFORE, Verdict.CRASH, "SIGSEGV"),
+        (Fault.WRITE_BESIDE, Verdict.WRONG, "memory beside C"),
+        (Fault.UNWRITTEN, Verdict.WRONG, "differs"),
+        (Fault.INPUT, Verdict.WRONG, "altered the inputs A"),
+        (Fault.EXIT, Verdict.PROTOCOL, "ended with status 0"),
+        (Fault.CLOSE, Verdict.PROTOCOL, "closed its connection"),
+        (Fault.FORGED, Verdict.PROTOCOL, "1e-300"),
+        (Fault.LONG, Verdict.PROTOCOL, "1073741824 bytes"),
+        (Fault.OUT_OF_TURN, Verdict.PROTOCOL, "out of turn"),
+        (Fault.KILLED, Verdict.OOM, "the system killed it"),
+        (Fault.LATE_WRONG, Verdict.WRONG, "differs"),
+    ],
+)
+def test_faults(fault: Fault, verdict: Verdict, detail: str) -> None:
+    outcome = measured(job(f"{fault.value}__0"))
+    assert (outcome.verdict, outcome.phase) == (verdict, Phase.CHECK), outcome
+    assert detail in outcome.detail
+
+
+@pytest.mark.parametrize("fault", [Fault.LOOP, Fault.LOCK, Fault.STOP, Fault.SLOW])
+def test_what_does_not_end(fault: Fault) -> None:
+    outcome = measured(job(f"{fault.value}__0"), SHORT)
+    assert (outcome.verdict, outcome.phase) == (Verdict.TIMEOUT, Phase.CHECK)
+    assert SHORT.run_seconds <= outcome.seconds["check"]
+
+
+def test_a_process_that_is_left_behind() -> None:
+    """It has a session of its own and no parent; the fixture looks whether it is gone."""
+    outcome = measured(job(f"{Fault.FORK.value}__0"))
+    assert (outcome.verdict, outcome.detail) == (Verdict.PROTOCOL, "it left processes behind")
+
+
+def test_the_deadline_follows_the_best_time() -> None:
+    limits = Limits(run_seconds=30, slack_seconds=1)
+    assert limits.run_deadline(None) == 30
+    assert limits.run_deadline(200_000.0) == pytest.approx(3)
+    assert limits.run_deadline(1e9) == 30
+
+
+@pytest.mark.parametrize(
+    ("trace", "detail"),
+    [
+        ('{"version": 1, "steps": [{"primitive": "melt", "arguments": [], "options": {}, "results": []}]}', "melt"),
+        (
+            '{"version": 1, "steps": [{"primitive": "split", "arguments": [{"loop": "z"}, [null, 8]],'
+            ' "options": {}, "results": []}]}',
+            "there is no loop",
+        ),
+        (
+            '{"version": 1, "steps": [{"primitive": "split", "arguments": [], "options": {}, "results": []}]}',
+            "TypeError",
+        ),
+        ('{"version": 9, "steps": []}', "version"),
+    ],
+)
+def test_schedules_that_can_not_be_built(trace: str, detail: str) -> None:
+    outcome = measured(replace(job("mm"), trace=trace))
+    assert (outcome.verdict, outcome.phase) == (Verdict.BUILD_ERROR, Phase.BUILD)
+    assert detail in outcome.detail
+
+
+def test_an_innocent_after_a_guilty_one() -> None:
+    """A child is not used again after a fault, and a verdict in a used child is repeated in a fresh one."""
+    names = ["mm__0", "segv__0", "mm__1", "wrong__0", "mm__2", "garbage__0", "mm__3"]
+    with runner(LIMITS) as measuring:
+        found = [outcome.verdict for _, outcome in measuring.measure_all(map(job, names))]
+    wanted = [Verdict.OK, Verdict.CRASH, Verdict.OK, Verdict.WRONG, Verdict.OK, Verdict.PROTOCOL, Verdict.OK]
+    assert found == wanted
+
+
+def test_several_lanes_answer_for_their_own_jobs() -> None:
+    names = [f"{kind}__{i}" for i in range(3) for kind in ("mm", "fork", "wrong")]
+    with runner(LIMITS, lanes=2) as measuring:
+        found = {
+            wanted.program.split("(")[0]: outcome.verdict for wanted, outcome in measuring.measure_all(map(job, names))
+        }
+    right = {"mm": Verdict.OK, "fork": Verdict.PROTOCOL, "wrong": Verdict.WRONG}
+    assert found == {f"program {name}": right[name.partition("__")[0]] for name in names}
+
+
+def test_children_are_replaced_after_some_uses() -> None:
+    with runner(Limits(uses=2)) as measuring:
+        assert {outcome.verdict for _, outcome in measuring.measure_all(job(f"mm__{i}") for i in range(5))} == {
+            Verdict.OK
+        }
+
+
+def test_a_workload_without_a_reference_is_nobodys_fault() -> None:
+    endless = "program p(A: f32[1]) -> (C: f32[1]):\n  for k in range(1099511627776):\n    C[0] = A[0]\n"
+    with runner(Limits(prepare_seconds=1.0)) as measuring:
+        for program, reason in ((endless, "could not be computed"), ("program", "can't be run as a reference")):
+            with pytest.raises(MeasureError, match=reason):
+                measuring.measure(Job(program, EMPTY, HOST))
+        assert measuring.measure(job("mm")).verdict is Verdict.OK
+
+
+def test_another_machines_code_is_refused() -> None:
+    with runner(LIMITS) as measuring, pytest.raises(MeasureError, match="can't be measured here"):
+        measuring.measure(replace(job("mm"), target="riscv64"))
+
+
+def test_children_that_can_not_start() -> None:
+    with Runner(command=("/bin/false",)) as measuring, pytest.raises(MeasureError, match="children can't start"):
+        measuring.measure(job("mm"))
+
+
+def test_a_lost_supervisor_is_replaced() -> None:
+    with runner(LIMITS) as measuring:
+        assert measuring.measure(job("mm")).verdict is Verdict.OK
+        found = Verdict.OK
+        for _, outcome in measuring.measure_all(_killing_the_supervisor()):
+            found = outcome.verdict
+        assert found is Verdict.DEVICE_LOST
+        assert measuring.measure(job("mm")).verdict is Verdict.OK
+
+
+def _killing_the_supervisor() -> Iterator[Job]:
+    """One job, when the supervisor has just died."""
+    for process in children_of(os.getpid()) & marked(os.environ[MARK]):
+        os.kill(process, signal.SIGKILL)
+    yield job("slow__0")
+
+
+def test_a_caller_that_gives_up_leaves_nothing() -> None:
+    measuring = runner(LIMITS)
+    for _ in measuring.measure_all(map(job, ["mm__0", "loop__0"])):
+        break
+    measuring.close()
+
+
+def test_reference_of_a_large_program_is_compiled() -> None:
+    assert measured(job("mm", 40)).verdict is Verdict.OK
