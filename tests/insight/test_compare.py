@@ -15,10 +15,10 @@ from tests.frontend.models import Array, model
 from tests.insight.models import FEEDS, X, classifier, compiled
 from tilewright.base.errors import BadInput
 from tilewright.driver import Compiled
-from tilewright.measure.difference import difference
 from tilewright.insight.compare import Comparison, ValueComparison, all_values, compare, logical_name
 from tilewright.insight.places import calls_of
 from tilewright.insight.references import Reference, by_onnxruntime, in_float64
+from tilewright.measure.difference import difference
 
 VALUES = ("g", "logits", "y")
 

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from math import isfinite
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -26,7 +25,7 @@ from tilewright.kernels.packing import unpack
 from tilewright.loops.ir import Alloc, Stmt
 from tilewright.loops.program import Program
 from tilewright.loops.visit import transform_stmts, walk
-from tilewright.measure.difference import difference
+from tilewright.measure.difference import Difference, difference
 from tilewright.runtime.model import Executable
 from tilewright.symbolic.expr import const
 
