@@ -631,6 +631,13 @@ MUTANTS = (
         (f"{_AFFINE}::test_a_convolution_that_leaves_the_graph_stays",),
     ),
     Mutant(
+        "affine: numbers that are not finite are folded",
+        "passes/affine.py",
+        "if not all(bool(np.isfinite(array).all()) for array in narrowed.values()):",
+        "if not narrowed:",
+        (_AFFINE,),
+    ),
+    Mutant(
         "exact: nodes with equal attributes become one",
         "passes/normalize.py",
         "Exact(node.attributes)",

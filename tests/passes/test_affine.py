@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import tilewright
+from tests.frontend.models import single_node
 from tests.passes.graphs import apply, value
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
 from tilewright.passes.affine import fold_affine
@@ -102,3 +104,39 @@ def test_so_do_those_of_a_multiplication_and_an_addition() -> None:
     known[twin] = np.full((2, 1, 1), 5, np.float32)
     nodes = [apply("BatchNormalization", [x, *known][:5], "z"), apply("Mul", [x, twin], "z.scaled")]
     check(graph_of(known, *nodes, outputs=2), ["Mul", "Add", "Mul"])
+
+
+@pytest.mark.parametrize("variance", [0.0, -1.0])
+@pytest.mark.parametrize("after", ["x", "Conv"])
+def test_what_would_not_be_finite_stays(variance: float, after: str) -> None:
+    """``inf * (x - 1)`` is not ``inf * x - inf``."""
+    known = constants((2, 2, 3, 3), *[(2,)] * 5)
+    statistics = [v for v in known if v.name in ("c2", "c3", "c4", "c5")]
+    known[statistics[3]] = np.array([1.0, variance], np.float32)
+    conv = convolution(False, known)
+    source = conv.outputs[0] if after == "Conv" else value("x", 1, 2, 5, 5)
+    norm = apply("BatchNormalization", [source, *statistics], "z", epsilon=0.0)
+    before = [conv] if after == "Conv" else []
+    check(graph_of(known, *before, norm), [*(node.op.name for node in before), "BatchNormalization"])
+
+
+def test_weights_stay_where_scaled_ones_would_overflow() -> None:
+    known = constants((CHANNELS, 2, 3, 3), (CHANNELS,), (CHANNELS, 1, 1))
+    weight, _, scale = known
+    known[weight] = np.full((CHANNELS, 2, 3, 3), 1e-20, np.float32)
+    known[weight][0, 0, 0, 0] = 1e20
+    known[scale] = np.full((CHANNELS, 1, 1), 1e25, np.float32)
+    conv = convolution(False, known)
+    check(graph_of(known, conv, apply("Mul", [*conv.outputs, scale], "s")), ["Conv", "Mul"])
+
+
+@pytest.mark.parametrize("mean", [0.0, 1.0, -1.5])
+def test_a_deviation_of_zero_gives_infinities(mean: float) -> None:
+    """As the definition says; ONNX Runtime multiplies by infinity before it subtracts the mean."""
+    x = np.array([[[-2, -1, 0, 1, 2, np.inf, np.nan]]], np.float32)
+    parameters = {"scale": 2.0, "bias": 0.5, "mean": mean, "variance": 0.0}
+    arrays = {name: np.array([number], np.float32) for name, number in parameters.items()}
+    proto = single_node("BatchNormalization", {"x": x}, arrays, epsilon=0.0)
+    (found,) = tilewright.compile(proto, threads=1).run(None, {"x": x})
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found, (x - np.float32(mean)) / np.float32(0) * 2 + np.float32(0.5))

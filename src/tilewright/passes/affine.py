@@ -2,7 +2,8 @@
 
 Batch normalization with known statistics is ``a * x + b`` for each channel (Ioffe and Szegedy, 2015). After a
 convolution that nobody else reads, ``a`` goes into its weights and ``b`` into its bias; elsewhere the multiplication
-and the addition are left, without the square root and the division.
+and the addition are left, without the square root and the division. Where a folded number would not be finite (a
+variance of 0 without an epsilon), nodes are left alone: ``inf * x - inf`` is NaN where ``inf * (x - mean)`` is not.
 """
 
 from collections.abc import Mapping
@@ -52,17 +53,21 @@ class _Folding:
         readers = self.graph.consumers()
         for node in self.graph.nodes:
             affine = self._affine(node)
-            before = None if affine is None else self.nodes.get(affine.source)
-            if affine is None:
-                self.nodes[node.outputs[0]] = node
-            elif before is not None and self._takes_up(before) and self._is_only_reader(affine.source, readers):
-                del self.nodes[affine.source]
-                self.nodes[node.outputs[0]] = self._merged(before, affine, node)
-            elif node.op.name == "BatchNormalization":
-                self._multiply_add(node, affine)
-            else:
-                self.nodes[node.outputs[0]] = node
+            made = None if affine is None else self._into_weights(node, affine, readers)
+            if made is None and affine is not None and node.op.name == "BatchNormalization":
+                made = self._multiply_add(node, affine)
+            self.nodes.update((each.outputs[0], each) for each in made or [node])
         return replace(self.graph, nodes=tuple(self.nodes.values()), constants=self.constants)
+
+    def _into_weights(self, node: Node, affine: _Affine, readers: Mapping[Value, list[Node]]) -> list[Node] | None:
+        """The convolution before ``node`` with what that does to its result, if it can go into the weights."""
+        before = self.nodes.get(affine.source)
+        if before is None or not self._takes_up(before) or not self._is_only_reader(affine.source, readers):
+            return None
+        merged = self._merged(before, affine, node)
+        if merged is not None:
+            del self.nodes[affine.source]
+        return merged
 
     def _is_only_reader(self, value: Value, readers: Mapping[Value, list[Node]]) -> bool:
         return len(readers.get(value, ())) == 1 and value not in self.graph.outputs
@@ -98,8 +103,9 @@ class _Folding:
         scale, bias, mean, variance = (np.asarray(array, np.float64) for array in parameters)
         epsilon = dict(node.attributes).get("epsilon", 1e-5)
         assert isinstance(epsilon, float), "the operator has checked its attributes"
-        factor = scale / np.sqrt(variance + epsilon)
-        return _Affine(source, factor, bias - mean * factor)
+        with np.errstate(all="ignore"):  # what is not finite is left alone
+            factor = scale / np.sqrt(variance + epsilon)
+            return _Affine(source, factor, bias - mean * factor)
 
     def _by_channel(self, value: Value | None, result: Value) -> NDArray[np.float64] | None:
         """The constant ``value`` as one number for each channel of ``result``, if it is that."""
@@ -112,40 +118,50 @@ class _Folding:
             return None
         return array.astype(np.float64).reshape(-1)
 
-    def _merged(self, before: Node, affine: _Affine, node: Node) -> Node:
-        """The convolution ``before``, which makes what ``node`` made."""
+    def _merged(self, before: Node, affine: _Affine, node: Node) -> list[Node] | None:
+        """The convolution ``before``, which makes what ``node`` made; None if its weights would not be finite."""
         data, weight, bias = (*before.inputs, None)[:3]
         assert weight is not None, "a convolution has a weight"
         axis = _WEIGHTED[before.op.name]
         old = self.constants[weight]
         scale = affine.scale.reshape([-1 if d == axis else 1 for d in range(old.ndim)])
         # In float64, piece by piece: all of it at once would be three passes over memory for large weights.
-        scaled = np.multiply(old, scale, out=np.empty_like(old), dtype=np.float64, casting="unsafe")
-        offset = 0.0 if bias is None else self.constants[bias].astype(np.float64)
+        with np.errstate(all="ignore"):
+            scaled = np.multiply(old, scale, out=np.empty_like(old), dtype=np.float64, casting="unsafe")
+            offset = 0.0 if bias is None else self.constants[bias].astype(np.float64)
+            shift = offset * affine.scale + affine.shift
         result = node.outputs[0]
-        inputs = (
-            data,
-            self._constant(f"{result.name}.weight", scaled, weight),
-            self._constant(f"{result.name}.bias", offset * affine.scale + affine.shift, weight),
-        )
+        made = self._finite_constants({f"{result.name}.weight": scaled, f"{result.name}.bias": shift}, weight)
+        if made is None:
+            return None
         source = ", ".join(dict.fromkeys((before.source, node.source)))
-        return replace(before, inputs=inputs, outputs=node.outputs, source=source)
+        return [replace(before, inputs=(data, *made), outputs=node.outputs, source=source)]
 
-    def _constant(self, name: str, array: Array, like: Value) -> Value:
-        value = Value(self.names.fresh(name), like.dtype, tuple(map(const, array.shape)))
-        self.constants[value] = array.astype(like.dtype.numpy, copy=False)
-        return value
+    def _finite_constants(self, arrays: Mapping[str, Array], like: Value) -> list[Value] | None:
+        """``arrays`` as constants of the dtype of ``like``; None, and no constants, if that can't hold them."""
+        with np.errstate(all="ignore"):
+            narrowed = {name: array.astype(like.dtype.numpy, copy=False) for name, array in arrays.items()}
+        if not all(bool(np.isfinite(array).all()) for array in narrowed.values()):
+            return None
+        made = {
+            Value(self.names.fresh(name), like.dtype, tuple(map(const, array.shape))): array
+            for name, array in narrowed.items()
+        }
+        self.constants.update(made)
+        return list(made)
 
-    def _multiply_add(self, node: Node, affine: _Affine) -> None:
-        """``node`` as a multiplication and an addition."""
+    def _multiply_add(self, node: Node, affine: _Affine) -> list[Node] | None:
+        """``node`` as a multiplication and an addition; None if their operands would not be finite."""
         result = node.outputs[0]
         shape = (-1, *[1] * (len(result.shape) - 2))
-        scale = self._constant(f"{result.name}.scale", affine.scale.reshape(shape), result)
-        shift = self._constant(f"{result.name}.shift", affine.shift.reshape(shape), result)
+        factors = {f"{result.name}.scale": affine.scale, f"{result.name}.shift": affine.shift}
+        made = self._finite_constants({name: factor.reshape(shape) for name, factor in factors.items()}, result)
+        if made is None:
+            return None
+        scale, shift = made
         name = self.names.fresh(f"{result.name}.scaled")
         scaled = make_node(_MUL, [affine.source, scale], [name], {}, node.source)
-        self.nodes[scaled.outputs[0]] = scaled
-        self.nodes[result] = make_node(_ADD, [scaled.outputs[0], shift], [result.name], {}, node.source)
+        return [scaled, make_node(_ADD, [scaled.outputs[0], shift], [result.name], {}, node.source)]
 
 
 _MUL: Operator = require("Mul")
