@@ -24,6 +24,9 @@ Array = npt.NDArray[np.generic]
 _DLPACK_HOST: Final = (1, 3, 11, 13)
 """DLPack device types in host memory: CPU, and memory that a GPU driver has pinned or manages."""
 
+_array_of_dlpack = cast(Callable[[object], Array], np.from_dlpack)
+"""Of a value that has ``__dlpack__``; only Python 3.13 can say so in types."""
+
 _byte_at = cast(Callable[[Array], ctypes.c_char], ctypes.c_char.from_buffer)
 
 
@@ -104,7 +107,7 @@ class Feed:
         if device is not None and device()[0] not in _DLPACK_HOST:
             raise BadFeed(f"input {self.spec}: {_describe(value)} is not in host memory; move it, e.g. with .cpu()")
         try:
-            return np.from_dlpack(value)  # pyright: ignore[reportArgumentType] # the attribute was looked up above
+            return _array_of_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise BadFeed(
                 f"input {self.spec}: {_describe(value)} can't be read through DLPack ({error}); "

@@ -33,7 +33,7 @@ class Bounds:
     upper bound or None; variables that only occur in ``extents`` are dims too. ``facts``: conditions that hold.
     """
 
-    __slots__ = ("_highs", "_inner", "_intervals", "_lows", "_origin", "dims", "engine", "extents", "facts", "ranks")
+    __slots__ = ("_highs", "_inner", "_lows", "_origin", "dims", "engine", "extents", "facts", "intervals", "ranks")
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class Bounds:
         self._origin: Bounds | None = None if facts else self
         self._lows: dict[Var, int] = {}
         self._highs: dict[Var, int] = {}
-        self._intervals: dict[Expr, Interval] = {}
+        self.intervals: dict[Expr, Interval] = {}
+        """Scratch of ``interval``: what it has found under these bounds."""
         self._inner: dict[tuple[tuple[Var, ExprLike], ...], Bounds] = {}
         for extent in symbolic:
             self._note_at_least(extent, 1)
@@ -216,10 +217,9 @@ def interval(expr: Expr, bounds: Bounds) -> Interval:
     ``index`` arithmetic on loop variables does not overflow; all other integer arithmetic wraps around, and so has the
     range of its dtype where it might.
     """
-    memo = bounds._intervals  # pyright: ignore[reportPrivateUsage]
-    known = memo.get(expr)
+    known = bounds.intervals.get(expr)
     if known is None:
-        memo[expr] = known = _interval(expr, bounds)
+        bounds.intervals[expr] = known = _interval(expr, bounds)
     return known
 
 

@@ -46,88 +46,32 @@ from tilewright.symbolic.operations import (
     unary_has_meaning,
     wrap,
 )
+from tilewright.symbolic.python_operators import PythonOperators
 
 Scalar: TypeAlias = bool | int | float
 ExprLike: TypeAlias = Union["Arithmetic", bool, int, float]
 
 
-class Arithmetic:
-    """The operators. Whatever stands for a scalar (an ``Expr``, an axis) inherits them."""
+class Arithmetic(PythonOperators):
+    """Whatever stands for a scalar (an ``Expr``, an axis): Python's operators build expressions of it."""
 
     __slots__ = ()
 
     def as_expr(self) -> "Expr":
-        """The expression that this object stands for."""
-        raise NotImplementedError
+        """The expression that this object stands for. Raises ``BadProgram`` if that is none."""
+        raise BadProgram(f"`{self}` stands for no scalar expression")
 
-    def __add__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.ADD, self, other)
+    def binary(self, op: BinaryOp, other: ExprLike) -> "Expr":
+        """``self op other``."""
+        return binary(op, self, other)
 
-    def __radd__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.ADD, other, self)
+    def reflected(self, op: BinaryOp, other: ExprLike) -> "Expr":
+        """``other op self``."""
+        return binary(op, other, self)
 
-    def __sub__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.SUB, self, other)
-
-    def __rsub__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.SUB, other, self)
-
-    def __mul__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.MUL, self, other)
-
-    def __rmul__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.MUL, other, self)
-
-    def __truediv__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.DIV, self, other)
-
-    def __rtruediv__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.DIV, other, self)
-
-    def __floordiv__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.FLOORDIV, self, other)
-
-    def __rfloordiv__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.FLOORDIV, other, self)
-
-    def __mod__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.MOD, self, other)
-
-    def __rmod__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.MOD, other, self)
-
-    def __and__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.AND, self, other)
-
-    def __or__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.OR, self, other)
-
-    def __xor__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.XOR, self, other)
-
-    def __lshift__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.SHL, self, other)
-
-    def __rshift__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.SHR, self, other)
-
-    def __lt__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.LT, self, other)
-
-    def __le__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.LE, self, other)
-
-    def __gt__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.GT, self, other)
-
-    def __ge__(self, other: ExprLike) -> "Expr":
-        return binary(BinaryOp.GE, self, other)
-
-    def __neg__(self) -> "Expr":
-        return unary(UnaryOp.NEG, self)
-
-    def __invert__(self) -> "Expr":
-        return unary(UnaryOp.NOT, self)
+    def unary(self, op: UnaryOp) -> "Expr":
+        """``op(self)``."""
+        return unary(op, self)
 
     def astype(self, dtype: DType) -> "Expr":
         """This value cast to ``dtype``."""
@@ -146,12 +90,13 @@ class Expr(Arithmetic):
     _variables: "frozenset[Var]"
     dtype: DType
 
-    def _key(self) -> tuple[object, ...]:
-        raise NotImplementedError
-
     def operands(self) -> "tuple[Expr, ...]":
         """The direct operands."""
         return ()
+
+    def _key(self) -> tuple[object, ...]:
+        """What tells this expression from others of its class: its operands, and whatever else it has."""
+        return self.operands()
 
     def as_expr(self) -> "Expr":
         return self
@@ -295,9 +240,6 @@ class Select(Expr):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", self.a.dtype)
-
-    def _key(self) -> tuple[object, ...]:
-        return (self.condition, self.a, self.b)
 
     def operands(self) -> tuple[Expr, ...]:
         return (self.condition, self.a, self.b)
