@@ -130,11 +130,24 @@ def test_places_outside_are_left_out() -> None:
         np.testing.assert_array_equal(result, [[[0, x[0, 0, 3], 0, x[0, 0, 1], 0]]])
 
 
-def test_the_largest_of_a_window_with_nan_or_only_infinities() -> None:
+@pytest.mark.parametrize("place", range(5))
+def test_a_window_with_nan_has_it_as_the_largest(place: int) -> None:
+    """Wherever it is: ONNX Runtime keeps it in some places and drops it in others, ONNX's reference drops it."""
+    x = f(1, 20, 5, 6)
+    x[..., place, place] = np.nan
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))
+    proto = single_node("MaxPool", {"x": x}, kernel_shape=[3, 3])
+    (result,) = tilewright.compile(proto, threads=1).run(None, {"x": x})
+    np.testing.assert_array_equal(result, windows.max(axis=(4, 5)))
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_largest_of_a_window_with_nan_or_only_infinities(outputs: int) -> None:
     x = np.array([[[np.nan, 1, 2, -np.inf, -np.inf, -np.inf]]], np.float32)
-    graph = onnx_importer.load(single_node("MaxPool", {"x": x}, kernel_shape=[3], pads=[1, 1]))
-    (result,) = evaluate_graph(graph, {"x": x})
-    np.testing.assert_array_equal(result, [[[np.nan, np.nan, 2, 2, -np.inf, -np.inf]]])
+    proto = single_node("MaxPool", {"x": x}, outputs=outputs, kernel_shape=[3], pads=[1, 1])
+    wanted = [[[np.nan, np.nan, 2, 2, -np.inf, -np.inf]]]
+    np.testing.assert_array_equal(evaluate_graph(onnx_importer.load(proto), {"x": x})[0], wanted)
+    np.testing.assert_array_equal(tilewright.compile(proto, threads=1).run(None, {"x": x})[0], wanted)
 
 
 @st.composite

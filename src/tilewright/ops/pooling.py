@@ -1,6 +1,7 @@
 """Pooling over ``[batch, channels, spatial...]``, in any number of spatial dimensions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tilewright.base.dtypes import i64
 from tilewright.base.dtypes import index as index_dtype
@@ -12,10 +13,52 @@ from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.reduction import power_of, root_of
 from tilewright.ops.shapes import Shape, element_count, flat_index, place_of, same_extent
 from tilewright.ops.windows import Window, window
+from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import ONE, TRUE, Expr, as_expr, binary, cast, const, select
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The windows of ``outputs`` over ``x``, and a reduction axis for each of their dimensions."""
+
+    x: Tensor
+    sliding: Window
+    outputs: Shape
+    taps: tuple[IterVar, ...]
+
+    @property
+    def spatial(self) -> Shape:
+        """The spatial extents of the input."""
+        return self.x.shape[2:]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result."""
+        return *self.x.shape[:2], *self.outputs
+
+    def reduced(self, reduce: Callable[[Expr], Reduction], source: Tensor) -> Tensor:
+        """The elements of each window of ``source``, the padded input, reduced over the taps."""
+        return tensor(self.shape, lambda i: reduce(source[(*i[:2], *self.sliding.positions(i[2:], self.taps))]))
+
+    def padded(self, value: Expr) -> Tensor:
+        """The input with padding of ``value``."""
+        return self.sliding.padded(self.x, value, self.outputs)
+
+
+def _pool(
+    x: Tensor,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int] | None,
+    pads: Sequence[int | Expr] | None,
+    dilations: Sequence[int] | None,
+    ceil_mode: bool,
+) -> _Pool:
+    """Raises ``BadProgram`` for attributes that do not fit each other or ``x``."""
+    sliding = window(x, tuple(map(as_expr, kernel_shape)), strides, pads, dilations)
+    return _Pool(x, sliding, sliding.outputs(x.shape[2:], ceil_mode), sliding.taps())
 
 
 @operator("MaxPool", FusionKind.REDUCTION)
@@ -28,16 +71,13 @@ def max_pool(
     dilations: Sequence[int] | None = None,
     ceil_mode: bool = False,
 ) -> Tensor:
-    """The largest element of each window, NaN if there is one; padding is never the largest."""
-    sliding = window(x, tuple(map(as_expr, kernel_shape)), strides, pads, dilations)
-    outputs = sliding.outputs(x.shape[2:], ceil_mode)
-    source = sliding.padded(x, te.min_value(x.dtype), outputs)
-    taps = sliding.taps()
+    """The largest element of each window, NaN if there is one; padding is never the largest.
 
-    def body(index: Index) -> Reduction:
-        return te.max(source[(*index[:2], *sliding.positions(index[2:], taps))], axis=taps)
-
-    return tensor((*x.shape[:2], *outputs), body)
+    ONNX does not say what the largest of numbers and a NaN is: its reference drops NaN (and fails if nothing else is
+    there), ONNX Runtime keeps or drops it by its place in the window. Here and in PyTorch a NaN is never lost.
+    """
+    pool = _pool(x, kernel_shape, strides, pads, dilations, ceil_mode)
+    return pool.reduced(lambda value: te.max(value, axis=pool.taps), pool.padded(te.min_value(x.dtype)))
 
 
 @operator("MaxPoolWithIndices", FusionKind.REDUCTION)
@@ -55,20 +95,18 @@ def max_pool_with_indices(
 
     With ``column_major`` the place is counted as if the spatial dimensions were stored last to first.
     """
-    sliding = window(x, tuple(map(as_expr, kernel_shape)), strides, pads, dilations)
-    spatial = x.shape[2:]
-    outputs = sliding.outputs(spatial, ceil_mode)
-    taps = sliding.taps()
+    pool = _pool(x, kernel_shape, strides, pads, dilations, ceil_mode)
+    spatial = pool.spatial
 
     def search(*index: Expr) -> te.TupleReduction:
-        padded = sliding.positions(index[2:], taps)
-        place = tuple(i - begin for i, begin in zip(padded, sliding.begins, strict=True))
+        padded = pool.sliding.positions(index[2:], pool.taps)
+        place = tuple(i - begin for i, begin in zip(padded, pool.sliding.begins, strict=True))
         inside: Expr = TRUE
         for i, extent in zip(place, spatial, strict=True):
             inside = inside & (i >= 0) & (i < extent)
-        return te.argmax((flat_index(place, spatial), x[(*index[:2], *place)]), axis=taps, where=inside)
+        return te.argmax((flat_index(place, spatial), x[(*index[:2], *place)]), axis=pool.taps, where=inside)
 
-    places, values = te.compute((*x.shape[:2], *outputs), search)
+    places, values = te.compute(pool.shape, search)
     size = element_count(spatial)
 
     def locate(index: Index) -> Expr:
@@ -92,17 +130,13 @@ def lp_pool(
     p: int = 2,
 ) -> Tensor:
     """The ``p``-norm of each window."""
-    sliding = window(x, tuple(map(as_expr, kernel_shape)), strides, pads, dilations)
-    outputs = sliding.outputs(x.shape[2:], ceil_mode)
+    pool = _pool(x, kernel_shape, strides, pads, dilations, ceil_mode)
     wide = accumulator(x.dtype)
-    source = sliding.padded(x, const(0, x.dtype), outputs)
-    taps = sliding.taps()
 
-    def add(index: Index) -> Reduction:
-        value = cast(source[(*index[:2], *sliding.positions(index[2:], taps))], wide)
-        return te.sum(power_of(value, p), axis=taps)
+    def add(value: Expr) -> Reduction:
+        return te.sum(power_of(cast(value, wide), p), axis=pool.taps)
 
-    total = tensor((*x.shape[:2], *outputs), add)
+    total = pool.reduced(add, pool.padded(const(0, x.dtype)))
     return tensor(total.shape, lambda index: cast(root_of(total[index], p), x.dtype))
 
 
@@ -121,30 +155,24 @@ def average_pool(
 
     What a window of ceiling mode has beyond the padding never counts. A window of padding only gives 0.
     """
-    sliding = window(x, tuple(map(as_expr, kernel_shape)), strides, pads, dilations)
-    spatial = x.shape[2:]
-    outputs = sliding.outputs(spatial, ceil_mode)
+    pool = _pool(x, kernel_shape, strides, pads, dilations, ceil_mode)
     wide = accumulator(x.dtype)
-    source = sliding.padded(x, const(0, x.dtype), outputs)
-    taps = sliding.taps()
-
-    def add(index: Index) -> Reduction:
-        return te.sum(cast(source[(*index[:2], *sliding.positions(index[2:], taps))], wide), axis=taps)
-
-    total = tensor((*x.shape[:2], *outputs), add)
+    source = pool.padded(const(0, x.dtype))
+    total = pool.reduced(lambda value: te.sum(cast(value, wide), axis=pool.taps), source)
     fits = source is x  # then every window is whole
 
     def divide(index: Index) -> Expr:
-        count = element_count(sliding.kernel) if fits else _counted(sliding, spatial, index[2:], count_include_pad)
+        count = element_count(pool.sliding.kernel) if fits else _counted(pool, index[2:], count_include_pad)
         return cast(binary(BinaryOp.DIV, total[index], cast(count, wide)), x.dtype)
 
     return tensor(total.shape, divide)
 
 
-def _counted(sliding: Window, spatial: Shape, outputs: Sequence[Expr], padding: bool) -> Expr:
+def _counted(pool: _Pool, outputs: Sequence[Expr], padding: bool) -> Expr:
     """How many elements of a window count; at least 1, as the sum of none is to be divided, too."""
     count: Expr = ONE
-    for dim, (extent, output) in enumerate(zip(spatial, outputs, strict=True)):
+    sliding = pool.sliding
+    for dim, (extent, output) in enumerate(zip(pool.spatial, outputs, strict=True)):
         begin, end = sliding.begins[dim], sliding.ends[dim]
         high = extent + begin + end if padding else extent + begin
         count = count * sliding.taps_within(dim, output, 0 if padding else begin, high)
