@@ -12,7 +12,7 @@ from tilewright.codegen.prepare.lanes import fit_lanes
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Scope, Seq, Store
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
-from tilewright.symbolic.expr import Expr, Read, Var, const
+from tilewright.symbolic.expr import Expr, Read, Var, const, select
 
 i, k = Var("i"), Var("k")
 
@@ -97,3 +97,21 @@ def test_no_load_goes_beyond_a_short_stretch() -> None:
     text = kernel_text(program).text
     assert "llvm.masked.load" in text
     assert "load <16 x float>" not in text
+
+
+@pytest.mark.parametrize("shift", [-3, -1, 0, 3, 20])
+@pytest.mark.parametrize("checked", [False, True])
+def test_close_lanes_under_a_known_mask_are_permuted(shift: int, checked: bool) -> None:
+    """Every second element, and zeros where that is out of bounds: nothing there is touched."""
+    a, out = matrix("a", 1, 24), matrix("out", 1, 16)
+    at = i * 2 + shift
+    inside = (at >= 0) & (at < 24)
+    value = select(inside, Read(a, (const(0), at)), const(0.0, f32))
+    program = Program("k", (a, out), Loop(i, const(16), Store(out, (const(0), i), value), LoopKind.VECTORIZED))
+    values = np.random.default_rng(0).standard_normal((1, 24)).astype(np.float32)
+    (result,) = run_native(program, {"a": values}, checked=checked)
+    places = 2 * np.arange(16) + shift
+    known = (places >= 0) & (places < 24)
+    np.testing.assert_array_equal(result[0], np.where(known, values[0, places.clip(0, 23)], np.float32(0)))
+    if not checked:
+        assert "gather" not in kernel_text(program).text

@@ -598,9 +598,30 @@ MUTANTS = (
     Mutant(
         "layout: data of groups stay plain",
         "passes/layout.py",
-        '.get("group", 1) != 1 and',
-        '.get("group", 1) < 1 and',
+        "return groups != 1 and int(",
+        "return groups < 1 and int(",
         (f"{_LAYOUT}::test_a_convolution_in_groups_gets_its_data_in_blocks",),
+    ),
+    Mutant(
+        "layout: groups in one block read plain data",
+        "passes/layout.py",
+        "int(filters.value) // groups % width != 0",
+        "int(filters.value) % width != 0",
+        (f"{_LAYOUT}::test_groups_of_whole_blocks_read_plain_data",),
+    ),
+    Mutant(
+        "permuted loads touch what the mask forbids",
+        "codegen/scalars.py",
+        "strict=True) if is_active] if active",
+        "strict=True)] if active",
+        ("tests/codegen/test_lanes.py::test_close_lanes_under_a_known_mask_are_permuted",),
+    ),
+    Mutant(
+        "registers of short rows overlap",
+        "kernels/schedules.py",
+        "if rows and isinstance(extent, Const) and int(extent.value) < lanes:",
+        "if rows and not extent:",
+        (f"{_LAYOUT}::test_depthwise_convolutions_of_plain_data_go_by_rows",),
     ),
     Mutant(
         "layout: joined channels need not be whole blocks",
@@ -731,8 +752,8 @@ MUTANTS = (
     Mutant(
         "permuted loads reach too far",
         "codegen/scalars.py",
-        "max(known) - min(known) < 2 * len(known) else None",
-        "max(known) - min(known) <= 2 * len(known) else None",
+        "max(needed) - min(needed) >= 2 * len(known)",
+        "max(needed) - min(needed) > 2 * len(known)",
         ("tests/codegen/test_lanes.py::test_lanes_that_span_more_than_two_vectors_are_gathered",),
     ),
     Mutant(

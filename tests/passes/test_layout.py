@@ -10,7 +10,10 @@ from tests.passes.graphs import apply, value
 from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
+from tilewright.loops.ir import Alloc
+from tilewright.loops.visit import walk
 from tilewright.passes.layout import choose_layouts
+from tilewright.symbolic.expr import const
 
 Array = NDArray[np.generic]
 HOST = Target.host()
@@ -119,7 +122,7 @@ def test_compiled_networks_compute_what_the_graph_says(graph: Graph, target: Tar
 def test_a_convolution_in_groups_gets_its_data_in_blocks() -> None:
     known: dict[Value, Array] = {}
     x = value("x", 1, 2 * LANES, 6, 6)
-    nodes = [conv(known, x, 2 * LANES, name, group=2 * LANES) for name in "ab"]
+    nodes = [conv(known, x, 2 * LANES, name, group=4) for name in "ab"]
     graph = Graph("g", (x,), tuple(v for node in nodes for v in node.outputs), tuple(nodes), known)
     laid_out = choose_layouts(graph, HOST)
     verify(laid_out.graph)
@@ -130,7 +133,7 @@ def test_a_convolution_in_groups_gets_its_data_in_blocks() -> None:
 def test_names_that_look_like_ours_stay_what_they_are() -> None:
     known: dict[Value, Array] = {}
     x = value("x", 1, 2 * LANES, 6, 6)
-    made = conv(known, x, 2 * LANES, "a", group=2 * LANES)
+    made = conv(known, x, 2 * LANES, "a", group=4)
     others = [apply("Relu", [x], name) for name in ("x.in_blocks", "a.blocked")]
     flat = apply("Flatten", made.outputs, "f")
     nodes = [made, *others, flat]
@@ -171,3 +174,36 @@ def test_whole_blocks_leave_their_kernel_plain(filters: int, size: int, after: s
     (result,) = compiled.executable.run(feeds)
     np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
     assert (len(compiled.kernels) == 1) is (after != "sum" and (filters % LANES == 0))
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_groups_of_whole_blocks_read_plain_data(groups: int) -> None:
+    """All filters of a block then read the same channels, one after the other."""
+    known: dict[Value, Array] = {}
+    x = value("x", 1, 2 * LANES, 5, 5)
+    node = conv(known, x, 4 * LANES if groups == 4 else 2 * LANES, "a", group=groups)
+    mixed = conv(known, x, 2 * LANES, "b", group=4)
+    copies = [n for n in choose_layouts(Graph("g", (x,), node.outputs, (node,), known), HOST).graph.nodes if n != node]
+    assert [n.outputs[0].name for n in copies if n.op.name == "Copy"] == ["a"]
+    laid_out = choose_layouts(Graph("g", (x,), mixed.outputs, (mixed,), known), HOST)
+    assert "x.in_blocks" in {v.name for v in laid_out.layouts}
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("size", [5, 7, 14, 16, 31, 50])
+@pytest.mark.parametrize("target", [HOST, HOST.restricted("avx2")])
+def test_depthwise_convolutions_of_plain_data_go_by_rows(size: int, stride: int, target: Target) -> None:
+    known: dict[Value, Array] = {}
+    x = value("x", 2, 2 * LANES, size, size)
+    weight = constant(known, 2 * LANES, 1, 3, 3)
+    attributes = {"pads": (1, 1, 1, 1), "strides": (stride, stride)}
+    node = apply("Conv", [x, weight], "y", group=2 * LANES, **attributes)
+    graph = Graph("g", (x,), node.outputs, (node,), known)
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 2 * LANES, size, size)).astype(np.float32)}
+    compiled = compile_graph(graph, Options(target, threads=1))
+    (result,) = compiled.executable.run(feeds)
+    np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
+    assert len(compiled.kernels) == 1
+    assert not compiled.layouts
+    (tile,) = (stmt.buffer for stmt in walk(compiled.kernels[0].program.body) if isinstance(stmt, Alloc))
+    assert tile.shape[-1] == const(target.vector_bits // 32)  # a register for each row

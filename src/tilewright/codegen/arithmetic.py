@@ -403,9 +403,12 @@ class ArithmeticEmitter:
         return self._convert("trunc", self.select(unordered, quiet, result), dtypes.bf16)
 
 
+_BITWISE = {BinaryOp.AND: int.__and__, BinaryOp.OR: int.__or__}
+
+
 def _fold(op: BinaryOp, a: Value, b: Value) -> Value | None:
     """The result, where both operands are known integers; or where a neutral or absorbing one is."""
-    fold = INTEGER_FOLDS.get(op)
+    fold = _BITWISE[op] if op in _BITWISE and a.dtype.is_bool else INTEGER_FOLDS.get(op)
     if a.constants is not None and b.constants is not None and fold is not None:
         lanes = max(a.lanes, b.lanes)
         pairs = zip(a.constants * (lanes // a.lanes), b.constants * (lanes // b.lanes), strict=True)

@@ -240,7 +240,7 @@ class ScalarEmitter:
         place = self.env.places[buffer.name]
         if self._is_inside(place, address):
             loaded = self._plain_load(buffer, address, Guard(), place.constant)
-        elif address.stride is None and guard.lanes is None and (near := near_lanes(address.offsets)) is not None:
+        elif address.stride is None and (near := near_lanes(address.offsets, active_lanes(guard.lanes))) is not None:
             loaded = self._permuted_load(buffer, address, near, guard)
         elif address.stride is None or (address.stride == 1 and guard.lanes is not None):
             loaded = self._masked_load(buffer, address, guard)
@@ -281,8 +281,10 @@ class ScalarEmitter:
     def _permuted_load(self, buffer: Buffer, address: Address, near: tuple[int, ...], guard: Guard) -> Value:
         """Lanes from a short stretch of memory: it is loaded as it lies there, and permuted.
 
-        All of the stretch is in the buffer, as its first and its last element are.
+        All of the stretch is in the buffer, as its first and its last element are. Lanes that the guard forbids hold
+        any elements of it.
         """
+        guard = replace(guard, lanes=None)
         first, lanes, element = min(near), self.env.lanes, memory_type(buffer.dtype)
         base = self._advance(address.pointer, element, integer(first)) if first else address.pointer
         whole = Address(base, 1, address.alignment)
@@ -397,10 +399,21 @@ class ScalarEmitter:
         self.text.effect(f"call void @{name}({args})")
 
 
-def near_lanes(offsets: Value | None) -> tuple[int, ...] | None:
-    """The lanes' offsets, if they are known and lie within the length of two vectors."""
+def active_lanes(mask: Value | None) -> tuple[int, ...] | None:
+    """For each lane, whether it is active, as far as that is known now: none if it is not."""
+    return () if mask is None else mask.constants
+
+
+def near_lanes(offsets: Value | None, active: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """The lanes' offsets, if they are known and those of ``active`` lanes (empty: all) lie within the length of two
+    vectors; the others are moved to one of these."""
     known = None if offsets is None else offsets.constants
-    return known if known is not None and max(known) - min(known) < 2 * len(known) else None
+    if known is None or active is None:
+        return None
+    needed = [offset for offset, is_active in zip(known, active, strict=True) if is_active] if active else list(known)
+    if not needed or max(needed) - min(needed) >= 2 * len(known):
+        return None
+    return tuple(min(max(offset, min(needed)), max(needed)) for offset in known)
 
 
 def iota(lanes: int, stride: int = 1, start: int = 0) -> Value:

@@ -56,6 +56,8 @@ def analyze(block: Block) -> Contraction | None:
     if (var in depends[0]) is (var in depends[1]):
         return None
     panel, broadcast = (product[0], product[1]) if var in depends[0] else (product[1], product[0])
+    if _slides(block, panel):
+        return None
     return Contraction(
         vector,
         _last_spatial(block, lambda v: v not in _depends_on(panel), vector),
@@ -80,6 +82,15 @@ def window(block: Block) -> Roles | None:
     if vector is None or _is_unit(block.axes[vector]):
         return None
     return Roles(vector, _last_spatial(block, lambda _: True, vector))
+
+
+def _slides(block: Block, operand: Expr) -> bool:
+    """Whether all that is reduced moves ``operand`` along the axes of the result, as in a depthwise convolution: then
+    neighbours read the same elements, and no element is read for several filters."""
+    reduced = {axis.var for axis in block.axes if axis.kind is IterKind.REDUCE and not _is_unit(axis)}
+    spatial = {axis.var for axis in block.axes if axis.kind is IterKind.SPATIAL}
+    used = [free_vars(i) for node in walk(operand) if isinstance(node, Read) for i in node.indices]
+    return bool(reduced) and all(any(v in u and u & spatial for u in used) for v in reduced)
 
 
 def _product(block: Block) -> tuple[Expr, Expr] | None:

@@ -87,6 +87,7 @@ def schedule_tiles(
         s.unroll(loop)
     s.vectorize(inside[-1])
     _finish_tile(s, epilogue, order[-1], made)
+    _fill_lanes(s, anchor, tile.lanes)
     if parallel:
         for loop in order:
             if _extent(s, loop) > 1:
@@ -123,6 +124,15 @@ def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> Non
         s.unroll(loop)
     if own:
         s.vectorize(own[-1])
+
+
+def _fill_lanes(s: Schedule, block: BlockRef, lanes: int) -> None:
+    """A row of what ``block`` makes that is shorter than ``lanes`` takes as much room: registers do not overlap."""
+    written = block_at(s.program, block).stmt.writes[0].buffer
+    rows = [f"d{position}" for position in range(len(written.shape) - 1)]
+    extent = written.shape[-1]
+    if rows and isinstance(extent, Const) and int(extent.value) < lanes:
+        s.transform_layout(block, written.name, f"{', '.join(rows)}, x -> {', '.join(rows)}, x % {lanes}")
 
 
 def _lanes_read(s: Schedule, block: BlockRef, buffer: str) -> LoopRef | None:

@@ -1,4 +1,4 @@
-"""Reductions over several trailing axes, over one axis of as many elements.
+"""Reductions over trailing axes, over one axis of as many elements, which stays as one element.
 
 The elements of ``[n, c, y, x]`` that are reduced over ``y`` and ``x`` lie side by side; as rows of ``[n, c, y * x]``
 they are scheduled as a softmax is. Reshapes cost nothing: kernels read the same memory in another shape.
@@ -44,7 +44,7 @@ class _Flattening:
         (source, *parameters) = node.inputs or (None,)
         shape = None if source is None else static(source.shape)
         first = None if source is None or shape is None else _first_axis(node, len(shape))
-        fits = first is not None and shape is not None and len(shape) - first > 1 and prod(shape) > 0
+        fits = first is not None and shape is not None and _differs(node, len(shape) - first) and prod(shape) > 0
         if source is None or shape is None or first is None or not fits or source in self.laid_out.layouts:
             yield node
             return
@@ -56,7 +56,7 @@ class _Flattening:
         in_rows, reduced = (self.names.fresh(f"{result.name}.{suffix}") for suffix in ("rows", "flat"))
         flat = _reshaped(source, (*shape[:first], prod(shape[first:])), in_rows, node.source)
         attributes = {name: value for name, value in node.attributes if name not in ("axes", "axis")}
-        attributes |= {"axis": first} if parameters else {"axes": (first,)}
+        attributes |= {"axis": first} if parameters else {"axes": (first,), "keepdims": True}
         made = make_node(node.op, [flat.outputs[0], *others], [reduced], attributes, node.source)
         extents = static(result.shape)
         assert extents is not None, "results of static inputs are static"
@@ -71,6 +71,11 @@ class _Flattening:
             self.rows[value] = Value(self.names.fresh(f"{value.name}.row"), value.dtype, (const(length),))
             self.constants[self.rows[value]] = array.reshape(-1)
         return self.rows[value]
+
+
+def _differs(node: Node, trailing: int) -> bool:
+    """Whether ``node``, over so many trailing axes, is more than a reduction of rows that leaves one element each."""
+    return trailing > 1 or not dict(node.attributes).get("keepdims", True)
 
 
 def _first_axis(node: Node, rank: int) -> int | None:

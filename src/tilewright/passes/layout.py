@@ -94,16 +94,33 @@ def _is_blocked(node: Node, lanes: Mapping[Value, int], width: int) -> bool:
         return True  # by rows, neighbours would have different filters
     if not fills_blocks(result.shape[1], width):
         return False
+    if _is_depthwise(node) and node.inputs[0] not in lanes:
+        return False
     return node.op.name in _ANCHORS or (any(v in lanes for v in node.inputs) and _is_channelwise(node, lanes, width))
+
+
+def _is_depthwise(node: Node) -> bool:
+    """Whether each channel is convolved with a filter of its own: that goes as well by rows of plain data."""
+    weight = node.inputs[1] if node.op.name == "Conv" else None
+    return weight is not None and weight.shape[1] == ONE and dict(node.attributes).get("group", 1) != 1
 
 
 def _wanted_in_blocks(node: Node, lanes: Mapping[Value, int], width: int) -> Value | None:
     """The data of ``node`` if it reads several channels at once, and they are plain and fill blocks."""
     data = node.inputs[0] if node.inputs else None
-    is_grouped = dict(node.attributes).get("group", 1) != 1 and node.outputs[0] in lanes
-    if data is None or data in lanes or not (is_grouped or node.op.name in _READERS - _ANCHORS):
+    is_mixed = node.outputs[0] in lanes and _mixes_groups(node, width)
+    if data is None or data in lanes or not (is_mixed or node.op.name in _READERS - _ANCHORS):
         return None
     return data if fills_blocks(data.shape[1], width) else None
+
+
+def _mixes_groups(node: Node, width: int) -> bool:
+    """Whether filters of one block read different channels: several groups share it."""
+    groups = dict(node.attributes).get("group", 1)
+    filters = node.outputs[0].shape[1]
+    if not isinstance(groups, int) or not isinstance(filters, Const):
+        return True
+    return groups != 1 and int(filters.value) // groups % width != 0
 
 
 def fills_blocks(channels: Expr, width: int) -> bool:
