@@ -271,6 +271,10 @@ def _annotate(random: Random, schedule: Schedule) -> None:
     schedule.annotate(BlockRef(_one(random, _blocks(schedule)).name), random.choice("ab"), random.randint(0, 3))
 
 
+def _prefetch(random: Random, schedule: Schedule) -> None:
+    schedule.prefetch(_one(random, [p.name for p in schedule.program.params]), random.choice((1, 64, 4096)))
+
+
 def _unannotate(random: Random, schedule: Schedule) -> None:
     if not any(block.annotations for block in _blocks(schedule)):
         _annotate(random, schedule)
@@ -383,6 +387,7 @@ PROPOSALS: dict[Primitive, Callable[[Random, Schedule], None]] = {
     Primitive.CACHE_READ: _cache_read,
     Primitive.CACHE_WRITE: _cache_write,
     Primitive.SET_SCOPE: _set_scope,
+    Primitive.PREFETCH: _prefetch,
     Primitive.RFACTOR: _rfactor,
     Primitive.DECOMPOSE_REDUCTION: _decompose_reduction,
     Primitive.TRANSFORM_LAYOUT: _transform_layout,
@@ -406,6 +411,7 @@ _SHAPING = {
     Primitive.CACHE_READ: 3,
     Primitive.CACHE_WRITE: 3,
     Primitive.SET_SCOPE: 2,
+    Primitive.PREFETCH: 1,
     Primitive.RFACTOR: 2,
     Primitive.DECOMPOSE_REDUCTION: 2,
     Primitive.TRANSFORM_LAYOUT: 3,

@@ -66,3 +66,11 @@ def test_random_places(data: st.DataObject) -> None:
     except ScheduleError as error:
         assert "drives the reduction" in str(error)
     assert_same(before, s.program)
+
+
+def test_nothing_is_initialized_where_an_axis_has_no_points() -> None:
+    """The loop over no rows becomes the loop over no points; the init outside of it must not run either."""
+    s = movement.matmul(0, 3, 4)
+    before = s.program
+    s.decompose_reduction("C", s.fuse("i", "j", "k"))
+    assert_same(before, s.program)

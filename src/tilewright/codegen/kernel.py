@@ -112,7 +112,8 @@ def _entry(program: Program, constants: int, text: FunctionText) -> Environment:
     for position, buffer in enumerate(_in_abi_order(program, constants)):
         at = text.pure(f"getelementptr inbounds ptr, ptr %buffers, i64 {position}", 0)
         pointer = Value(text.emit(f"load ptr, ptr {at}"), dtypes.index)
-        environment.places[buffer.name] = Place(pointer, buffer.name not in written, buffer.dtype.itemsize)
+        constant, ahead = buffer.name not in written, program.prefetched(buffer.name)
+        environment.places[buffer.name] = Place(pointer, constant, buffer.dtype.itemsize, ahead=ahead)
     for position, dim in enumerate(program.dims):
         at = text.pure(f"getelementptr inbounds i64, ptr %dims, i64 {position}", 0)
         environment.scalars[dim.var] = Value(text.emit(f"load i64, ptr {at}"), dtypes.index)

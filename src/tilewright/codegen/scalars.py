@@ -22,6 +22,9 @@ ZEROS = "@tw_zeros"
 """A block of zeros that guarded loads are diverted to."""
 ZEROS_BYTES = 4096
 
+LINE = 64
+"""Bytes of a cache line, on all targets here."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -33,6 +36,8 @@ class Place:
     alignment: int
     private: int = 0
     """Elements of a buffer on the stack, 0 elsewhere. LLVM makes registers of it if all accesses are plain."""
+    ahead: int = 0
+    """Bytes from what is loaded to what is asked for at the same time; 0: nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +273,19 @@ class ScalarEmitter:
             depth = max(pointer.depth, condition.depth)
             text = f"select {condition.typed}, ptr {pointer.text}, ptr {ZEROS}"
             pointer = Value(self.text.pure(text, depth), dtypes.index, 1, depth)
+        if lanes > 1:
+            self._ask_ahead(pointer, lanes * buffer.dtype.itemsize, self.env.places[buffer.name].ahead)
         of = _vector(memory_type(buffer.dtype), lanes)
         text = f"load {of}, ptr {pointer.text}, align {alignment}"
         return Value(self.text.load(buffer.name, text, constant), buffer.dtype, lanes, self.text.depth)
+
+    def _ask_ahead(self, pointer: Value, size: int, distance: int) -> None:
+        """Ask for the cache lines ``distance`` bytes after ``size`` bytes at ``pointer``, wherever that is."""
+        if distance:
+            self.text.declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
+            for offset in range(distance, distance + size, LINE):
+                line = self.text.pure(f"getelementptr i8, ptr {pointer.text}, i64 {offset}", pointer.depth)
+                self.text.hint(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
 
     def _mask(self, guard: Guard) -> Value:
         mask = guard.lanes or literal(True, dtypes.boolean, self.env.lanes)

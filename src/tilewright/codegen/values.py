@@ -155,6 +155,12 @@ class FunctionText:
         """An instruction without a result, here and now."""
         self._scopes[-1].lines.append(f"  {text}")
 
+    def hint(self, text: str) -> None:
+        """An instruction that changes nothing, here unless it is here already."""
+        if text not in self._scopes[-1].known:
+            self._scopes[-1].known[text] = ""
+            self.effect(text)
+
     def alloca(self, text: str) -> str:
         """Stack memory, in the entry block: LLVM promotes it to registers nowhere else."""
         name = f"%{self.fresh('stack')}"

@@ -34,6 +34,9 @@ WINDOW_TAPS = 32
 PACKING_ROWS = 32
 """Rows from which on it pays to copy a panel into packed layout first: each element is then read often enough."""
 
+STREAM_AHEAD = 1 << 14
+"""Bytes: at 20 bytes a cycle, more than the latency of memory."""
+
 
 def schedule(s: Schedule, target: Target) -> Schedule:
     """Schedule ``s`` (a naive program) in place, and return it."""
@@ -129,13 +132,16 @@ def _contraction(s: Schedule, anchor: BlockRef, target: Target) -> None:
     roles = analyze(block)
     if roles is None:
         return
-    tile = choose_tile(_problem(s, block, roles), target)
+    problem = _problem(s, block, roles)
+    tile = choose_tile(problem, target)
     for other in all_blocks(s.program.body):
         if _comes_before(s, other, anchor):
             schedule_elementwise(s, BlockRef(other.name), _lanes(other, target), _is_large(s, other))
     if _wants_packing(s, block, roles, tile):
         _pack_panel(s, anchor, roles, tile)
     schedule_tiles(s, anchor, roles, tile, _is_large(s, block), outermost=_kept_longest(s, anchor, roles, tile, target))
+    if problem.is_streamed(target):
+        s.prefetch(roles.panel, STREAM_AHEAD)
 
 
 def _kept_longest(s: Schedule, anchor: BlockRef, roles: Contraction, tile: Tile, target: Target) -> frozenset[int]:
@@ -164,8 +170,11 @@ def _problem(s: Schedule, block: Block, roles: Contraction) -> Problem:
     def extent(axis: int | None) -> int:
         return 1 if axis is None else Extents(s.program.dims)(block.axes[axis])
 
+    again = {p for p, a in enumerate(block.axes) if a.kind is IterKind.SPATIAL} - roles.panel_axes - {roles.rows}
+    is_read_once = any(p.name == roles.panel for p in s.program.params) and all(extent(p) == 1 for p in again)
+    size = _bytes(s, roles.panel) if is_read_once else 0
     itemsize = block.writes[0].buffer.dtype.itemsize
-    return Problem(extent(roles.vector), extent(roles.rows), extent(roles.panels), itemsize)
+    return Problem(extent(roles.vector), extent(roles.rows), extent(roles.panels), itemsize, size)
 
 
 def _comes_before(s: Schedule, block: Block, anchor: BlockRef) -> bool:

@@ -18,6 +18,16 @@ LOAD_COST = 0.05
 """Cycles that a load costs even where its port is free: of two tiles that could both reach the peak, the one with fewer
 loads per multiply-add comes closer."""
 
+STREAM_BYTES_PER_CYCLE = 12
+"""What comes from memory, asked for ahead."""
+
+STREAM_PASSES = 4
+"""Up to so many tiles that use a panel one after the other, it pays to ask for panels ahead."""
+
+STREAM_ROWS = 8
+"""Rows of a tile whose panels are streamed: the rows of a matrix, often powers of two apart, share few sets of the L1
+cache with the stream."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -27,6 +37,12 @@ class Problem:
     rows: int
     panels: int
     itemsize: int
+    bytes: int = 0
+    """Of all panels together, if they are read once for all rows; else 0."""
+
+    def is_streamed(self, target: Target) -> bool:
+        """Whether panels come from beyond a core's own caches, for too few rows to hide that."""
+        return self.bytes > target.l2_bytes and self.rows <= STREAM_PASSES * STREAM_ROWS
 
 
 def choose_tile(problem: Problem, target: Target) -> Tile:
@@ -48,20 +64,29 @@ def _tiles(problem: Problem, target: Target) -> Iterator[Tile]:
                 break
             columns = vectors * panels
             most = (target.vector_registers - columns - 1) // columns
+            if problem.is_streamed(target):
+                most = min(most, STREAM_ROWS)
             for rows in range(1, min(most, max(problem.rows, 1)) + 1):
                 yield Tile(vectors * lanes, rows, panels)
 
 
 def _cycles(problem: Problem, tile: Tile, target: Target) -> float:
     """Cycles of one step of the reduction over the whole output."""
-    lanes = target.vector_bits // (8 * problem.itemsize)
-    steps = 0.0
-    for vectors, vector_count in _pieces(problem.vector, tile.lanes, lanes):
+    unit = target.vector_bits // (8 * problem.itemsize)
+    total = 0.0
+    for vectors, vector_count in _pieces(problem.vector, tile.lanes, unit):
         for panels, panel_count in _pieces(problem.panels, tile.panels):
-            for rows, row_count in _pieces(problem.rows, tile.rows):
-                count = vector_count * panel_count * row_count
-                steps += count * _step(rows, vectors * panels, target)
-    return steps
+            columns = vectors * panels
+            passes = [(_step(rows, columns, target), count) for rows, count in _pieces(problem.rows, tile.rows)]
+            if problem.is_streamed(target):  # the first pass waits for the panel, which is then in cache
+                total += vector_count * panel_count * max(0.0, _streaming(columns, target) - passes[0][0])
+            total += vector_count * panel_count * sum(cycles * count for cycles, count in passes)
+    return total
+
+
+def _streaming(columns: int, target: Target) -> float:
+    """Cycles until as many vectors of panels have come from memory."""
+    return columns * target.vector_bits / 8 / STREAM_BYTES_PER_CYCLE
 
 
 def _step(rows: int, columns: int, target: Target) -> float:

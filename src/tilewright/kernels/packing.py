@@ -12,15 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.dtypes import DType
 from tilewright.kernels.relayout import Layouts, block_factors
 from tilewright.schedule.index_map import IndexMap, digit
+from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import ZERO, Binary, Cast, Const, Expr, Read, Var, const
 from tilewright.symbolic.operations import BinaryOp
-from tilewright.tensor.ir import Compute, Operation, Tensor, reads_of, topological_order
+from tilewright.symbolic.traversal import free_vars
+from tilewright.tensor.ir import Compute, Tensor, reads_of, topological_order
 
-Widths = Callable[[int | None, int | None, int], int]
-"""The register tile's width for the extents (None: unknown) of the vector axis and of the rows, and bytes of an
-element."""
+Widths = Callable[[int | None, int | None, DType, int], int]
+"""The register tile's width for the extents (None: unknown) of the vector axis and of the rows, for the dtype and the
+number of elements of the constant."""
 
 
 Empty = Callable[[tuple[int, ...], np.dtype[np.generic]], NDArray[np.generic]]
@@ -134,18 +137,31 @@ def _following(indices: tuple[Expr, ...], blocks: Mapping[Var, int]) -> IndexMap
 
 
 def _panels(op: Compute, source: Tensor, indices: tuple[Expr, ...], widths: Widths) -> IndexMap | None:
-    """Constant matrices of a sum of products, in panels of columns as wide as the register tile, row after row."""
-    is_single = op.reduction is not None and len(op.reduction.axes) == 1 and bool(op.axes)
-    if op.reduction is None or not is_single or len(indices) < 2 or not _is_panel(op, source):
+    """Constant matrices of a sum of products, in panels of columns as wide as the register tile.
+
+    A panel holds all that is summed up, in the order of the reduction's axes.
+    """
+    if op.reduction is None or not op.axes or len(indices) < 2 or not _is_panel(op, source):
         return None
-    *outer, first, second = (Var(f"d{position}") for position in range(len(indices)))
-    k, n = op.reduction.axes[0].var, op.axes[-1].var
-    lanes = widths(_extent(op, -1), _extent(op, -2), source.dtype.itemsize)
-    if indices[-2:] == (k, n):
-        return IndexMap((*outer, first, second), (*outer, second // lanes, first, second % lanes))
-    if indices[-2:] == (n, k):
-        return IndexMap((*outer, first, second), (*outer, first // lanes, second, first % lanes))
-    return None
+    reduced, column = [axis.var for axis in op.reduction.axes], op.axes[-1].var
+    if not {column, *reduced} <= set(indices) or indices[-1] not in (column, reduced[-1]):
+        return None
+    variables = dict(zip(indices, (Var(f"d{position}") for position in range(len(indices))), strict=True))
+    if len(variables) < len(indices):
+        return None
+    size = math.prod(_number(extent) for extent in source.shape)
+    lanes = widths(_extent(op.axes[-1]), _rows(op, indices), source.dtype, size)
+    outer = [variable for index, variable in variables.items() if index != column and index not in reduced]
+    inner = [variables[index] for index in reduced]
+    n = variables[column]
+    return IndexMap(tuple(variables.values()), (*outer, n // lanes, *inner, n % lanes))
+
+
+def _rows(op: Compute, indices: tuple[Expr, ...]) -> int | None:
+    """The extent of the last axis, before the columns, along which the constant is used again; 1 if there is none."""
+    used = {variable for index in indices for variable in free_vars(index)}
+    again = [axis for axis in op.axes[:-1] if axis.var not in used and _extent(axis) != 1]
+    return _extent(again[-1]) if again else 1
 
 
 def _is_panel(op: Compute, source: Tensor) -> bool:
@@ -159,9 +175,6 @@ def _is_panel(op: Compute, source: Tensor) -> bool:
             return False
 
 
-def _extent(op: Operation, position: int) -> int | None:
-    """The extent of an axis; 1 if there is none, None if it is known at run time only."""
-    if not isinstance(op, Compute) or len(op.axes) < -position:
-        return 1
-    extent = op.axes[position].extent
-    return int(extent.value) if isinstance(extent, Const) else None
+def _extent(axis: IterVar) -> int | None:
+    """The extent of an axis; None if it is known at run time only."""
+    return int(axis.extent.value) if isinstance(axis.extent, Const) else None

@@ -47,10 +47,19 @@ class Program:
         """The parameters that are written."""
         return self.params[len(self.params) - self.outputs :]
 
+    def prefetched(self, buffer: str) -> int:
+        """How many bytes ahead of each load ``buffer`` is asked for; 0 for not at all."""
+        return int(dict(self.annotations).get(prefetch_key(buffer), 0))
+
     @property
     def bounds(self) -> Bounds:
         """What is known outside of all loops: the run-time extents."""
         return Bounds(dims={dim.var: dim.bound for dim in self.dims})
+
+
+def prefetch_key(buffer: str) -> str:
+    """The annotation of a program that says how many bytes ahead a parameter is asked for."""
+    return f"prefetch.{buffer}"
 
 
 @dataclass(frozen=True, slots=True)

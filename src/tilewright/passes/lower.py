@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tilewright.base.dtypes import DType
 from tilewright.base.exact import Exact
 from tilewright.base.target import Target
 from tilewright.cost.tiles import Problem, choose_tile
@@ -140,6 +141,7 @@ class _Widths:
 
     target: Target
 
-    def __call__(self, vector: int | None, rows: int | None, itemsize: int) -> int:
+    def __call__(self, vector: int | None, rows: int | None, dtype: DType, size: int) -> int:
         columns, lines = (UNKNOWN_EXTENT if extent is None else extent for extent in (vector, rows))
-        return choose_tile(Problem(columns, lines, 1, itemsize), self.target).lanes
+        problem = Problem(columns, lines, 1, dtype.itemsize, size * dtype.itemsize)
+        return choose_tile(problem, self.target).lanes

@@ -30,8 +30,8 @@ FAST_ADVANTAGE = 1.0
 """The same under ``math="fast"``."""
 TRANSFORM_CYCLES = 6.0
 """Cycles for each vector of a transformed input or product."""
-WEIGHT_BYTES_PER_CYCLE = 16.0
-"""What is read, beside the arithmetic, of weights that fit in no cache of a core's own."""
+WEIGHT_BYTES_PER_CYCLE = 10.0
+"""What is read, during the arithmetic, of weights that fit in no cache of a core's own."""
 
 START_CYCLES = 2000.0
 """To start two more kernels, their workers included."""
@@ -123,7 +123,7 @@ class _Problem:
     def plain_cycles(self, target: Target) -> float:
         """Of the sum over all taps."""
         products = prod(self.result) * prod(self.weight[1:])
-        return _arithmetic(products, target) + _streaming(prod(self.weight), target)
+        return _products(products, prod(self.weight), target)
 
     def cycles(self, tile: int, target: Target) -> float:
         """In the transformed domain."""
@@ -131,22 +131,20 @@ class _Problem:
         tiles = self.result[0] * prod(self.grid(tile))
         leaving = points * tiles * prod(self.extents[:-2]) * self.result[1]
         entering = points * tiles * prod(self.layers()) * self.data[1]
-        products = _arithmetic(leaving * prod(self.weight[1:-2]), target)
+        products = _products(leaving * prod(self.weight[1:-2]), points * prod(self.weight[:-2]), target)
         transforms = (entering + leaving) / _lanes(target) * TRANSFORM_CYCLES
-        return START_CYCLES + products + transforms + _streaming(points * prod(self.weight[:-2]), target)
+        return START_CYCLES + products + transforms
 
 
 def _lanes(target: Target) -> int:
     return target.vector_bits // (8 * f32.itemsize)
 
 
-def _arithmetic(products: int, target: Target) -> float:
-    return products / (_lanes(target) * target.fma_per_cycle)
-
-
-def _streaming(weights: int, target: Target) -> float:
+def _products(products: int, weights: int, target: Target) -> float:
+    """Cycles for sums of so many products, with so many weights: those of the arithmetic, or of reading the weights."""
     size = weights * f32.itemsize
-    return size / WEIGHT_BYTES_PER_CYCLE if size > target.l2_bytes else 0.0
+    streaming = size / WEIGHT_BYTES_PER_CYCLE if size > target.l2_bytes else 0.0
+    return max(products / (_lanes(target) * target.fma_per_cycle), streaming)
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from tilewright.schedule.tree import (
 )
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ZERO, Expr, Var
+from tilewright.symbolic.simplify import simplify
 from tilewright.symbolic.traversal import free_vars, substitute
 
 
@@ -64,6 +65,11 @@ def _init_nest(program: Program, block: Block, inside: tuple[Loop, ...], driving
     zero: dict[Var, Expr] = dict.fromkeys(driving, ZERO)
     pairs = [(a, b) for a, b in zip(block.axes, block.bindings, strict=True) if a.kind is not IterKind.REDUCE]
     predicate = substitute(block.predicate, zero)
+    for axis, binding in pairs:
+        if not free_vars(
+            binding
+        ):  # no loop drives it: an axis without points has none that keeps the init from running
+            predicate = simplify(predicate & (binding < axis.extent), program.bounds)
     used = free_vars(predicate).union(*(free_vars(binding) for _, binding in pairs))
     copied = [loop for loop in inside if loop.var in used]
     fresh = fresh_loop_vars(program, [loop.var.name for loop in copied])

@@ -23,6 +23,7 @@ from tilewright.schedule.fuse import fuse
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic
 from tilewright.schedule.pad import pad
+from tilewright.schedule.prefetch import prefetch
 from tilewright.schedule.reorder import reorder
 from tilewright.schedule.reverse_compute_at import reverse_compute_at
 from tilewright.schedule.rfactor import rfactor
@@ -169,6 +170,11 @@ class Schedule:
     def set_scope(self, buffer: str, scope: Scope) -> None:
         """``buffer`` lives in ``scope``."""
         self._apply(_call(Primitive.SET_SCOPE, buffer, scope), lambda: set_scope(self.program, buffer, scope))
+
+    def prefetch(self, buffer: str, distance: int | Sampled) -> None:
+        """Each vector loaded from the parameter ``buffer`` asks for what lies ``distance`` bytes further on."""
+        call = _call(Primitive.PREFETCH, buffer, distance)
+        self._apply(call, lambda: prefetch(self.program, buffer, int(distance)))
 
     def transform_layout(self, block: BlockLike, buffer: str, index_map: IndexMap | str) -> tuple[LoopRef, ...]:
         """Store ``buffer`` packed, as in ``"k, n -> n // 16, k, n % 16"``; returns the loops of a plain writer."""

@@ -40,6 +40,7 @@ class Primitive(Enum):
     RFACTOR = "rfactor"
     DECOMPOSE_REDUCTION = "decompose_reduction"
     SET_SCOPE = "set_scope"
+    PREFETCH = "prefetch"
     TRANSFORM_LAYOUT = "transform_layout"
     PAD = "pad"
     STORAGE_ALIGN = "storage_align"

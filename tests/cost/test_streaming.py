@@ -1,0 +1,33 @@
+"""Panels that come from memory for few rows are asked for ahead, and have flat tiles."""
+
+import numpy as np
+import pytest
+
+from tests.passes.graphs import apply, value
+from tilewright.base.target import Target
+from tilewright.cost.tiles import STREAM_ROWS, Problem, choose_tile
+from tilewright.driver import Options, compile_graph
+from tilewright.graph import Graph
+
+HOST = Target.host()
+
+
+@pytest.mark.parametrize(("rows", "size", "expected"), [(16, 1024, True), (16, 64, False), (128, 1024, False)])
+def test_what_is_streamed(rows: int, size: int, expected: bool) -> None:
+    """A large matrix for few rows; a small one stays in cache, and many rows hide where a panel comes from."""
+    x, w = value("x", rows, size), value("w", size, size)
+    random = np.random.default_rng(0)
+    weights = random.standard_normal((size, size)).astype(np.float32)
+    product = apply("MatMul", [x, w], "y")
+    compiled = compile_graph(Graph("g", (x,), product.outputs, (product,), {w: weights}), Options(HOST, threads=1))
+    (kernel,) = compiled.kernels
+    assert bool(kernel.program.prefetched("p1")) is expected
+    data = random.standard_normal((rows, size)).astype(np.float32)
+    (result,) = compiled.executable.run({"x": data})
+    np.testing.assert_allclose(result, data.astype(np.float64) @ weights, rtol=1e-4, atol=1e-3)
+
+
+def test_tiles_of_streamed_panels_are_flat() -> None:
+    for rows in (1, 5, 8, 16, 32):
+        tile = choose_tile(Problem(512, rows, 1, 4, 1 << 24), HOST)
+        assert tile.rows <= STREAM_ROWS

@@ -1,0 +1,57 @@
+"""Prefetching changes no number, is recorded, and is refused for what is in cache."""
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.base.errors import ScheduleError
+from tilewright.base.target import Target
+from tilewright.codegen.image import kernel_text
+from tilewright.driver import build_program
+from tilewright.loops.lower import lower
+from tilewright.loops.parser import parse_program
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import LoopRef
+
+
+def scaled() -> Schedule:
+    a = te.placeholder((6, 64), name="A")
+    s = Schedule(lower([te.compute((6, 64), lambda i, j: a[i, j] * 2.0, name="B")]))
+    s.vectorize(LoopRef("j"))
+    return s
+
+
+def test_lines_ahead_are_asked_for() -> None:
+    s = scaled()
+    assert "prefetch" not in kernel_text(s.program).text
+    s.prefetch("A", 4096)
+    text = kernel_text(s.program).text
+    assert text.count("call void @llvm.prefetch") == 64 * 4 // 64
+    assert "i64 4096" in text
+    a = np.arange(384, dtype=np.float32).reshape(6, 64)
+    np.testing.assert_array_equal(build_program(s.program, Target.host()).run({"A": a})[0], 2 * a)
+
+
+def test_a_later_distance_replaces_the_earlier_one() -> None:
+    s = scaled()
+    s.prefetch("A", 4096)
+    s.prefetch("A", 128)
+    assert s.program.prefetched("A") == 128
+    assert s.program.prefetched("B") == 0
+    assert "annotate prefetch.A = 128" in str(s.program)
+    assert str(parse_program(str(s.program))) == str(s.program)
+    assert "prefetch" in str(s.trace)
+
+
+@pytest.mark.parametrize(
+    ("buffer", "distance", "reason"),
+    [("C", 64, "no buffer `C`"), ("T", 64, "`T` is no parameter"), ("A", 0, "0 bytes ahead is not ahead")],
+)
+def test_what_is_refused(buffer: str, distance: int, reason: str) -> None:
+    a = te.placeholder((8,), name="A")
+    t = te.compute((8,), lambda i: a[i] + 1.0, name="T")
+    s = Schedule(lower([te.compute((8,), lambda i: t[i] * 2.0, name="B")]))
+    before = str(s.program)
+    with pytest.raises(ScheduleError, match=reason):
+        s.prefetch(buffer, distance)
+    assert str(s.program) == before
