@@ -28,7 +28,10 @@ def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     token = f"{os.getpid()}-{time.monotonic_ns()}"
     monkeypatch.setenv(MARK, token)
     yield
-    assert not marked(token) - {os.getpid()}
+    left = marked(token) - {os.getpid()}
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    assert not left
 
 
 def measured(wanted: Job, limits: Limits = LIMITS) -> Outcome:
@@ -66,6 +69,7 @@ def test_a_right_candidate_has_times_and_clocks() -> None:
         (Fault.EXIT, Verdict.PROTOCOL, "ended with status 0"),
         (Fault.CLOSE, Verdict.PROTOCOL, "closed its connection"),
         (Fault.FORGED, Verdict.PROTOCOL, "1e-300"),
+        (Fault.CLAIM, Verdict.PROTOCOL, "can't give the verdict timeout"),
         (Fault.LONG, Verdict.PROTOCOL, "1073741824 bytes"),
         (Fault.OUT_OF_TURN, Verdict.PROTOCOL, "out of turn"),
         (Fault.KILLED, Verdict.OOM, "the system killed it"),
@@ -127,6 +131,12 @@ def test_an_innocent_after_a_guilty_one() -> None:
         found = [outcome.verdict for _, outcome in measuring.measure_all(map(job, names))]
     wanted = [Verdict.OK, Verdict.CRASH, Verdict.OK, Verdict.WRONG, Verdict.OK, Verdict.PROTOCOL, Verdict.OK]
     assert found == wanted
+
+
+def test_who_dies_of_anothers_damage_is_measured_again() -> None:
+    with runner(LIMITS) as measuring:
+        found = [measuring.measure(job(name)).verdict for name in ("aftermath__0", "mm__0", "mm__1")]
+    assert found == [Verdict.OK] * 3
 
 
 def test_several_lanes_answer_for_their_own_jobs() -> None:

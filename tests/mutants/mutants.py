@@ -37,6 +37,11 @@ _FLATTEN = "tests/passes/test_flatten.py"
 _TRANSPOSED = ("tests/ops/test_transposed_convolution.py",)
 _PERMUTED = "tests/codegen/test_lanes.py::test_lanes_that_lie_close_together_are_permuted"
 
+_RECORDS = ("tests/measure/test_records.py",)
+_CONTRACT = ("tests/measure/test_runner.py::test_faults",)
+_LEFT = ("tests/measure/test_runner.py::test_a_process_that_is_left_behind",)
+_DAMAGE = ("tests/measure/test_runner.py::test_who_dies_of_anothers_damage_is_measured_again",)
+
 MUTANTS = (
     Mutant(
         "signed compare becomes unsigned",
@@ -811,5 +816,82 @@ MUTANTS = (
         "return roles.panel_axes if again[1] < again[0] else frozenset()",
         "return frozenset()",
         ("tests/cost/test_loop_order.py",),
+    ),
+    Mutant(
+        "a record can be overwritten",
+        "measure/records.py",
+        " DO UPDATE SET {replaced} WHERE status = '{Verdict.DEVICE_LOST.value}'\"",
+        ' DO UPDATE SET {replaced}"',
+        _RECORDS,
+    ),
+    Mutant(
+        "an altered program is believed",
+        "measure/records.py",
+        "if workload_hash(texts[0], cast(int, version)) != key or",
+        "if",
+        _RECORDS,
+    ),
+    Mutant(
+        "triggers in the database are accepted",
+        "measure/schema.py",
+        "        _check_objects(connection, path)\n",
+        "",
+        _RECORDS,
+    ),
+    Mutant(
+        "no time is too short",
+        "measure/verdicts.py",
+        "1e-4 <= value",
+        "0 < value",
+        _RECORDS,
+    ),
+    Mutant(
+        "the page after an array can be read",
+        "measure/guard.py",
+        "pages.protect(PAGE + inner, PAGE, _NONE)",
+        "pages.protect(PAGE + inner, PAGE, 1)",
+        _CONTRACT,
+    ),
+    Mutant(
+        "arrays are checked at one end only",
+        "measure/candidate.py",
+        "for side in (Side.RIGHT, Side.LEFT):",
+        "for side in (Side.RIGHT, Side.RIGHT):",
+        _CONTRACT,
+    ),
+    Mutant(
+        "inputs may be altered",
+        "measure/candidate.py",
+        " or _altered(workload, arrays)",
+        "",
+        _CONTRACT,
+    ),
+    Mutant(
+        "processes may be left behind",
+        "measure/supervisor.py",
+        "elif children_of(worker.id):",
+        "elif worker.id == 0:",
+        _LEFT,
+    ),
+    Mutant(
+        "nobody buries orphans",
+        "measure/processes.py",
+        "while strays := children_of(os.getpid()) - set(known):",
+        "while strays := set[int]():",
+        _LEFT,
+    ),
+    Mutant(
+        "a damaged child speaks for the next candidate",
+        "measure/supervisor.py",
+        "if used and outcome.verdict is not Verdict.TIMEOUT:",
+        "if used and outcome.verdict is Verdict.OK:",
+        _DAMAGE,
+    ),
+    Mutant(
+        "a child may give any verdict",
+        "measure/messages.py",
+        "if read.verdict not in _CHILD_VERDICTS:",
+        "if read.verdict is Verdict.PROTOCOL:",
+        _CONTRACT,
     ),
 )

@@ -3,6 +3,15 @@
 In: a ``Job``: text of a naive loop program, JSON of a schedule, target, threads. Out: an ``Outcome``: a ``Verdict``
 and, if it is OK, times.
 
-    job          what is wanted; its hash              verdicts     what is said of it
-    records      the database (schema, row; exchange: JSON lines)
+    with Records.open(path) as records, records.session({}) as session, Runner() as runner:
+        records.add(session, job, runner.measure(job))
+
+    job, verdicts   what is wanted, and what is said of it      messages        how processes say it (fields)
+    runner          the user's end                              supervisor      deadlines and kills (worker, processes)
+    child           where candidates run (limits)               candidate       build, check, time
+    workload        inputs and reference (difference)           guard, clock    memory that tells, times that count
+    records         the database (schema, row)                  exchange        JSON lines
+
+A new verdict is a member of ``Verdict`` and a migration of the schema; a new check is in ``candidate``.
+``docs/measure.md`` has the contract.
 """
