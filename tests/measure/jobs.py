@@ -1,6 +1,7 @@
 """Small jobs, and a runner whose children obey their names."""
 
 import sys
+from functools import cache
 from pathlib import Path
 
 from tilewright.base.target import Target
@@ -31,15 +32,22 @@ def product(name: str, size: int = 6) -> Program:
     return lower(te.compute((size, size), element, name="C"), name)
 
 
-def job(name: str, size: int = 6, *, threads: int = 1) -> Job:
-    """A scheduled matrix product; what a faulty child makes of it depends on the name."""
-    program = product(name, size)
+@cache
+def scheduled(size: int) -> tuple[str, str]:
+    """The text of a matrix product that is called NAME, and a schedule for it."""
+    program = product("NAME", size)
     schedule = Schedule(program)
     schedule.split("j", (None, 4))
     schedule.vectorize("j_1")
-    return Job(str(program), schedule.trace.to_json(), HOST, threads, timing=QUICK)
+    return str(program), schedule.trace.to_json()
 
 
-def runner(limits: Limits | None = None, *, lanes: int = 1, spares: int = 1) -> Runner:
+def job(name: str, size: int = 6, *, threads: int = 1) -> Job:
+    """A scheduled matrix product; what a faulty child makes of it depends on the name."""
+    program, trace = scheduled(size)
+    return Job(program.replace("NAME", name), trace, HOST, threads, timing=QUICK)
+
+
+def runner(limits: Limits | None = None, *, lanes: int = 1, spares: int = 2) -> Runner:
     """A runner with faulty children."""
     return Runner(limits, lanes=lanes, spares=spares, command=FAULTY)

@@ -177,9 +177,7 @@ def kill_again_and_again(folder: Path, kills: int, count: int, limits: Limits, s
         command = [sys.executable, "-m", "tests.measure.storm", "--tune", str(path), "--candidates", str(count)]
         command += ["--seconds", str(limits.run_seconds)]
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-        time.sleep(generator.uniform(0.5, 4.0))
-        process.send_signal(signal.SIGKILL)
-        told = process.communicate()[0]
+        told = _killed(process, generator.uniform(0.0, 3.0), at_work=number % 4 != 0)
         acknowledged |= set(told[: told.rfind("\n") + 1].split())
         strays += _left_after(token, 10.0)
         with Records.open(path) as records:
@@ -191,6 +189,15 @@ def kill_again_and_again(folder: Path, kills: int, count: int, limits: Limits, s
     wrong = sum(record.outcome.verdict is not right[record.job.id] for record in found)
     lost += len(found) - len({record.job.id for record in found})
     return Kills(kills, len(found), len(acknowledged), lost, strays, wrong)
+
+
+def _killed(process: "subprocess.Popen[str]", seconds: float, *, at_work: bool) -> str:
+    """Kill a tuner after so many seconds, from its start or from its first record on; what it has acknowledged."""
+    assert process.stdout is not None
+    first = process.stdout.readline() if at_work else ""
+    time.sleep(seconds)
+    process.send_signal(signal.SIGKILL)
+    return first + process.communicate()[0]
 
 
 def _left_after(token: str, seconds: float) -> int:

@@ -25,6 +25,7 @@ def test_a_small_storm(tmp_path: Path) -> None:
 
 def test_a_tuner_that_is_killed(tmp_path: Path) -> None:
     kills = kill_again_and_again(tmp_path, 3, 200, QUICK)
+    assert kills.acknowledged >= 2
     assert (kills.lost, kills.strays, kills.wrong) == (0, 0, 0), str(kills)
 
 
@@ -37,4 +38,5 @@ def test_the_storm(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_tuner_that_is_killed_a_hundred_times(tmp_path: Path) -> None:
     kills = kill_again_and_again(tmp_path, 100, 1000, PATIENT)
+    assert kills.acknowledged >= 75
     assert (kills.lost, kills.strays, kills.wrong) == (0, 0, 0), str(kills)

@@ -31,11 +31,12 @@ class Runner:
     """Measures jobs in processes under the contract. For one thread.
 
     ``lanes``: candidates at once (they disturb each other's times: more than one for builds and checks only);
-    ``spares``: children ready to take over after a fault; ``command``: what starts a child.
+    ``spares``: children ready to take over after a fault, which takes two, as it is repeated in a fresh one;
+    ``command``: what starts a child.
     """
 
     def __init__(
-        self, limits: Limits | None = None, *, lanes: int = 1, spares: int = 1, command: Sequence[str] = CHILD
+        self, limits: Limits | None = None, *, lanes: int = 1, spares: int = 2, command: Sequence[str] = CHILD
     ) -> None:
         self._limits = limits or Limits()
         self._lanes = lanes
