@@ -594,6 +594,13 @@ MUTANTS = (
         (_LAYOUT,),
     ),
     Mutant(
+        "transposes: what moves along the last axis as well is taken for a square",
+        "kernels/transposes.py",
+        "if len(along) != 1 or any(last in free_vars(node.indices[-1]) for node in moved):",
+        "if len(along) != 1:",
+        ("tests/kernels/test_transposes.py",),
+    ),
+    Mutant(
         "layout: plain readers get blocks",
         "passes/layout.py",
         "if node.op.name in _READERS or any(v in lanes for v in node.outputs):",

@@ -8,6 +8,7 @@ from tilewright.cost.tiles import Problem, choose_tile
 from tilewright.kernels.contraction import Contraction, Extents, Tile, analyze, window
 from tilewright.kernels.schedules import (
     REGISTERS,
+    even,
     inline_all,
     is_reduction,
     schedule_elementwise,
@@ -224,15 +225,10 @@ def _window(s: Schedule, block: Block, target: Target) -> bool:
         return False
     lanes = target.vector_bits // (8 * max(region.buffer.dtype.itemsize for region in block.writes))
     extent = 1 if roles.rows is None else Extents(s.program.dims)(block.axes[roles.rows])
-    tile = Tile(lanes, _even(extent, WINDOW_ROWS))
+    tile = Tile(lanes, even(extent, WINDOW_ROWS))
     taps = prod(Extents(s.program.dims)(axis) for axis in block.axes if axis.kind is IterKind.REDUCE)
     schedule_tiles(s, BlockRef(block.name), roles, tile, _is_large(s, block), unroll_reduction=taps <= WINDOW_TAPS)
     return True
-
-
-def _even(extent: int, most: int) -> int:
-    """The size of as few pieces of at most ``most`` as possible, which differ by little."""
-    return -(-extent // -(-extent // most))
 
 
 def _reduces_last(block: Block) -> bool:

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from tilewright.base.errors import InternalError, ScheduleError
 from tilewright.kernels.contraction import Roles, Tile
+from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.ir import Alloc, Block, Loop, Scope
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of, walk
@@ -34,6 +35,11 @@ def inline_all(s: Schedule, keep: frozenset[str]) -> None:
         if not is_reduction(block) and not written & results:
             with suppress(ScheduleError):  # what can't be inlined (a gather by data, say) stays a step of its own
                 s.compute_inline(BlockRef(block.name))
+
+
+def even(extent: int, most: int) -> int:
+    """The size of as few pieces of at most ``most`` as possible, which differ by little."""
+    return -(-extent // -(-extent // most))
 
 
 def ref(loop: Loop) -> LoopRef:
@@ -150,6 +156,11 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     The last axis is joined with the one before only if it does not even fill a register: accesses to tensors that are
     broadcast or moved would no longer be contiguous. Loops over the steps of a recurrence stay as they are.
     """
+    width = max(1, lanes // REGISTERS)
+    crossed = crossed_axis(block_at(s.program, block).stmt, width)
+    if crossed is not None and _has_own_loops(s, block):
+        _schedule_squares(s, block, crossed, width, parallel)
+        return
     loops = _free_loops(s, block)
     if not loops:
         return
@@ -158,6 +169,25 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     outer = [*loops[:-1], *_vectorize(s, loops[-1], lanes)]
     if parallel:
         for loop in outer:
+            s.parallel(loop)
+
+
+def _has_own_loops(s: Schedule, block: BlockRef) -> bool:
+    """Whether each axis of ``block`` is driven by a loop of its own, and nothing else is around it."""
+    place = block_at(s.program, block)
+    return place.stmt.bindings == tuple(loop.var for loop in place.loops)
+
+
+def _schedule_squares(s: Schedule, block: BlockRef, crossed: int, width: int, parallel: bool) -> None:
+    """Squares of about ``width``: rows along the last axis, unrolled, with lanes along the axis ``crossed``."""
+    loops = [ref(loop) for loop in loops_of(s.program, block)]
+    loops[crossed], lanes = s.split(loops[crossed], (None, width))
+    loops[-1], rows = s.split(loops[-1], (None, even(_extent(s, loops[-1]), width)))
+    s.reorder(*loops, rows, lanes)
+    s.unroll(rows)
+    s.vectorize(lanes)
+    if parallel:
+        for loop in loops:
             s.parallel(loop)
 
 

@@ -5,7 +5,7 @@ everything that is computed channel by channel from it. Where somebody needs the
 ``Copy`` is inserted. The graph keeps its logical shapes: a layout says only how a value is stored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tilewright.base.names import Names
@@ -43,9 +43,16 @@ class LaidOut:
     @property
     def leaving_blocks(self) -> frozenset[Value]:
         """What is copied plain out of whole blocks: the kernel that makes the blocks can store it."""
-        copies = (node for node in self.graph.nodes if node.op == _COPY)
-        pairs = ((node.inputs[0], node.outputs[0]) for node in copies)
-        return frozenset(copy for source, copy in pairs if _has_whole_blocks(source, self))
+        return frozenset(copy for source, copy in self._copies() if _has_whole_blocks(source, self))
+
+    @property
+    def entering_blocks(self) -> frozenset[Value]:
+        """What is copied from a plain value into whole blocks."""
+        pairs = ((source, copy) for source, copy in self._copies() if source not in self.layouts)
+        return frozenset(copy for _, copy in pairs if _has_whole_blocks(copy, self))
+
+    def _copies(self) -> Iterator[tuple[Value | None, Value]]:
+        return ((node.inputs[0], node.outputs[0]) for node in self.graph.nodes if node.op == _COPY)
 
 
 def _has_whole_blocks(value: Value | None, laid_out: LaidOut) -> bool:

@@ -87,6 +87,9 @@ def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[s
     stored.update((t, layouts[v]) for t, v in zip(dissolved, (*group.outputs, *unblocked), strict=True) if v in layouts)
     stored = spread(in_blocks or outputs, stored)
     stored.update((t, split(t.ndim, lanes)) for t in outputs for lanes in unblocked.values())
+    stored.update(
+        (inputs[value], split(len(value.shape), lanes)) for value, lanes in _entering(group, laid_out).items()
+    )
     stored = split_phases(outputs, merge_places(outputs, stored))
     packings = constant_layouts(outputs, constants, stored, _Widths(target))
     placed = relayout(outputs, {**stored, **packings})
@@ -97,14 +100,19 @@ def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[s
 
 
 def _unblocked(group: Group, laid_out: LaidOut) -> dict[Value, int]:
-    """The value in blocks that a kernel of several steps stores plain at its end, and its blocks' width.
+    """The value in blocks that a kernel stores plain at its end, and its blocks' width.
 
     Whole blocks leave row-major: so the result is computed block by block as well, and no index needs a division.
     """
-    if len(group.nodes) == 1:
-        return {}
     copied = [n.inputs[0] for n in group.nodes if n.outputs[0] in laid_out.leaving_blocks and n.inputs[0] is not None]
-    return {value: lanes_of(laid_out.layouts[value]) for value in copied if value not in group.inputs}
+    return {value: lanes_of(laid_out.layouts[value]) for value in copied}
+
+
+def _entering(group: Group, laid_out: LaidOut) -> dict[Value, int]:
+    """The plain value that a kernel copies into whole blocks, and their width: it is read block by block likewise."""
+    if len(group.nodes) != 1 or group.nodes[0].outputs[0] not in laid_out.entering_blocks:
+        return {}
+    return {value: lanes_of(laid_out.layouts[group.outputs[0]]) for value in group.inputs}
 
 
 def _seen_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> Value:

@@ -1,0 +1,49 @@
+"""Blocks that move elements across: what they read lies side by side along another axis than what they write.
+
+Such a block works on squares: rows are read as they lie, and the code generator transposes them in registers as it
+stores (``codegen/transposition.py``).
+"""
+
+from tilewright.loops.ir import Block, Store
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Binary, Const, Expr, Read, Var
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import free_vars, walk
+
+LEAST_ROWS = 4
+"""Of a square that is worth transposing."""
+
+
+def crossed_axis(block: Block, width: int) -> int | None:
+    """The axis, by its position, along which all lies side by side that ``block`` reads along its last dimension; None
+    if that is this dimension itself, or not one axis of at least ``width`` places, or if there are few rows."""
+    if not isinstance(block.body, Store) or not block.body.indices or block.init is not None:
+        return None
+    last = block.body.indices[-1]
+    spatial = {axis.var: position for position, axis in enumerate(block.axes) if axis.kind is IterKind.SPATIAL}
+    if len(spatial) != len(block.axes) or not isinstance(last, Var) or last not in spatial:
+        return None
+    moved = [node for node in walk(block.body.value) if isinstance(node, Read) and last in free_vars(node)]
+    along = {_side_by_side(node.indices[-1], width) for node in moved if last not in free_vars(node.indices[-1])}
+    if len(along) != 1 or any(last in free_vars(node.indices[-1]) for node in moved):
+        return None
+    (var,) = along
+    extents = {axis.var: _extent(axis.extent) for axis in block.axes}
+    if var is None or var not in spatial or extents[var] < width or extents[last] < LEAST_ROWS:
+        return None
+    return spatial[var]
+
+
+def _side_by_side(index: Expr, width: int) -> Var | None:
+    """The variable along which elements at ``index`` lie side by side, ``width`` at a time."""
+    match index:
+        case Var():
+            return index
+        case Binary(BinaryOp.MOD, Var() as var, Const(int(modulus))) if modulus % width == 0:
+            return var
+        case _:
+            return None
+
+
+def _extent(extent: Expr) -> int:
+    return int(extent.value) if isinstance(extent, Const) else 0
