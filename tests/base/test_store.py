@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -295,3 +296,51 @@ def test_writers_that_are_killed_leave_no_damaged_entry(tmp_path: Path) -> None:
     assert entries
     assert all(store.get(key) is not None for key in entries)
     assert recorder.warnings() == []
+
+
+# Files that check themselves
+
+
+def test_a_file_that_is_kept_is_what_was_written(tmp_path: Path) -> None:
+    store = opened(tmp_path / "cache")
+    key = key_of("file")
+    assert store.path(key) is None
+    assert store.keep(key, 6, [b"abc", memoryview(b"def")])
+    path = store.path(key)
+    assert path is not None
+    assert path.read_bytes() == b"abcdef"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    recorder = Recorder()
+    opened(tmp_path / "cache", listener=recorder).remove(key, "it is old")
+    assert store.path(key) is None
+    assert recorder.warnings() == [f"the cache entry {key[:12]} was removed: it is old"]
+
+
+def test_parts_that_fail_leave_nothing(tmp_path: Path) -> None:
+    def parts() -> Iterator[bytes]:
+        yield b"abc"
+        raise KeyboardInterrupt
+
+    store = opened(tmp_path / "cache")
+    with pytest.raises(KeyboardInterrupt):
+        store.keep(key_of("file"), 6, parts())
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_files_share_the_bound_and_the_oldest_goes(tmp_path: Path) -> None:
+    store = opened(tmp_path / "cache", limit=1000)
+    keys = [key_of(str(number)) for number in range(3)]
+    for age, key in zip((300, 200), keys, strict=False):
+        assert store.keep(key, 400, [bytes(400)])
+        os.utime(file_of(store, key), (time.time() - age,) * 2)
+    assert store.path(keys[0])  # used just now
+    assert store.keep(keys[2], 400, [bytes(400)])
+    assert [store.path(key) is not None for key in keys] == [True, False, True]
+
+
+def test_a_file_larger_than_half_of_the_bound_is_not_kept(tmp_path: Path) -> None:
+    recorder = Recorder()
+    store = opened(tmp_path / "cache", limit=1000, listener=recorder)
+    assert store.keep(key_of("half"), 500, [bytes(500)])
+    assert not store.keep(key_of("more"), 501, [bytes(501)])
+    assert "takes more than half of the cache" in recorder.warnings()[0]

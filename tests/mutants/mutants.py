@@ -41,6 +41,8 @@ _RECORDS = ("tests/measure/test_records.py",)
 _CONTRACT = ("tests/measure/test_runner.py::test_faults",)
 _LEFT = ("tests/measure/test_runner.py::test_a_process_that_is_left_behind",)
 _DAMAGE = ("tests/measure/test_runner.py::test_who_dies_of_anothers_damage_is_measured_again",)
+_MODEL_CACHE = ("tests/test_model_cache.py",)
+_POLICIES = ("tests/test_policies.py",)
 
 MUTANTS = (
     Mutant(
@@ -900,5 +902,80 @@ MUTANTS = (
         "if read.verdict not in _CHILD_VERDICTS:",
         "if read.verdict is Verdict.PROTOCOL:",
         _CONTRACT,
+        "the cache of models: external data do not count",
+        "model_cache.py",
+        '"external data": others or {},',
+        '"external data": sorted(others or {}),',
+        _MODEL_CACHE,
+    ),
+    Mutant(
+        "the cache of models: the policy for numbers does not count",
+        "model_cache.py",
+        '"math": options.math.value,',
+        '"math": "",',
+        _MODEL_CACHE,
+    ),
+    Mutant(
+        "the cache of models: bounds do not count",
+        "model_cache.py",
+        '"bounds": dict(options.bounds),',
+        '"bounds": sorted(options.bounds),',
+        _MODEL_CACHE,
+    ),
+    Mutant(
+        "the cache of models: a file that changes meanwhile is kept",
+        "model_cache.py",
+        "if not asked.is_unchanged():",
+        "if False:",
+        _MODEL_CACHE,
+    ),
+    Mutant(
+        "the cache of models: any artifact of this user's will do",
+        "runtime/artifact/artifact.py",
+        "if identity not in (None, hashlib.sha256(manifest).hexdigest()):",
+        "if False:",
+        _MODEL_CACHE,
+    ),
+    Mutant(
+        "the cache of models: a story of another model",
+        "api.py",
+        "if now is None or now.key != asked.key:",
+        "if now is None:",
+        _MODEL_CACHE,
+    ),
+    Mutant(
+        "the cache of models: one model may fill it",
+        "base/store.py",
+        "if size > self.limit_bytes // 2:",
+        "if size > self.limit_bytes:",
+        _MODEL_CACHE,
+    ),
+    Mutant(
+        "a memory limit does not count the workspace",
+        "driver.py",
+        "return self.weight_bytes + self.code.workspace_bytes",
+        "return self.weight_bytes",
+        _POLICIES,
+    ),
+    Mutant(
+        "a memory limit leaves out all that needs more",
+        "driver.py",
+        "spare = limit - leanest.bytes\n",
+        "spare = 0\n",
+        _POLICIES,
+    ),
+    Mutant(
+        "a memory limit is spent twice",
+        "passes/winograd.py",
+        "spare -= problem.more_bytes",
+        "pass",
+        _POLICIES,
+    ),
+    Mutant(
+        "fast numbers are the default's",
+        "passes/winograd.py",
+        "advantage = FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE",
+        "advantage = ADVANTAGE",
+        _POLICIES,
     ),
 )
