@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from tests.frontend.models import model, single_node
 from tilewright.base.errors import InvalidModel, TilewrightError, UntrustedData
 from tilewright.frontend import onnx_importer
+from tilewright.frontend.external_data import all_tensors, locations
 from tilewright.graph import evaluate_graph
 
 X = np.ones((2, 3), np.float32)
@@ -195,3 +196,42 @@ def test_elements_that_share_bytes(tmp_path: Path) -> None:
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(TilewrightError, match="element type INT4"):
         onnx_importer.load(path)
+
+
+# Which files a model reads, without reading it
+
+
+def test_locations_of_every_kind_of_tensor(tmp_path: Path) -> None:
+    """Constants, attributes and those of branches; each file once."""
+    proto = single_node("Add", {"x": X}, {"c": C, "d": C, "inside": C})
+    branch = single_node("Neg", {"b": X}, {"of_branch": C}).graph
+    inner = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(C, "value"))
+    proto.graph.node.extend([inner, helper.make_node("If", ["x"], ["z"], then_branch=branch, else_branch=branch)])
+    tensors = [tensor for tensor in all_tensors(proto) if tensor.name not in ("", "inside")]
+    for tensor in tensors:
+        external(tensor, location=f"{tensor.name}.bin")
+    path = tmp_path / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    assert locations(path) == ["c.bin", "d.bin", "value.bin", "of_branch.bin"]
+
+
+def test_weights_are_no_locations(tmp_path: Path) -> None:
+    """Neither is a file parsed for what its weights happen to be, nor missed for the weights before it."""
+    words = np.frombuffer(b"location" * 3, np.float32)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(single_node("Add", {"x": np.ones((2, 6), np.float32)}, {"c": words}).SerializeToString())
+    assert locations(path) == []
+    proto = single_node("Add", {"x": X}, {"a": np.zeros(1 << 16, np.float32), "c": C, "z": np.zeros(5, np.float32)})
+    external(proto.graph.initializer[1], location="data")
+    path.write_bytes(proto.SerializeToString())
+    assert locations(path) == ["data"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"\x3a", b"\x3a\xff", b"\x3a\x05abc", b"\x0b", b"\xff" * 11, b"\x3a\x02\x2a\x05ab"]
+)
+def test_a_file_that_is_no_model_has_no_known_locations(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="byte"):
+        locations(path)

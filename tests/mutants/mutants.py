@@ -902,6 +902,8 @@ MUTANTS = (
         "if read.verdict not in _CHILD_VERDICTS:",
         "if read.verdict is Verdict.PROTOCOL:",
         _CONTRACT,
+    ),
+    Mutant(
         "the cache of models: external data do not count",
         "model_cache.py",
         '"external data": others or {},',
@@ -967,15 +969,15 @@ MUTANTS = (
     Mutant(
         "a memory limit is spent twice",
         "passes/winograd.py",
-        "spare -= problem.more_bytes",
+        "left -= choice.more_bytes",
         "pass",
         _POLICIES,
     ),
     Mutant(
         "fast numbers are the default's",
         "passes/winograd.py",
-        "advantage = FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE",
-        "advantage = ADVANTAGE",
+        "(FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile])",
+        "ADVANTAGE[tile]",
         _POLICIES,
     ),
 )

@@ -49,13 +49,63 @@ def read_external_data(model: onnx.ModelProto, folder: Path) -> None:
 def locations(path: Path) -> list[str]:
     """The files, as the model in ``path`` calls them, that have bytes of its tensors. Raises as reading them does.
 
-    The key of such an entry is in the file as it is; a model without it need not be parsed to know that it has none.
+    The key of such an entry is in the file as it is: a model without it need not be parsed to know that it has none.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if content.find(_LOCATION) < 0:
+        if not any(_LOCATION in content[start:end] for start, end in _without_weights(content)):
             return []
     tensors = [t for t in all_tensors(read_model(path)) if t.data_location == onnx.TensorProto.EXTERNAL]
     return list(dict.fromkeys(_source(tensor, f"tensor {readable(tensor.name)}").location for tensor in tensors))
+
+
+def _without_weights(content: mmap.mmap) -> Iterator[tuple[int, int]]:
+    """All parts of a model's file but ``graph.initializer.raw_data``. Raises ``ValueError`` if it is no such file.
+
+    Source: the encoding of Protocol Buffers; a field of another wire type than these can't be large.
+    """
+    graph, initializer, raw_data = 7, 5, 9
+    known = 0
+    for tensor in _fields(content, _fields(content, [(0, len(content))], graph), initializer):
+        for start, end in _fields(content, [tensor], raw_data):
+            yield known, start
+            known = end
+    yield known, len(content)
+
+
+def _fields(content: mmap.mmap, messages: Iterable[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
+    """Where the fields with the number ``wanted`` of these messages are; they are messages or bytes themselves."""
+    for start, end in messages:
+        at = start
+        while at < end:
+            key, at = _varint(content, at)
+            match key & 7:
+                case 0:
+                    _, at = _varint(content, at)
+                case 1:
+                    at += 8
+                case 2:
+                    length, at = _varint(content, at)
+                    if key >> 3 == wanted:
+                        yield at, at + length
+                    at += length
+                case 5:
+                    at += 4
+                case kind:
+                    raise ValueError(f"wire type {kind} at byte {at}")
+        if at != end:
+            raise ValueError(f"a field reaches beyond byte {end}")
+
+
+def _varint(content: mmap.mmap, at: int) -> tuple[int, int]:
+    """The number that starts at byte ``at``, and where the next thing starts."""
+    value = shift = 0
+    while at < len(content) and shift < 64:
+        byte = content[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise ValueError(f"no number ends at byte {at}")
 
 
 def sha256(folder: Path, location: str) -> tuple[str, os.stat_result]:
