@@ -210,6 +210,15 @@ def test_a_full_disk_loses_no_acknowledged_record(tmp_path: Path) -> None:
         assert records.add(1, replace(JOB, seed=-1), GOOD)
 
 
+def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = made(tmp_path / "r.db", GOOD)
+    monkeypatch.setattr("tilewright.measure.records.LEAST_FREE_BYTES", 1 << 60)
+    with Records.open(path) as records:
+        assert records.find(JOB) == GOOD
+        with pytest.raises(ResourceLimit, match=r"r\.db has .* bytes left; records need"), records.session({}):
+            pass
+
+
 def test_a_network_file_system(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/home {tmp_path}/far nfs4 rw 0 0\n")

@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -81,22 +81,29 @@ class Clock:
         self._baseline = Timed(executable(program, target, 1), draw(program, 0))
 
     def time(self, candidate: Timed, timing: Timing, budget: float) -> Times:
-        """The attempt with the least drift: the first one that is within ``MAX_DRIFT``, if there is any."""
-        end = time.perf_counter() + budget
-        found = self._attempt(candidate, timing, budget)
-        for _ in range(1, ATTEMPTS):
-            left = end - time.perf_counter()
-            if found.drift <= MAX_DRIFT or left <= 0:
-                break
-            again = self._attempt(candidate, timing, left)
-            found = min(found, again, key=lambda times: times.drift)
-        return found
+        """The candidate's times, in ``budget`` seconds or little more."""
+        return steadiest(lambda left: self._attempt(candidate, timing, left), budget)
 
     def _attempt(self, candidate: Timed, timing: Timing, budget: float) -> Times:
         before = median(self._baseline.sample(_BASELINE, budget))
         times = candidate.sample(timing, budget)
         after = median(self._baseline.sample(_BASELINE, budget))
         return Times(times, (before + after) / 2, abs(after - before) / min(before, after))
+
+
+def steadiest(attempt: Callable[[float], Times], budget: float) -> Times:
+    """The first attempt within ``MAX_DRIFT``, or of several the one with the least drift.
+
+    ``attempt`` takes the seconds that are left of ``budget``; no other one is begun when they are over.
+    """
+    end = time.perf_counter() + budget
+    found = attempt(budget)
+    for _ in range(1, ATTEMPTS):
+        left = end - time.perf_counter()
+        if found.drift <= MAX_DRIFT or left <= 0:
+            break
+        found = min(found, attempt(left), key=lambda times: times.drift)
+    return found
 
 
 def machine_state(root: Path = Path("/sys")) -> dict[str, float]:

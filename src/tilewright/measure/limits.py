@@ -3,6 +3,7 @@
 import os
 import resource
 from dataclasses import dataclass
+from pathlib import Path
 
 from tilewright.measure.verdicts import Phase
 
@@ -42,21 +43,23 @@ class Limits:
 
 def limit_files(file_bytes: int) -> None:
     """In a child: no core dumps, no large files."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, file_bytes)
 
 
 def limit_memory(more_bytes: int) -> None:
     """In a child: no more than so many bytes of address space beyond what it has now."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        pages = int(file.read().split()[0])
-    most = pages * os.sysconf("SC_PAGE_SIZE") + more_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    _limit(resource.RLIMIT_AS, pages * os.sysconf("SC_PAGE_SIZE") + more_bytes)
 
 
 def limit_processor(seconds: float) -> None:
     """In a child: end it (``SIGXCPU``) after so many more seconds of processor time, should nobody else do so."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    most = int(usage.ru_utime + usage.ru_stime + seconds) + 1
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
+    _limit(resource.RLIMIT_CPU, int(usage.ru_utime + usage.ru_stime + seconds) + 1)
+
+
+def _limit(kind: int, most: int) -> None:
+    """Set the limit that can be raised again, within the one that can't."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

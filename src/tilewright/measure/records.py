@@ -13,6 +13,7 @@ foreign tables are refused, hashes and numbers are checked when they are read.
 import json
 import os
 import platform
+import shutil
 import sqlite3
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,12 +24,15 @@ from typing import cast
 
 from tilewright import __version__
 from tilewright.base.errors import BadInput, CorruptRecord, MeasureError, ResourceLimit
+from tilewright.base.sizes import format_size
 from tilewright.measure.job import IR_VERSION, Job, target_fingerprint, target_json, workload_hash
 from tilewright.measure.row import Record, Row
 from tilewright.measure.schema import CURRENT, Schema, prepare
 from tilewright.measure.verdicts import FAULTS, Outcome, Verdict
 
 BUSY_MILLISECONDS = 30_000
+LEAST_FREE_BYTES = 64 << 20
+"""On the disk, when a session begins."""
 _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"})
 _SELECT = (
     "SELECT r.id, w.ir_version, w.hash, t.fp,"
@@ -80,7 +84,11 @@ class Records:
 
     @contextmanager
     def session(self, config: Mapping[str, object]) -> Generator[int]:
-        """A row that says who measured, when, and how it ended; its number goes with each record."""
+        """A row that says who measured, when, and how it ended; its number goes with each record.
+
+        Raises ``ResourceLimit`` if the disk is nearly full: better now than after an hour.
+        """
+        _require_space(self.path)
         columns = (_now(), platform.node(), __version__, json.dumps(dict(config), sort_keys=True))
         with self._transaction():
             made = self._connection.execute(
@@ -223,6 +231,14 @@ def _read(path: Path, row: tuple[object, ...]) -> Record:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _require_space(path: Path) -> None:
+    free = shutil.disk_usage(path.absolute().parent).free
+    if free < LEAST_FREE_BYTES:
+        raise ResourceLimit(
+            f"the disk of {path} has {format_size(free)} bytes left; records need {format_size(LEAST_FREE_BYTES)}"
+        )
 
 
 # --- errors that a person can act on ------------------------------------------------------------------------------

@@ -1,0 +1,90 @@
+"""Times that count: steady ones."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.measure.jobs import product
+from tilewright.base.dtypes import bf16, boolean, f32, i8
+from tilewright.base.target import Target
+from tilewright.measure.clock import Clock, Timed, Times, machine_state, steadiest
+from tilewright.measure.guard import PATTERN, Guarded, Side, poison
+from tilewright.measure.job import Timing
+from tilewright.measure.workload import draw, executable, tolerance
+
+
+def attempts(*drifts: float) -> tuple[Callable[[float], Times], list[float]]:
+    """What makes attempts with these drifts, and those that were made."""
+    made = list[float]()
+
+    def attempt(left: float) -> Times:
+        made.append(left)
+        return Times((float(len(made)),), 1.0, drifts[len(made) - 1])
+
+    return attempt, made
+
+
+@pytest.mark.parametrize(
+    ("drifts", "chosen", "tried"),
+    [((0.04,), 1.0, 1), ((0.06, 0.01), 2.0, 2), ((0.3, 0.2, 0.25), 2.0, 3), ((0.2, 0.3, 0.05), 3.0, 3)],
+)
+def test_a_machine_that_changes_is_measured_again(drifts: tuple[float, ...], chosen: float, tried: int) -> None:
+    attempt, made = attempts(*drifts)
+    assert steadiest(attempt, 1000.0).times_us == (chosen,)
+    assert len(made) == tried
+
+
+def test_no_attempt_is_begun_when_the_time_is_over() -> None:
+    attempt, made = attempts(0.9, 0.9)
+    steadiest(attempt, 0.0)
+    assert len(made) == 1
+
+
+def test_a_candidate_beside_the_baseline() -> None:
+    program = product("mm", 8)
+    candidate = Timed(executable(program, Target.host(), 1), draw(program, 0))
+    times = Clock(Target.host()).time(candidate, Timing(4, 0.0001), 30.0)
+    assert len(times.times_us) == 4
+    assert min(*times.times_us, times.baseline_us) > 0
+    assert len(candidate.sample(Timing(4, 0.0001), 0.0)) == 1
+
+
+def test_the_machine_is_read_where_it_tells(tmp_path: Path) -> None:
+    file = tmp_path / "devices/system/cpu/cpu0/cpufreq/scaling_cur_freq"
+    file.parent.mkdir(parents=True)
+    file.write_text("3400000\n")
+    found = machine_state(tmp_path)
+    assert found["mhz"] == 3400
+    assert found.keys() == {"load", "mhz"}
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("shape", [(3, 5), (4096,), (), (0, 7)])
+def test_arrays_between_guard_pages(side: Side, shape: tuple[int, ...]) -> None:
+    made = Guarded(shape, f32, side)
+    assert made.array.shape == shape
+    assert made.array.flags.c_contiguous
+    assert made.array.flags.aligned
+    assert made.array.ctypes.data % 4096 == 0 or side is Side.RIGHT
+    assert (made.array.ctypes.data + made.array.nbytes) % 4096 == 0 or side is Side.LEFT
+    made.array[...] = 1
+    assert made.untouched()
+
+
+def test_poison_is_no_result() -> None:
+    for dtype in (f32, bf16):
+        array = np.zeros(3, dtype.numpy)
+        poison(array)
+        assert np.isnan(array.astype(np.float64)).all()
+    for dtype in (i8, boolean):
+        array = np.zeros(3, dtype.numpy)
+        poison(array)
+        assert (array.view(np.uint8) == PATTERN).all()
+
+
+def test_integers_are_exact() -> None:
+    assert tolerance(i8) == 0
+    assert tolerance(boolean) == 0
+    assert 0 < tolerance(f32) < tolerance(bf16)

@@ -1,0 +1,28 @@
+"""Scheduled programs of many kinds keep the contract: no element is missing, nothing beside arrays is touched."""
+
+import pytest
+
+from tests.codegen.workloads import WORKLOADS, Workload
+from tests.measure.jobs import HOST, QUICK
+from tilewright.base.target import Target
+from tilewright.cost.analytic import schedule
+from tilewright.measure.job import Job
+from tilewright.measure.runner import Runner
+from tilewright.measure.verdicts import Verdict
+from tilewright.schedule.schedule import Schedule
+
+PARTS = 2
+
+
+def chosen(workload: Workload) -> Job:
+    """The workload with the schedule that the analytic model chooses."""
+    made = schedule(Schedule(workload.program), Target.host())
+    return Job(str(workload.program), made.trace.to_json(), HOST, threads=2, timing=QUICK)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_the_analytic_model_chooses(part: int) -> None:
+    workloads = {workload.name: chosen(workload) for workload in WORKLOADS[part::PARTS]}
+    with Runner() as runner:
+        outcomes = {name: runner.measure(job) for name, job in workloads.items()}
+    assert {name: str(outcome) for name, outcome in outcomes.items() if outcome.verdict is not Verdict.OK} == {}
