@@ -1,6 +1,6 @@
 """The way of a model, on one page.
 
-graph -> normalize -> recognize -> affine -> winograd -> phases -> layout -> flatten -> fuse -> loops -> schedule ->
+graph -> normalize -> recognize -> affine -> phases -> winograd -> layout -> flatten -> fuse -> loops -> schedule ->
 main -> llvm, asm
 
 The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes. What follows is no text: the image
@@ -165,10 +165,10 @@ def transform(graph: Graph, options: Options, watch: Watch | None = None, spare:
     note(Stage.RECOGNIZE, graph)
     graph = fold_affine(graph)
     note(Stage.AFFINE, graph)
+    graph = interleave_phases(graph, options.target, options.math)
+    note(Stage.PHASES, graph)
     graph = use_winograd(graph, options.target, options.math, spare)
     note(Stage.WINOGRAD, graph)
-    graph = interleave_phases(graph, options.target)
-    note(Stage.PHASES, graph)
     laid_out = choose_layouts(graph, options.target)
     note(Stage.LAYOUT, laid_out)
     laid_out = flatten_reductions(laid_out)

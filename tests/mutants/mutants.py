@@ -815,8 +815,15 @@ MUTANTS = (
     Mutant(
         "uneven phases are interleaved",
         "passes/phases.py",
-        "return all(dim.are_even for dim in own)",
-        "return True",
+        'return attributes.get("group", 1) == 1 and all(dim.are_even for dim in own)',
+        'return attributes.get("group", 1) == 1',
+        _TRANSPOSED,
+    ),
+    Mutant(
+        "strict numerics have phases by Winograd",
+        "passes/phases.py",
+        "other = static(result.shape), fewest_cycles(self.convolution, self.parameters, target, math)",
+        "other = static(result.shape), fewest_cycles(self.convolution, self.parameters, target, Math.FAST)",
         _TRANSPOSED,
     ),
     Mutant(

@@ -142,6 +142,7 @@ def square(kernel: int, stride: int, dilation: int = 1, pad: int = 0, more: int 
         square(5, 3, 2, pad=2, filters=16),
         square(3, 2, pad=1, more=1, group=16, channels=1, filters=1),
         square(3, 2, pad=1, more=1, group=2, channels=16, filters=16),
+        square(4, 2, pad=1, group=2, channels=3, filters=2),
         square(7, 4, pad=3, channels=5, filters=17),
         square(3, 1, 2, pad=2, channels=16, filters=16),
     ],
@@ -171,17 +172,18 @@ def test_run_time_extents() -> None:
         )
 
 
-def compiled_graph(filters: int, kernel: int) -> Graph:
+def compiled_graph(filters: int, kernel: int, math: str = "default", size: int = 4, channels: int = 8) -> Graph:
     """What a transposed convolution with that many filters becomes."""
-    feeds, weight = {"x": np.ones((1, 8, 4, 4), np.float32)}, np.ones((8, filters, kernel, kernel), np.float32)
+    feeds = {"x": np.ones((1, channels, size, size), np.float32)}
+    weight = np.ones((channels, filters, kernel, kernel), np.float32)
     proto = single_node("ConvTranspose", feeds, {"w": weight}, ["x", "w"], strides=[2, 2])
-    return tilewright.compile(proto, target="x86_64,znver4").compiled.graph
+    return tilewright.compile(proto, target="x86_64,znver4", math=math).compiled.graph
 
 
 @pytest.mark.parametrize(
     ("filters", "kernel", "operators"),
     [
-        (3, 4, ["Conv", "Copy", "PhasesToSpace"]),
+        (3, 4, ["Conv", "PhasesToSpace"]),
         (3, 3, ["PhaseConv", "Copy", "Slice"]),
         (32, 4, ["PhaseConv", "Copy"]),
     ],
@@ -209,3 +211,25 @@ def _value(expr: Expr) -> int:
     known = simplified(expr)
     assert isinstance(known, Const)
     return int(known.value)
+
+
+def test_winograd_computes_phases_where_it_pays() -> None:
+    """As the channels of one convolution, which stay in blocks when they are interleaved; not if that is excluded."""
+    graph = compiled_graph(64, 4, size=16, channels=128)
+    names = [node.op.name for node in graph.nodes]
+    assert names[-3:] == ["WinogradOutput", "PhasesToSpace", "Copy"]
+    strict = compiled_graph(64, 4, math="strict", size=16, channels=128)
+    assert [node.op.name for node in strict.nodes] == ["PhaseConv", "Copy"]
+    assert [node.op.name for node in compiled_graph(512, 4, size=4, channels=256).nodes] == ["PhaseConv", "Copy"]
+
+
+def test_phases_by_winograd_are_the_transposed_convolution() -> None:
+    random = np.random.default_rng(2)
+    x = random.standard_normal((2, 64, 12, 11)).astype(np.float32)
+    weight, bias = (random.standard_normal(shape).astype(np.float32) for shape in ((64, 32, 4, 4), (32,)))
+    attributes = {"strides": [2, 2], "pads": [1, 0, 1, 2]}
+    proto = single_node("ConvTranspose", {"x": x}, {"w": weight, "b": bias}, ["x", "w", "b"], **attributes)
+    model = tilewright.compile(proto, threads=1)
+    assert "WinogradOutput" in {node.op.name for node in model.compiled.graph.nodes}
+    (result,), (expected,) = model.run(None, {"x": x}), run_onnxruntime(proto, {"x": x})
+    assert np.abs(result - expected).max() <= 1e-5 * np.abs(expected).max()

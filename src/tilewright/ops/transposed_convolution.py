@@ -189,8 +189,8 @@ def _padded(x: Tensor, before: Sequence[int], needed: Shape) -> Tensor:
 def phases_to_space(
     x: Tensor, *, strides: Sequence[int], offsets: Sequence[int], spatial: Sequence[int | Expr]
 ) -> Tensor:
-    """Phases interleaved: ``[N, C * phases, ...]`` to ``[N, C, *spatial]``; the first ``offsets`` outputs go."""
-    count = prod(strides)
+    """Phases interleaved: ``[N, phases * C, ...]`` to ``[N, C, *spatial]``; the first ``offsets`` outputs go."""
+    channels = simplified(x.shape[1] // prod(strides))
 
     def body(index: Index) -> Expr:
         batch, channel, *rest = index
@@ -199,6 +199,6 @@ def phases_to_space(
         for i, stride in zip(moved, strides, strict=True):
             phase = phase * stride + i % stride
         place = (i // stride for i, stride in zip(moved, strides, strict=True))
-        return x[(batch, channel * count + phase, *place)]
+        return x[(batch, phase * channels + channel, *place)]
 
-    return tensor((x.shape[0], simplified(x.shape[1] // count), *map(as_expr, spatial)), body)
+    return tensor((x.shape[0], channels, *map(as_expr, spatial)), body)

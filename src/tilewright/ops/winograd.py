@@ -1,4 +1,4 @@
-"""Convolutions by minimal filtering in their last two dimensions: F(2x2, 3x3) and F(4x4, 3x3).
+"""Convolutions by minimal filtering in their last two dimensions: F(2x2, 3x3), F(4x4, 3x3) and F(3x3, 2x2).
 
 Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016):
 ``Y = A^T [ (G g G^T) * (B^T d B) ] A`` for each tile of ``tile`` x ``tile`` outputs ``Y``. The products of all tiles
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
-from tilewright.ops.minimal_filtering import FILTERINGS, TAPS, Matrix
+from tilewright.ops.minimal_filtering import FILTERINGS, Matrix
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.symbolic.expr import TRUE, Expr, cast, const, select
 from tilewright.tensor import build as te
@@ -22,11 +22,11 @@ from tilewright.tensor.ir import Reduction, Tensor
 
 
 def transformed_filter(weight: NDArray[np.generic], tile: int, group: int) -> NDArray[np.float64]:
-    """``G g G^T`` of filters ``[co, ci, d..., 3, 3]``, as ``WinogradProducts`` reads them: ``[points^2, d, group, ci,
+    """``G g G^T`` of filters ``[co, ci, d..., y, x]``, as ``WinogradProducts`` reads them: ``[points^2, d, group, ci,
     co]``, ``co`` those of a group."""
     filtering = FILTERINGS[tile]
     filters, channels = weight.shape[:2]
-    planes = weight.astype(np.float64).reshape(group, filters // group, channels, -1, TAPS, TAPS)
+    planes = weight.astype(np.float64).reshape(group, filters // group, channels, -1, filtering.taps, filtering.taps)
     return np.einsum("ai,gocdij,bj->abdgco", filtering.filter, planes, filtering.filter, optimize=True).reshape(
         filtering.points**2, planes.shape[3], group, channels, filters // group
     )

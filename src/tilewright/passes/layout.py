@@ -16,13 +16,15 @@ from tilewright.kernels.relayout import blocked, is_row_major, lanes_of
 from tilewright.ops.operator import require
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ONE, Const, Expr
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr
 from tilewright.symbolic.simplify import simplify
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
 _ANCHORS = frozenset({"Conv", "PhaseConv", "WinogradOutput"})
 """Sums of products over channels whose results are stored in blocks."""
-_READERS = _ANCHORS | {"WinogradInput"}
+_TRANSFORMS = frozenset({"WinogradInput"})
+"""What is much faster from blocks: plain data are copied first."""
+_READERS = _ANCHORS | _TRANSFORMS | {"PhasesToSpace"}
 """What reads blocks as easily as rows."""
 _COPY = require("Copy")
 _WASTE = 1.5
@@ -116,7 +118,7 @@ def _wanted_in_blocks(node: Node, lanes: Mapping[Value, int], width: int) -> Val
     """The data of ``node`` if it reads several channels at once, and they are plain and fill blocks."""
     data = node.inputs[0] if node.inputs else None
     is_mixed = node.outputs[0] in lanes and _mixes_groups(node, width)
-    if data is None or data in lanes or not (is_mixed or node.op.name in _READERS - _ANCHORS):
+    if data is None or data in lanes or not (is_mixed or node.op.name in _TRANSFORMS):
         return None
     return data if fills_blocks(data.shape[1], width) else None
 
@@ -152,10 +154,9 @@ def _keeps_channels(op: Operation, width: int) -> bool:
     channel = op.axes[1].var
     bounds = Bounds({axis.var: axis.extent for axis in (*op.axes, *op.reduce_axis)})
     for source, indices in reads_of(op):
-        if source.ndim == len(op.axes) and source.shape[1] != ONE:
-            offset = simplify(indices[1] - channel, bounds)
-            if not isinstance(offset, Const) or int(offset.value) % width:
-                return False
+        has_channels = source.ndim == len(op.axes) and source.shape[1] != ONE
+        if has_channels and simplify((indices[1] - channel) % width, bounds) != ZERO:
+            return False
     return True
 
 

@@ -1,17 +1,19 @@
-"""Transposed convolutions with few filters: all phases as channels of one convolution, interleaved afterwards.
+"""Transposed convolutions as convolutions whose channels are all phases, interleaved afterwards.
 
 A ``PhaseConv`` works on blocks of filters, phase by phase. Three filters would leave most of a block empty; with the
-phases of two strides of 2 they are twelve. This needs phases with equally many taps, as one convolution has one kernel.
+phases of two strides of 2 they are twelve. And a convolution may be computed in Winograd's transformed domain. This
+needs phases with equally many taps, as one convolution has one kernel.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
 import numpy as np
 
 from tilewright.base.names import Names
+from tilewright.base.numerics import Math
 from tilewright.base.target import Target
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
@@ -19,67 +21,95 @@ from tilewright.ops.shapes import static
 from tilewright.ops.transposed_convolution import phases
 from tilewright.ops.windows import number
 from tilewright.passes.layout import fills_blocks
+from tilewright.passes.winograd import fewest_cycles, product_cycles
 from tilewright.symbolic.expr import Expr, as_expr, const
 
 Attributes: TypeAlias = Mapping[str, Attribute]
 
+INTERLEAVING_CYCLES = 6.0
+"""Cycles for each vector that is interleaved."""
 
-def interleave_phases(graph: Graph, target: Target) -> Graph:
-    """``graph`` with a ``Conv`` and ``PhasesToSpace`` for each ``PhaseConv`` whose filters would fill blocks badly."""
+
+def interleave_phases(graph: Graph, target: Target, math: Math = Math.DEFAULT) -> Graph:
+    """``graph`` with a ``Conv`` and ``PhasesToSpace`` for each ``PhaseConv`` for which that is better."""
     constants, names = dict(graph.constants), graph.names()
     nodes: list[Node] = []
     for node in graph.nodes:
-        width = target.vector_bits // (8 * node.outputs[0].dtype.itemsize)
-        if node.op.name == "PhaseConv" and _is_better(node, constants, width):
-            nodes.extend(_interleaved(node, constants, names))
-        else:
+        other = _interleaved(node, constants, names) if _is_possible(node, constants) else None
+        if other is None or not other.is_better(node, target, math):
             nodes.append(node)
+        else:
+            nodes.extend([other.convolution, other.places])
+            constants.update(other.parameters)
     return replace(graph, nodes=tuple(nodes), constants=constants)
 
 
-def _is_better(node: Node, constants: Mapping[Value, Array], width: int) -> bool:
-    """Whether phases as channels fill blocks of ``width`` better, all have as many taps, and parameters are known."""
-    parameters = [v for v in node.inputs[1:] if v is not None]
-    if fills_blocks(node.outputs[0].shape[1], width) or any(v not in constants for v in parameters):
+@dataclass(frozen=True, slots=True)
+class _Interleaved:
+    """What does the same as a ``PhaseConv``."""
+
+    convolution: Node
+    places: Node
+    parameters: Mapping[Value, Array]
+
+    def is_better(self, node: Node, target: Target, math: Math) -> bool:
+        """Whether ``node`` would fill blocks badly, or the transformed domain is estimated to take fewer cycles."""
+        result, weight = node.outputs[0], next(iter(self.parameters.values()))
+        width = target.vector_bits // (8 * result.dtype.itemsize)
+        if not fills_blocks(result.shape[1], width):
+            return True
+        shape, other = static(result.shape), fewest_cycles(self.convolution, self.parameters, target, math)
+        if shape is None or other is None:
+            return False
+        direct = product_cycles(prod(shape) * prod(weight.shape[1:]), weight.size, target)
+        return other + prod(shape) / width * INTERLEAVING_CYCLES < direct
+
+
+def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:
+    """Whether all phases have equally many taps, all filters see all channels, and parameters are known."""
+    if node.op.name != "PhaseConv" or any(v is not None and v not in constants for v in node.inputs[1:]):
         return False
     attributes = dict(node.attributes)
-    own = phases(_extents(attributes, "kernel"), _strides(parameters[0]), _integers(attributes, "dilations"))
-    return all(dim.are_even for dim in own)
+    strides = _strides(node)
+    own = phases(_extents(attributes, "kernel"), strides, _integers(attributes, "dilations"))
+    return attributes.get("group", 1) == 1 and all(dim.are_even for dim in own)
 
 
-def _interleaved(node: Node, constants: dict[Value, Array], names: Names) -> Iterator[Node]:
-    """Filter ``co * phases + p`` makes phase ``p`` of output channel ``co``; phases are in row-major order."""
+def _interleaved(node: Node, constants: Mapping[Value, Array], names: Names) -> _Interleaved:
+    """Filter ``p * CO + co`` makes phase ``p`` of output channel ``co``; phases are in row-major order."""
     data, filters, bias = (*node.inputs, None)[:3]
     assert data is not None and filters is not None, "a convolution has data and filters"
-    attributes, strides, result = dict(node.attributes), _strides(filters), node.outputs[0]
+    attributes, strides, result = dict(node.attributes), _strides(node), node.outputs[0]
     begins, spatial = _integers(attributes, "begins"), _extents(attributes, "spatial")
-    count, old = prod(strides), constants[filters]
-    merged = old.reshape(-1, *old.shape[len(strides) + 1 :])
-    operands = [data, _constant(filters, merged, constants, names)]
+    rank = len(strides)
+    by_phase = np.moveaxis(constants[filters], 0, rank)
+    merged = np.ascontiguousarray(by_phase.reshape(-1, *by_phase.shape[rank + 1 :]))
+    parameters = {_named(filters, merged, names): merged}
     if bias is not None:
-        operands.append(_constant(bias, np.repeat(constants[bias], count), constants, names))
+        repeated = np.tile(constants[bias], prod(strides))
+        parameters[_named(bias, repeated, names)] = repeated
     dilations = tuple(d if s == 1 else 1 for d, s in zip(_integers(attributes, "dilations"), strides, strict=True))
     moves = zip(merged.shape[2:], dilations, begins, strides, strict=True)
     before = [(taps - 1) * dilation - begin // stride for taps, dilation, begin, stride in moves]
     ends = zip(begins, spatial, strides, data.shape[2:], strict=True)
     after = [number((y + (begin - 1)) // stride + 1 - own) for begin, y, stride, own in ends]
-    options: Attributes = {"pads": (*before, *after), "dilations": dilations, "group": attributes.get("group", 1)}
-    conv = make_node(require("Conv"), operands, [names.fresh(f"{result.name}.phases")], options, node.source)
+    options: Attributes = {"pads": (*before, *after), "dilations": dilations}
+    called = names.fresh(f"{result.name}.phases")
+    convolution = make_node(require("Conv"), [data, *parameters], [called], options, node.source)
     offsets = tuple(begin % stride for begin, stride in zip(begins, strides, strict=True))
     places: Attributes = {"strides": strides, "offsets": offsets, "spatial": spatial}
-    yield conv
-    yield make_node(require("PhasesToSpace"), conv.outputs, [result.name], places, node.source)
+    interleaving = make_node(require("PhasesToSpace"), convolution.outputs, [result.name], places, node.source)
+    return _Interleaved(convolution, interleaving, parameters)
 
 
-def _constant(like: Value, array: Array, constants: dict[Value, Array], names: Names) -> Value:
-    value = Value(names.fresh(like.name), like.dtype, tuple(map(const, array.shape)))
-    constants[value] = array
-    return value
+def _named(like: Value, array: Array, names: Names) -> Value:
+    return Value(names.fresh(like.name), like.dtype, tuple(map(const, array.shape)))
 
 
-def _strides(filters: Value) -> tuple[int, ...]:
+def _strides(node: Node) -> tuple[int, ...]:
     """The strides, of which filters ``[CO, strides..., CI, taps...]`` have the phases."""
-    shape = static(filters.shape) or ()
+    filters = node.inputs[1]
+    shape = static(filters.shape) or () if filters is not None else ()
     return shape[1 : len(shape) // 2]
 
 

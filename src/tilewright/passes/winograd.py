@@ -1,4 +1,4 @@
-"""Convolutions with filters of 3 x 3 taps by Winograd's minimal filtering, where it is estimated to be faster.
+"""Convolutions with filters of 3 x 3 or 2 x 2 taps by Winograd's minimal filtering, where it is estimated to be faster.
 
 One node becomes three: the transform of the input, a matrix product for each point, and the transform back, which takes
 over the bias and is what an epilogue joins. Filters are transformed here, in float64.
@@ -18,13 +18,13 @@ from tilewright.base.names import Names
 from tilewright.base.numerics import Math
 from tilewright.base.target import Target
 from tilewright.graph import Array, Graph, Node, Value, make_node
-from tilewright.ops.minimal_filtering import FILTERINGS, TAPS
+from tilewright.ops.minimal_filtering import FILTERINGS
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.ops.winograd import transformed_filter
 from tilewright.symbolic.expr import const
 
-ADVANTAGE: Mapping[int, float] = MappingProxyType({2: 1.1, 4: 1.25})
+ADVANTAGE: Mapping[int, float] = MappingProxyType({2: 1.1, 3: 1.1, 4: 1.25})
 """By how much the estimate must be lower, by outputs of a tile: it is rough, and errors grow about twofold, tenfold."""
 FAST_ADVANTAGE = 1.0
 """The same under ``math="fast"``."""
@@ -63,13 +63,25 @@ class _Choice:
 def _paying(graph: Graph, target: Target, math: Math) -> Iterator[tuple[Node, _Choice]]:
     """All choices that are estimated to take clearly fewer cycles."""
     for node in graph.nodes:
-        problem = _problem(node, graph)
+        problem = _problem(node, graph.constants)
         if problem is not None:
             direct = problem.plain_cycles(target)
-            for tile in FILTERINGS:
-                cycles = (FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile]) * problem.cycles(tile, target)
+            for tile in problem.tiles:
+                cycles = _advantage(tile, math) * problem.cycles(tile, target)
                 if cycles < direct:
                     yield node, _Choice(problem, tile, direct - cycles, problem.more_bytes(tile))
+
+
+def _advantage(tile: int, math: Math) -> float:
+    return FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile]
+
+
+def fewest_cycles(node: Node, constants: Mapping[Value, Array], target: Target, math: Math) -> float | None:
+    """What the convolution ``node`` must be slower than to be computed in the transformed domain; None: it can't be."""
+    problem = None if math is Math.STRICT else _problem(node, constants)
+    if problem is None:
+        return None
+    return min(_advantage(tile, math) * problem.cycles(tile, target) for tile in problem.tiles)
 
 
 def _chosen(choices: Sequence[tuple[Node, _Choice]], spare: int | None) -> Iterator[tuple[Node, _Choice]]:
@@ -107,6 +119,11 @@ class _Problem:
         """Of the result."""
         return self.result[2:]
 
+    @property
+    def tiles(self) -> list[int]:
+        """The sizes of tiles that there are for its taps."""
+        return [tile for tile, filtering in FILTERINGS.items() if filtering.taps == self.weight[-1]]
+
     def grid(self, tile: int) -> tuple[int, ...]:
         """Tiles along the last two dimensions."""
         return tuple(-(-extent // tile) for extent in self.extents[-2:])
@@ -117,13 +134,13 @@ class _Problem:
 
     def more_bytes(self, tile: int) -> int:
         """By how much transformed filters are larger."""
-        taps = TAPS * TAPS
+        taps = prod(self.weight[-2:])
         return (FILTERINGS[tile].points ** 2 - taps) * max(1, prod(self.weight) // taps) * f32.itemsize
 
     def plain_cycles(self, target: Target) -> float:
         """Of the sum over all taps."""
         products = prod(self.result) * prod(self.weight[1:])
-        return _products(products, prod(self.weight), target)
+        return product_cycles(products, prod(self.weight), target)
 
     def cycles(self, tile: int, target: Target) -> float:
         """In the transformed domain."""
@@ -131,7 +148,7 @@ class _Problem:
         tiles = self.result[0] * prod(self.grid(tile))
         leaving = points * tiles * prod(self.extents[:-2]) * self.result[1]
         entering = points * tiles * prod(self.layers()) * self.data[1]
-        products = _products(leaving * prod(self.weight[1:-2]), points * prod(self.weight[:-2]), target)
+        products = product_cycles(leaving * prod(self.weight[1:-2]), points * prod(self.weight[:-2]), target)
         transforms = (entering + leaving) / _lanes(target) * TRANSFORM_CYCLES
         return START_CYCLES + products + transforms
 
@@ -140,7 +157,7 @@ def _lanes(target: Target) -> int:
     return target.vector_bits // (8 * f32.itemsize)
 
 
-def _products(products: int, weights: int, target: Target) -> float:
+def product_cycles(products: int, weights: int, target: Target) -> float:
     """Cycles for sums of so many products, with so many weights: those of the arithmetic, or of reading the weights."""
     size = weights * f32.itemsize
     streaming = size / WEIGHT_BYTES_PER_CYCLE if size > target.l2_bytes else 0.0
@@ -202,12 +219,12 @@ class _Rewriting:
         return self.filters[weight, tile, group]
 
 
-def _problem(node: Node, graph: Graph) -> _Problem | None:
+def _problem(node: Node, constants: Mapping[Value, Array]) -> _Problem | None:
     """The extents, if ``node`` is a convolution of the kinds for which this is."""
     attributes: dict[str, object] = dict(node.attributes)
     if node.op.name != "Conv" or len(node.outputs) != 1 or node.outputs[0].dtype != f32:
         return None
-    if node.inputs[1] not in graph.constants:
+    if node.inputs[1] not in constants:
         return None
     shapes = [None if value is None else static(value.shape) for value in (*node.inputs[:2], node.outputs[0])]
     data, weight, result = shapes
@@ -215,11 +232,12 @@ def _problem(node: Node, graph: Graph) -> _Problem | None:
         return None
     group = attributes.get("group", 1)
     plain = all(_ones(attributes.get(name)) for name in ("strides", "dilations"))
-    if not plain or not isinstance(group, int) or len(weight) not in (4, 5) or weight[-2:] != (TAPS, TAPS):
+    if not plain or not isinstance(group, int) or len(weight) not in (4, 5) or weight[-2:] not in _TAPS:
         return None
     return _Problem(data, weight, result, group, _pads(node, len(data) - 2))
 
 
+_TAPS = frozenset((filtering.taps, filtering.taps) for filtering in FILTERINGS.values())
 _RESHAPE, _PRODUCTS = require("Reshape"), require("WinogradProducts")
 _INPUT, _OUTPUT = require("WinogradInput"), require("WinogradOutput")
 
