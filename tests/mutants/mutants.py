@@ -34,6 +34,10 @@ _AFFINE = "tests/passes/test_affine.py"
 _EXACT = "tests/test_exact_numbers.py"
 _RECOGNIZE = "tests/passes/test_recognize.py"
 _FLATTEN = "tests/passes/test_flatten.py"
+_WINOGRAD = (
+    "tests/ops/test_winograd.py::test_it_is_the_convolution",
+    "tests/ops/test_winograd.py::test_it_is_the_convolution_in_three_dimensions",
+)
 _TRANSPOSED = ("tests/ops/test_transposed_convolution.py",)
 _PERMUTED = "tests/codegen/test_lanes.py::test_lanes_that_lie_close_together_are_permuted"
 
@@ -986,5 +990,45 @@ MUTANTS = (
         "(FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile])",
         "ADVANTAGE[tile]",
         _POLICIES,
+        "products of a layer start at the wrong tile",
+        "passes/winograd.py",
+        "if problem.depth > 1 else (1, prod(grid))",
+        "if problem.depth > 1 else (1, prod(grid) + 1)",
+        _WINOGRAD,
+    ),
+    Mutant(
+        "layers of zeros are left out",
+        "ops/winograd.py",
+        "const(extent + depth - 1)",
+        "const(extent)",
+        _WINOGRAD,
+    ),
+    Mutant(
+        "filters of groups are mixed up",
+        "ops/winograd.py",
+        ".reshape(group, filters // group, channels, -1, TAPS, TAPS)",
+        ".reshape(filters // group, group, channels, -1, TAPS, TAPS).swapaxes(0, 1)",
+        _WINOGRAD,
+    ),
+    Mutant(
+        "what is initialized has no points",
+        "schedule/decompose_reduction.py",
+        "if not free_vars(binding):",
+        "if free_vars(binding) and not free_vars(binding):",
+        ("tests/schedule/test_decompose_reduction.py",),
+    ),
+    Mutant(
+        "panels are asked for where they are",
+        "codegen/scalars.py",
+        "range(distance, distance + size, LINE)",
+        "range(0, size, LINE)",
+        ("tests/schedule/test_prefetch.py",),
+    ),
+    Mutant(
+        "a node's choice forgets a neighbour",
+        "passes/assignment.py",
+        "for node, others, best in reversed(self._decided):",
+        "for node, others, best in self._decided:",
+        ("tests/passes/test_assignment.py",),
     ),
 )

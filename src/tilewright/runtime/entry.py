@@ -12,7 +12,7 @@ from typing import Final
 _Releasing = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Holding = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
-SHORT_NANOSECONDS: Final = 4_000
+SHORT_NANOSECONDS: Final = 12_000
 """Calls that take no more processor time than this keep the lock."""
 
 _SAMPLES: Final = 16

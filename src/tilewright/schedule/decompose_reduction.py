@@ -66,9 +66,7 @@ def _init_nest(program: Program, block: Block, inside: tuple[Loop, ...], driving
     pairs = [(a, b) for a, b in zip(block.axes, block.bindings, strict=True) if a.kind is not IterKind.REDUCE]
     predicate = substitute(block.predicate, zero)
     for axis, binding in pairs:
-        if not free_vars(
-            binding
-        ):  # no loop drives it: an axis without points has none that keeps the init from running
+        if not free_vars(binding):  # no loop that runs not at all keeps the init of no points from running
             predicate = simplify(predicate & (binding < axis.extent), program.bounds)
     used = free_vars(predicate).union(*(free_vars(binding) for _, binding in pairs))
     copied = [loop for loop in inside if loop.var in used]
