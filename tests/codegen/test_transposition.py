@@ -25,7 +25,7 @@ def box(rows: int, lanes: int, body: Stmt) -> Loop:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.f32, dtypes.f64, dtypes.f16, dtypes.u8, dtypes.boolean])
-@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
+@pytest.mark.parametrize("lanes", [4, 8, 9, 15, 16, 32])
 def test_boxes_of_all_sizes(dtype: DType, lanes: int) -> None:
     for rows in (2, 3, 4, 7, 8, 13, 16, 20, 33):
         a, out = matrix("a", dtype, rows, lanes), matrix("out", dtype, lanes, rows + 3)

@@ -39,13 +39,14 @@ def test_what_crosses() -> None:
     assert of(64, 32, read=transposed) == 0
     assert of(64, 32, read=lambda i, j: a[j, i] * b[i] + 1.0) == 0
     assert of(64, 32, read=lambda i, j: a[j, i % 16]) == 0
+    assert of(60, 32, read=lambda i, j: a[j, i + 4]) == 0
     assert of(32, 64, read=lambda i, j: a[i, j]) is None
     assert of(64, 32, read=lambda i, j: a[j, i % 4]) is None  # too short
     assert of(64, 32, read=lambda i, j: a[j, j]) is None
     assert of(64, 32, read=lambda i, j: a[j, i] + a[i // 2, j]) is None  # one of them would be scattered
     assert of(64, 32, read=lambda i, j: a[j, (i * 3) % 64]) is None
     assert of(64, 2, read=transposed) is None
-    assert of(4, 32, read=transposed) is None
+    assert of(3, 32, read=transposed) is None
 
 
 @pytest.mark.parametrize("target", [HOST, HOST.restricted("avx2")])

@@ -607,6 +607,13 @@ MUTANTS = (
         ("tests/kernels/test_transposes.py",),
     ),
     Mutant(
+        "relayout: padding keeps channels apart",
+        "kernels/relayout.py",
+        "> MANY_PAGES * PAGE_BYTES",
+        "> MANY_PAGES * PAGE_BYTES * PAGE_BYTES",
+        (f"{_LAYOUT}::test_padding_brings_channels_together_that_are_far_apart",),
+    ),
+    Mutant(
         "layout: plain readers get blocks",
         "passes/layout.py",
         "if node.op.name in _READERS or any(v in lanes for v in node.outputs):",

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.passes.graphs import apply, value
+from tilewright.base.numerics import Math
 from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
@@ -207,3 +208,22 @@ def test_depthwise_convolutions_of_plain_data_go_by_rows(size: int, stride: int,
     assert not compiled.layouts
     (tile,) = (stmt.buffer for stmt in walk(compiled.kernels[0].program.body) if isinstance(stmt, Alloc))
     assert tile.shape[-1] == const(target.vector_bits // 32)  # a register for each row
+
+
+@pytest.mark.parametrize(("size", "channels_last"), [(31, False), (5, True), (5, False)])
+def test_padding_brings_channels_together_that_are_far_apart(size: int, channels_last: bool) -> None:
+    """On many pages, or where they are together before."""
+    known: dict[Value, Array] = {}
+    shape = (2, size, size, 4 * LANES) if channels_last else (2, 4 * LANES, size, size)
+    x = value("x", *shape)
+    nodes = [apply("Transpose", [x], "t", perm=(0, 3, 1, 2))] if channels_last else []
+    data = nodes[-1].outputs[0] if nodes else x
+    nodes.append(conv(known, data, 2 * LANES, "a"))
+    graph = Graph("g", (x,), nodes[-1].outputs, tuple(nodes), known)
+    feeds = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
+    compiled = compile_graph(graph, Options(HOST, threads=2, math=Math.STRICT))
+    (result,) = compiled.executable.run(feeds)
+    np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
+    allocated = [s.buffer for k in compiled.kernels for s in walk(k.program.body) if isinstance(s, Alloc)]
+    padded = [buffer for buffer in allocated if buffer.name.startswith("padded")]
+    assert [buffer.shape[-1] == const(LANES) for buffer in padded] == [channels_last or size > 5]

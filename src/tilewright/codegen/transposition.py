@@ -43,8 +43,7 @@ def crossing(loop: Loop) -> Crossing | None:
         case _:
             return None
     chunk = CHUNK_BYTES // buffer.dtype.itemsize
-    is_whole = lanes & (lanes - 1) == 0 and lanes >= chunk > 1
-    if not is_whole or not 2 <= rows <= stride or _reads_itself(store):
+    if not lanes >= chunk > 1 or not 2 <= rows <= stride or _reads_itself(store):
         return None
     return Crossing(loop.var, rows, inner.var, lanes, store)
 
@@ -65,18 +64,27 @@ def _reads_itself(store: Store) -> bool:
 
 
 def transpose(text: FunctionText, rows: Sequence[Value]) -> list[Value]:
-    """``rows`` (at most as many as they have lanes, a power of two) transposed: a vector for each lane, of which the
-    first ``len(rows)`` lanes count."""
-    lanes = rows[0].lanes
-    table: list[Value | None] = [*rows, *[None] * (lanes - len(rows))]
+    """``rows`` (at most as many as they have lanes) transposed: a vector for each lane, whose first ``len(rows)`` lanes
+    count."""
+    lanes = 1 << (rows[0].lanes - 1).bit_length()
+    table: list[Value | None] = [*(_widened(text, row, lanes) for row in rows), *[None] * (lanes - len(rows))]
     network = _network(lanes, CHUNK_BYTES // rows[0].dtype.itemsize)
     for span, masks in network.stages:
         for first in (place for place in range(lanes) if not place & span):
             a, b = table[first], table[first + span]
             if a is not None:
                 table[first], table[first + span] = (_shuffled(text, a, b, mask) for mask in masks)
-    made = [table[place] for place in network.places]
+    made = [table[place] for place in network.places[: rows[0].lanes]]
     return [value for value in made if value is not None]
+
+
+def _widened(text: FunctionText, row: Value, lanes: int) -> Value:
+    """``row`` with as many lanes, of which the last ones hold anything."""
+    if row.lanes == lanes:
+        return row
+    picked = ", ".join(f"i32 {lane}" if lane < row.lanes else "i32 poison" for lane in range(lanes))
+    line = f"shufflevector {row.typed}, {row.type} poison, <{lanes} x i32> <{picked}>"
+    return Value(text.pure(line, row.depth), row.dtype, lanes, row.depth)
 
 
 def _shuffled(text: FunctionText, a: Value, b: Value | None, mask: Sequence[int]) -> Value:

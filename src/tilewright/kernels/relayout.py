@@ -37,6 +37,10 @@ Layouts = Mapping[Tensor, IndexMap]
 MERGED_PLACES = 256
 """Places of a plane that are worth merging: with more, a row alone makes enough tiles, and is nearer in cache."""
 
+PAGE_BYTES = 4096
+MANY_PAGES = 48
+"""Addresses on so many pages are translated without delay, and leave room for weights and results."""
+
 
 def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
     """``axis`` in blocks of ``lanes``, which go last: ``n, c, y, x -> n, c // 16, y, x, c % 16`` (NCHWc)."""
@@ -128,11 +132,13 @@ def spread(outputs: Sequence[Tensor], known: Layouts) -> dict[Tensor, IndexMap]:
     """Layouts for what lies between the tensors in ``known``, too.
 
     What is stored in blocks at the end is computed in blocks from the reduction on; what comes before it (padding)
-    is stored as what it is made from.
+    is stored as what it is made from, or in blocks if that brings the steps of the reduction together.
     """
     final = [known[t] for t in outputs if t in known]
     shapes = [t.shape for t in outputs if t in known]
     layouts = dict(known)
+    reductions = [op for op in topological_order(outputs) if isinstance(op, Compute) and op.reduction is not None]
+    reduced = {source: op for op in reductions for source in inputs_of(op)}
     for tensor in (t for _, tensors in _operations(outputs) for t in tensors):
         if tensor in layouts or tensor in outputs or not isinstance(tensor.op, Compute):
             continue
@@ -142,7 +148,26 @@ def spread(outputs: Sequence[Tensor], known: Layouts) -> dict[Tensor, IndexMap]:
             layouts[tensor] = alike[0]
         elif final and tensor.shape in shapes:
             layouts[tensor] = final[shapes.index(tensor.shape)]
+        elif final and tensor in reduced and not sources and _is_scattered(tensor.op, reduced[tensor]):
+            index_map = blocked(tensor.ndim, lanes_of(final[0]))
+            if block_factors(reduced[tensor], {tensor: index_map}):
+                layouts[tensor] = index_map
     return layouts
+
+
+def _is_scattered(op: Compute, reader: Compute) -> bool:
+    """Whether ``reader``, which sums up channels of what ``op`` makes, would find these on many pages; or whether they
+    lie side by side in what ``op`` reads, and would only be moved apart."""
+    shape = static(tuple(axis.extent for axis in op.axes))
+    summed = static(tuple(axis.extent for axis in reader.reduce_axis[:1]))
+    if op.reduction is not None or shape is None or summed is None or len(shape) < 3:
+        return False
+    origins = [_origin(source, indices)[1] for source, indices in reads_of(op)]
+    channel = op.axes[1].var
+    if any(indices and channel in free_vars(indices[-1]) for indices in origins):
+        return True
+    plane = op.bodies[0].dtype.itemsize * prod(shape[2:])
+    return prod(summed) * min(plane, PAGE_BYTES) > MANY_PAGES * PAGE_BYTES
 
 
 def dissolve_views(outputs: Sequence[Tensor], roots: Collection[Tensor]) -> list[Tensor]:

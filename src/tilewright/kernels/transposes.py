@@ -16,7 +16,7 @@ LEAST_ROWS = 4
 
 def crossed_axis(block: Block, width: int) -> int | None:
     """The axis, by its position, along which all lies side by side that ``block`` reads along its last dimension; None
-    if that is this dimension itself, or not one axis of at least ``width`` places, or if there are few rows."""
+    if that is this dimension itself, or not one axis of about ``width`` places, or if there are few rows."""
     if not isinstance(block.body, Store) or not block.body.indices or block.init is not None:
         return None
     last = block.body.indices[-1]
@@ -29,7 +29,7 @@ def crossed_axis(block: Block, width: int) -> int | None:
         return None
     (var,) = along
     extents = {axis.var: _extent(axis.extent) for axis in block.axes}
-    if var is None or var not in spatial or extents[var] < width or extents[last] < LEAST_ROWS:
+    if var is None or var not in spatial or 2 * extents[var] < width or extents[last] < LEAST_ROWS:
         return None
     return spatial[var]
 
@@ -39,6 +39,8 @@ def _side_by_side(index: Expr, width: int) -> Var | None:
     match index:
         case Var():
             return index
+        case Binary(BinaryOp.ADD | BinaryOp.SUB, Var() as var, Const()):
+            return var
         case Binary(BinaryOp.MOD, Var() as var, Const(int(modulus))) if modulus % width == 0:
             return var
         case _:
