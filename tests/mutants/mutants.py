@@ -997,6 +997,8 @@ MUTANTS = (
         "(FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile])",
         "ADVANTAGE[tile]",
         _POLICIES,
+    ),
+    Mutant(
         "products of a layer start at the wrong tile",
         "passes/winograd.py",
         "if problem.depth > 1 else (1, prod(grid))",
