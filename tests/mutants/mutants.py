@@ -684,6 +684,13 @@ MUTANTS = (
         (_AFFINE,),
     ),
     Mutant(
+        "winograd: the signs of transformed filters",
+        "ops/minimal_filtering.py",
+        "np.prod(root - np.array(others))",
+        "np.prod(np.array(others) - root) * (-1 if root < 0 else 1)",
+        ("tests/ops/test_winograd.py::test_the_filter_is_transformed_in_float64",),
+    ),
+    Mutant(
         "exact: nodes with equal attributes become one",
         "passes/normalize.py",
         "Exact(node.attributes)",
