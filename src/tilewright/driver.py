@@ -86,6 +86,12 @@ class Compiled:
     options: Options
     layouts: Mapping[Value, IndexMap]
     """How those values of ``graph`` are stored that are not stored row-major."""
+    copies: Mapping[str, str]
+    """Names of values in other layouts, and what the model calls these values."""
+
+    def name_in_model(self, name: str) -> str:
+        """What the model calls the value ``name`` of ``graph``."""
+        return self.copies.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +156,8 @@ def compile_graph(
     manifest = interface.manifest(*values, main.dims, made, limits, options.math)
     fitting = (options.target.arch.value, options.target.features)
     executable = executable_for(fitting, manifest, made.objects, list(constants.values()), options.threads)
-    return Compiled(executable, made.objects, laid_out.graph, main, planned.kernels, options, laid_out.layouts)
+    layouts, copies = laid_out.layouts, laid_out.copies
+    return Compiled(executable, made.objects, laid_out.graph, main, planned.kernels, options, layouts, copies)
 
 
 def transform(graph: Graph, options: Options, watch: Watch | None = None, spare: int | None = None) -> LaidOut:

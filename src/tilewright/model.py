@@ -15,7 +15,7 @@ from tilewright.base.store import Store
 from tilewright.driver import Compiled, Options
 from tilewright.frontend import onnx_proto
 from tilewright.graph import Array, Graph
-from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare, logical_name
+from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare
 from tilewright.insight.explain import Explanation, explain
 from tilewright.insight.peak import measure_peak
 from tilewright.insight.profile import Profile, extents_of, profile
@@ -112,7 +112,7 @@ class CompiledModel(RunnableModel):
         feeds = {name: np.asarray(value) for name, value in self._feeds(inputs).items()}
         outputs = self.run(None, feeds)
         values = all_values(self.compiled, feeds, self._origin.cache) if per_layer else {}
-        wanted = dict.fromkeys((*map(logical_name, values), *(spec.name for spec in self.outputs)))
+        wanted = dict.fromkeys((*map(self.compiled.name_in_model, values), *(spec.name for spec in self.outputs)))
         reference = self._reference(chosen, feeds, wanted)
         return compare(self.compiled, outputs, values, reference, chosen.value, tolerance)
 

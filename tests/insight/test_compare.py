@@ -15,7 +15,7 @@ from tests.frontend.models import Array, model
 from tests.insight.models import FEEDS, X, classifier, compiled
 from tilewright.base.errors import BadInput
 from tilewright.driver import Compiled
-from tilewright.insight.compare import Comparison, ValueComparison, all_values, compare, logical_name
+from tilewright.insight.compare import Comparison, ValueComparison, all_values, compare
 from tilewright.insight.places import calls_of
 from tilewright.insight.references import Reference, by_onnxruntime, in_float64
 from tilewright.measure.difference import difference
@@ -26,7 +26,7 @@ VALUES = ("g", "logits", "y")
 def both(proto: onnx.ModelProto, feeds: dict[str, Array]) -> tuple[Compiled, dict[str, Array], Reference]:
     graph, made = compiled(proto)
     values = all_values(made, feeds)
-    return made, values, in_float64(graph, feeds, map(logical_name, values), {})
+    return made, values, in_float64(graph, feeds, map(made.name_in_model, values), {})
 
 
 def test_measures() -> None:
@@ -86,6 +86,24 @@ def test_values_that_are_stored_in_blocks() -> None:
     assert found.notes == ()
     assert len(found.values) == sum(1 for _ in calls_of(made)) + 2
     assert made.layouts
+
+
+def test_values_whose_names_look_like_copies() -> None:
+    """A user may call a tensor as we call what is stored otherwise; then ours has another name."""
+    random = np.random.default_rng(3)
+    x, w = (random.normal(size=shape).astype(np.float32) for shape in ((1, 3, 6, 6), (32, 3, 3, 3)))
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["d"], name="conv"),
+        helper.make_node("Softmax", ["x"], ["d.blocked"], name="other", axis=1),
+        helper.make_node("Softmax", ["d.blocked"], ["d.plain"], name="another", axis=2),
+    ]
+    names = ["d", "d.plain"]
+    made, values, reference = both(model(nodes, {"x": x}, names, {"w": w}), {"x": x})
+    assert {"d.blocked", "d.blocked_1", "d.plain"} <= {value.name for value in made.layouts} | values.keys()
+    found = compare(made, made.executable.run({"x": x}), values, reference, "float64")
+    assert found.agrees
+    assert found.notes == ()
+    assert {row.value for row in found.values} == {"d", "d.blocked", "d.plain"}
 
 
 def test_outputs_only() -> None:

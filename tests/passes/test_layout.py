@@ -58,6 +58,7 @@ def test_few_channels_stay_plain_and_outputs_are_plain() -> None:
     graph = Graph("g", (x,), (*first.outputs, *last.outputs), (first, last), known)
     laid_out = choose_layouts(graph, HOST)
     assert [v.name for v in laid_out.layouts] == ["a.blocked"]
+    assert laid_out.copies == {"a.blocked": "a"}
     assert [v.name for v in laid_out.graph.outputs] == ["a", "b"]
 
 
@@ -143,6 +144,7 @@ def test_names_that_look_like_ours_stay_what_they_are() -> None:
     verify(laid_out.graph)
     assert laid_out.graph.outputs == graph.outputs
     assert {v.name for v in laid_out.layouts} == {"x.in_blocks_1", "a.blocked_1"}
+    assert laid_out.copies == {"x.in_blocks_1": "x", "a.blocked_1": "a"}
 
 
 def test_a_normalization_of_what_a_convolution_makes() -> None:

@@ -135,7 +135,7 @@ def compare(
     missing: list[str] = []
     for call in calls_of(compiled):
         for value in call.group.outputs:
-            expected = reference.values.get(logical_name(value))
+            expected = reference.values.get(compiled.name_in_model(value.name))
             if value.name in values and expected is not None:
                 found = difference(_row_major(compiled, value, values[value.name], expected), expected)
                 rows.append(_row(value.name, call.kernel.program.name, sources(call.group), found, tolerance))
@@ -160,12 +160,6 @@ def _row_major(compiled: Compiled, value: Value, stored: Array, expected: Array)
     """``stored`` in the layout of ``expected``."""
     index_map = compiled.layouts.get(value)
     return stored if index_map is None else unpack(stored, index_map, expected.shape)
-
-
-def logical_name(value: Value | str) -> str:
-    """What the model calls a value: the copies that ``passes.layout`` makes of it are called after it."""
-    name = value if isinstance(value, str) else value.name
-    return name.removesuffix(".blocked").removesuffix(".plain")
 
 
 def all_values(compiled: Compiled, feeds: Mapping[str, Array], cache: Store | None = None) -> dict[str, Array]:

@@ -14,7 +14,7 @@ from tilewright.base.target import Target
 from tilewright.driver import Options, build_program, compile_graph
 from tilewright.frontend import onnx_importer
 from tilewright.graph import Array
-from tilewright.insight.compare import TOLERANCE, all_values, compare, logical_name
+from tilewright.insight.compare import TOLERANCE, all_values, compare
 from tilewright.insight.profile import extents_of
 from tilewright.insight.references import in_float64
 from tilewright.insight.repro import MODEL, PROGRAM, SETTINGS, TRACE
@@ -46,7 +46,7 @@ def _rerun_model(folder: Path, settings: _Settings) -> int:
     feeds = random_inputs(compiled.executable.manifest, cast(int, settings["seed"]))
     values = all_values(compiled, feeds)
     extents = extents_of(compiled.executable.manifest, feeds)
-    reference = in_float64(graph, feeds, map(logical_name, values), extents)
+    reference = in_float64(graph, feeds, map(compiled.name_in_model, values), extents)
     found = compare(compiled, compiled.executable.run(feeds), values, reference, "reference")
     found.show()
     return 0 if found.agrees else 1

@@ -6,7 +6,7 @@ everything that is computed channel by channel from it. Where somebody needs the
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tilewright.base.names import Names
 from tilewright.base.target import Target
@@ -37,6 +37,8 @@ class LaidOut:
 
     graph: Graph
     layouts: Mapping[Value, IndexMap]
+    copies: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names that were given to values in other layouts, and what the model calls these values."""
 
     def __str__(self) -> str:
         lines = (f"  {value!r} is stored as {index_map}" for value, index_map in self.layouts.items())
@@ -64,15 +66,29 @@ def _has_whole_blocks(value: Value | None, laid_out: LaidOut) -> bool:
     return isinstance(channels, Const) and int(channels.value) % lanes_of(laid_out.layouts[value]) == 0
 
 
+@dataclass(slots=True)
+class _Copies:
+    """New names, and what the model calls the values that have them."""
+
+    names: Names
+    originals: dict[str, str] = field(default_factory=dict[str, str])
+
+    def of(self, value: Value, suffix: str) -> Value:
+        """``value`` in another layout."""
+        name = self.names.fresh(f"{value.name}.{suffix}")
+        self.originals[name] = self.originals.get(value.name, value.name)
+        return Value(name, value.dtype, value.shape)
+
+
 def choose_layouts(graph: Graph, target: Target) -> LaidOut:
     """``graph`` with copies where layouts change, and the layouts. Inputs and outputs stay row-major."""
-    names = graph.names()
-    graph, lanes = _blocked_values(graph, target, names)
-    graph, called = _with_copies(graph, lanes, names)
-    return LaidOut(graph, {called[v]: blocked(len(v.shape), width) for v, width in lanes.items()})
+    copies = _Copies(graph.names())
+    graph, lanes = _blocked_values(graph, target, copies)
+    graph, called = _with_copies(graph, lanes, copies)
+    return LaidOut(graph, {called[v]: blocked(len(v.shape), width) for v, width in lanes.items()}, copies.originals)
 
 
-def _blocked_values(graph: Graph, target: Target, names: Names) -> tuple[Graph, dict[Value, int]]:
+def _blocked_values(graph: Graph, target: Target, copies: _Copies) -> tuple[Graph, dict[Value, int]]:
     """The values that are stored in blocks, and the blocks' widths.
 
     What reads several channels at once (a convolution in groups) has its data copied into blocks if need be.
@@ -86,8 +102,8 @@ def _blocked_values(graph: Graph, target: Target, names: Names) -> tuple[Graph, 
             lanes[node.outputs[0]] = width
         data = _wanted_in_blocks(node, lanes, width)
         if data is not None and data not in entered:
-            name = names.fresh(f"{data.name}.in_blocks")
-            entered[data] = make_node(_COPY, [data], [name], {}, node.source)
+            copy = copies.of(data, "in_blocks")
+            entered[data] = make_node(_COPY, [data], [copy.name], {}, node.source)
             lanes[entered[data].outputs[0]] = width
             nodes.append(entered[data])
         nodes.append(node if data is None else replace(node, inputs=(*entered[data].outputs, *node.inputs[1:])))
@@ -160,13 +176,13 @@ def _keeps_channels(op: Operation, width: int) -> bool:
     return True
 
 
-def _with_copies(graph: Graph, lanes: Mapping[Value, int], names: Names) -> tuple[Graph, Mapping[Value, Value]]:
+def _with_copies(graph: Graph, lanes: Mapping[Value, int], copies: _Copies) -> tuple[Graph, Mapping[Value, Value]]:
     """Plain copies for those who can't read blocks, and what blocked values are called: one that leaves the graph
     gives its name to its copy."""
     outputs = frozenset(graph.outputs)
     copied = {v for node in graph.nodes for v in _read_plain(node, lanes)} | outputs.intersection(lanes)
-    blocks = {v: _called(v, "blocked", names) if v in outputs else v for v in lanes}
-    plain = {v: v if v in outputs else _called(v, "plain", names) for v in copied}
+    blocks = {v: copies.of(v, "blocked") if v in outputs else v for v in lanes}
+    plain = {v: v if v in outputs else copies.of(v, "plain") for v in copied}
     nodes: list[Node] = []
     for node in graph.nodes:
         called = {**blocks, **{v: plain[v] for v in _read_plain(node, lanes)}}
@@ -186,7 +202,3 @@ def _read_plain(node: Node, lanes: Mapping[Value, int]) -> list[Value]:
 
 def _is_row_major(value: Value, width: int) -> bool:
     return is_row_major(blocked(len(value.shape), width), value.shape)
-
-
-def _called(value: Value, suffix: str, names: Names) -> Value:
-    return Value(names.fresh(f"{value.name}.{suffix}"), value.dtype, value.shape)
