@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 import tilewright
 from tests.frontend.models import run_onnxruntime, single_node
-from tilewright.base.errors import InvalidModel
+from tilewright.base.errors import BadProgram, InvalidModel
 from tilewright.frontend import onnx_importer
 from tilewright.graph import evaluate_graph
+from tilewright.ops.operator import require
 from tilewright.ops.recurrent_activations import FORMS
+from tilewright.tensor.build import placeholder
 
 Array = NDArray[np.generic]
 
@@ -181,3 +183,10 @@ def test_weights_of_another_shape_are_refused() -> None:
     inputs: dict[str, Array] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     with pytest.raises(InvalidModel, match="4 columns against 3 rows"):
         onnx_importer.load(single_node("LSTM", inputs))
+
+
+def test_another_number_of_activations_is_refused() -> None:
+    x, weights = placeholder((2, 1, 6), name="x"), placeholder((4, 2), name="gates")
+    hidden = placeholder((2, 2), name="hidden")
+    with pytest.raises(BadProgram, match=r"GRU: 2 activations are needed, not \['Tanh'\]"):
+        require("GRU").apply([x, weights, hidden], {"activations": ("Tanh",), "alphas": (0.0,), "betas": (0.0,)})

@@ -14,7 +14,7 @@ from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.recurrent_activations import Activation, activation
 from tilewright.ops.shapes import Shape, same_extent, show
-from tilewright.symbolic.expr import ONE, ZERO, Expr, cast, const, maximum, minimum, select
+from tilewright.symbolic.expr import ONE, ZERO, Expr, as_expr, cast, const, maximum, minimum, select
 from tilewright.tensor import build as te
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.ir import Reduction, Tensor
@@ -104,6 +104,11 @@ class _Layer:
 
         return te.compute(shape, body, name="product")
 
+    def sums(self, outputs: Tensor, weights: Tensor, name: str, change: Callable[[Expr], Expr] = as_expr) -> Tensor:
+        """What the outputs of the step before and the input give for the gates of ``weights``, ``change``d."""
+        product = self.product(lambda i: outputs[_before(i)], weights)
+        return self.step(weights.shape[0], lambda i: change(product[i] + self.input(*i)), name)
+
     def step(self, width: Expr, body: Callable[[Index], Expr], name: str) -> Tensor:
         """One part of all steps: ``[steps + 1, batch, width]``."""
 
@@ -146,6 +151,47 @@ def _before(index: Index) -> Index:
     return (index[0] - 1, *index[1:])
 
 
+def _functions(
+    operator_name: str, count: int, names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]
+) -> tuple[Activation, ...]:
+    """The activations by name. Raises ``BadProgram`` unless there are ``count``, with as many parameters."""
+    if not len(names) == len(alphas) == len(betas) == count:
+        raise BadProgram(f"{operator_name}: {count} activations are needed, not {[*names]}")
+    return tuple(map(activation, names, alphas, betas))
+
+
+@dataclass(frozen=True, slots=True)
+class _LstmStep:
+    """The equations of one step of an LSTM, given the sums that go into its gates: input, output, forget, cell."""
+
+    layer: _Layer
+    sums: Tensor
+    peepholes: Tensor | None
+    input_forget: bool
+
+    def next_cell(self, i: Index, old: Expr) -> Expr:
+        """The cell state after the step."""
+        entering = self._gate(i, 0, old)
+        kept = const(1.0, old.dtype) - entering if self.input_forget else self._gate(i, 2, old)
+        new = self.layer.activated(1, self._sum(i, 3))
+        return self.layer.kept(i[0], i[1], kept * old + entering * new, old)
+
+    def next_output(self, i: Index, cell: Expr, old: Expr) -> Expr:
+        """The output after the step, which makes the state ``cell``."""
+        return self.layer.kept(i[0], i[1], self._gate(i, 1, cell) * self.layer.activations[2](cell), old)
+
+    def _gate(self, i: Index, which: int, cell: Expr) -> Expr:
+        """A gate, which may look at the cell state."""
+        value = self._sum(i, which)
+        if self.peepholes is not None:
+            value = value + cast(self.peepholes[i[2] + self.layer.hidden * which], value.dtype) * cell
+        return self.layer.activated(0, value)
+
+    def _sum(self, i: Index, which: int) -> Expr:
+        t, b, n = i
+        return self.sums[t, b, n + self.layer.hidden * which]
+
+
 @operator("LSTM", FusionKind.OPAQUE)
 def lstm(
     x: Tensor,
@@ -168,7 +214,6 @@ def lstm(
     hidden]``; ``peepholes``: ``[3 * hidden]`` (input, output, forget; Gers and Schmidhuber, 2000). Gates are clipped
     before their activations, as ONNX Runtime does it (ONNX does not say if the cell is, too); ``clip`` 0 is none.
     """
-    f, g, h = (activation(*each) for each in zip(activations, alphas, betas, strict=True))
     hidden = recurrent.shape[-1]
     state_shape = (*x.shape[1:2], hidden)
     others = [
@@ -177,35 +222,58 @@ def lstm(
         ("the initial cell state", initial_c, state_shape),
         ("the peephole weight", peepholes, (hidden * 3,)),
     ]
-    layer = _layer("LSTM", x, recurrent, others, lengths, 4, reverse, (f, g, h), clip)
+    functions = _functions("LSTM", 3, activations, alphas, betas)
+    layer = _layer("LSTM", x, recurrent, others, lengths, 4, reverse, functions, clip)
     outputs, cells = layer.state("outputs"), layer.state("cells")
-    product = layer.product(lambda i: outputs[_before(i)], recurrent)
-    gates = layer.step(hidden * 4, lambda i: product[i] + layer.input(*i), "gates")
-
-    def gate(i: Index, which: int, cell: Expr) -> Expr:
-        t, b, n = i
-        value = gates[t, b, n + hidden * which]
-        if peepholes is not None and which < 3:
-            value = value + cast(peepholes[n + hidden * which], value.dtype) * cell
-        return value
-
-    def next_cell(i: Index) -> Expr:
-        old = cells[_before(i)]
-        entering = layer.activated(0, gate(i, 0, old))
-        kept = const(1.0, old.dtype) - entering if input_forget else layer.activated(0, gate(i, 2, old))
-        return layer.kept(i[0], i[1], kept * old + entering * layer.activated(1, gate(i, 3, old)), old)
-
-    next_cells = layer.step(hidden, next_cell, "next_cells")
-
-    def next_output(i: Index) -> Expr:
-        cell = next_cells[i]
-        new = layer.activated(0, gate(i, 1, cell)) * h(cell)
-        return layer.kept(i[0], i[1], new, outputs[_before(i)])
-
-    next_outputs = layer.step(hidden, next_output, "next_outputs")
+    step = _LstmStep(layer, layer.sums(outputs, recurrent, "gates"), peepholes, input_forget)
+    next_cells = layer.step(hidden, lambda i: step.next_cell(i, cells[_before(i)]), "next_cells")
+    next_outputs = layer.step(hidden, lambda i: step.next_output(i, next_cells[i], outputs[_before(i)]), "next_outputs")
     starts = [layer.start(initial_h), layer.start(initial_c)]
     all_outputs, all_cells = scan(starts, [next_outputs, next_cells], [outputs, cells], name="lstm")
     return *layer.results(all_outputs), layer.results(all_cells)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _GruStep:
+    """The equations of one step of a GRU, given its gates update and reset."""
+
+    layer: _Layer
+    outputs: Tensor
+    gates: Tensor
+
+    def candidates_reset_first(self, weights: Tensor) -> Tensor:
+        """New values, from the product with what the reset leaves of the state."""
+        remembered = self.layer.step(
+            self.layer.hidden, lambda i: self._reset(i) * self.outputs[_before(i)], "remembered"
+        )
+        plain = self.layer.product(lambda i: remembered[i], weights)
+        return self._candidates(lambda i: plain[i])
+
+    def candidates_reset_last(self, weights: Tensor, bias: Tensor | None) -> Tensor:
+        """New values, from what the reset leaves of the product with the state."""
+        plain = self.layer.product(lambda i: self.outputs[_before(i)], weights)
+
+        def contribution(i: Index) -> Expr:
+            value = plain[i] if bias is None else plain[i] + cast(bias[i[2]], plain.dtype)
+            return self._reset(i) * value
+
+        return self._candidates(contribution)
+
+    def next_output(self, i: Index, candidate: Expr) -> Expr:
+        """The output after the step: between the one before and the new value."""
+        old, update = self.outputs[_before(i)], self.gates[i]
+        return self.layer.kept(i[0], i[1], (const(1.0, old.dtype) - update) * candidate + update * old, old)
+
+    def _candidates(self, contribution: Callable[[Index], Expr]) -> Tensor:
+        def candidate(i: Index) -> Expr:
+            entering = self.layer.input(i[0], i[1], i[2] + self.layer.hidden * 2)
+            return self.layer.activated(1, contribution(i) + entering)
+
+        return self.layer.step(self.layer.hidden, candidate, "candidates")
+
+    def _reset(self, i: Index) -> Expr:
+        t, b, n = i
+        return self.gates[t, b, n + self.layer.hidden]
 
 
 @operator("GRU", FusionKind.OPAQUE)
@@ -230,7 +298,6 @@ def gru(
     ``[2 * hidden, hidden]``, and of the last one. ``recurrent_bias``: ``[hidden]``, of the last one, is used only where
     the reset follows the product (``linear_before_reset``); else it belongs into ``x``.
     """
-    f, g = (activation(*each) for each in zip(activations, alphas, betas, strict=True))
     hidden = recurrent_gates.shape[-1]
     others = [
         ("the recurrent weight of the gates", recurrent_gates, (hidden * 2, hidden)),
@@ -238,38 +305,15 @@ def gru(
         ("the recurrent bias", recurrent_bias, (hidden,)),
         ("the initial output", initial_h, (*x.shape[1:2], hidden)),
     ]
-    layer = _layer("GRU", x, recurrent_gates, others, lengths, 3, reverse, (f, g), clip)
+    functions = _functions("GRU", 2, activations, alphas, betas)
+    layer = _layer("GRU", x, recurrent_gates, others, lengths, 3, reverse, functions, clip)
     outputs = layer.state("outputs")
-    product = layer.product(lambda i: outputs[_before(i)], recurrent_gates)
-    gates = layer.step(hidden * 2, lambda i: layer.activated(0, product[i] + layer.input(*i)), "gates")
-
-    def reset(i: Index) -> Expr:
-        t, b, n = i
-        return gates[t, b, n + hidden]
-
-    def entering(i: Index) -> Expr:
-        return layer.input(i[0], i[1], i[2] + hidden * 2)
-
+    step = _GruStep(layer, outputs, layer.sums(outputs, recurrent_gates, "gates", lambda v: layer.activated(0, v)))
     if linear_before_reset:
-        plain = layer.product(lambda i: outputs[_before(i)], recurrent_hidden)
-
-        def candidate(i: Index) -> Expr:
-            value = plain[i] if recurrent_bias is None else plain[i] + cast(recurrent_bias[i[2]], plain.dtype)
-            return layer.activated(1, reset(i) * value + entering(i))
+        candidates = step.candidates_reset_last(recurrent_hidden, recurrent_bias)
     else:
-        remembered = layer.step(hidden, lambda i: reset(i) * outputs[_before(i)], "remembered")
-        plain = layer.product(lambda i: remembered[i], recurrent_hidden)
-
-        def candidate(i: Index) -> Expr:
-            return layer.activated(1, plain[i] + entering(i))
-
-    candidates = layer.step(hidden, candidate, "candidates")
-
-    def next_output(i: Index) -> Expr:
-        old, update = outputs[_before(i)], gates[i]
-        return layer.kept(i[0], i[1], (const(1.0, old.dtype) - update) * candidates[i] + update * old, old)
-
-    next_outputs = layer.step(hidden, next_output, "next_outputs")
+        candidates = step.candidates_reset_first(recurrent_hidden)
+    next_outputs = layer.step(hidden, lambda i: step.next_output(i, candidates[i]), "next_outputs")
     return layer.results(scan(layer.start(initial_h), next_outputs, outputs, name="gru"))
 
 
@@ -287,15 +331,14 @@ def rnn(
     clip: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """All outputs ``[steps, batch, hidden]`` and the last one; ``x``: ``[steps, batch, hidden]`` (Elman, 1990)."""
-    (f,) = (activation(*each) for each in zip(activations, alphas, betas, strict=True))
     hidden = recurrent.shape[-1]
     others = [
         ("the recurrent weight", recurrent, (hidden, hidden)),
         ("the initial output", initial_h, (*x.shape[1:2], hidden)),
     ]
-    layer = _layer("RNN", x, recurrent, others, lengths, 1, reverse, (f,), clip)
+    functions = _functions("RNN", 1, activations, alphas, betas)
+    layer = _layer("RNN", x, recurrent, others, lengths, 1, reverse, functions, clip)
     outputs = layer.state("outputs")
-    product = layer.product(lambda i: outputs[_before(i)], recurrent)
-    sums = layer.step(hidden, lambda i: layer.activated(0, product[i] + layer.input(*i)), "sums")
+    sums = layer.sums(outputs, recurrent, "sums", lambda v: layer.activated(0, v))
     next_outputs = layer.step(hidden, lambda i: layer.kept(i[0], i[1], sums[i], outputs[_before(i)]), "next_outputs")
     return layer.results(scan(layer.start(initial_h), next_outputs, outputs, name="rnn"))
