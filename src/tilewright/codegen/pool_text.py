@@ -269,6 +269,20 @@ entry:
   {field("spins.at", "pool", abi.POOL_SPINS)}
   %spins = load i32, ptr %spins.at
   br label %idle
+{_spin_for_a_job()}
+
+{_sleep()}
+
+{_run_chunks()}
+exit:
+  ret ptr null
+}}
+"""
+
+
+def _spin_for_a_job() -> str:
+    """From ``idle`` to ``work``, ``exit``, or after a while without a job ``tired``."""
+    return f"""\
 idle:
   br label %spin
 spin:
@@ -284,8 +298,12 @@ again:
   call void @tw_pause()
   %spun.next = add i32 %spun, 1
   %keep = icmp ult i32 %spun.next, %spins
-  br i1 %keep, label %spin, label %tired
+  br i1 %keep, label %spin, label %tired"""
 
+
+def _sleep() -> str:
+    """From ``tired`` to ``idle``, woken if need be."""
+    return f"""\
 tired:
   ; Announce first, look again after: the publisher stores its ticket first and looks for sleepers after.
   %calls = load atomic i32, ptr %wake.at seq_cst, align 4
@@ -301,8 +319,12 @@ sleep:
   br label %awake
 awake:
   %risen = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst, align 4
-  br label %idle
+  br label %idle"""
 
+
+def _run_chunks() -> str:
+    """From ``work`` to ``idle``: who reports the last chunk wakes the caller."""
+    return """\
 work:
   %ran = call i32 @tw_drain(ptr %pool, i64 %id)
   %none = icmp eq i32 %ran, 0
@@ -317,11 +339,7 @@ look:
   br i1 %waited, label %call, label %idle
 call:
   call void @tw_wake(ptr %pending.at, i32 1)
-  br label %idle
-exit:
-  ret ptr null
-}}
-"""
+  br label %idle"""
 
 
 def _stop() -> str:
