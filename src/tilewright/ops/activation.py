@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
+from enum import Enum
 
 from tilewright.base.dtypes import DType, f64
 from tilewright.base.errors import BadProgram
-from tilewright.ops.build import accumulator, tensor
+from tilewright.ops.build import accumulator, choice, tensor
 from tilewright.ops.elementwise import elementwise
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import element, require_broadcast
@@ -72,11 +73,17 @@ def prelu(x: Tensor, slope: Tensor) -> Tensor:
     return tensor(x.shape, lambda index: select(x[index] < 0, element(slope, index) * x[index], x[index]))
 
 
+class Approximation(Enum):
+    """By what the normal distribution is approximated."""
+
+    NONE = "none"
+    TANH = "tanh"
+
+
 @operator("Gelu", FusionKind.INJECTIVE)
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """``x`` times the normal distribution's ``P(X <= x)`` (Hendrycks and Gimpel, 2016); ``tanh`` approximates it."""
-    if approximate not in ("none", "tanh"):
-        raise BadProgram(f"Gelu: approximate is {approximate!r}; it can be none or tanh")
+    by = choice(Approximation, approximate, "Gelu: approximate")
 
     def exact(v: Expr) -> Expr:
         return 0.5 * v * (1.0 + unary(UnaryOp.ERF, v * math.sqrt(0.5)))
@@ -85,7 +92,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
         inner = math.sqrt(2 / math.pi) * (v + 0.044715 * (v * v * v))
         return 0.5 * v * (1.0 + unary(UnaryOp.TANH, inner))
 
-    return activation(x, exact if approximate == "none" else by_tanh)
+    return activation(x, exact if by is Approximation.NONE else by_tanh)
 
 
 @operator("HardSigmoid", FusionKind.INJECTIVE)

@@ -1,9 +1,11 @@
 """What the operators' te programs are built with: bodies over an index tuple, and the dtypes to compute in."""
 
 from collections.abc import Callable, Collection
-from typing import TypeAlias
+from enum import Enum
+from typing import TypeAlias, TypeVar
 
 from tilewright.base.dtypes import DType, f32
+from tilewright.base.errors import BadProgram
 from tilewright.loops.extern import for_range
 from tilewright.loops.ir import LoopKind, Stmt
 from tilewright.ops.shapes import Shape
@@ -12,6 +14,7 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 Index: TypeAlias = tuple[Expr, ...]
+Chosen = TypeVar("Chosen", bound=Enum)
 
 
 def tensor(
@@ -28,6 +31,14 @@ def tensor(
 def accumulator(dtype: DType) -> DType:
     """The dtype in which elements of ``dtype`` are added up: f32 for 16-bit floats, else the same."""
     return f32 if dtype.is_float and dtype.bits < 32 else dtype
+
+
+def choice(kind: type[Chosen], name: str, role: str) -> Chosen:
+    """What an attribute calls ``name``. Raises ``BadProgram`` if there is none; ``role`` is what the text calls it."""
+    for each in kind:
+        if each.value == name:
+            return each
+    raise BadProgram(f"{role} is {name!r}; it can be {', '.join(str(each.value) for each in kind)}")
 
 
 def narrowed(x: Tensor, dtype: DType) -> Tensor:

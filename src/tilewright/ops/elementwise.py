@@ -1,12 +1,13 @@
 """Elementwise operators, with NumPy's broadcasting."""
 
 from collections.abc import Callable
+from enum import Enum
 from functools import reduce
 from typing import overload
 
 from tilewright.base.dtypes import DType, boolean, f32, f64, i64, u64
 from tilewright.base.errors import BadProgram
-from tilewright.ops.build import Index, accumulator, tensor
+from tilewright.ops.build import Index, accumulator, choice, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import broadcast, element
 from tilewright.symbolic.expr import (
@@ -175,12 +176,18 @@ def div(a: Tensor, b: Tensor) -> Tensor:
     return elementwise(lambda x, y: binary(op, x, y), a, b)
 
 
+class Direction(Enum):
+    """Where bits are shifted."""
+
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+
+
 @operator("BitShift", FusionKind.INJECTIVE)
 def bit_shift(a: Tensor, b: Tensor, *, direction: str) -> Tensor:
     """``a`` shifted by ``b`` bits, ``direction`` is LEFT or RIGHT; by its width or more, 0."""
-    op = {"LEFT": BinaryOp.SHL, "RIGHT": BinaryOp.SHR}.get(direction)
-    if op is None:
-        raise BadProgram(f"BitShift: the direction is {direction!r}; it can be LEFT or RIGHT")
+    left = choice(Direction, direction, "BitShift: the direction") is Direction.LEFT
+    op = BinaryOp.SHL if left else BinaryOp.SHR
     return elementwise(lambda x, y: binary(op, x, y), a, b)
 
 

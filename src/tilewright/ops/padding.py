@@ -1,16 +1,28 @@
 """Padding: elements added around a tensor, or taken off its edges."""
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 
 from tilewright.base.errors import BadProgram
-from tilewright.ops.build import Index, tensor
+from tilewright.ops.build import Index, choice, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import nearest_index, show, simplified
 from tilewright.symbolic.expr import ZERO, Const, Expr, const, maximum, minimum, select
 from tilewright.symbolic.traversal import all_of
 from tilewright.tensor.ir import Tensor
 
-CONSTANT = "constant"
+
+class Mode(Enum):
+    """What is added."""
+
+    CONSTANT = "constant"
+    """A value, or 0."""
+    EDGE = "edge"
+    """The nearest element."""
+    REFLECT = "reflect"
+    """What is seen in mirrors on the first and the last element."""
+    WRAP = "wrap"
+    """The tensor again and again."""
 
 
 def _mirrored(position: Expr, extent: Expr) -> Expr:
@@ -24,36 +36,39 @@ def _repeated(position: Expr, extent: Expr) -> Expr:
     return position % extent
 
 
-_SOURCES: Mapping[str, Callable[[Expr, Expr], Expr]] = {"edge": nearest_index, "reflect": _mirrored, "wrap": _repeated}
+_SOURCES: Mapping[Mode, Callable[[Expr, Expr], Expr]] = {
+    Mode.EDGE: nearest_index,
+    Mode.REFLECT: _mirrored,
+    Mode.WRAP: _repeated,
+}
 
 
 @operator("Pad", FusionKind.INJECTIVE)
 def pad(
-    x: Tensor, value: Tensor | None = None, *, before: Sequence[int], after: Sequence[int], mode: str = CONSTANT
+    x: Tensor, value: Tensor | None = None, *, before: Sequence[int], after: Sequence[int], mode: str = "constant"
 ) -> Tensor:
     """``before`` and ``after`` elements added to each dimension; of negative numbers, taken off first.
 
-    ``mode`` says which: ``constant`` (``value``, or 0), or those of ``x``: the nearest (``edge``), as in mirrors on the
-    first and last element (``reflect``), or ``x`` again and again (``wrap``); of what is left after taking off.
+    ``mode`` is one of ``Mode``, by its value: ``value`` (or 0) around ``x``, or elements of what is left after taking
+    off.
     """
     if len(before) != x.ndim or len(after) != x.ndim:
         raise BadProgram(f"Pad of {x}: {len(before)} and {len(after)} pads for {x.ndim} dimensions")
-    if mode != CONSTANT and mode not in _SOURCES:
-        raise BadProgram(f"Pad: the mode is {mode!r}; it can be {', '.join([CONSTANT, *_SOURCES])}")
+    kind = choice(Mode, mode, "Pad: the mode")
     cores = [simplified(e + min(b, 0) + min(a, 0)) for e, b, a in zip(x.shape, before, after, strict=True)]
-    _check_cores(x, cores, before, after, mode)
+    _check_cores(x, cores, before, after, kind)
     shape = tuple(simplified(e + b + a) for e, b, a in zip(x.shape, before, after, strict=True))
-    if mode == CONSTANT:
+    if kind is Mode.CONSTANT:
         return _with_constant(x, value, before, after, shape)
-    return _with_own_elements(x, before, after, shape, cores, _SOURCES[mode])
+    return _with_own_elements(x, before, after, shape, cores, _SOURCES[kind])
 
 
-def _check_cores(x: Tensor, cores: Sequence[Expr], before: Sequence[int], after: Sequence[int], mode: str) -> None:
+def _check_cores(x: Tensor, cores: Sequence[Expr], before: Sequence[int], after: Sequence[int], mode: Mode) -> None:
     for axis, core in enumerate(cores):
         if isinstance(core, Const) and core.value < 0:
             raise BadProgram(f"Pad takes {-min(before[axis], 0) - min(after[axis], 0)} elements off axis {axis} of {x}")
-        if core == ZERO and mode != CONSTANT and max(before[axis], after[axis]) > 0:
-            raise BadProgram(f"Pad ({mode}) repeats elements of axis {axis}, which has none: {show(x.shape)}")
+        if core == ZERO and mode is not Mode.CONSTANT and max(before[axis], after[axis]) > 0:
+            raise BadProgram(f"Pad ({mode.value}) repeats elements of axis {axis}, which has none: {show(x.shape)}")
 
 
 def _with_constant(

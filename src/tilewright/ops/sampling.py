@@ -3,17 +3,22 @@
 A place is a float for each spatial dimension. Whatever it is (NaN, too, or far outside), no index leaves the grid.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+from itertools import product
+from operator import add
 
 from tilewright.base.dtypes import DType, f32
 from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
-from tilewright.ops.build import Index, accumulator, narrowed, tensor
+from tilewright.ops.build import Index, accumulator, choice, narrowed, tensor
 from tilewright.ops.convolution import add_bias, filters_per_group
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import Shape, element_count, flat_index, nearest_index, same_extent, simplified
-from tilewright.ops.windows import window
+from tilewright.ops.windows import Window, window
+from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import (
     TRUE,
     Const,
@@ -87,10 +92,7 @@ def sample(x: Tensor, leading: Sequence[Expr], taps: Sequence[Sequence[Tap]], ze
         if len(chosen) == len(spatial):
             return _element(x, leading, chosen, zeros)
         terms = [tap.weight * total((*chosen, tap)) for tap in taps[len(chosen)]]
-        result = terms[0]
-        for term in terms[1:]:
-            result = result + term
-        return result
+        return reduce(add, terms)
 
     return total(())
 
@@ -111,8 +113,24 @@ def _require_elements(x: Tensor) -> None:
         raise BadProgram(f"{x} has no elements to sample; each spatial dimension needs at least one")
 
 
-_MODES: dict[str, Taps] = {"nearest": nearest_tap, "linear": linear_taps, "cubic": cubic_taps}
-_PADDINGS = frozenset({"zeros", "border", "reflection"})
+class Mode(Enum):
+    """How elements give a sample between them."""
+
+    NEAREST = "nearest"
+    LINEAR = "linear"
+    CUBIC = "cubic"
+
+
+class Padding(Enum):
+    """What lies beyond the ends."""
+
+    ZEROS = "zeros"
+    BORDER = "border"
+    """The nearest element."""
+    REFLECTION = "reflection"
+
+
+_TAPS: Mapping[Mode, Taps] = {Mode.NEAREST: nearest_tap, Mode.LINEAR: linear_taps, Mode.CUBIC: cubic_taps}
 
 
 @operator("GridSample", FusionKind.OPAQUE)
@@ -126,8 +144,7 @@ def grid_sample(
     rank = x.ndim - 2
     if rank < 1 or grid.ndim != x.ndim or grid.shape[-1] != const(rank) or not same_extent(grid.shape[0], x.shape[0]):
         raise BadProgram(f"{grid} must have the shape [{x.shape[0]}, places..., {rank}] for {x}")
-    if mode not in _MODES or padding_mode not in _PADDINGS:
-        raise BadProgram(f"mode {mode} with padding {padding_mode} is none of {[*_MODES]} with {sorted(_PADDINGS)}")
+    kind, padding = choice(Mode, mode, "GridSample: mode"), choice(Padding, padding_mode, "GridSample: padding_mode")
     _require_elements(x)
     spatial = x.shape[2:]
     wide = accumulator(x.dtype) if x.dtype.is_float else f32
@@ -140,7 +157,7 @@ def grid_sample(
             normalized = cast(grid[(*index, const(rank - 1 - dim))], wide)
             place = low + (normalized + 1.0) * (high - low) * 0.5
             # A clamped place gives what clamped taps give, and is finite; not so for cubic weights, which overshoot.
-            return _clamped(place, spatial[dim]) if padding_mode == "border" and mode != "cubic" else place
+            return _clamped(place, spatial[dim]) if padding is Padding.BORDER and kind is not Mode.CUBIC else place
 
         return tensor(grid.shape[:-1], body)
 
@@ -150,11 +167,11 @@ def grid_sample(
         batch, channel, *point = index
         found: list[list[Tap]] = []
         for dim, place in enumerate(places):
-            taps = _MODES[mode](place[(batch, *point)])
-            if padding_mode == "reflection":
+            taps = _TAPS[kind](place[(batch, *point)])
+            if padding is Padding.REFLECTION:
                 taps = [Tap(_reflected(tap.place, *borders[dim]), tap.weight) for tap in taps]
             found.append(taps)
-        return cast(sample(x, (batch, channel), found, padding_mode == "zeros"), x.dtype)
+        return cast(sample(x, (batch, channel), found, padding is Padding.ZEROS), x.dtype)
 
     return tensor((*x.shape[:2], *grid.shape[1:-1]), body)
 
@@ -205,41 +222,63 @@ def roi_align(
     if samples < 1 or min(output) < 1:
         raise BadProgram(f"{samples} samples for each of {output} bins: all must be at least 1")
     _require_elements(x)
-    wide = accumulator(x.dtype)
-    step = [te.reduce_axis((0, samples), name=name) for name in ("iy", "ix")]
-
-    def place(region: Expr, dim: int, bin_: Expr) -> Expr:
-        start, end = (cast(rois[region, const(column)], wide) * scale - offset for column in (1 - dim, 3 - dim))
-        length = end - start if offset else maximum(end - start, const(1.0, wide))
-        size = length * const(1.0 / output[dim], wide)
-        return start + cast(bin_, wide) * size + (cast(step[dim].var, wide) + 0.5) * size * (1.0 / samples)
+    regions = _Regions(x, rois, output, samples, scale, offset)
+    zero = const(0.0, regions.dtype)
 
     def body(index: Index) -> Reduction:
         region, channel, *bins = index
-        places = [place(region, dim, bin_) for dim, bin_ in enumerate(bins)]
-        inside: Expr = TRUE
-        taps: list[list[Tap]] = []
-        for p, extent in zip(places, x.shape[2:], strict=True):
-            inside = inside & (p >= -1.0) & (p <= cast(extent, wide))
-            taps.append(linear_taps(_clamped(p, extent)))
         image = nearest_index(cast(batches[region], index_dtype), x.shape[0])
+        inside, taps = regions.sampled(region, bins)
         if largest:
-            elements = [
-                row.weight * column.weight * _element(x, (image, channel), (row, column), zeros=False)
-                for row in taps[0]
-                for column in taps[1]
-            ]
-            best = elements[0]
-            for element in elements[1:]:
-                best = maximum(best, element)
-            return te.max(select(inside, best, const(0.0, wide)), axis=step)
-        value = sample(x, (image, channel), taps, zeros=False)
-        return te.sum(select(inside, value, const(0.0, wide)), axis=step)
+            return te.max(select(inside, _largest_part(x, (image, channel), taps), zero), axis=regions.axes)
+        return te.sum(select(inside, sample(x, (image, channel), taps, zeros=False), zero), axis=regions.axes)
 
     pooled = tensor((rois.shape[0], x.shape[1], *map(const, output)), body)
     if largest:
         return narrowed(pooled, x.dtype)
     return tensor(pooled.shape, lambda index: cast(pooled[index] * (1.0 / (samples * samples)), x.dtype))
+
+
+class _Regions:
+    """Where the samples of regions lie in images: ``samples`` along each dimension of each of ``output`` bins."""
+
+    def __init__(
+        self, x: Tensor, rois: Tensor, output: tuple[int, int], samples: int, scale: float, offset: float
+    ) -> None:
+        self.dtype = accumulator(x.dtype)
+        self.axes = [te.reduce_axis((0, samples), name=name) for name in ("iy", "ix")]
+        """Over the samples of a bin."""
+        self._spatial = x.shape[2:]
+        self._rois = rois
+        self._output = output
+        self._samples = samples
+        self._scale = scale
+        self._offset = offset
+
+    def sampled(self, region: Expr, bins: Sequence[Expr]) -> tuple[Expr, list[list[Tap]]]:
+        """Whether the sample of a bin is in the image, and the taps that it is interpolated from."""
+        inside: Expr = TRUE
+        taps: list[list[Tap]] = []
+        for dim, (bin_, extent) in enumerate(zip(bins, self._spatial, strict=True)):
+            place = self._place(region, dim, bin_)
+            inside = inside & (place >= -1.0) & (place <= cast(extent, self.dtype))
+            taps.append(linear_taps(_clamped(place, extent)))
+        return inside, taps
+
+    def _place(self, region: Expr, dim: int, bin_: Expr) -> Expr:
+        """The coordinate of the sample along ``dim``."""
+        columns = (const(1 - dim), const(3 - dim))
+        start, end = (cast(self._rois[region, c], self.dtype) * self._scale - self._offset for c in columns)
+        length = end - start if self._offset else maximum(end - start, const(1.0, self.dtype))
+        size = length * const(1.0 / self._output[dim], self.dtype)
+        step = cast(self.axes[dim].var, self.dtype) + 0.5
+        return start + cast(bin_, self.dtype) * size + step * size * (1.0 / self._samples)
+
+
+def _largest_part(x: Tensor, prefix: Index, taps: Sequence[Sequence[Tap]]) -> Expr:
+    """The largest of the four weighted elements that interpolation would add up."""
+    pairs = product(*taps)
+    return reduce(maximum, [a.weight * b.weight * _element(x, prefix, (a, b), zeros=False) for a, b in pairs])
 
 
 @operator("DeformConv", FusionKind.CONTRACTION)
@@ -263,19 +302,27 @@ def deformable_convolution(
     per_group = filters_per_group(x, weight, group)
     sliding = window(x, weight.shape[2:], strides, pads, dilations)
     outputs = sliding.outputs(x.shape[2:])
-    kernel, rank = weight.shape[2:], x.ndim - 2
-    count = element_count(kernel)
-    _require_moves(x, offsets, offset_group, count * rank, outputs, "the offsets")
+    count = element_count(sliding.kernel)
+    _require_moves(x, offsets, offset_group, count * (x.ndim - 2), outputs, "the offsets")
     if mask is not None:
         _require_moves(x, mask, offset_group, count, outputs, "the mask")
     _require_elements(x)
-    wide = accumulator(x.dtype)
+    columns = _moved_columns(x, sliding, outputs, offsets, mask, offset_group)
+    result = _product_of_columns(columns, weight, sliding.taps(), outputs, per_group)
+    return narrowed(result if bias is None else add_bias(result, bias), x.dtype)
+
+
+def _moved_columns(
+    x: Tensor, sliding: Window, outputs: Shape, offsets: Tensor, mask: Tensor | None, offset_group: int
+) -> Tensor:
+    """What each tap of each output reads: ``[N, C, taps..., outputs...]``."""
+    wide, rank, count = accumulator(x.dtype), x.ndim - 2, element_count(sliding.kernel)
     channels_per_offset = simplified(x.shape[1] // offset_group)
 
     def column(index: Index) -> Expr:
         batch, channel = index[:2]
         taps, point = index[2 : 2 + rank], index[2 + rank :]
-        own = channel // channels_per_offset * count + flat_index(taps, kernel)
+        own = channel // channels_per_offset * count + flat_index(taps, sliding.kernel)
         moved: list[list[Tap]] = []
         for dim, padded in enumerate(sliding.positions(point, taps)):
             moves = cast(offsets[(batch, own * rank + dim, *point)], wide)
@@ -283,19 +330,23 @@ def deformable_convolution(
         value = sample(x, (batch, channel), moved, zeros=True)
         return value if mask is None else value * cast(mask[(batch, own, *point)], wide)
 
-    columns = tensor((*x.shape[:2], *kernel, *outputs), column, name="columns")
+    return tensor((*x.shape[:2], *sliding.kernel, *outputs), column, name="columns")
+
+
+def _product_of_columns(
+    columns: Tensor, weight: Tensor, taps: Sequence[IterVar], outputs: Shape, per_group: Expr
+) -> Tensor:
+    """The filters applied to the columns: ``[N, filters, outputs...]``; each group has ``per_group`` of them."""
     inner = te.reduce_axis((0, weight.shape[1]), name="ci")
-    taps = sliding.taps()
 
     def body(index: Index) -> Reduction:
         batch, filter_, *point = index
         channel = (filter_ // per_group) * weight.shape[1] + inner.var
         tap = tuple(k.var for k in taps)
         element = columns[(batch, channel, *tap, *point)]
-        return te.sum(element * cast(weight[(filter_, inner.var, *tap)], wide), axis=(inner, *taps))
+        return te.sum(element * cast(weight[(filter_, inner.var, *tap)], columns.dtype), axis=(inner, *taps))
 
-    product = tensor((x.shape[0], weight.shape[0], *outputs), body)
-    return narrowed(product if bias is None else add_bias(product, bias), x.dtype)
+    return tensor((columns.shape[0], weight.shape[0], *outputs), body)
 
 
 def _require_moves(x: Tensor, moves: Tensor, groups: int, for_each: ExprLike, outputs: Shape, role: str) -> None:

@@ -11,7 +11,7 @@ from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
 from tilewright.loops.extern import extern, for_range, if_then, seq, store
 from tilewright.loops.ir import Buffer, LoopKind, Stmt
-from tilewright.ops.build import Index, tensor
+from tilewright.ops.build import Index, choice, tensor
 from tilewright.ops.indexing import check_lies_within, from_front, row_length
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import Shape, normalize_axis, same_extent, show
@@ -47,21 +47,13 @@ class Combine(Enum):
                 return old & new if old.dtype.is_bool else minimum(old, new)
 
 
-def _combine(reduction: str, name: str) -> Combine:
-    try:
-        return Combine(reduction)
-    except ValueError as error:
-        known = ", ".join(each.value for each in Combine)
-        raise BadProgram(f"{name}: the reduction is {reduction!r}; it can be {known}") from error
-
-
 @operator("ScatterElements", FusionKind.OPAQUE)
 def scatter_elements(
     data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
     """``data`` with each update at its own place, where the index replaces the coordinate along ``axis``."""
     at = normalize_axis(axis, data.ndim)
-    combine = _combine(reduction, "ScatterElements")
+    combine = choice(Combine, reduction, "ScatterElements: the reduction")
     check_lies_within(indices, data, at, "ScatterElements")
     _check_updates(data, updates, indices.shape, "ScatterElements")
 
@@ -81,7 +73,7 @@ def scatter_elements(
 @operator("ScatterND", FusionKind.OPAQUE)
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
     """``data`` with each slice of ``updates`` at the coordinates in its row of ``indices``."""
-    combine = _combine(reduction, "ScatterND")
+    combine = choice(Combine, reduction, "ScatterND: the reduction")
     count = row_length(indices, data.ndim, "ScatterND")
     rows, slice_shape = indices.shape[:-1], data.shape[count:]
     _check_updates(data, updates, (*rows, *slice_shape), "ScatterND")
@@ -148,6 +140,15 @@ def _in_lanes(extent: Expr, body: Callable[[Expr], Stmt], name: str, lanes: int)
     )
 
 
+class Beyond(Enum):
+    """Where what goes beyond the end of a tensor is written."""
+
+    LINEAR = "linear"
+    """Nowhere."""
+    CIRCULAR = "circular"
+    """From the start on."""
+
+
 @operator("TensorScatter", FusionKind.INJECTIVE)
 def tensor_scatter(
     past: Tensor, update: Tensor, write_indices: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
@@ -160,21 +161,22 @@ def tensor_scatter(
     at = normalize_axis(axis, past.ndim)
     others = [p for p in range(past.ndim) if p != at]
     same = update.ndim == past.ndim and all(same_extent(past.shape[p], update.shape[p]) for p in others)
-    if mode not in ("linear", "circular") or at == 0 or not same or update.dtype != past.dtype:
-        raise BadProgram(f"TensorScatter of {update} into {past} along axis {axis} ({mode}): they do not fit")
+    beyond = choice(Beyond, mode, "TensorScatter: the mode")
+    if at == 0 or not same or update.dtype != past.dtype:
+        raise BadProgram(f"TensorScatter of {update} into {past} along axis {axis}: they do not fit")
     if write_indices is not None and not _is_vector(write_indices, past.shape[0]):
         raise BadProgram(f"TensorScatter: the write_indices {write_indices} should be integers[{past.shape[0]}]")
 
     def limited(start: Expr) -> Expr:
         """An equivalent start near the tensor, so that no sum with it overflows."""
-        if mode == "circular":
+        if beyond is Beyond.CIRCULAR:
             return start % past.shape[at]
         return maximum(minimum(start, past.shape[at]), -update.shape[at])
 
     def body(index: Index) -> Expr:
         start = ZERO if write_indices is None else cast(write_indices[index[0]], index_dtype)
         position = index[at] - limited(start)
-        if mode == "circular":
+        if beyond is Beyond.CIRCULAR:
             position = position % past.shape[at]
         new = update[(*index[:at], position, *index[at + 1 :])]
         return select(_is_within(position, update.shape[at]), new, past[index])
