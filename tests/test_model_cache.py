@@ -218,6 +218,25 @@ def test_the_compiler_is_all_of_its_sources() -> None:
     assert len(sources) > 300
 
 
+def test_sources_that_changed_since_they_were_read_are_nobodys(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what old code compiled would be taken for the new one's."""
+    model_cache._compiler.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    with monkeypatch.context() as patch:
+        patch.setattr(model_cache, "_STARTED", 0.0)
+        for _ in range(2):
+            assert not workshop.compile().is_cached
+    assert not workshop.artifacts()
+    assert not workshop.compile().is_cached
+    assert workshop.compile().is_cached
+
+
+def test_extents_of_other_types(workshop: Workshop) -> None:
+    for extent in (4, np.int64(4)):
+        assert [workshop.compile(shapes={"x": (extent, 8)}).is_cached for _ in range(2)] == [False, True]
+
+
 def test_a_file_that_changes_meanwhile_is_not_kept(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     real = api.compile_graph
 

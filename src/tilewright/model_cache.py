@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -37,6 +38,10 @@ from tilewright.runtime.elsewhere import misfit
 
 if TYPE_CHECKING:
     from tilewright.frontend.onnx_shapes import GivenShapes
+
+
+_STARTED = time.time()
+"""About when this process read the compiler's sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +166,15 @@ def _key(options: Options, shapes: "GivenShapes", source: str, others: Mapping[s
         "math": options.math.value,
         "memory limit": options.memory_limit,
     }
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=repr).encode()).hexdigest()
 
 
 @cache
 def _compiler() -> str:
-    """The hash of the sources of this package, and of the versions of what it computes with."""
+    """The hash of the sources of this package, and of the versions of what it computes with.
+
+    Raises ``OSError`` if it is not known which sources this process runs: there are none, or some have changed since.
+    """
     digest = hashlib.sha256()
     for part in _sources():
         digest.update(len(part).to_bytes(8, "little"))
@@ -177,7 +185,11 @@ def _compiler() -> str:
 
 
 def _sources() -> Iterator[bytes]:
+    """Names and contents."""
     folder = Path(__file__).parent
-    for path in sorted(folder.rglob("*.py")):
+    paths = sorted(folder.rglob("*.py"))
+    if not paths or max(path.stat().st_mtime for path in paths) > _STARTED:
+        raise OSError("the compiler's sources are missing, or newer than this process")
+    for path in paths:
         yield path.relative_to(folder).as_posix().encode()
         yield path.read_bytes()

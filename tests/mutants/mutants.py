@@ -957,6 +957,13 @@ MUTANTS = (
         _MODEL_CACHE,
     ),
     Mutant(
+        "the cache of models: a process takes newer sources for its own",
+        "model_cache.py",
+        " or max(path.stat().st_mtime for path in paths) > _STARTED:",
+        ":",
+        _MODEL_CACHE,
+    ),
+    Mutant(
         "the cache of models: any artifact of this user's will do",
         "runtime/artifact/artifact.py",
         "if identity not in (None, hashlib.sha256(manifest).hexdigest()):",
