@@ -229,3 +229,17 @@ def test_padding_brings_channels_together_that_are_far_apart(size: int, channels
     allocated = [s.buffer for k in compiled.kernels for s in walk(k.program.body) if isinstance(s, Alloc)]
     padded = [buffer for buffer in allocated if buffer.name.startswith("padded")]
     assert [buffer.shape[-1] == const(LANES) for buffer in padded] == [channels_last or size > 5]
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_tiles_that_leave_plain_have_few_lanes_to_store_apart(is_plain: bool) -> None:
+    known: dict[Value, Array] = {}
+    x = value("x", 1, LANES, 12, 24)
+    nodes = [conv(known, x, 4 * LANES, "a", kernel=1)]
+    if not is_plain:
+        nodes.append(conv(known, nodes[0].outputs[0], 4, "b", kernel=1))
+    graph = Graph("g", (x,), nodes[-1].outputs, tuple(nodes), known)
+    kernel = compile_graph(graph, Options(HOST, threads=1)).kernels[0]
+    (tile,) = (stmt.buffer for stmt in walk(kernel.program.body) if isinstance(stmt, Alloc))
+    panels = int(str(tile.shape[1]))
+    assert panels <= 2 if is_plain else panels > 2

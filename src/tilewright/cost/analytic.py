@@ -17,6 +17,7 @@ from tilewright.kernels.schedules import (
     schedule_tiles,
 )
 from tilewright.kernels.transforms import first_stages, schedule_transform
+from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.ir import Block, Scope, Store
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at, consumers
@@ -32,6 +33,9 @@ WINDOW_ROWS = 8
 neighbouring windows read."""
 WINDOW_TAPS = 32
 """The largest window that is unrolled."""
+CROSSED_PANELS = 2
+"""The most panels of a tile whose lanes are stored apart: caches and the translation of addresses do not keep up with
+many rows that are written a little at a time."""
 PACKING_ROWS = 32
 """Rows from which on it pays to copy a panel into packed layout first: each element is then read often enough."""
 
@@ -175,7 +179,13 @@ def _problem(s: Schedule, block: Block, roles: Contraction) -> Problem:
     is_read_once = any(p.name == roles.panel for p in s.program.params) and all(extent(p) == 1 for p in again)
     size = _bytes(s, roles.panel) if is_read_once else 0
     itemsize = block.writes[0].buffer.dtype.itemsize
-    return Problem(extent(roles.vector), extent(roles.rows), extent(roles.panels), itemsize, size)
+    panels = min(extent(roles.panels), CROSSED_PANELS) if _is_stored_across(s, block) else extent(roles.panels)
+    return Problem(extent(roles.vector), extent(roles.rows), panels, itemsize, size)
+
+
+def _is_stored_across(s: Schedule, block: Block) -> bool:
+    """Whether what ``block`` makes is transposed as it is stored: each lane of a tile is then a row of its own."""
+    return any(crossed_axis(reader, 1) is not None for reader in consumers(s.program, block))
 
 
 def _comes_before(s: Schedule, block: Block, anchor: BlockRef) -> bool:
