@@ -48,6 +48,6 @@ def job(name: str, size: int = 6, *, threads: int = 1) -> Job:
     return Job(program.replace("NAME", name), trace, HOST, threads, timing=QUICK)
 
 
-def runner(limits: Limits | None = None, *, lanes: int = 1, spares: int = 2) -> Runner:
+def runner(limits: Limits | None = None, *, lanes: int = 1, spares: int = 0) -> Runner:
     """A runner with faulty children."""
     return Runner(limits, lanes=lanes, spares=spares, command=FAULTY)

@@ -81,7 +81,11 @@ def marked(token: str) -> set[int]:
 
 def measure(path: Path, jobs: Sequence[Planned], limits: Limits, lanes: int) -> Iterator[Planned]:
     """Measure what has no record yet; each candidate, when its record is acknowledged."""
-    with Records.open(path) as records, records.session({"lanes": lanes}) as session, runner(limits, lanes=lanes) as at:
+    with (
+        Records.open(path) as records,
+        records.session({"lanes": lanes}) as session,
+        runner(limits, lanes=lanes, spares=2) as at,
+    ):
         left = {planned.job.id: planned for planned in jobs if records.find(planned.job) is None}
         for done, outcome in at.measure_all(planned.job for planned in left.values()):
             records.add(session, done, outcome)

@@ -40,7 +40,7 @@ def measured(wanted: Job, limits: Limits = LIMITS) -> Outcome:
 
 
 def test_a_right_candidate_has_times_and_clocks() -> None:
-    with Runner(LIMITS) as measuring:
+    with Runner(LIMITS, spares=0) as measuring:
         outcome = measuring.measure(job("mm", 12, threads=2))
         assert measuring.confirm(job("mm", 12)).verdict is Verdict.OK
     assert outcome.verdict is Verdict.OK

@@ -65,8 +65,8 @@ class Supervisor:
         """Serve until the user's end is closed; then nothing of ours is left."""
         try:
             while not self._user.closed:
-                self._staff()
                 self._assign()
+                self._staff()
                 self._wait()
         finally:
             for worker in list(self._workers):
