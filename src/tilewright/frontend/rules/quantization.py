@@ -5,33 +5,23 @@ from collections.abc import Mapping, Sequence
 from tilewright.base.dtypes import f32, i32
 from tilewright.frontend.rules.rule import Request, RuleFunction
 from tilewright.graph import Value
+from tilewright.ops import Attribute
+
+
+def _linear(request: Request, op: str, **more: Attribute) -> Sequence[Value]:
+    """Both directions have the same operands, and nearly the same attributes."""
+    operands = request.input(0), request.input(1), request.optional(2)
+    axis, block_size = request.integer("axis", 1), request.integer("block_size", 0)
+    dtype = request.dtype("output_dtype")
+    return [request.apply(op, *operands, axis=axis, block_size=block_size, dtype=dtype, **more)]
 
 
 def _quantize(request: Request) -> Sequence[Value]:
-    result = request.apply(
-        "QuantizeLinear",
-        request.input(0),
-        request.input(1),
-        request.optional(2),
-        axis=request.integer("axis", 1),
-        block_size=request.integer("block_size", 0),
-        dtype=request.dtype("output_dtype"),
-        precision=request.dtype("precision"),
-    )
-    return [result]
+    return _linear(request, "QuantizeLinear", precision=request.dtype("precision"))
 
 
 def _dequantize(request: Request) -> Sequence[Value]:
-    result = request.apply(
-        "DequantizeLinear",
-        request.input(0),
-        request.input(1),
-        request.optional(2),
-        axis=request.integer("axis", 1),
-        block_size=request.integer("block_size", 0),
-        dtype=request.dtype("output_dtype"),
-    )
-    return [result]
+    return _linear(request, "DequantizeLinear")
 
 
 def _dynamic_quantize(request: Request) -> Sequence[Value]:
