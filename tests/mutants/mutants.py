@@ -1008,8 +1008,8 @@ MUTANTS = (
     Mutant(
         "fast numbers are the default's",
         "passes/winograd.py",
-        "(FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile])",
-        "ADVANTAGE[tile]",
+        "return FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile]",
+        "return ADVANTAGE[tile]",
         _POLICIES,
     ),
     Mutant(
@@ -1029,8 +1029,8 @@ MUTANTS = (
     Mutant(
         "filters of groups are mixed up",
         "ops/winograd.py",
-        ".reshape(group, filters // group, channels, -1, TAPS, TAPS)",
-        ".reshape(filters // group, group, channels, -1, TAPS, TAPS).swapaxes(0, 1)",
+        ".reshape(group, filters // group, channels, -1, filtering.taps, filtering.taps)",
+        ".reshape(filters // group, group, channels, -1, *[filtering.taps] * 2).swapaxes(0, 1)",
         _WINOGRAD,
     ),
     Mutant(
