@@ -14,7 +14,7 @@ import numpy as np
 from tilewright import te
 from tilewright.base.target import Target
 from tilewright.cost.analytic import schedule
-from tilewright.cost.tiles import Problem, choose_tile
+from tilewright.cost.model import panel_width
 from tilewright.driver import build_program
 from tilewright.insight.probes import fma_probe
 from tilewright.kernels.relayout import relayout
@@ -48,7 +48,7 @@ def matmul(size: int, packed_for: Target | None = None) -> tuple[Tensor, tuple[T
     c = te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
     if packed_for is None:
         return c, (a, b)
-    lanes = choose_tile(Problem(size, size, 1, 4), packed_for).lanes
+    lanes = panel_width(size, size, 4, packed_for)
     made = relayout([c], {b: IndexMap.parse(f"k, j -> j // {lanes}, k, j % {lanes}")})
     return made[c], (a, made[b])
 

@@ -12,18 +12,18 @@ from tilewright.schedule.tree import walk
 
 
 @pytest.mark.parametrize(
-    ("columns", "l2", "first"),
+    ("columns", "l1", "l2", "first"),
     [
-        (4, "1M", "r"),  # all of the weight stays in cache: row by row
-        (4, "32K", "f"),  # it does not, the data do: read it once
-        (512, "32K", "r"),  # neither does, and the data are larger
+        (4, "1M", "2M", "r"),  # all of the weight stays in cache: row by row
+        (4, "32K", "32K", "f"),  # it does not, the data do: read it once
+        (512, "32K", "32K", "f"),  # neither does, and the data are read for each strip in either order
     ],
 )
-def test_what_does_not_fit_in_the_cache_is_read_once(columns: int, l2: str, first: str) -> None:
+def test_what_does_not_fit_in_the_cache_is_read_once(columns: int, l1: str, l2: str, first: str) -> None:
     x, w = te.placeholder((8, columns, 64), name="x"), te.placeholder((64, 256), name="w")
     k = te.reduce_axis((0, 64), name="k")
     y = te.compute((8, columns, 256), lambda r, c, f: te.sum(x[r, c, k.var] * w[k.var, f], axis=k), name="y")
-    target = Target.parse(f"x86_64,znver4,l2={l2}")
+    target = Target.parse(f"x86_64,znver4,l1={l1},l2={l2}")
     scheduled = schedule(Schedule(lower([y], inputs=[x, w])), target).program
     loops = [stmt.var.name for stmt in walk(scheduled.body) if isinstance(stmt, Loop)]
     repeated = [name for name in loops if name.startswith(("r", "f"))]

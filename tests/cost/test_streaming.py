@@ -5,11 +5,15 @@ import pytest
 
 from tests.passes.graphs import apply, value
 from tilewright.base.target import Target
-from tilewright.cost.tiles import STREAM_ROWS, Problem, choose_tile
+from tilewright.cost.model import STREAM_ROWS, best
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph
+from tilewright.kernels.contraction import Roles
+from tilewright.kernels.nests import Registers, TileFacts, Tiles, tile_knobs
+from tilewright.kernels.space import Knob, Space
 
 HOST = Target.host()
+TARGET = Target.parse("x86_64,znver5")
 
 
 @pytest.mark.parametrize(("rows", "size", "expected"), [(16, 1024, True), (16, 64, False), (128, 1024, False)])
@@ -28,6 +32,14 @@ def test_what_is_streamed(rows: int, size: int, expected: bool) -> None:
 
 
 def test_tiles_of_streamed_panels_are_flat() -> None:
+    registers = Registers(32, 16)
     for rows in (1, 5, 8, 16, 32):
-        tile = choose_tile(Problem(512, rows, 1, 4, 1 << 24), HOST)
-        assert tile.rows <= STREAM_ROWS
+        facts = TileFacts(512, rows, 1, 1, 1, 256, 4, streamed=1 << 24)
+        nest = Tiles("product", knobs_of(facts, registers), Roles(1, 0), facts, registers, parallel=False)
+        (choice,) = best(Space((nest,)), TARGET).choices
+        values = dict(zip((knob.name for knob in nest.knobs), choice, strict=True))
+        assert values["rows"] <= STREAM_ROWS and values["prefetch"]
+
+
+def knobs_of(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:
+    return (*tile_knobs(facts, registers), Knob("unroll", (0,)), Knob("pack", (0,)), Knob("prefetch", (0, 1)))

@@ -25,6 +25,7 @@ _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
 
 _ARTIFACT = ("tests/runtime/artifact",)
 
+_MODEL = ("tests/cost/test_model.py",)
 _WORK = ("tests/cost/test_work.py",)
 
 _RELAYOUT = "tests/kernels/test_relayout.py"
@@ -846,10 +847,31 @@ MUTANTS = (
     ),
     Mutant(
         "what does not fit in the cache is read again and again",
-        "cost/analytic.py",
-        "return roles.panel_axes if again[1] < again[0] else frozenset()",
-        "return frozenset()",
-        ("tests/cost/test_loop_order.py",),
+        "cost/model.py",
+        "panel_first, again)",
+        "10 * panel_first, again)",
+        ("tests/cost/test_loop_order.py", *_MODEL),
+    ),
+    Mutant(
+        "tails cost nothing",
+        "cost/model.py",
+        "(rest, np.minimum(rest, 1))",
+        "(rest, np.minimum(rest, 0))",
+        _MODEL,
+    ),
+    Mutant(
+        "one accumulator is as good as many",
+        "cost/model.py",
+        "np.maximum(np.maximum(arithmetic, loads), FMA_LATENCY)",
+        "np.maximum(arithmetic, loads)",
+        _MODEL,
+    ),
+    Mutant(
+        "candidates that do not fit are applied",
+        "kernels/space.py",
+        "        for nest, choice in zip(self.nests, candidate.choices, strict=True):\n            nest.check(choice)\n",
+        "",
+        ("tests/kernels/test_space.py",),
     ),
     Mutant(
         "a record can be overwritten",

@@ -4,6 +4,6 @@ In: a ``Schedule`` of a naive program, a ``Target``. Out: the same ``Schedule``,
 
     print(schedule(Schedule(lower(C)), Target.host()).trace)
 
-``tiles`` chooses register tiles by counting cycles; ``analytic`` recognizes the class of a kernel. A new class gets its
-space in ``kernels`` and its choice here.
+``analytic`` recognizes the classes of a kernel's nests, which gives its space; ``model`` rates populations of choices.
+A new class gets its nest in ``kernels`` and its estimate here.
 """

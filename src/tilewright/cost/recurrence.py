@@ -5,22 +5,17 @@ the whole reduction, the weights in panels, and what follows it element by eleme
 runs in lanes along its last axis.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
 
 from tilewright.base.target import Target
-from tilewright.cost.tiles import Problem, choose_tile
-from tilewright.kernels.contraction import Contraction, Extents, analyze
-from tilewright.kernels.schedules import (
-    REGISTERS,
-    inline_all,
-    is_reduction,
-    schedule_elementwise,
-    schedule_tiles,
-)
+from tilewright.kernels.contraction import Extents, analyze
+from tilewright.kernels.nests import Lanes, Registers, Tiles
+from tilewright.kernels.schedules import inline_all, is_reduction, schedule_elementwise
+from tilewright.kernels.space import Space
 from tilewright.loops.ir import Block
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.tree import BlockRef, all_blocks, buffers_read, buffers_written, consumers
+from tilewright.schedule.tree import BlockRef, all_blocks, block_at, buffers_read, buffers_written, consumers
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Const
 
@@ -33,45 +28,39 @@ def is_recurrent(program: Program) -> bool:
     return any(_is_step(block) for block in all_blocks(program.body))
 
 
-def schedule_recurrence(s: Schedule, target: Target) -> None:
-    """Schedule the naive program of one or more scans, in place."""
+def recurrence(s: Schedule, target: Target) -> Space:
+    """Inline what shall be in the naive program of one or more scans, in place; what is open then."""
     steps = [block for block in all_blocks(s.program.body) if _is_step(block)]
     inline_all(s, keep=frozenset(region.buffer.name for block in steps for region in block.writes))
-    finished = {name for block in steps for name in _contraction(s, block, target)}
-    for block in all_blocks(s.program.body):
-        if block.name not in finished and not is_reduction(block):
-            schedule_elementwise(s, BlockRef(block.name), _lanes(block, target), _points(s, block) >= PARALLEL_WORK)
+    tiled = [nest for block in steps for nest in _contraction(s, block, target)]
+    finished = {nest.name for nest in tiled} | {reader for nest in tiled for reader in _readers(s, nest)}
+    others = [b for b in all_blocks(s.program.body) if b.name not in finished and not is_reduction(b)]
+    bits = target.vector_bits
+    return Space((*tiled, *(Lanes.of(b, schedule_elementwise, bits, _points(s, b) >= PARALLEL_WORK) for b in others)))
 
 
 def _is_step(block: Block) -> bool:
     return any(axis.kind is IterKind.ORDERED for axis in block.axes)
 
 
-def _contraction(s: Schedule, block: Block, target: Target) -> tuple[str, ...]:
-    """Tile ``block``, if it is a contraction that one block of the step reads; returns the blocks that are done."""
+def _contraction(s: Schedule, block: Block, target: Target) -> Iterator[Tiles]:
+    """``block`` in tiles, if it is a contraction that one block of the step reads."""
     roles, readers = analyze(block), consumers(s.program, block)
     if roles is None or len(readers) != 1 or is_reduction(readers[0]) or not _is_step(readers[0]):
-        return ()
+        return
     if buffers_written(readers[0]) & buffers_read(block):  # the next state: complete before anything of it is read
-        return ()
-    tile = choose_tile(_problem(s, block, roles), target)
+        return
+    registers = Registers(target.vector_registers, target.lanes(8 * block.writes[0].buffer.dtype.itemsize))
+    large = _points(s, block) >= PARALLEL_WORK
+    nest = Tiles.of(s, BlockRef(block.name), roles, registers, large, may_unroll=False)
     if roles.rows is not None and not isinstance(block.axes[roles.rows].extent, Const):
-        tile = replace(tile, rows=1)  # tiles of a run-time extent can't be told apart within a step
-    schedule_tiles(s, BlockRef(block.name), roles, tile, _points(s, block) >= PARALLEL_WORK)
-    return block.name, readers[0].name
+        nest = nest.without("rows")  # tiles of a run-time extent can't be told apart within a step
+    yield nest
 
 
-def _problem(s: Schedule, block: Block, roles: Contraction) -> Problem:
-    def extent(axis: int | None) -> int:
-        return 1 if axis is None else Extents(s.program.dims)(block.axes[axis])
-
-    itemsize = block.writes[0].buffer.dtype.itemsize
-    return Problem(extent(roles.vector), extent(roles.rows), extent(roles.panels), itemsize)
-
-
-def _lanes(block: Block, target: Target) -> int:
-    widest = max(region.buffer.dtype.itemsize for region in (*block.reads, *block.writes))
-    return max(1, REGISTERS * target.vector_bits // (8 * widest))
+def _readers(s: Schedule, nest: Tiles) -> list[str]:
+    """The blocks that are computed on the tiles of ``nest``."""
+    return [block.name for block in consumers(s.program, block_at(s.program, nest.anchor).stmt)]
 
 
 def _points(s: Schedule, block: Block) -> int:

@@ -4,11 +4,11 @@ Each function takes a fresh ``Schedule`` of a naive program and applies primitiv
 all, and replays.
 """
 
-from collections.abc import Collection
 from contextlib import suppress
+from enum import Enum
 
 from tilewright.base.errors import InternalError, ScheduleError
-from tilewright.kernels.contraction import Roles, Tile
+from tilewright.kernels.contraction import Contraction, Roles, Tile
 from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.ir import Alloc, Block, Loop, Scope
 from tilewright.schedule.schedule import Schedule
@@ -20,6 +20,17 @@ from tilewright.symbolic.traversal import free_vars
 
 REGISTERS = 4
 """Vector registers that a vectorized loop fills at a time, so that the latencies of a chain of operations overlap."""
+
+
+class Order(Enum):
+    """The order of the loops around register tiles, outermost first: which operand stays in cache for how long."""
+
+    COLUMNS_ROWS = 0
+    """Batch axes, columns, rows: a strip of the panel stays for all rows."""
+    ROWS_COLUMNS = 1
+    """Batch axes, rows, columns: rows stay for all of the panel."""
+    PANEL_FIRST = 2
+    """All axes of the panel, then the others: it is read once, and the other operand for each strip of it."""
 
 
 def is_reduction(block: Block) -> bool:
@@ -62,13 +73,11 @@ def schedule_tiles(
     tile: Tile,
     parallel: bool,
     unroll_reduction: bool = False,
-    outermost: Collection[int] = (),
+    order: Order = Order.COLUMNS_ROWS,
 ) -> None:
     """Keep a tile of the output in registers over the whole reduction; what follows is done on the tile.
 
-    Outer loops: the vector axis before the rows, so that a panel of constants stays in cache for all rows; and before
-    these the axes ``outermost``. With ``unroll_reduction``, what several steps of the reduction read is loaded once
-    (windows that overlap).
+    With ``unroll_reduction``, what several steps of the reduction read is loaded once (windows that overlap).
     """
     epilogue = _epilogue(s, anchor)
     block = block_at(s.program, anchor).stmt
@@ -85,26 +94,31 @@ def schedule_tiles(
     for axis, factor in factors.items():
         outer[axis], inner[axis] = s.split(spatial[axis], (None, factor))
     # Loops that run once go outermost: the parallel ones are then directly inside each other, and share one region.
-    order = sorted(_outer_order(outer, roles, outermost), key=lambda loop: _extent(s, loop) > 1)
+    loops = sorted(_outer_order(outer, roles, order), key=lambda loop: _extent(s, loop) > 1)
     # Rows before panels: a broadcast is then used up at once, and only the panels' few vectors stay in registers.
     inside = [inner[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
-    s.reorder(*order, *reduced, *inside)
+    s.reorder(*loops, *reduced, *inside)
     for loop in (*(reduced if unroll_reduction else ()), *inside[:-1]):
         s.unroll(loop)
     s.vectorize(inside[-1])
-    _finish_tile(s, epilogue, order[-1], made)
+    _finish_tile(s, epilogue, loops[-1], made)
     _fill_lanes(s, anchor, tile.lanes)
     if parallel:
-        for loop in order:
+        for loop in loops:
             if _extent(s, loop) > 1:
                 s.parallel(loop)
 
 
-def _outer_order(outer: dict[int, LoopRef], roles: Roles, outermost: Collection[int]) -> list[LoopRef]:
-    """Batch axes, then panels and vector, then rows; of all these, the axes ``outermost`` first."""
-    last = [axis for axis in (roles.panels, roles.vector, roles.rows) if axis is not None]
-    order = [axis for axis in outer if axis not in last] + last
-    return [outer[axis] for axis in sorted(order, key=lambda axis: axis not in outermost)]
+def _outer_order(outer: dict[int, LoopRef], roles: Roles, order: Order) -> list[LoopRef]:
+    """The loops around tiles, outermost first."""
+    columns = (roles.panels, roles.vector)
+    last = [
+        a for a in ((roles.rows, *columns) if order is Order.ROWS_COLUMNS else (*columns, roles.rows)) if a is not None
+    ]
+    axes = [axis for axis in outer if axis not in last] + last
+    if order is Order.PANEL_FIRST and isinstance(roles, Contraction):
+        axes.sort(key=lambda axis: axis not in roles.panel_axes)
+    return [outer[axis] for axis in axes]
 
 
 def _epilogue(s: Schedule, anchor: BlockRef) -> BlockRef:

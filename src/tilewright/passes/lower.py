@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from tilewright.base.dtypes import DType
 from tilewright.base.exact import Exact
 from tilewright.base.target import Target
-from tilewright.cost.tiles import Problem, choose_tile
+from tilewright.cost.model import panel_width
 from tilewright.graph import Value
 from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.kernels.packing import constant_layouts
@@ -151,5 +151,4 @@ class _Widths:
 
     def __call__(self, vector: int | None, rows: int | None, dtype: DType, size: int) -> int:
         columns, lines = (UNKNOWN_EXTENT if extent is None else extent for extent in (vector, rows))
-        problem = Problem(columns, lines, 1, dtype.itemsize, size * dtype.itemsize)
-        return choose_tile(problem, self.target).lanes
+        return panel_width(columns, lines, dtype.itemsize, size * dtype.itemsize, self.target)

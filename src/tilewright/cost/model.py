@@ -1,0 +1,253 @@
+"""The analytic model: the time of whole populations of choices, from the facts of the target.
+
+As in Low et al., "Analytical Modeling Is Enough for High-Performance BLIS" (2016), cycles are counted: multiply-adds
+and loads compete for their ports, accumulators must hide the latency of a multiply-add, each tile is begun and ended,
+and what does not divide runs as a smaller tile. What a tile reads again comes from the level of cache that holds it
+since the last time; part of that time hides behind arithmetic. All is arithmetic on arrays with an element per choice.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.target import Target
+from tilewright.codegen.prepare.partition import MAX_COPIED
+from tilewright.kernels.nests import Lanes, Registers, TileFacts, Tiles, fits, tile_knobs
+from tilewright.kernels.schedules import Order
+from tilewright.kernels.space import Candidate, Choice, Knob, Nest, Population, Space, all_of
+
+Cycles: TypeAlias = NDArray[np.floating]
+
+FMA_LATENCY = 4
+"""Cycles from a multiply-add to one that needs its result, on all targets here."""
+LOAD_COST = 0.05
+"""Cycles that a load costs even where its port is free: of two tiles that could both reach the peak, the one with fewer
+loads per multiply-add comes closer."""
+TILE_START = 10.0
+"""Cycles to begin and end the loop over a reduction."""
+UNROLLED_START = 4.0
+"""The same where there is no loop."""
+TILE_STORE = 1.0
+"""Cycles to clear and to store a register of a tile."""
+ROUND = 6.0
+"""Cycles of a round of the loop over a window that are not hidden: few operations wait for each other there."""
+PIECES = 3
+"""In how many a loop is cut for padding: before the image, in it, and after it."""
+SELECTED = 2.5
+"""By how much a tile takes longer that selects, at each step, whether it is inside of an image."""
+WRITTEN_OUT = 0.025
+"""The part by which a tile over a window takes longer for each of its registers: code has to come from somewhere."""
+STREAM_BYTES_PER_CYCLE = 12.0
+"""What comes from memory, asked for ahead."""
+WAITED_BYTES_PER_CYCLE = 6.0
+"""The same, not asked for."""
+STREAM_PASSES = 4
+"""Up to so many tiles that use a panel one after the other, it pays to ask for panels ahead."""
+STREAM_ROWS = 8
+"""Rows of a tile whose panels are streamed: the rows of a matrix, often powers of two apart, share few sets of the L1
+cache with the stream."""
+CROWDED = 1.3
+"""By how much taller tiles take longer."""
+ASKING = 0.1
+"""Cycles to ask for a vector ahead."""
+CROSSED_PANELS = 2
+"""The most panels of a tile whose lanes are stored apart: caches and the translation of addresses do not keep up with
+many rows that are written a little at a time."""
+SCATTERED = 1.5
+"""By how much tiles of more panels take longer then."""
+COPIED = 2.0
+"""How often a matrix passes to be copied: it is read and written."""
+REGION_CYCLES = 2000.0
+"""Cycles to hand a parallel region to workers and to wait for them."""
+CHUNKS = 64
+"""Most pieces of a parallel region."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """A level of memory: what it holds, and the part of a vector register per cycle that comes from it, not hidden."""
+
+    bytes: float
+    rate: float
+
+
+def _levels(target: Target) -> tuple[_Level, ...]:
+    """Those beyond the first, nearest first. Rates: what streams lose that are prefetched, as measured."""
+    return (
+        _Level(target.l2_bytes, 20.0),
+        _Level(max(target.l2_bytes, target.l3_bytes), 0.8),
+        _Level(float("inf"), 0.25),
+    )
+
+
+def best(space: Space, target: Target) -> Candidate:
+    """The candidate with the smallest estimate; of equals, the first."""
+    return Candidate(tuple(_best(nest, target) for nest in space.nests))
+
+
+def _best(nest: Nest, target: Target) -> Choice:
+    population = nest.population()
+    return population[int(np.argmin(estimate(nest, population, target)))]
+
+
+def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
+    """Cycles of each choice of ``nest``, with all cores that it may use."""
+    match nest:
+        case Tiles(facts=facts, registers=registers, parallel=parallel):
+            cycles = tile_cycles(facts, population, registers, target)
+            return _shared(cycles, _tiles(facts, population), target) if parallel else cycles
+        case Lanes(live=live):
+            return _lane_cycles(live, population, target)
+        case _:
+            return np.zeros(len(population))
+
+
+def panel_width(vector: int, rows: int, itemsize: int, size: int, target: Target) -> int:
+    """The width of panels to pack a matrix of ``size`` bytes in, for so many columns, and rows of the other operand."""
+    registers = Registers(target.vector_registers, target.lanes(8 * itemsize))
+    facts = TileFacts(vector, rows, 1, 1, 1, _TYPICAL_REDUCTION, itemsize, streamed=size)
+    never = tuple(Knob(name, (0,)) for name in ("unroll", "pack"))
+    every = all_of((*tile_knobs(facts, registers), *never, Knob("prefetch", (0, 1))))
+    population = every.where(fits(every, registers))
+    chosen = int(np.argmin(tile_cycles(facts, population, registers, target)))
+    return int(population.column("lanes")[chosen])
+
+
+_TYPICAL_REDUCTION = 128
+
+
+def tile_cycles(facts: TileFacts, population: Population, registers: Registers, target: Target) -> Cycles:
+    """Cycles of a register tile's nest on one core."""
+    lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
+    arithmetic = np.zeros(len(population))
+    start = np.where(population.column("unroll") == 1, UNROLLED_START, TILE_START)
+    crowded = np.where(rows > STREAM_ROWS, CROWDED, 1.0) if is_streamed(facts, target) else 1.0
+    for vector_size, vector_count in _pieces(facts.vector, lanes):
+        vectors = -(-vector_size // registers.lanes)
+        for panel_size, panel_count in _pieces(facts.panels, panels):
+            for row_size, row_count in _pieces(facts.rows, rows):
+                count = vector_count * panel_count * row_count
+                if facts.is_window:
+                    one = _window(facts, population, row_size, vectors, target)
+                else:
+                    one = crowded * _contraction(facts, row_size, vectors * panel_size, target)
+                arithmetic += count * (one + start + TILE_STORE * row_size * vectors * panel_size)
+            arithmetic += vector_count * panel_count * _waiting(facts, population, vectors * panel_size, target)
+    if facts.crosses:
+        arithmetic = np.where(panels > CROSSED_PANELS, SCATTERED * arithmetic, arithmetic)
+    return facts.groups * facts.places * arithmetic + _traffic(facts, population, registers, target)
+
+
+def is_streamed(facts: TileFacts, target: Target) -> bool:
+    """Whether panels come from beyond a core's own caches, for too few rows to hide that."""
+    return facts.streamed > target.l2_bytes and facts.rows <= STREAM_PASSES * STREAM_ROWS
+
+
+def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64], target: Target) -> Cycles:
+    """Cycles that the first tile of rows waits for so many vectors of panels, which are then in cache."""
+    ahead = population.column("prefetch") == 1
+    asking = np.where(ahead, ASKING * facts.reduction * columns, 0.0)
+    if not is_streamed(facts, target):
+        return asking
+    rate = np.where(ahead, STREAM_BYTES_PER_CYCLE, WAITED_BYTES_PER_CYCLE)
+    coming = facts.reduction * columns * target.vector_bits / 8 / rate
+    first = np.minimum(population.column("rows"), facts.rows)
+    return np.maximum(0.0, coming - _contraction(facts, first, columns, target)) + asking
+
+
+def _pieces(extent: int, tile: NDArray[np.int64]) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
+    """``(size, count)`` of the full tiles and of the rest."""
+    rest = extent % tile
+    return (tile, extent // tile), (rest, np.minimum(rest, 1))
+
+
+def _contraction(facts: TileFacts, rows: NDArray[np.int64], columns: NDArray[np.int64], target: Target) -> Cycles:
+    """Cycles of the reduction of one tile of ``rows`` by ``columns`` vectors."""
+    arithmetic = rows * columns / target.fma_per_cycle
+    loads = (rows + columns) / target.loads_per_cycle
+    busy = np.maximum(np.maximum(arithmetic, loads), FMA_LATENCY)
+    return facts.reduction * (busy + LOAD_COST * (rows + columns))
+
+
+def _window(
+    facts: TileFacts, population: Population, rows: NDArray[np.int64], vectors: NDArray[np.int64], target: Target
+) -> Cycles:
+    """Cycles of the reduction of one tile over windows, whose operands both have lanes."""
+    unrolled = population.column("unroll") == 1
+    others = facts.reduction // facts.overlap.taps
+    shared = others * ((rows - 1) * facts.overlap.stride + facts.overlap.taps)
+    data = np.where(unrolled, np.minimum(shared, facts.reduction * rows), facts.reduction * rows)
+    loads = vectors * (data + (facts.operands - 1) * facts.reduction)
+    arithmetic = facts.reduction * rows * vectors / target.fma_per_cycle
+    waiting = np.where(unrolled, 0, facts.reduction * FMA_LATENCY)  # what is written out overlaps with the next tile
+    busy = np.maximum(np.maximum(arithmetic, loads / target.loads_per_cycle), waiting) + LOAD_COST * loads
+    steps = facts.reduction * rows * vectors
+    copied = PIECES * (steps * (facts.operands + 2) + 3 * rows * vectors)
+    slow = np.where(facts.selects & (copied > MAX_COPIED), SELECTED, 1.0 + WRITTEN_OUT * rows * vectors)
+    return busy * np.where(unrolled, slow, 1.0) + np.where(unrolled, 0.0, ROUND * facts.reduction)
+
+
+def _traffic(facts: TileFacts, population: Population, registers: Registers, target: Target) -> Cycles:
+    """Cycles, not hidden, in which operands come from beyond the first cache: each loop around tiles reads again what
+    does not depend on it, from the level that still has it."""
+    lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
+    order = population.column("order")
+    strip = lanes * panels * float(facts.reduction * facts.itemsize)
+    line = float(facts.reduction * facts.itemsize) * facts.overlap.stride / facts.overlap.taps
+    band, image = rows * line, facts.rows * line
+    matrix = float(facts.vector * facts.panels * facts.reduction * facts.itemsize)
+    column_tiles = -(-facts.vector // lanes) * -(-facts.panels // panels)
+    row_tiles = -(-facts.rows // rows)
+    rate = _Rates(target, registers.lanes * facts.itemsize)
+    strips = column_tiles * strip * row_tiles * rate(strip + band)
+    columns_rows = strips + matrix * rate(matrix + image + 0 * strip) + column_tiles * image * rate(image + strip)
+    rows_columns = row_tiles * band * column_tiles * rate(strip + band) + row_tiles * matrix * rate(matrix + band)
+    panel_first = strips + column_tiles * image * rate(facts.places * image + strip)
+    again = np.select(
+        [order == Order.ROWS_COLUMNS.value, order == Order.PANEL_FIRST.value], [rows_columns, panel_first]
+    )
+    again = np.where(order == Order.COLUMNS_ROWS.value, columns_rows, again)
+    packed = population.column("pack") == 1
+    if facts.is_row_major:
+        # A strip of a row-major matrix lies in few sets of the first cache: it is read from the second one each time.
+        near, far = (rate(np.full(len(population), distance)) for distance in (target.l1_bytes + 1.0, matrix))
+        again += np.where(packed, COPIED * matrix * far, row_tiles * matrix * near)
+    return facts.groups * facts.places * again
+
+
+class _Rates:
+    """Cycles per byte of what was used last when so many bytes ago: by the level of cache that still has it."""
+
+    def __init__(self, target: Target, register_bytes: int) -> None:
+        self._target = target
+        self._register = register_bytes
+
+    def __call__(self, distance: Cycles) -> Cycles:
+        result = np.zeros_like(distance)
+        nearer = float(self._target.l1_bytes)
+        for level in _levels(self._target):
+            result = np.where(distance > nearer, 1.0 / (level.rate * self._register), result)
+            nearer = level.bytes
+        return result
+
+
+def _tiles(facts: TileFacts, population: Population) -> NDArray[np.int64]:
+    lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
+    return facts.groups * facts.places * -(-facts.vector // lanes) * -(-facts.rows // rows) * -(-facts.panels // panels)
+
+
+def _shared(cycles: Cycles, tasks: NDArray[np.int64], target: Target) -> Cycles:
+    """The time of the core that has most to do, where ``tasks`` of equal size are handed out in chunks."""
+    chunks = np.minimum(tasks, CHUNKS)
+    share = -(-chunks // target.cores) / chunks
+    return cycles * share + REGION_CYCLES * (target.cores > 1)
+
+
+def _lane_cycles(live: int, population: Population, target: Target) -> Cycles:
+    """Cycles per vector of operations that depend on each other, several of which run side by side."""
+    vectors = population.column("vectors")
+    waiting = np.maximum(1.0, FMA_LATENCY / vectors)
+    spilled = np.maximum(0, live * vectors - target.vector_registers) / vectors
+    return waiting + spilled

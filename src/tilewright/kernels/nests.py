@@ -1,0 +1,280 @@
+"""The classes of nests: register tiles over a reduction, and loops that run in lanes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
+from tilewright.kernels.schedules import Order, schedule_elementwise, schedule_tiles
+from tilewright.kernels.space import BoolArray, Knob, Nest, Population
+from tilewright.kernels.transposes import crossed_axis
+from tilewright.loops.ir import Block, Scope, Store
+from tilewright.loops.program import Program
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef, block_at, consumers
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Var, const
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import free_vars, reads_in, substitute, walk
+
+VECTORS = (1, 2, 4)
+"""Registers side by side in a row of a tile: LLVM widens a vector of three registers to four, and then spills."""
+PANELS = (1, 2, 3, 4)
+
+STREAM_AHEAD = 1 << 14
+"""Bytes: at 20 bytes a cycle, more than the latency of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """The vector registers of a processor: how many, and how many elements fit in one."""
+
+    count: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How neighbouring rows share what they read: rows ``stride`` apart read ``taps`` places each, in one dimension."""
+
+    stride: int
+    taps: int
+
+
+@dataclass(frozen=True, slots=True)
+class TileFacts:
+    """What a register tile's time depends on: extents of the axes (1 where there is none), bytes, reuse."""
+
+    vector: int
+    rows: int
+    panels: int
+    groups: int
+    """All other spatial axes that the panel depends on, together."""
+    places: int
+    """All other spatial axes together."""
+    reduction: int
+    itemsize: int
+    overlap: Overlap = Overlap(1, 1)
+    is_window: bool = False
+    """Both operands have lanes: nothing is broadcast."""
+    operands: int = 2
+    """Buffers that are read along the reduction."""
+    streamed: int = 0
+    """Bytes of the panel if it is a parameter that is read once for all rows; else 0."""
+    is_row_major: bool = False
+    """The panel is of a matrix that comes row-major, at run time."""
+    crosses: bool = False
+    """What is made is transposed as it is stored: each lane of a tile is then a row of its own."""
+    selects: bool = False
+    """A value is selected by its place (padding)."""
+
+    @staticmethod
+    def of(block: Block, roles: Roles, program: Program) -> "TileFacts":
+        """Those of a reduction block of ``program``."""
+        extents = Extents(program.dims)
+
+        def extent(axis: int | None) -> int:
+            return 1 if axis is None else extents(block.axes[axis])
+
+        own = (roles.vector, roles.rows, roles.panels)
+        others = [p for p, a in enumerate(block.axes) if p not in own and a.kind is IterKind.SPATIAL]
+        along = roles.panel_axes if isinstance(roles, Contraction) else frozenset[int]()
+        return TileFacts(
+            extent(roles.vector),
+            extent(roles.rows),
+            extent(roles.panels),
+            prod(extents(block.axes[p]) for p in others if p in along),
+            prod(extents(block.axes[p]) for p in others if p not in along),
+            prod(extents(axis) for axis in block.axes if axis.kind is IterKind.REDUCE),
+            block.writes[0].buffer.dtype.itemsize,
+            _overlap(block, roles, extents),
+            not isinstance(roles, Contraction),
+            max(1, len({read.source.name for read in _operands(block)})),
+            _streamed(roles, program) if all(extents(block.axes[p]) == 1 for p in others if p not in along) else 0,
+            isinstance(roles, Contraction) and _may_pack(program, roles),
+            any(crossed_axis(reader, 1) is not None for reader in consumers(program, block)),
+            any(isinstance(node, Select) and not node.condition.has_reads for node in _values(block)),
+        )
+
+
+def _streamed(roles: Roles, program: Program) -> int:
+    """Bytes of the panel, if it is a parameter."""
+    name = roles.panel if isinstance(roles, Contraction) else None
+    found = (p.dtype.itemsize * prod(map(Extents(program.dims).of, p.shape)) for p in program.params if p.name == name)
+    return next(found, 0)
+
+
+def _values(block: Block) -> Iterator[Expr]:
+    if isinstance(block.body, Store):
+        yield from walk(block.body.value)
+
+
+def _operands(block: Block) -> list[Read]:
+    """What a reduction reads besides its own result."""
+    written = {region.buffer.name for region in block.writes}
+    body = block.body
+    return [r for r in reads_in(body.value) if r.source.name not in written] if isinstance(body, Store) else []
+
+
+def _overlap(block: Block, roles: Roles, extents: Extents) -> Overlap:
+    """From the first index that depends on the rows and on an axis that is reduced."""
+    reduced = {axis.var: axis for axis in block.axes if axis.kind is IterKind.REDUCE}
+    if roles.rows is not None:
+        row = block.axes[roles.rows].var
+        for index in (index for read in _operands(block) for index in read.indices):
+            taps = [reduced[v] for v in free_vars(index) if v in reduced]
+            if row in free_vars(index) and taps:
+                return Overlap(_stride(index, row), prod(map(extents, taps)))
+    return Overlap(1, 1)
+
+
+def _stride(index: Expr, row: Var) -> int:
+    """By how much ``index`` grows from a row to the next; 1 if that is not a number."""
+    zeros = {v: const(0) for v in free_vars(index)}
+    first, second = (substitute(index, {**zeros, row: const(at)}) for at in (0, 1))
+    if isinstance(first, Const) and isinstance(second, Const):
+        return max(1, abs(int(second.value) - int(first.value)))
+    return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles(Nest):
+    """A register tile over a whole reduction; what follows is done on the tile.
+
+    Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around it (``Order``); ``unroll``:
+    whether the whole reduction is written out; ``pack``: whether the panel's matrix is copied into panels first;
+    ``prefetch``: whether the panel is asked for ahead.
+    """
+
+    roles: Roles
+    facts: TileFacts
+    registers: Registers
+    parallel: bool
+
+    @staticmethod
+    def of(
+        s: Schedule, anchor: BlockRef, roles: Roles, registers: Registers, parallel: bool, may_unroll: bool
+    ) -> "Tiles":
+        """The nest of a reduction block of ``s``."""
+        block = block_at(s.program, anchor).stmt
+        facts = TileFacts.of(block, roles, s.program)
+        pack = (0, 1) if facts.is_row_major else (0,)
+        limit = _panel_width(block, roles)
+        knobs = (*tile_knobs(facts, registers, limit), Knob("unroll", (0, 1) if may_unroll else (0,)))
+        prefetch = Knob("prefetch", (0, 1) if facts.streamed else (0,))
+        return Tiles(anchor.name, (*knobs, Knob("pack", pack), prefetch), roles, facts, registers, parallel)
+
+    def without(self, name: str) -> "Tiles":
+        """The same with the knob ``name`` at 1."""
+        return replace(self, knobs=tuple(Knob(name, (1,)) if knob.name == name else knob for knob in self.knobs))
+
+    @property
+    def anchor(self) -> BlockRef:
+        """The reduction block."""
+        return BlockRef(self.name)
+
+    def allowed(self, population: Population) -> BoolArray:
+        """Accumulators, a row of the panel and a broadcast fit in the registers; a copy is not a stream."""
+        is_either = np.less(population.column("pack") + population.column("prefetch"), 2)
+        return fits(population, self.registers) & is_either
+
+    def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
+        """As the class says."""
+        tile = Tile(values["lanes"], values["rows"], values["panels"])
+        if values["pack"] and isinstance(self.roles, Contraction):
+            _pack_panel(s, self.anchor, self.roles.panel, tile.lanes)
+        unrolled, order = bool(values["unroll"]), Order(values["order"])
+        schedule_tiles(s, self.anchor, self.roles, tile, self.parallel, unrolled, order)
+        if values["prefetch"] and isinstance(self.roles, Contraction):
+            s.prefetch(self.roles.panel, STREAM_AHEAD)
+
+
+def tile_knobs(facts: TileFacts, registers: Registers, width: int | None = None) -> tuple[Knob, ...]:
+    """The shapes and orders of tiles; ``width``: that of the panels, if the operand is packed in some."""
+    # A window's rows share what they read, so more of them are better than wider ones.
+    vectors = [v for v in VECTORS if v == 1 or (facts.vector > (v - 1) * registers.lanes and not facts.is_window)]
+    lanes = [v * registers.lanes for v in vectors]
+    fitting = tuple(number for number in lanes if width is None or width % number == 0)
+    rows = tuple(range(1, min(registers.count, max(facts.rows, 1)) + 1))
+    panels = tuple(number for number in PANELS if number <= max(facts.panels, 1))
+    is_wide = facts.vector * facts.panels > registers.lanes and not facts.is_window
+    rows_outside = (Order.ROWS_COLUMNS,) if is_wide and facts.rows > 1 else ()
+    panel_first = (Order.PANEL_FIRST,) if is_wide and facts.places > 1 else ()
+    orders = tuple(order.value for order in (Order.COLUMNS_ROWS, *rows_outside, *panel_first))
+    shapes = Knob("lanes", fitting or (lanes[0],)), Knob("rows", rows), Knob("panels", panels)
+    return *shapes, Knob("order", orders)
+
+
+def fits(population: Population, registers: Registers) -> BoolArray:
+    """Whether the accumulators of tiles, the vectors of a row and a broadcast fit in the registers."""
+    columns = population.column("lanes") // registers.lanes * population.column("panels")
+    return np.less_equal((population.column("rows") + 1) * columns + 1, registers.count)
+
+
+def _panel_width(block: Block, roles: Roles) -> int | None:
+    """The width of the panels that an operand is packed in, if it is."""
+    if not isinstance(roles, Contraction):
+        return None
+    axis = block.axes[roles.vector].var
+    for read in _operands(block):
+        match read.indices[-1] if read.source.name == roles.panel and read.indices else None:
+            case Binary(BinaryOp.MOD, place, Const(int(width))) if place == axis:
+                return width
+            case _:
+                pass
+    return None
+
+
+def _may_pack(program: Program, roles: Contraction) -> bool:
+    """Whether the panel is of a matrix that comes row-major, at run time."""
+    if roles.rows is None or not roles.panel_is_contiguous or roles.panels is not None:
+        return False
+    return any(p.name == roles.panel and len(p.shape) == 2 for p in program.params)
+
+
+def _pack_panel(s: Schedule, anchor: BlockRef, panel: str, lanes: int) -> None:
+    copy = s.cache_read(anchor, panel, Scope.GLOBAL)
+    packed = block_at(s.program, copy).stmt.writes[0].buffer.name
+    s.transform_layout(copy, packed, f"k, n -> n // {lanes}, k, n % {lanes}")
+    schedule_elementwise(s, copy, lanes, parallel=True)
+
+
+LIVE = 4
+"""Values in registers at a time where operations are a few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes(Nest):
+    """Loops whose iterations run in lanes, ``vectors`` registers at a time: elementwise blocks, rows, transforms."""
+
+    how: Callable[[Schedule, BlockRef, int, bool], None]
+    """Schedules the block for a number of lanes, in parallel or not."""
+    width: int
+    """Elements of a register."""
+    parallel: bool
+    live: int
+    """Values that are in registers at a time, for each register of lanes."""
+
+    @staticmethod
+    def of(
+        block: Block,
+        how: Callable[[Schedule, BlockRef, int, bool], None],
+        register_bits: int,
+        parallel: bool,
+        live: int = LIVE,
+        most: int | None = None,
+    ) -> "Lanes":
+        """The nest of ``block``; registers hold elements of the widest type that it has to do with.
+
+        ``most``: lanes that there is work for, if more must not be.
+        """
+        widest = max(region.buffer.dtype.itemsize for region in (*block.reads, *block.writes))
+        width = max(1, register_bits // (8 * widest))
+        vectors = tuple(v for v in (1, 2, 4, 8) if v == 1 or most is None or v * width <= most)
+        return Lanes(block.name, (Knob("vectors", vectors),), how, width, parallel, live)
+
+    def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
+        """As the class says."""
+        self.how(s, BlockRef(self.name), values["vectors"] * self.width, self.parallel)
