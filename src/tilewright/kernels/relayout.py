@@ -149,8 +149,11 @@ def spread(outputs: Sequence[Tensor], known: Layouts) -> dict[Tensor, IndexMap]:
         elif final and tensor.shape in shapes:
             layouts[tensor] = final[shapes.index(tensor.shape)]
         elif final and tensor in reduced and not sources and _is_scattered(tensor.op, reduced[tensor]):
-            index_map = blocked(tensor.ndim, lanes_of(final[0]))
-            if block_factors(reduced[tensor], {tensor: index_map}):
+            lanes = lanes_of(final[0])
+            index_map = blocked(tensor.ndim, lanes)
+            # A single block of results reads everything once: that costs no more than to bring it together.
+            several = prove(reduced[tensor].axes[1].extent > lanes, Bounds({}))
+            if several and block_factors(reduced[tensor], {tensor: index_map}):
                 layouts[tensor] = index_map
     return layouts
 
