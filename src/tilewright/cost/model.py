@@ -205,10 +205,8 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     columns_rows = strips + matrix * rate(matrix + image + 0 * strip) + column_tiles * image * rate(image + strip)
     rows_columns = row_tiles * band * column_tiles * rate(strip + band) + row_tiles * matrix * rate(matrix + band)
     panel_first = strips + column_tiles * image * rate(facts.places * image + strip)
-    again = np.select(
-        [order == Order.ROWS_COLUMNS.value, order == Order.PANEL_FIRST.value], [rows_columns, panel_first]
-    )
-    again = np.where(order == Order.COLUMNS_ROWS.value, columns_rows, again)
+    again = np.where(order == Order.ROWS_COLUMNS.value, rows_columns, columns_rows)
+    again = np.where(order == Order.PANEL_FIRST.value, panel_first, again)
     packed = population.column("pack") == 1
     if facts.is_row_major:
         # A strip of a row-major matrix lies in few sets of the first cache: it is read from the second one each time.
