@@ -1057,9 +1057,9 @@ MUTANTS = (
     ),
     Mutant(
         "what is initialized has no points",
-        "schedule/decompose_reduction.py",
-        "if not free_vars(binding):",
-        "if free_vars(binding) and not free_vars(binding):",
+        "schedule/blocks.py",
+        "for a, b in zip(block.axes, block.bindings, strict=True) if not symbolic.free_vars(b)]",
+        "for a, b in zip(block.axes, block.bindings, strict=True) if b is None]",
         ("tests/schedule/test_decompose_reduction.py",),
     ),
     Mutant(

@@ -134,3 +134,14 @@ def test_random_matrix_products(data: st.DataObject) -> None:
     s.reorder(*data.draw(st.permutations(s.get_loops(s.get_block("C")))))
     s.rfactor(data.draw(st.sampled_from(parts)), data.draw(st.integers(0, 2)))
     assert_same(before, s.program)
+
+
+def test_nothing_is_combined_where_an_axis_has_no_points() -> None:
+    """The fused loop runs over nothing and drives no axis any more; what combines is outside of it."""
+    s = movement.matmul(0, 3, 4)
+    before = s.program
+    outer, inner = s.split("k", (None, 2))
+    s.reorder("i", outer, "j", inner)
+    s.fuse("i", outer)
+    s.rfactor(inner, 0)
+    assert_same(before, s.program)

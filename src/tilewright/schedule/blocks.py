@@ -41,6 +41,16 @@ def refreshed(program: Program, block: Block) -> Block:
     return dataclasses.replace(block, reads=found.reads, writes=found.writes)
 
 
+def only_where_points_are(program: Program, block: Block) -> Block:
+    """``block``, whose loops are some of those of another block, guarded along the axes that none of them drives.
+
+    A loop over no points leaves such an axis at a constant; it may be the one that is not among the loops.
+    """
+    undriven = [(a, b) for a, b in zip(block.axes, block.bindings, strict=True) if not symbolic.free_vars(b)]
+    predicate = all_of(block.predicate, *(binding < axis.extent for axis, binding in undriven))
+    return dataclasses.replace(block, predicate=simplify(predicate, program.bounds))
+
+
 def redirected(stmt: Stmt, old: Buffer, new: Buffer, change: ChangeIndices = lambda indices: indices) -> Stmt:
     """``stmt`` (the inside of a block) with every access to ``old`` made one to ``new``, at changed indices.
 

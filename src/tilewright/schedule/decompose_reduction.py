@@ -5,7 +5,7 @@ import dataclasses
 from tilewright.loops.ir import Alloc, Block, Loop, Stmt
 from tilewright.loops.program import Program
 from tilewright.loops.visit import seq
-from tilewright.schedule.blocks import refreshed
+from tilewright.schedule.blocks import only_where_points_are, refreshed
 from tilewright.schedule.tree import (
     BlockRef,
     LoopRef,
@@ -22,7 +22,6 @@ from tilewright.schedule.tree import (
 )
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ZERO, Expr, Var
-from tilewright.symbolic.simplify import simplify
 from tilewright.symbolic.traversal import free_vars, substitute
 
 
@@ -65,9 +64,6 @@ def _init_nest(program: Program, block: Block, inside: tuple[Loop, ...], driving
     zero: dict[Var, Expr] = dict.fromkeys(driving, ZERO)
     pairs = [(a, b) for a, b in zip(block.axes, block.bindings, strict=True) if a.kind is not IterKind.REDUCE]
     predicate = substitute(block.predicate, zero)
-    for axis, binding in pairs:
-        if not free_vars(binding):  # no loop that runs not at all keeps the init of no points from running
-            predicate = simplify(predicate & (binding < axis.extent), program.bounds)
     used = free_vars(predicate).union(*(free_vars(binding) for _, binding in pairs))
     copied = [loop for loop in inside if loop.var in used]
     fresh = fresh_loop_vars(program, [loop.var.name for loop in copied])
@@ -83,4 +79,4 @@ def _init_nest(program: Program, block: Block, inside: tuple[Loop, ...], driving
         predicate=substitute(predicate, renamed),
     )
     loops = [dataclasses.replace(loop, var=v) for loop, v in zip(copied, fresh, strict=True)]
-    return nest(loops, refreshed(program, init))
+    return nest(loops, refreshed(program, only_where_points_are(program, init)))

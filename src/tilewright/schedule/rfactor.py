@@ -12,7 +12,14 @@ from tilewright.loops.ir import Alloc, Block, Buffer, If, Loop, LoopKind, Stmt
 from tilewright.loops.program import Program
 from tilewright.loops.visit import seq
 from tilewright.loops.visit import substitute as substitute_stmt
-from tilewright.schedule.blocks import Indices, axis_vars, bindings_by_kind, redirected, refreshed
+from tilewright.schedule.blocks import (
+    Indices,
+    axis_vars,
+    bindings_by_kind,
+    only_where_points_are,
+    redirected,
+    refreshed,
+)
 from tilewright.schedule.combiner import Combiner, combiner_of
 from tilewright.schedule.compact import compact
 from tilewright.schedule.tree import (
@@ -188,7 +195,7 @@ def _combining_nest(
         body=combiner.body(sources),
     )
     extents = [*(loop.extent for loop in old), own.factored.extent]
-    return _loops(variables, extents, refreshed(program, combining))
+    return _loops(variables, extents, refreshed(program, only_where_points_are(program, combining)))
 
 
 def _loops(variables: Sequence[Var], extents: Sequence[Expr], block: Block) -> Stmt:
