@@ -17,7 +17,7 @@ SHORT_NANOSECONDS: Final = 12_000
 
 _SAMPLES: Final = 16
 _LONG_NANOSECONDS: Final = 100_000
-_LONG_IN_A_ROW: Final = 3
+_LONG_IN_A_ROW: Final = 16
 
 
 class Entry:
