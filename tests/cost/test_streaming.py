@@ -43,3 +43,12 @@ def test_tiles_of_streamed_panels_are_flat() -> None:
 
 def knobs_of(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:
     return (*tile_knobs(facts, registers), Knob("unroll", (0,)), Knob("pack", (0,)), Knob("prefetch", (0, 1)))
+
+
+def test_panels_are_streamed_as_they_lie() -> None:
+    """Of a vector and a matrix in wide panels, a tile takes whole rows of a panel: narrower ones jump in memory."""
+    registers = Registers(32, 16)
+    facts = TileFacts(2600, 1, 1, 1, 1, 650, 4, streamed=1 << 23, panel_width=64)
+    nest = Tiles("product", knobs_of(facts, registers), Roles(1, 0), facts, registers, parallel=False)
+    (choice,) = best(Space((nest,)), TARGET).choices
+    assert choice[0] == 64

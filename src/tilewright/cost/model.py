@@ -42,7 +42,7 @@ WRITTEN_OUT = 0.025
 STREAM_BYTES_PER_CYCLE = 12.0
 """What comes from memory, asked for ahead."""
 WAITED_BYTES_PER_CYCLE = 6.0
-"""The same, not asked for."""
+"""The same, not asked for, or of panels wider than the tile: rows of them are not read as they lie."""
 STREAM_PASSES = 4
 """Up to so many tiles that use a panel one after the other, it pays to ask for panels ahead."""
 STREAM_ROWS = 8
@@ -151,7 +151,8 @@ def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64
     asking = np.where(ahead, ASKING * facts.reduction * columns, 0.0)
     if not is_streamed(facts, target):
         return asking
-    rate = np.where(ahead, STREAM_BYTES_PER_CYCLE, WAITED_BYTES_PER_CYCLE)
+    as_it_lies = population.column("lanes") >= facts.panel_width
+    rate = np.where(ahead & as_it_lies, STREAM_BYTES_PER_CYCLE, WAITED_BYTES_PER_CYCLE)
     coming = facts.reduction * columns * target.vector_bits / 8 / rate
     first = np.minimum(population.column("rows"), facts.rows)
     return np.maximum(0.0, coming - _contraction(facts, first, columns, target)) + asking

@@ -63,6 +63,8 @@ class TileFacts:
     """Buffers that are read along the reduction."""
     streamed: int = 0
     """Bytes of the panel if it is a parameter that is read once for all rows; else 0."""
+    panel_width: int = 0
+    """Of the panels that the operand is packed in; 0 if it is not."""
     is_row_major: bool = False
     """The panel is of a matrix that comes row-major, at run time."""
     crosses: bool = False
@@ -93,6 +95,7 @@ class TileFacts:
             not isinstance(roles, Contraction),
             max(1, len({read.source.name for read in _operands(block)})),
             _streamed(roles, program) if all(extents(block.axes[p]) == 1 for p in others if p not in along) else 0,
+            _panel_width(block, roles),
             isinstance(roles, Contraction) and _may_pack(program, roles),
             any(crossed_axis(reader, 1) is not None for reader in consumers(program, block)),
             any(isinstance(node, Select) and not node.condition.has_reads for node in _values(block)),
@@ -161,8 +164,7 @@ class Tiles(Nest):
         block = block_at(s.program, anchor).stmt
         facts = TileFacts.of(block, roles, s.program)
         pack = (0, 1) if facts.is_row_major else (0,)
-        limit = _panel_width(block, roles)
-        knobs = (*tile_knobs(facts, registers, limit), Knob("unroll", (0, 1) if may_unroll else (0,)))
+        knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, 1) if may_unroll else (0,)))
         prefetch = Knob("prefetch", (0, 1) if facts.streamed else (0,))
         return Tiles(anchor.name, (*knobs, Knob("pack", pack), prefetch), roles, facts, registers, parallel)
 
@@ -191,12 +193,12 @@ class Tiles(Nest):
             s.prefetch(self.roles.panel, STREAM_AHEAD)
 
 
-def tile_knobs(facts: TileFacts, registers: Registers, width: int | None = None) -> tuple[Knob, ...]:
-    """The shapes and orders of tiles; ``width``: that of the panels, if the operand is packed in some."""
+def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:
+    """The shapes and orders of tiles."""
     # A window's rows share what they read, so more of them are better than wider ones.
     vectors = [v for v in VECTORS if v == 1 or (facts.vector > (v - 1) * registers.lanes and not facts.is_window)]
     lanes = [v * registers.lanes for v in vectors]
-    fitting = tuple(number for number in lanes if width is None or width % number == 0)
+    fitting = tuple(number for number in lanes if facts.panel_width % number == 0)
     rows = tuple(range(1, min(registers.count, max(facts.rows, 1)) + 1))
     panels = tuple(number for number in PANELS if number <= max(facts.panels, 1))
     is_wide = facts.vector * facts.panels > registers.lanes and not facts.is_window
@@ -213,10 +215,10 @@ def fits(population: Population, registers: Registers) -> BoolArray:
     return np.less_equal((population.column("rows") + 1) * columns + 1, registers.count)
 
 
-def _panel_width(block: Block, roles: Roles) -> int | None:
-    """The width of the panels that an operand is packed in, if it is."""
+def _panel_width(block: Block, roles: Roles) -> int:
+    """The width of the panels that an operand is packed in; 0 if it is not."""
     if not isinstance(roles, Contraction):
-        return None
+        return 0
     axis = block.axes[roles.vector].var
     for read in _operands(block):
         match read.indices[-1] if read.source.name == roles.panel and read.indices else None:
@@ -224,7 +226,7 @@ def _panel_width(block: Block, roles: Roles) -> int | None:
                 return width
             case _:
                 pass
-    return None
+    return 0
 
 
 def _may_pack(program: Program, roles: Contraction) -> bool:
