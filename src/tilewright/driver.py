@@ -1,7 +1,7 @@
 """The way of a model, on one page.
 
-graph -> normalize -> recognize -> affine -> phases -> winograd -> layout -> flatten -> fuse -> loops -> schedule ->
-main -> llvm, asm
+graph -> normalize -> recognize -> affine -> choose -> layout -> flatten -> fuse -> loops -> schedule -> main ->
+llvm, asm
 
 The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes. What follows is no text: the image
 (relocatable objects and what they need) and the executable.
@@ -23,15 +23,14 @@ from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
 from tilewright.loops.program import Program
 from tilewright.passes.affine import fold_affine
+from tilewright.passes.choose import choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
-from tilewright.passes.layout import LaidOut, choose_layouts
+from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.main_program import Step, main_program, used_constants
 from tilewright.passes.normalize import eliminate_dead_code, normalize
-from tilewright.passes.phases import interleave_phases
 from tilewright.passes.recognize import recognize
-from tilewright.passes.winograd import use_winograd
 from tilewright.runtime.elsewhere import executable_for
 from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable
@@ -172,11 +171,9 @@ def transform(graph: Graph, options: Options, watch: Watch | None = None, spare:
     note(Stage.RECOGNIZE, graph)
     graph = fold_affine(graph)
     note(Stage.AFFINE, graph)
-    graph = interleave_phases(graph, options.target, options.math)
-    note(Stage.PHASES, graph)
-    graph = use_winograd(graph, options.target, options.math, spare)
-    note(Stage.WINOGRAD, graph)
-    laid_out = choose_layouts(graph, options.target)
+    choices = choose(graph, options.target, options.math, spare)
+    note(Stage.CHOOSE, choices)
+    laid_out = choices.apply(options.target)
     note(Stage.LAYOUT, laid_out)
     laid_out = flatten_reductions(laid_out)
     note(Stage.FLATTEN, laid_out)

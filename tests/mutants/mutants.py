@@ -26,6 +26,7 @@ _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
 _ARTIFACT = ("tests/runtime/artifact",)
 
 _MODEL = ("tests/cost/test_model.py",)
+_CHOOSE = "tests/passes/test_choose.py"
 _WORK = ("tests/cost/test_work.py",)
 
 _RELAYOUT = "tests/kernels/test_relayout.py"
@@ -616,21 +617,21 @@ MUTANTS = (
     ),
     Mutant(
         "layout: plain readers get blocks",
-        "passes/layout.py",
-        "if node.op.name in _READERS or any(v in lanes for v in node.outputs):",
-        "if lanes:",
+        "passes/blocks.py",
+        "return Reads.RATHER_BLOCKED if is_blocked else Reads.PLAIN",
+        "return Reads.RATHER_BLOCKED",
         (f"{_LAYOUT}::test_what_follows_a_convolution_is_blocked_until_someone_needs_it_plain",),
     ),
     Mutant(
         "layout: data of groups stay plain",
-        "passes/layout.py",
+        "passes/blocks.py",
         "return groups != 1 and int(",
         "return groups < 1 and int(",
         (f"{_LAYOUT}::test_a_convolution_in_groups_gets_its_data_in_blocks",),
     ),
     Mutant(
         "layout: groups in one block read plain data",
-        "passes/layout.py",
+        "passes/blocks.py",
         "int(filters.value) // groups % width != 0",
         "int(filters.value) % width != 0",
         (f"{_LAYOUT}::test_groups_of_whole_blocks_read_plain_data",),
@@ -651,7 +652,7 @@ MUTANTS = (
     ),
     Mutant(
         "layout: joined channels need not be whole blocks",
-        "passes/layout.py",
+        "passes/blocks.py",
         "if has_channels and simplify((indices[1] - channel) % width, bounds) != ZERO:",
         "if has_channels and not isinstance(simplify(indices[1] - channel, bounds), Const):",
         (f"{_LAYOUT}::test_concatenation_keeps_whole_blocks",),
@@ -840,9 +841,9 @@ MUTANTS = (
     ),
     Mutant(
         "strict numerics have phases by Winograd",
-        "passes/phases.py",
-        "other = static(result.shape), fewest_cycles(self.convolution, self.parameters, target, math)",
-        "other = static(result.shape), fewest_cycles(self.convolution, self.parameters, target, Math.FAST)",
+        "passes/alternatives.py",
+        "inner = Ways(phases.parameters, self.names, self.target, self.math)",
+        "inner = Ways(phases.parameters, self.names, self.target, Math.FAST)",
         _TRANSPOSED,
     ),
     Mutant(
@@ -1021,11 +1022,39 @@ MUTANTS = (
         _POLICIES,
     ),
     Mutant(
+        "choices: what needs blocks reads plain data",
+        "passes/choose.py",
+        "return 0.0 if state.has_blocks else np.inf",
+        "return 0.0",
+        (_CHOOSE,),
+    ),
+    Mutant(
+        "choices: what needs plain data reads blocks",
+        "passes/choose.py",
+        "return 0.0 if state.is_plain or is_plain_in_blocks(value, self.target) else np.inf",
+        "return 0.0",
+        (_CHOOSE,),
+    ),
+    Mutant(
+        "choices: edges to settled values are forgotten",
+        "passes/choose.py",
+        "elif a in place or b in place:",
+        "elif a in place:",
+        (_CHOOSE,),
+    ),
+    Mutant(
+        "choices: blocks leave the graph",
+        "passes/choose.py",
+        "if not (leaves and way.is_blocked):",
+        "if not leaves or way.is_blocked:",
+        (_CHOOSE,),
+    ),
+    Mutant(
         "a memory limit is spent twice",
-        "passes/winograd.py",
-        "left -= choice.more_bytes",
-        "pass",
-        _POLICIES,
+        "passes/choose.py",
+        "if problem.solve(middle).more_bytes <= spare else",
+        "if problem.solve(middle).more_bytes <= 2 * spare else",
+        (_CHOOSE,),
     ),
     Mutant(
         "fast numbers are the default's",

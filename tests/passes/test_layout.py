@@ -4,33 +4,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from tests.passes.graphs import apply, value
+from tests.passes.networks import HOST, LANES, Array, constant, conv, networks
 from tilewright.base.numerics import Math
 from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
-from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
+from tilewright.graph import Graph, Value, evaluate_graph, verify
 from tilewright.loops.ir import Alloc
 from tilewright.loops.visit import walk
-from tilewright.passes.layout import choose_layouts
+from tilewright.passes.choose import choose
+from tilewright.passes.layout import LaidOut
 from tilewright.symbolic.expr import const
 
-Array = NDArray[np.generic]
-HOST = Target.host()
-LANES = HOST.vector_bits // 32
 
-
-def constant(known: dict[Value, Array], *shape: int) -> Value:
-    made = value(f"c{len(known)}", *shape)
-    array = np.random.default_rng(len(known)).standard_normal(shape) / np.sqrt(shape[-1] * 9)
-    known[made] = array.astype(np.float32)
-    return made
-
-
-def conv(known: dict[Value, Array], x: Value, filters: int, name: str, kernel: int = 3, group: int = 1) -> Node:
-    weight = constant(known, filters, int(str(x.shape[1])) // group, kernel, kernel)
-    return apply("Conv", [x, weight], name, pads=(kernel // 2,) * 4, group=group)
+def laid_out_of(graph: Graph) -> LaidOut:
+    """Layouts alone: strict numerics have few alternatives."""
+    return choose(graph, HOST, Math.STRICT).apply(HOST)
 
 
 def test_what_follows_a_convolution_is_blocked_until_someone_needs_it_plain() -> None:
@@ -42,7 +32,7 @@ def test_what_follows_a_convolution_is_blocked_until_someone_needs_it_plain() ->
     flat = apply("Flatten", relu.outputs, "d")
     vector = apply("Flatten", pool.outputs, "e")
     graph = Graph("g", (x,), (*flat.outputs, *vector.outputs), (first, relu, pool, flat, vector), known)
-    laid_out = choose_layouts(graph, HOST)
+    laid_out = laid_out_of(graph)
     verify(laid_out.graph)
     assert {v.name for v in laid_out.layouts} == {"a", "b", "c"}
     copies = [node for node in laid_out.graph.nodes if node.op.name == "Copy"]
@@ -56,59 +46,21 @@ def test_few_channels_stay_plain_and_outputs_are_plain() -> None:
     first = conv(known, x, LANES, "a")
     last = conv(known, first.outputs[0], LANES // 2, "b")
     graph = Graph("g", (x,), (*first.outputs, *last.outputs), (first, last), known)
-    laid_out = choose_layouts(graph, HOST)
+    laid_out = laid_out_of(graph)
     assert [v.name for v in laid_out.layouts] == ["a.blocked"]
     assert laid_out.copies == {"a.blocked": "a"}
     assert [v.name for v in laid_out.graph.outputs] == ["a", "b"]
 
 
-@pytest.mark.parametrize("starts", [(LANES, 3 * LANES), (LANES + 1, 2 * LANES)])
+@pytest.mark.parametrize("starts", [(LANES, 3 * LANES), (3 * LANES // 2, 2 * LANES)])
 def test_concatenation_keeps_whole_blocks(starts: tuple[int, int]) -> None:
     known: dict[Value, Array] = {}
-    x = value("x", 1, 3, 4, 4)
+    x = value("x", 1, 3, 24, 24)
     parts = [conv(known, x, filters, f"a{i}") for i, filters in enumerate(starts)]
     joined = apply("Concat", [part.outputs[0] for part in parts], "b", axis=1)
     graph = Graph("g", (x,), joined.outputs, (*parts, joined), known)
-    blocked = {v.name for v in choose_layouts(graph, HOST).layouts}
+    blocked = {v.name for v in laid_out_of(graph).layouts}
     assert ("b.blocked" in blocked) is (starts[0] % LANES == 0)
-
-
-@st.composite
-def networks(draw: st.DrawFn) -> Graph:
-    """Convolutions, pools, elementwise nodes and joins; channels that fill blocks, and that do not."""
-    known: dict[Value, Array] = {}
-    x = value("x", 1, draw(st.sampled_from([3, LANES])), 5, 5)
-    nodes: list[Node] = []
-    values = [x]
-
-    def add(node: Node) -> Value:
-        nodes.append(node)
-        values.append(node.outputs[0])
-        return node.outputs[0]
-
-    for position in range(draw(st.integers(2, 6))):
-        source, name = draw(st.sampled_from(values[-3:])), f"v{position}"
-        channels = int(str(source.shape[1]))
-        match draw(st.sampled_from(["conv", "conv", "depthwise", "relu", "add", "scale", "concat", "pool"])):
-            case "conv":
-                filters = draw(st.sampled_from([4, LANES, LANES + 3, 2 * LANES, 2 * LANES - 2]))
-                add(conv(known, source, filters, name, kernel=draw(st.sampled_from([1, 3]))))
-            case "depthwise":
-                add(conv(known, source, channels, name, group=channels))
-            case "relu":
-                add(apply("Relu", [source], name))
-            case "add":
-                same = [v for v in values if v.shape == source.shape]
-                add(apply("Add", [source, draw(st.sampled_from(same))], name))
-            case "scale":
-                add(apply("Mul", [source, constant(known, channels, 1, 1)], name))
-            case "concat":
-                add(apply("Concat", [source, draw(st.sampled_from(values))], name, axis=1))
-            case _:
-                add(apply("MaxPool", [source], name, kernel_shape=(3, 3), pads=(1, 1, 1, 1)))
-    last = apply("Flatten", [values[-1]], "flat")
-    outputs = dict.fromkeys((last.outputs[0], draw(st.sampled_from(values[1:]))))
-    return Graph("random", (x,), tuple(outputs), (*nodes, last), known)
 
 
 @given(networks(), st.sampled_from([HOST, HOST.restricted("avx2")]))
@@ -126,7 +78,7 @@ def test_a_convolution_in_groups_gets_its_data_in_blocks() -> None:
     x = value("x", 1, 2 * LANES, 6, 6)
     nodes = [conv(known, x, 2 * LANES, name, group=4) for name in "ab"]
     graph = Graph("g", (x,), tuple(v for node in nodes for v in node.outputs), tuple(nodes), known)
-    laid_out = choose_layouts(graph, HOST)
+    laid_out = laid_out_of(graph)
     verify(laid_out.graph)
     assert [node.op.name for node in laid_out.graph.nodes] == ["Copy", "Conv", "Copy", "Conv", "Copy"]
     assert {v.name for v in laid_out.layouts} == {"x.in_blocks", "a.blocked", "b.blocked"}
@@ -134,13 +86,13 @@ def test_a_convolution_in_groups_gets_its_data_in_blocks() -> None:
 
 def test_names_that_look_like_ours_stay_what_they_are() -> None:
     known: dict[Value, Array] = {}
-    x = value("x", 1, 2 * LANES, 6, 6)
+    x = value("x", 1, 2 * LANES, 24, 24)
     made = conv(known, x, 2 * LANES, "a", group=4)
     others = [apply("Relu", [x], name) for name in ("x.in_blocks", "a.blocked")]
     flat = apply("Flatten", made.outputs, "f")
     nodes = [made, *others, flat]
     graph = Graph("g", (x,), tuple(v for node in nodes for v in node.outputs), tuple(nodes), known)
-    laid_out = choose_layouts(graph, HOST)
+    laid_out = laid_out_of(graph)
     verify(laid_out.graph)
     assert laid_out.graph.outputs == graph.outputs
     assert {v.name for v in laid_out.layouts} == {"x.in_blocks_1", "a.blocked_1"}
@@ -159,7 +111,7 @@ def test_a_normalization_of_what_a_convolution_makes() -> None:
     np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("filters", [LANES, 2 * LANES, 2 * LANES - 2])
+@pytest.mark.parametrize("filters", [LANES, 2 * LANES, 4 * LANES - 2])
 @pytest.mark.parametrize("size", [1, 3, 7, 19])
 @pytest.mark.parametrize("after", ["nothing", "elementwise", "sum"])
 def test_whole_blocks_leave_their_kernel_plain(filters: int, size: int, after: str) -> None:
@@ -176,19 +128,21 @@ def test_whole_blocks_leave_their_kernel_plain(filters: int, size: int, after: s
     compiled = compile_graph(graph, Options(HOST, threads=1))
     (result,) = compiled.executable.run(feeds)
     np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
-    assert (len(compiled.kernels) == 1) is (after != "sum" and (filters % LANES == 0))
+    if compiled.layouts:
+        assert (len(compiled.kernels) == 1) is (after != "sum" and (filters % LANES == 0))
+    assert compiled.layouts or size < 19
 
 
 @pytest.mark.parametrize("groups", [2, 4])
 def test_groups_of_whole_blocks_read_plain_data(groups: int) -> None:
     """All filters of a block then read the same channels, one after the other."""
     known: dict[Value, Array] = {}
-    x = value("x", 1, 2 * LANES, 5, 5)
+    x = value("x", 1, 2 * LANES, 24, 24)
     node = conv(known, x, 4 * LANES if groups == 4 else 2 * LANES, "a", group=groups)
     mixed = conv(known, x, 2 * LANES, "b", group=4)
-    copies = [n for n in choose_layouts(Graph("g", (x,), node.outputs, (node,), known), HOST).graph.nodes if n != node]
+    copies = [n for n in laid_out_of(Graph("g", (x,), node.outputs, (node,), known)).graph.nodes if n != node]
     assert [n.outputs[0].name for n in copies if n.op.name == "Copy"] == ["a"]
-    laid_out = choose_layouts(Graph("g", (x,), mixed.outputs, (mixed,), known), HOST)
+    laid_out = laid_out_of(Graph("g", (x,), mixed.outputs, (mixed,), known))
     assert "x.in_blocks" in {v.name for v in laid_out.layouts}
 
 

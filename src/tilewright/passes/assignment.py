@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Costs = NDArray[np.float64]
 
-LARGEST_TABLE = 1 << 20
+LARGEST_TABLE = 1 << 14
 """Entries of a table of best choices."""
 
 

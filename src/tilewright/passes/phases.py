@@ -6,22 +6,18 @@ needs phases with equally many taps, as one convolution has one kernel.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
 import numpy as np
 
 from tilewright.base.names import Names
-from tilewright.base.numerics import Math
-from tilewright.base.target import Target
-from tilewright.graph import Array, Graph, Node, Value, make_node
+from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
 from tilewright.ops.transposed_convolution import phases
 from tilewright.ops.windows import number
-from tilewright.passes.layout import fills_blocks
-from tilewright.passes.winograd import fewest_cycles, product_cycles
 from tilewright.symbolic.expr import Expr, as_expr, const
 
 Attributes: TypeAlias = Mapping[str, Attribute]
@@ -30,39 +26,18 @@ INTERLEAVING_CYCLES = 6.0
 """Cycles for each vector that is interleaved."""
 
 
-def interleave_phases(graph: Graph, target: Target, math: Math = Math.DEFAULT) -> Graph:
-    """``graph`` with a ``Conv`` and ``PhasesToSpace`` for each ``PhaseConv`` for which that is better."""
-    constants, names = dict(graph.constants), graph.names()
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        other = _interleaved(node, constants, names) if _is_possible(node, constants) else None
-        if other is None or not other.is_better(node, target, math):
-            nodes.append(node)
-        else:
-            nodes.extend([other.convolution, other.places])
-            constants.update(other.parameters)
-    return replace(graph, nodes=tuple(nodes), constants=constants)
-
-
 @dataclass(frozen=True, slots=True)
-class _Interleaved:
+class Interleaved:
     """What does the same as a ``PhaseConv``."""
 
     convolution: Node
     places: Node
     parameters: Mapping[Value, Array]
 
-    def is_better(self, node: Node, target: Target, math: Math) -> bool:
-        """Whether ``node`` would fill blocks badly, or the transformed domain is estimated to take fewer cycles."""
-        result, weight = node.outputs[0], next(iter(self.parameters.values()))
-        width = target.vector_bits // (8 * result.dtype.itemsize)
-        if not fills_blocks(result.shape[1], width):
-            return True
-        shape, other = static(result.shape), fewest_cycles(self.convolution, self.parameters, target, math)
-        if shape is None or other is None:
-            return False
-        direct = product_cycles(prod(shape) * prod(weight.shape[1:]), weight.size, target)
-        return other + prod(shape) / width * INTERLEAVING_CYCLES < direct
+
+def interleaving_cycles(vectors: float) -> float:
+    """To interleave so many vectors of phases."""
+    return INTERLEAVING_CYCLES * vectors
 
 
 def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:
@@ -75,8 +50,13 @@ def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:
     return attributes.get("group", 1) == 1 and all(dim.are_even for dim in own)
 
 
-def _interleaved(node: Node, constants: Mapping[Value, Array], names: Names) -> _Interleaved:
-    """Filter ``p * CO + co`` makes phase ``p`` of output channel ``co``; phases are in row-major order."""
+def interleaved(node: Node, constants: Mapping[Value, Array], names: Names) -> Interleaved | None:
+    """What does the same as the ``PhaseConv`` ``node``, if one convolution can.
+
+    Filter ``p * CO + co`` makes phase ``p`` of output channel ``co``; phases are in row-major order.
+    """
+    if not _is_possible(node, constants):
+        return None
     data, filters, bias = (*node.inputs, None)[:3]
     assert data is not None and filters is not None, "a convolution has data and filters"
     attributes, strides, result = dict(node.attributes), _strides(node), node.outputs[0]
@@ -99,7 +79,7 @@ def _interleaved(node: Node, constants: Mapping[Value, Array], names: Names) -> 
     offsets = tuple(begin % stride for begin, stride in zip(begins, strides, strict=True))
     places: Attributes = {"strides": strides, "offsets": offsets, "spatial": spatial}
     interleaving = make_node(require("PhasesToSpace"), convolution.outputs, [result.name], places, node.source)
-    return _Interleaved(convolution, interleaving, parameters)
+    return Interleaved(convolution, interleaving, parameters)
 
 
 def _named(like: Value, array: Array, names: Names) -> Value:

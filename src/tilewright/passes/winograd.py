@@ -4,10 +4,8 @@ One node becomes three: the transform of the input, a matrix product for each po
 over the bias and is what an epilogue joins. Filters are transformed here, in float64.
 """
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
 
@@ -17,7 +15,7 @@ from tilewright.base.dtypes import f32
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
 from tilewright.base.target import Target
-from tilewright.graph import Array, Graph, Node, Value, make_node
+from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.minimal_filtering import FILTERINGS
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
@@ -37,69 +35,13 @@ START_CYCLES = 2000.0
 """To start two more kernels, their workers included."""
 
 
-def use_winograd(graph: Graph, target: Target, math: Math = Math.DEFAULT, spare: int | None = None) -> Graph:
-    """``graph`` with the convolutions for which it pays in the transformed domain, if ``math`` has such algorithms.
-
-    ``spare``: the most bytes by which weights may grow; what saves most for a byte comes first. None: no limit.
-    """
-    if math is Math.STRICT:
-        return graph
-    chosen = dict(_chosen(list(_paying(graph, target, math)), spare))
-    rewriting = _Rewriting(graph)
-    nodes = (rewriting.nodes(node, chosen[node]) if node in chosen else (node,) for node in graph.nodes)
-    return replace(graph, nodes=tuple(chain.from_iterable(nodes)), constants=rewriting.constants)
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """Tiles of one size for a convolution, the cycles that this is estimated to save, and the memory that it takes."""
-
-    problem: "_Problem"
-    tile: int
-    saved: float
-    more_bytes: int
-
-
-def _paying(graph: Graph, target: Target, math: Math) -> Iterator[tuple[Node, _Choice]]:
-    """All choices that are estimated to take clearly fewer cycles."""
-    for node in graph.nodes:
-        problem = _problem(node, graph.constants)
-        if problem is not None:
-            direct = problem.plain_cycles(target)
-            for tile in problem.tiles:
-                cycles = _advantage(tile, math) * problem.cycles(tile, target)
-                if cycles < direct:
-                    yield node, _Choice(problem, tile, direct - cycles, problem.more_bytes(tile))
-
-
-def _advantage(tile: int, math: Math) -> float:
+def advantage(tile: int, math: Math) -> float:
+    """What the estimate for tiles of this size is multiplied by before it is compared."""
     return FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile]
 
 
-def fewest_cycles(node: Node, constants: Mapping[Value, Array], target: Target, math: Math) -> float | None:
-    """What the convolution ``node`` must be slower than to be computed in the transformed domain; None: it can't be."""
-    problem = None if math is Math.STRICT else _problem(node, constants)
-    if problem is None:
-        return None
-    return min(_advantage(tile, math) * problem.cycles(tile, target) for tile in problem.tiles)
-
-
-def _chosen(choices: Sequence[tuple[Node, _Choice]], spare: int | None) -> Iterator[tuple[Node, _Choice]]:
-    """One for each node: what saves most; with a limit, what saves most for each byte, as long as there are some left.
-
-    Filters that several nodes share are counted for each.
-    """
-    left = sys.maxsize if spare is None else spare
-    done = set[Node]()
-    for node, choice in sorted(choices, key=lambda c: -c[1].saved / (1 if spare is None else c[1].more_bytes)):
-        if node not in done and choice.more_bytes <= left:
-            left -= choice.more_bytes
-            done.add(node)
-            yield node, choice
-
-
 @dataclass(frozen=True, slots=True)
-class _Problem:
+class Problem:
     """A convolution with strides and dilations of 1: ``[n, c, d..., y, x]``, with at most one ``d``."""
 
     data: tuple[int, ...]
@@ -137,11 +79,6 @@ class _Problem:
         taps = prod(self.weight[-2:])
         return (FILTERINGS[tile].points ** 2 - taps) * max(1, prod(self.weight) // taps) * f32.itemsize
 
-    def plain_cycles(self, target: Target) -> float:
-        """Of the sum over all taps."""
-        products = prod(self.result) * prod(self.weight[1:])
-        return product_cycles(products, prod(self.weight), target)
-
     def cycles(self, tile: int, target: Target) -> float:
         """In the transformed domain."""
         points = FILTERINGS[tile].points ** 2
@@ -165,21 +102,17 @@ def product_cycles(products: int, weights: int, target: Target) -> float:
 
 
 @dataclass(slots=True)
-class _Rewriting:
-    """One pass over a graph; transformed filters are added to the constants."""
+class Rewriting:
+    """One pass over a graph; transformed filters are added to its constants."""
 
-    graph: Graph
-    constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
+    constants: dict[Value, Array]
+    names: Names
     filters: dict[tuple[Value, int, int], Value] = field(default_factory=dict[tuple[Value, int, int], Value])
-    names: Names = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.constants.update(self.graph.constants)
-        self.names = self.graph.names()
-
-    def nodes(self, node: Node, choice: _Choice) -> Iterator[Node]:
-        """What does the same as ``node`` in the transformed domain."""
-        problem, tile = choice.problem, choice.tile
+    def nodes(self, node: Node, tile: int) -> Iterator[Node]:
+        """What does the same as ``node`` in the transformed domain, by tiles of this size."""
+        problem = problem_of(node, self.constants)
+        assert problem is not None, "only such convolutions are computed so"
         data, weight, bias = (*node.inputs, None)[:3]
         assert data is not None and weight is not None, "a convolution has data and a weight"
         result = node.outputs[0]
@@ -219,7 +152,7 @@ class _Rewriting:
         return self.filters[weight, tile, group]
 
 
-def _problem(node: Node, constants: Mapping[Value, Array]) -> _Problem | None:
+def problem_of(node: Node, constants: Mapping[Value, Array]) -> Problem | None:
     """The extents, if ``node`` is a convolution of the kinds for which this is."""
     attributes: dict[str, object] = dict(node.attributes)
     if node.op.name != "Conv" or len(node.outputs) != 1 or node.outputs[0].dtype != f32:
@@ -234,7 +167,7 @@ def _problem(node: Node, constants: Mapping[Value, Array]) -> _Problem | None:
     plain = all(_ones(attributes.get(name)) for name in ("strides", "dilations"))
     if not plain or not isinstance(group, int) or len(weight) not in (4, 5) or weight[-2:] not in _TAPS:
         return None
-    return _Problem(data, weight, result, group, _pads(node, len(data) - 2))
+    return Problem(data, weight, result, group, _pads(node, len(data) - 2))
 
 
 _TAPS = frozenset((filtering.taps, filtering.taps) for filtering in FILTERINGS.values())

@@ -1,0 +1,213 @@
+"""Alternatives and layouts, chosen for a whole graph at once.
+
+Each value is a variable: how its node computes it, in blocks or plain, and whether it is copied to the other layout as
+well. Nodes cost what the alternative is estimated to take, and the copy; edges, what reading data in another layout
+costs (infinity where that can't be). What costs least is found by ``assignment``, memory included at a price.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.names import Names
+from tilewright.base.numerics import Math
+from tilewright.base.target import Target
+from tilewright.graph import Graph, Node, Value
+from tilewright.passes.alternatives import Alternative, Ways, rewrite
+from tilewright.passes.assignment import assign
+from tilewright.passes.blocks import Reads, can_be_blocked, is_plain_in_blocks, points, width_of
+from tilewright.passes.layout import LaidOut, lay_out
+from tilewright.symbolic.expr import Const
+
+COPY_CYCLES = 4.0
+"""Cycles for each vector that is copied to another layout, or read across blocks."""
+COPY_START = 1000.0
+"""To start one more kernel."""
+PRICES = 24
+"""Steps in which the price of memory is found."""
+GIVEN = Alternative(0.0, is_blocked=False, reads=Reads.AS_THEY_ARE)
+"""That of a value that the graph is given, or that comes with others."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How a value is made, and whether it is then copied to the other layout."""
+
+    way: Alternative
+    is_copied: bool
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether the value is there in blocks."""
+        return self.way.is_blocked or self.is_copied
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the value is there row-major."""
+        return not self.way.is_blocked or self.is_copied
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """A state for each value, what all that is open is estimated to cost, and whether nothing costs less."""
+
+    graph: Graph
+    states: Mapping[Value, State]
+    names: Names
+    cycles: float
+    is_best: bool
+
+    def __str__(self) -> str:
+        known = [(value, state) for value, state in self.states.items() if state.way.cycles or state.is_copied]
+        lines = [f"{v.name}: {s.way}{', copied to the other layout' * s.is_copied}" for v, s in known]
+        return "\n".join([*lines, f"{self.cycles:.3g} cycles{'' if self.is_best else ', perhaps not the fewest'}"])
+
+    @property
+    def more_bytes(self) -> int:
+        """By how much weights grow; filters that several nodes share are counted for each."""
+        return sum(state.way.more_bytes for state in self.states.values())
+
+    def apply(self, target: Target) -> LaidOut:
+        """The graph as it was chosen, with copies where layouts change."""
+        ways = {value: state.way for value, state in self.states.items()}
+        graph, in_blocks = rewrite(self.graph, ways, self.names)
+        copied = frozenset(value for value, state in self.states.items() if state.is_copied)
+        return lay_out(graph, in_blocks, copied, target)
+
+
+def choose(graph: Graph, target: Target, math: Math = Math.DEFAULT, spare: int | None = None) -> Choices:
+    """What is estimated to take the fewest cycles.
+
+    ``spare``: the most bytes by which weights may grow; None for no limit. A price for each byte is raised until they
+    suffice.
+    """
+    problem = Problem.of(graph, target, math)
+    choices = problem.solve(0.0)
+    if spare is None or choices.more_bytes <= spare:
+        return choices
+    high = 1.0
+    while problem.solve(high).more_bytes > spare:
+        high *= 16.0
+    low = 0.0
+    for _ in range(PRICES):
+        middle = (low + high) / 2
+        low, high = (low, middle) if problem.solve(middle).more_bytes <= spare else (middle, high)
+    return problem.solve(high)
+
+
+@dataclass(slots=True)
+class Problem:
+    """The variables, and the costs of pairs of states."""
+
+    graph: Graph
+    target: Target
+    names: Names
+    states: dict[Value, tuple[State, ...]] = field(default_factory=dict[Value, tuple[State, ...]])
+    edges: dict[tuple[Value, Value], NDArray[np.float64]] = field(
+        default_factory=dict[tuple[Value, Value], NDArray[np.float64]]
+    )
+
+    @staticmethod
+    def of(graph: Graph, target: Target, math: Math) -> "Problem":
+        """That of ``graph``."""
+        problem = Problem(graph, target, graph.names())
+        ways = Ways(graph.constants, problem.names, target, math)
+        alternatives = _alternatives(graph, ways)
+        wanted = _wanted(graph, alternatives)
+        for value in (*graph.inputs, *(v for node in graph.nodes for v in node.outputs)):
+            problem.states[value] = tuple(problem._states(value, alternatives.get(value, (GIVEN,)), wanted))
+        for node in graph.nodes:
+            for value in dict.fromkeys(v for v in node.inputs if v in problem.states):
+                problem._read(value, node)
+        return problem
+
+    def costs(self, value: Value, price: float) -> NDArray[np.float64]:
+        """Of each state of ``value`` by itself, with so many cycles for a byte."""
+        return np.array([s.way.cycles + price * s.way.more_bytes + self._copying(value, s) for s in self.states[value]])
+
+    def solve(self, price: float) -> Choices:
+        """The states that cost least together. Only values with several are the solver's."""
+        open_values = [value for value, states in self.states.items() if len(states) > 1]
+        place = {value: position for position, value in enumerate(open_values)}
+        nodes = [self.costs(value, price) for value in open_values]
+        edges: dict[tuple[int, int], NDArray[np.float64]] = {}
+        for (a, b), costs in self.edges.items():
+            if a in place and b in place:
+                edges[place[a], place[b]] = costs
+            elif a in place or b in place:
+                nodes[place[a if a in place else b]] += costs.reshape(-1)
+        found = assign(nodes, edges)
+        states = {value: states[0] for value, states in self.states.items()}
+        states |= {v: self.states[v][choice] for v, choice in zip(open_values, found.choices, strict=True)}
+        return Choices(self.graph, states, self.names, found.cost, found.is_best)
+
+    def _states(
+        self, value: Value, ways: tuple[Alternative, ...], wanted: Mapping[Value, frozenset[Reads]]
+    ) -> Iterator[State]:
+        leaves, wants = value in self.graph.outputs, wanted.get(value, frozenset())
+        for way in ways:
+            if not (leaves and way.is_blocked):
+                yield State(way, is_copied=False)
+            if way.is_blocked and (leaves or Reads.PLAIN in wants):
+                yield State(way, is_copied=True)
+            if not way.is_blocked and can_be_blocked(value, self.target) and wants & _BLOCKED:
+                yield State(way, is_copied=True)
+
+    def _read(self, value: Value, node: Node) -> None:
+        """The costs for ``node`` of reading ``value``."""
+        result = node.outputs[0]
+        costs = np.array(
+            [[self._reading(value, a, b.way.reads) for b in self.states[result]] for a in self.states[value]]
+        )
+        if costs.any():
+            self.edges[value, result] = costs
+
+    def _reading(self, value: Value, state: State, how: Reads) -> float:
+        match how:
+            case Reads.AS_THEY_ARE:
+                return 0.0
+            case Reads.PLAIN:
+                return 0.0 if state.is_plain or is_plain_in_blocks(value, self.target) else np.inf
+            case Reads.BLOCKED:
+                return 0.0 if state.has_blocks else np.inf
+            case Reads.RATHER_BLOCKED:
+                return 0.0 if state.has_blocks else COPY_CYCLES * self._vectors(value)
+
+    def _copying(self, value: Value, state: State) -> float:
+        """Of the copy, if there is one. The kernel that makes whole blocks can store them plain."""
+        if not state.is_copied:
+            return 0.0
+        channels = value.shape[1]
+        whole = isinstance(channels, Const) and int(channels.value) % width_of(value, self.target) == 0
+        return COPY_CYCLES * self._vectors(value) + (0.0 if state.way.is_blocked and whole else COPY_START)
+
+    def _vectors(self, value: Value) -> float:
+        return points(value.shape) / width_of(value, self.target)
+
+
+_BLOCKED = frozenset({Reads.BLOCKED, Reads.RATHER_BLOCKED})
+
+
+def _wanted(graph: Graph, alternatives: Mapping[Value, tuple[Alternative, ...]]) -> dict[Value, frozenset[Reads]]:
+    """How each value may be read."""
+    wanted: dict[Value, frozenset[Reads]] = {}
+    for node in graph.nodes:
+        ways = frozenset(way.reads for way in alternatives[node.outputs[0]])
+        for value in node.inputs:
+            if value is not None:
+                wanted[value] = wanted.get(value, frozenset()) | ways
+    return wanted
+
+
+def _alternatives(graph: Graph, ways: Ways) -> dict[Value, tuple[Alternative, ...]]:
+    """Those of each node, by its first result."""
+    found: dict[Value, tuple[Alternative, ...]] = {}
+    may_be_blocked: set[Value] = set()
+    for node in graph.nodes:
+        result = node.outputs[0]
+        found[result] = ways.of(node, may_be_blocked)
+        if any(way.is_blocked for way in found[result]):
+            may_be_blocked.add(result)
+    return found

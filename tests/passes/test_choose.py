@@ -1,0 +1,111 @@
+"""Alternatives and layouts are chosen at least cost: equal to brute force, as the graph then is, within memory."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.passes import graphs
+from tests.passes.graphs import apply
+from tests.passes.networks import HOST, LANES, Array, conv, networks
+from tilewright.base.numerics import Math
+from tilewright.graph import Graph, Value, verify
+from tilewright.passes.blocks import Reads, is_plain_in_blocks, reads
+from tilewright.passes.choose import Problem, choose
+
+
+def fewest(problem: Problem) -> float:
+    """The least sum over all states of all values, each written out."""
+    values = list(problem.states)
+    sizes = [len(problem.states[value]) for value in values]
+    total = np.zeros(sizes)
+    for position, value in enumerate(values):
+        total += problem.costs(value, 0.0).reshape([-1 if at == position else 1 for at in range(len(values))])
+    for (a, b), costs in problem.edges.items():
+        first, second = values.index(a), values.index(b)
+        along = costs if first < second else costs.T
+        total += along.reshape([sizes[at] if at in (first, second) else 1 for at in range(len(values))])
+    return float(total.min())
+
+
+@given(networks())
+@settings(max_examples=60, deadline=None)
+def test_nothing_costs_less(graph: Graph) -> None:
+    problem = Problem.of(graph, HOST, Math.DEFAULT)
+    if np.prod([float(len(states)) for states in problem.states.values()]) > 1e6:
+        return
+    choices = problem.solve(0.0)
+    assert choices.is_best
+    assert choices.cycles == pytest.approx(fewest(problem) - settled(problem))
+
+
+def settled(problem: Problem) -> float:
+    """What values cost that have one state only, which is no choice."""
+    own = sum(problem.costs(value, 0.0)[0] for value, states in problem.states.items() if len(states) == 1)
+    between = (costs for pair, costs in problem.edges.items() if all(len(problem.states[value]) == 1 for value in pair))
+    return float(own + sum(costs.sum() for costs in between))
+
+
+@given(networks())
+@settings(max_examples=30, deadline=None)
+def test_everybody_gets_what_they_need(graph: Graph) -> None:
+    laid_out = choose(graph, HOST).apply(HOST)
+    verify(laid_out.graph)
+    assert laid_out.graph.outputs == graph.outputs
+    assert not set(graph.inputs + graph.outputs) & set(laid_out.layouts)
+    for node in laid_out.graph.nodes:
+        how = reads(node, node.outputs[0] in laid_out.layouts, HOST)
+        for read in (v for v in node.inputs if v is not None and v not in graph.constants and node.op.name != "Copy"):
+            if read in laid_out.layouts:
+                assert how is not Reads.PLAIN or is_plain_in_blocks(read, HOST)
+            else:
+                assert how is not Reads.BLOCKED
+
+
+def convolutions(count: int) -> Graph:
+    known: dict[Value, Array] = {}
+    x = graphs.value("x", 1, 4 * LANES, 24, 24)
+    nodes = [conv(known, x, 4 * LANES, "v0")]
+    for position in range(1, count):
+        nodes.append(conv(known, nodes[-1].outputs[0], 4 * LANES, f"v{position}"))
+    return Graph("chain", (x,), nodes[-1].outputs, tuple(nodes), known)
+
+
+def test_larger_weights_stay_within_what_is_to_spare() -> None:
+    """As many convolutions in the transformed domain as there is memory for."""
+    graph = convolutions(4)
+    free = choose(graph, HOST)
+    each = free.more_bytes // 4
+    assert each > 0
+    cycles = free.cycles
+    for count in (3, 2, 1, 0):
+        leaner = choose(graph, HOST, spare=count * each + each // 2)
+        assert 0 <= leaner.more_bytes <= count * each + each // 2
+        assert (leaner.more_bytes > 0) is (count > 0)
+        assert leaner.cycles >= cycles
+    assert choose(graph, HOST, spare=0).more_bytes == 0
+
+
+def test_strict_numerics_have_plain_sums_only() -> None:
+    choices = choose(convolutions(2), HOST, Math.STRICT)
+    assert all(state.way.tile is None for state in choices.states.values())
+
+
+def test_depthwise_convolutions_stay_with_their_data() -> None:
+    """By rows of plain data; in blocks where the data are: neither is worth a copy."""
+    known: dict[Value, Array] = {}
+    x = graphs.value("x", 1, 2 * LANES, 24, 24)
+    first = conv(known, x, 2 * LANES, "a", group=2 * LANES)
+    second = conv(known, first.outputs[0], 2 * LANES, "b", kernel=1)
+    third = conv(known, second.outputs[0], 2 * LANES, "c", group=2 * LANES)
+    fourth = conv(known, third.outputs[0], 2 * LANES, "d", kernel=1)
+    flat = apply("ReduceMean", fourth.outputs, "e", axes=(2, 3), keepdims=False)
+    graph = Graph("g", (x,), flat.outputs, (first, second, third, fourth, flat), known)
+    laid_out = choose(graph, HOST).apply(HOST)
+    assert {v.name for v in laid_out.layouts} >= {"b", "c"}
+    assert not {"a"} & {v.name for v in laid_out.layouts}
+
+
+def test_a_choice_is_written_as_one_reads_it() -> None:
+    text = str(choose(convolutions(1), HOST))
+    assert text.splitlines()[-1].endswith("cycles")
+    assert "v0: " in text and "cycles" in text
