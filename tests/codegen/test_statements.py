@@ -6,6 +6,7 @@ import pytest
 from tests.codegen.support import run_native
 from tilewright.base.dtypes import f32, i64
 from tilewright.base.errors import OutOfBounds
+from tilewright.codegen.image import kernel_text
 from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Scope, Seq, Stmt, Store
 from tilewright.loops.program import Dim, Program
 from tilewright.symbolic.expr import Expr, Read, Var, const, select
@@ -147,3 +148,20 @@ def test_the_checked_mode_lets_right_programs_pass() -> None:
     program = Program("k", (a, out), Loop(i, const(2), inner))
     (result,) = run_native(program, {"a": ramp(50)}, checked=True)
     np.testing.assert_array_equal(result, ramp(50))
+
+
+def test_the_checked_mode_writes_a_branch_for_each_condition_once() -> None:
+    """Nothing for what is known to be in bounds; so that unrolled bodies do not become too large to compile."""
+    a, out = vector("a", 16), Buffer("out", f32, (const(16), const(16)))
+    row = Loop(j, const(16), Store(out, (i, j), Read(a, (i,)) + Read(a, (j,))), LoopKind.UNROLLED)
+    text = kernel_text(Program("k", (a, out), Loop(i, const(16), row)), 0).text
+    assert text.count("call void @tw_fail") == 1  # that i is less than 16
+
+
+@pytest.mark.parametrize("place", [2, 3])
+def test_the_checked_mode_reports_what_is_wrong_after_what_is_right(place: int) -> None:
+    a, places, out = vector("a", 2), vector("places", 4, i64), vector("out", 4)
+    body = Loop(i, const(4), Store(out, (i,), Read(a, (Read(places, (i,)),))), LoopKind.UNROLLED)
+    feeds = {"a": ramp(2), "places": np.array([1, 0, 1, place])}
+    with pytest.raises(OutOfBounds, match=f"{place}"):
+        run_native(Program("k", (a, places, out), body), feeds, checked=True)

@@ -129,6 +129,13 @@ MUTANTS = (
         _STATEMENTS,
     ),
     Mutant(
+        "only the first condition is reported",
+        "codegen/checks.py",
+        'emitter.text.first(f"report {any_bad.text}")',
+        'emitter.text.first("report")',
+        ("tests/codegen/test_statements.py",),
+    ),
+    Mutant(
         "last chunk of a region is dropped",
         "codegen/statements.py",
         "following = ops.binary(BinaryOp.ADD, chunk, integer(1))",

@@ -303,6 +303,8 @@ class ArithmeticEmitter:
         if op is UnaryOp.NEG:
             return self.binary(BinaryOp.SUB, zero, a)
         if op is UnaryOp.NOT:
+            if a.dtype.is_bool and a.constants is not None:
+                return integers(tuple(int(not known) for known in a.constants), a.dtype)
             ones = literal(True, a.dtype, a.lanes) if a.dtype.is_bool else literal(-1, a.dtype, a.lanes)
             return self._pure(f"xor {a.typed}, {ones.text}", a.dtype, (a,))
         if op is UnaryOp.ABS:

@@ -1,6 +1,8 @@
 """The bounds-checked mode: every access is compared with its buffer's shape before it happens.
 
-A bad access is reported through ``tw_fail`` (``runtime.abi``) with the number of its *site*, and skipped.
+A bad access is reported through ``tw_fail`` (``runtime.abi``) with the number of its *site*, and skipped. No branch is
+written for what is known to be in bounds, nor for a condition that was reported before: unrolled bodies have many of
+both, and LLVM's time grows faster than the number of branches.
 """
 
 from dataclasses import dataclass, field
@@ -56,19 +58,24 @@ class BoundsChecks:
         )  # unsigned: negative is large
         active = _conjunction(ops, guard, ops.unary(UnaryOp.NOT, inside))
         any_bad = ops.any_lane(active)
+        if any_bad.literal != 0 and emitter.text.first(f"report {any_bad.text}"):
+            self._report(emitter, any_bad, active, index, extent)
+        if inside.lanes == 1:
+            return Guard(
+                inside if guard.uniform is None else ops.binary(BinaryOp.AND, guard.uniform, inside), guard.lanes
+            )
+        return Guard(guard.uniform, inside if guard.lanes is None else ops.binary(BinaryOp.AND, guard.lanes, inside))
+
+    def _report(self, emitter: Evaluator, any_bad: Value, active: Value, index: Value, extent: Value) -> None:
+        """A branch to ``tw_fail``, which keeps the first report of a call and ignores the rest."""
         label = emitter.text.open_branch()
-        scalars = [ops.first_active(v, active) for v in (index, extent)]
+        scalars = [emitter.ops.first_active(v, active) for v in (index, extent)]
         site = len(self.sites) - 1
         arguments = ", ".join(f"i64 {v.text}" for v in scalars)
         emitter.text.effect(
             f"call void @tw_fail(ptr {self.context}, i64 {ErrorCode.OUT_OF_BOUNDS.value}, i64 {site}, {arguments})"
         )
         emitter.text.branch(any_bad, [(label, emitter.text.close_branch()[1])])
-        if inside.lanes == 1:
-            return Guard(
-                inside if guard.uniform is None else ops.binary(BinaryOp.AND, guard.uniform, inside), guard.lanes
-            )
-        return Guard(guard.uniform, inside if guard.lanes is None else ops.binary(BinaryOp.AND, guard.lanes, inside))
 
 
 def _conjunction(ops: ArithmeticEmitter, guard: Guard, condition: Value) -> Value:

@@ -161,6 +161,13 @@ class FunctionText:
             self._scopes[-1].known[text] = ""
             self.effect(text)
 
+    def first(self, what: str) -> bool:
+        """Whether ``what`` (not the text of an instruction) was not here before: on every way to this place."""
+        if any(what in scope.known for scope in self._scopes):
+            return False
+        self._scopes[-1].known[what] = ""
+        return True
+
     def alloca(self, text: str) -> str:
         """Stack memory, in the entry block: LLVM promotes it to registers nowhere else."""
         name = f"%{self.fresh('stack')}"
