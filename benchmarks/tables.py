@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from .results import Compilation, Results, Row
 
 BASELINE = "onnxruntime"
+OURS = "tilewright"
 LABELS = {
     "onnxruntime": "ONNX Runtime",
     "openvino": "OpenVINO",
@@ -25,7 +26,8 @@ def report(results: Results) -> str:
     for count in threads:
         unit = "thread" if count == 1 else "threads"
         parts += [f"{count} {unit}, median milliseconds (ratio to {LABELS[BASELINE]}, below 1 is faster):"]
-        parts += [latency_table(results, count, cases, peers)]
+        own = {row.peer for row in results.rows if row.threads == count}
+        parts += [latency_table(results, count, cases, [peer for peer in peers if peer in own])]
     for count in threads[:1]:
         parts += ["Share of the floating-point peak, by the operations of the operators' definitions, 1 is all of it:"]
         parts += [share_table(results, count, cases, peers)]
@@ -41,11 +43,30 @@ def report(results: Results) -> str:
 
 
 def latency_table(results: Results, threads: int, cases: Sequence[str], peers: Sequence[str]) -> str:
-    """Per case: milliseconds of every peer, and how many times the baseline's; last, the means over all cases."""
-    header = ["", *(LABELS[peer] for peer in peers)]
-    body = [[case, *(_latency(results, case, threads, peer) for peer in peers)] for case in cases]
+    """Per case: milliseconds of every peer, how many times the baseline's, and how many times ours the fastest other
+    peer takes; last, the means over all cases."""
+    header = ["", *(LABELS[peer] for peer in peers), f"fastest other / {LABELS[OURS]}"]
+    leads = {case: _lead(results, case, threads, peers) for case in cases}
+    body = [[case, *(_latency(results, case, threads, peer) for peer in peers), _times(leads[case])] for case in cases]
     means = ["geometric mean of ratios", *(_mean(results, cases, threads, peer) for peer in peers)]
-    return markdown([header, *body, means])
+    return markdown([header, *body, [*means, _summary([lead for lead in leads.values() if lead])]])
+
+
+def _lead(results: Results, case: str, threads: int, peers: Sequence[str]) -> float | None:
+    """How many times longer than ours the fastest other peer takes; None where one side is missing."""
+    rows = {peer: results.row(case, threads, peer) for peer in peers}
+    times = {peer: row.median for peer, row in rows.items() if row and not row.failure}
+    others = [time for peer, time in times.items() if peer != OURS]
+    return min(others) / times[OURS] if others and OURS in times else None
+
+
+def _times(lead: float | None) -> str:
+    return f"{lead:.2f}" if lead else ""
+
+
+def _summary(leads: Sequence[float]) -> str:
+    """The mean, and in how many cases nobody is faster."""
+    return f"{geometric_mean(leads):.2f}, at least 1 in {sum(x >= 1 for x in leads)} of {len(leads)}" if leads else ""
 
 
 def _latency(results: Results, case: str, threads: int, peer: str) -> str:
