@@ -5,8 +5,11 @@ from hypothesis import strategies as st
 
 from tests.schedule import movement
 from tests.schedule.movement import assert_same, refused
+from tilewright.base.dtypes import i64
 from tilewright.loops.lower import lower
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import all_blocks
+from tilewright.symbolic.expr import equal
 from tilewright.tensor import build as te
 
 
@@ -42,6 +45,22 @@ def test_transposing_consumer() -> None:
     before = s.program
     s.reverse_compute_inline("Y")
     assert "Y[vj, vi] = (X[vi, vj] + f32(1.0)) * f32(2.0)" in str(s.program)
+    assert_same(before, s.program)
+
+
+def test_a_reduction_that_nothing_reads_just_goes() -> None:
+    x = te.placeholder((3, 4), i64, name="X")
+    k = te.reduce_axis((0, 4), name="k")
+    total = te.compute((3,), lambda i: te.sum(x[i, k], axis=k), name="T")
+    again = te.compute((3,), lambda i: total[i] + 1, name="A")
+    s = Schedule(lower(te.compute((3,), lambda i: equal(again[i], total[i] + 1), name="Y"), "equal"))
+    before = s.program
+    with refused(s, "`T` is a reduction"):
+        s.compute_inline("T")
+    s.compute_inline("A")
+    s.compute_inline("T")
+    assert [block.name for block in all_blocks(s.program.body)] == ["Y"]
+    assert "alloc" not in str(s.program)
     assert_same(before, s.program)
 
 

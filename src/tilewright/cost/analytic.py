@@ -12,6 +12,7 @@ from tilewright.cost.recurrence import is_recurrent, recurrence
 from tilewright.kernels.contraction import Extents, analyze, window
 from tilewright.kernels.nests import Lanes, Registers, Tiles
 from tilewright.kernels.schedules import (
+    drop_unread,
     inline_all,
     is_reduction,
     schedule_elementwise,
@@ -50,8 +51,9 @@ def open_space(s: Schedule, target: Target) -> Space:
         return recurrence(s, target)
     anchor, stages = _anchor(s), first_stages(s)
     inline_all(s, keep=_computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _expensive_shared(s) | stages)
+    drop_unread(s)
     reductions = [b for b in all_blocks(s.program.body) if is_reduction(b)]
-    if anchor is not None:
+    if anchor is not None and reductions:
         return Space(tuple(_contraction(s, anchor, target)))
     if reductions:
         return Space(tuple(_reductions(s, reductions, target)))

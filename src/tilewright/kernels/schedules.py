@@ -11,6 +11,7 @@ from tilewright.base.errors import InternalError, ScheduleError
 from tilewright.kernels.contraction import Contraction, Roles, Tile
 from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.ir import Alloc, Block, Loop, Scope
+from tilewright.schedule.compute_inline import is_unread
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of, walk
 from tilewright.symbolic.bounds import interval
@@ -46,6 +47,13 @@ def inline_all(s: Schedule, keep: frozenset[str]) -> None:
         if not is_reduction(block) and not written & results:
             with suppress(ScheduleError):  # what can't be inlined (a gather by data, say) stays a step of its own
                 s.compute_inline(BlockRef(block.name))
+
+
+def drop_unread(s: Schedule) -> None:
+    """Drop every block whose result nothing reads: inlining may show that a value does not matter (``x == x``)."""
+    for block in reversed(all_blocks(s.program.body)):
+        if is_unread(s.program, block):
+            s.compute_inline(BlockRef(block.name))
 
 
 def even(extent: int, most: int) -> int:

@@ -29,9 +29,15 @@ from tilewright.symbolic.traversal import free_vars, substitute, transform_reads
 def compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
     """Put the value that ``block`` computes in place of every read of it; the block and its buffer are gone.
 
-    Refuses unless the block stores one value at its own axes (no reduction) in a buffer that is no output.
+    Refuses unless the block stores one value at its own axes (no reduction) in a buffer that is no output. What nothing
+    reads may be computed in any way.
     """
     place = block_at(program, block)
+    if is_unread(program, place.stmt):
+        result = rewrite(program, place, NOTHING)
+        for buffer in buffers_written(place.stmt):
+            result = _without_buffer(result, buffer, block)
+        return result, None
     mapped = _mapped(program, place.stmt)
     without = rewrite(program, place, NOTHING)
     readers = {b.name for b in all_blocks(without.body) if mapped.buffer in buffers_read(b)}
@@ -49,6 +55,14 @@ def compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
     for reader in readers:
         check_scopes(result, BlockRef(reader))
     return result, None
+
+
+def is_unread(program: Program, block: Block) -> bool:
+    """Whether ``block`` alone has to do with what it writes: nothing changes without it."""
+    written = buffers_written(block)
+    others = [b for b in all_blocks(program.body) if b.name != block.name]
+    used = {buffer for other in others for buffer in (*buffers_read(other), *buffers_written(other))}
+    return not written & used and all(intermediate(program, buffer) for buffer in written)
 
 
 def reverse_compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
