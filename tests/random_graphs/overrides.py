@@ -1,6 +1,7 @@
 """Operators that ONNX's reference evaluator gets wrong, or not in float64: written in NumPy from their definitions.
 
 Windows are enumerated: an array with one more dimension per spatial one, of what each place of a window sees.
+A result may be masked (``numpy.ma``) where ONNX does not define it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,25 +10,10 @@ from itertools import product
 
 import numpy as np
 
-from tests.random_graphs.case import Array, Attribute
+from tests.random_graphs.case import Array
+from tests.random_graphs.conversions import quantize, quantize_dynamically
+from tests.random_graphs.form import Form
 from tests.random_graphs.recurrent_reference import recurrent
-
-
-@dataclass(frozen=True)
-class Form:
-    """What a node says besides its operands."""
-
-    op_type: str
-    opset: int
-    attributes: Mapping[str, Attribute]
-    outputs: int
-
-    def ints(self, name: str, default: Sequence[int]) -> list[int]:
-        return list(self.attributes.get(name) or default)
-
-    def get(self, name: str, default: float) -> float:
-        return self.attributes.get(name, default)
-
 
 Override = Callable[[Form, Sequence[Array | None]], Sequence[Array]]
 
@@ -314,6 +300,7 @@ OVERRIDES: Mapping[str, Override] = {
     "AveragePool": _average_pool,
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
+    "DynamicQuantizeLinear": quantize_dynamically,
     "BatchNormalization": _batch_normalization,
     **dict.fromkeys(("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool"), _global_pool),
     **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax"), _along_axis),
@@ -324,4 +311,5 @@ OVERRIDES: Mapping[str, Override] = {
     "LpPool": _lp_pool,
     "MaxPool": _max_pool,
     "MeanVarianceNormalization": _mean_variance_normalization,
+    "QuantizeLinear": quantize,
 }

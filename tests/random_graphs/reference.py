@@ -3,6 +3,9 @@
 Every value is evaluated several times: once exactly, and with noise. The noise stands for rounding: what rounds gets
 operands and give results that are off by some units in the last place of the dtype that the model says. What comes
 out differently by this noise is ill-conditioned, by as much as it differs (Monte Carlo arithmetic; D. S. Parker 1997).
+
+What ONNX does not define (NaN as an integer) is evaluated several times too: as 0, and as other numbers. What comes out
+differently depends on it, and only that is not compared.
 """
 
 import warnings
@@ -15,11 +18,15 @@ from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
 from tests.random_graphs.case import Array, Attribute, Case, Node, single_node
-from tests.random_graphs.overrides import OVERRIDES, Form
+from tests.random_graphs.form import Form
+from tests.random_graphs.overrides import OVERRIDES
 
 SAMPLES = 4
 ULPS = 16
 """The noise, in units of rounding: more than what a sum of a few hundred terms or a polynomial is off."""
+
+PARTS = (0.0, 1.0, 0.3)
+"""Which numbers of an integer's range stand for what is not defined: the least, the largest, and one more."""
 
 EXACT = frozenset(
     [
@@ -113,6 +120,15 @@ class Estimate:
     dtype: np.dtype[np.generic]
     exact: Array
     noisy: tuple[Array, ...]
+    variants: tuple[Array, ...] = ()
+    """With other numbers for what ONNX does not define; none if nothing of the kind comes before."""
+
+    def undefined(self) -> Array:
+        """Which elements depend on what ONNX does not define."""
+        changed = np.zeros(self.exact.shape, bool)
+        for variant in self.variants:
+            changed |= ~same(variant, self.exact)
+        return changed
 
     @property
     def is_float(self) -> bool:
@@ -136,6 +152,11 @@ class Estimate:
         return 4 * np.maximum(spread, usual) + 8 * unit * np.abs(self.exact) + 4 * smallest
 
 
+def same(a: Array, b: Array) -> Array:
+    """Where the elements are equal, or both NaN."""
+    return (a == b) | ((a != a) & (b != b))
+
+
 def given(array: Array) -> Estimate:
     """What the model is fed, or a constant."""
     wide = array.astype(np.float64) if array.dtype.kind == "f" else array
@@ -157,7 +178,9 @@ def evaluate_node(
     operands = {name: values[name] for name in node.inputs if name}
     dtypes = result_dtypes(node, operands, opset)
     run = _Runner(node, opset)
-    exact = run({name: value.exact for name, value in operands.items()}, dtypes)
+    masked = run({name: value.exact for name, value in operands.items()}, dtypes)
+    exact = [np.ma.getdata(array) for array in masked]
+    variants = _variants(run, operands, dtypes) if _has_variants(masked, operands) else []
     rounds = node.op_type not in EXACT
     coarse = np.dtype(np.float32) if node.op_type in SINGLE else None
     noise = np.random.default_rng([seed, len(node.op_type), opset])
@@ -169,16 +192,40 @@ def evaluate_node(
                 name: _blurred(array, _coarser(operands[name].dtype, coarse), noise) for name, array in arrays.items()
             }
             arrays = {name: array if name in parameters else blurred[name] for name, array in arrays.items()}
-        results = run(arrays, dtypes)
+        results = [np.ma.getdata(array) for array in run(arrays, dtypes)]
         pairs = zip(results, dtypes, strict=True)
         samples.append([_blurred(array, _coarser(dtype, coarse), noise) if rounds else array for array, dtype in pairs])
-    if any(a.shape != b.shape for results in samples for a, b in zip(results, exact, strict=True)):
-        raise NotEvaluated(f"{node}: the shape depends on rounding")
+    if any(a.shape != b.shape for results in (*samples, *variants) for a, b in zip(results, exact, strict=True)):
+        raise NotEvaluated(f"{node}: the shape depends on rounding, or on what is not defined")
     names = [name for name in node.outputs if name]
     return {
-        name: Estimate(dtype, array, tuple(results[position] for results in samples))
+        name: Estimate(dtype, array, *(tuple(results[position] for results in each) for each in (samples, variants)))
         for position, (name, dtype, array) in enumerate(zip(names, dtypes, exact, strict=True))
     }
+
+
+def _has_variants(results: Sequence[Array], operands: Mapping[str, Estimate]) -> bool:
+    return any(np.ma.is_masked(array) for array in results) or any(value.variants for value in operands.values())
+
+
+def _variants(
+    run: "_Runner", operands: Mapping[str, Estimate], dtypes: Sequence[np.dtype[np.generic]]
+) -> list[list[Array]]:
+    """The results with other numbers for each element that is not defined."""
+    found: list[list[Array]] = []
+    for position, part in enumerate(PARTS):
+        arrays = {name: value.variants[position] if value.variants else value.exact for name, value in operands.items()}
+        found.append([_with_numbers(array, part) for array in run(arrays, dtypes)])
+    return found
+
+
+def _with_numbers(array: Array, part: float) -> Array:
+    """``array`` (of integers, if it is masked) with the number at ``part`` of the range where it is masked."""
+    if not np.ma.is_masked(array):
+        return np.ma.getdata(array)
+    info = np.iinfo(array.dtype)
+    number = array.dtype.type(info.min + int((info.max - info.min) * part))
+    return np.where(np.ma.getmaskarray(array), number, np.ma.getdata(array))
 
 
 def result_dtypes(node: Node, operands: Mapping[str, Estimate], opset: int) -> list[np.dtype[np.generic]]:
@@ -222,7 +269,7 @@ class _Runner:
                     found = self._evaluator.run(None, dict(operands))
         except Exception as error:  # the evaluator raises anything
             raise NotEvaluated(f"{self._node}: {type(error).__name__}: {error}") from error
-        return [_as(np.asarray(array), dtype, self._node) for array, dtype in zip(found, dtypes, strict=True)]
+        return [_as(np.asanyarray(array), dtype, self._node) for array, dtype in zip(found, dtypes, strict=True)]
 
 
 def _as(array: Array, dtype: np.dtype[np.generic], node: Node) -> Array:

@@ -118,6 +118,39 @@ def test_verdicts() -> None:
     assert compare(case.outputs, wide, right, estimates).kind is Kind.WRONG
 
 
+def _quantized_case() -> Case:
+    """Of five elements, the second is not defined, nor what follows from it; the largest of them is."""
+    nodes = (
+        Node("QuantizeLinear", ("x", "s", "z"), ("q",)),
+        Node("DequantizeLinear", ("q", "s", "z"), ("y",)),
+        Node("Neg", ("y",), ("n",)),
+        Node("ReduceMax", ("y",), ("m",), {"keepdims": 0}),
+        Node("DynamicQuantizeLinear", ("x",), ("d", "e", "f")),
+    )
+    x = np.float32([1.5, np.nan, -2.5, np.inf, -np.inf])
+    parameters = {"s": np.float32(0.25), "z": np.int8(3)}
+    return Case("quantized", 21, nodes, {"x": x}, {}, parameters, ("q", "n", "m", "d", "e", "f"))
+
+
+def test_nan_as_an_integer_hides_nothing_else() -> None:
+    case = _quantized_case()
+    estimates = evaluate(case)
+    for name in ("q", "y", "n"):
+        assert estimates[name].undefined().tolist() == [False, True, False, False, False]
+    np.testing.assert_array_equal(estimates["q"].exact[[0, 2, 3, 4]], [9, -7, 127, -128])
+    assert estimates["d"].undefined().all() and estimates["f"].undefined().all()
+    assert not estimates["e"].undefined().any()
+    assert not estimates["m"].undefined().any()
+    assert judge(case).kind is Kind.RIGHT
+    right = [estimates[name].exact.astype(estimates[name].dtype) for name in case.outputs]
+    for place in range(5):
+        for output in range(2):
+            found = [array.copy() for array in right]
+            found[output][place] = 5
+            expected = Kind.RIGHT if place == 1 else Kind.WRONG
+            assert compare(case.outputs, found, right, estimates).kind is expected
+
+
 def test_minimizing_keeps_what_fails() -> None:
     small = minimize(_sum_case(), lambda case: any(node.op_type == "Mul" for node in case.nodes))
     assert [node.op_type for node in small.nodes] == ["Mul"]

@@ -12,7 +12,7 @@ import numpy as np
 import tilewright
 from tests.random_graphs import onnx_runtime
 from tests.random_graphs.case import Array, Case
-from tests.random_graphs.reference import Estimate, NotEvaluated, evaluate
+from tests.random_graphs.reference import Estimate, NotEvaluated, evaluate, same
 from tilewright.base.errors import UnsupportedModel
 from tilewright.base.settings import Settings
 
@@ -99,6 +99,10 @@ def compare(
 
 def far(found: Array, estimate: Estimate) -> Array:
     """Where ``found`` is not what a right implementation may give. Nowhere that rounding decides what comes out."""
+    return _differs(found, estimate) & ~estimate.undefined()
+
+
+def _differs(found: Array, estimate: Estimate) -> Array:
     if not estimate.is_float:
         return (found != estimate.exact) & ~estimate.unstable()
     wide, exact = found.astype(np.float64), estimate.exact
@@ -106,12 +110,8 @@ def far(found: Array, estimate: Estimate) -> Array:
     finite &= np.abs(exact) < np.finfo(estimate.dtype).max / 2
     with np.errstate(invalid="ignore"):
         off = ~(np.abs(wide - exact) <= estimate.budget())
-    settled = ~np.isfinite(exact) & np.all([_same(sample, exact) for sample in estimate.noisy], axis=0)
-    return (finite & off) | (settled & ~_same(wide, exact))
-
-
-def _same(a: Array, b: Array) -> Array:
-    return (a == b) | (np.isnan(a) & np.isnan(b))
+    settled = ~np.isfinite(exact) & np.all([same(sample, exact) for sample in estimate.noisy], axis=0)
+    return (finite & off) | (settled & ~same(wide, exact))
 
 
 def _worst(where: Array, found: Array, wanted: Array, estimate: Estimate) -> str:
