@@ -1,5 +1,7 @@
 """Spaces: candidates apply, keep the meaning, and are refused before anything changes if they are not of the space."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ from tilewright.loops.interpreter import interpret
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
-from tilewright.symbolic.expr import Expr
+from tilewright.symbolic.expr import Expr, const
 
 TARGET = Target.parse("x86_64,haswell")
 
@@ -24,6 +26,21 @@ def matmul() -> Program:
     k = te.reduce_axis((0, 3), name="k")
     product = te.compute((14, 19), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
     return lower([te.compute((14, 19), lambda i, j: product[i, j] + 1.0, name="result")], inputs=[a, b])
+
+
+def spread(place: Callable[[Expr, Expr], tuple[Expr, ...]]) -> Program:
+    """A product that is read at other places than it is made at."""
+    a, b = te.placeholder((40, 3), name="a"), te.placeholder((3, 19), name="b")
+    k = te.reduce_axis((0, 3), name="k")
+    product = te.compute((40, 19), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
+    return lower([te.compute((40, 19), lambda i, j: product[place(i, j)] + 1.0, name="result")], inputs=[a, b])
+
+
+SPREAD = (
+    spread(lambda i, _: (i, const(0))),
+    spread(lambda _, j: (const(2), j)),
+    spread(lambda _i, _j: (const(2), const(2))),
+)
 
 
 def depthwise() -> Program:
@@ -43,7 +60,7 @@ def softmax() -> Program:
     return lower([te.compute((4, 24), lambda i, j: te.exp(x[i, j]) / total[i, 0], name="y")], inputs=[x])
 
 
-@pytest.mark.parametrize("program", [matmul(), depthwise(), softmax()])
+@pytest.mark.parametrize("program", [matmul(), depthwise(), softmax(), *SPREAD])
 def test_candidates_keep_the_meaning(program: Program) -> None:
     random = np.random.default_rng(0)
     count = len(program.params) - program.outputs

@@ -109,10 +109,14 @@ def schedule_tiles(
     for loop in (*(reduced if unroll_reduction else ()), *inside[:-1]):
         s.unroll(loop)
     s.vectorize(inside[-1])
-    _finish_tile(s, epilogue, loops[-1], made)
+    around = _loops_of_epilogue(s, epilogue, loops)
+    if around == loops:
+        _finish_tile(s, epilogue, loops[-1], made)
+    else:
+        _finish_later(s, epilogue, around, made, tile.lanes)
     _fill_lanes(s, anchor, tile.lanes)
     if parallel:
-        for loop in loops:
+        for loop in around or loops:
             if _extent(s, loop) > 1:
                 s.parallel(loop)
 
@@ -139,9 +143,22 @@ def _epilogue(s: Schedule, anchor: BlockRef) -> BlockRef:
     return BlockRef(readers[0].name)
 
 
+def _loops_of_epilogue(s: Schedule, epilogue: BlockRef, loops: list[LoopRef]) -> list[LoopRef]:
+    """Move the epilogue into ``loops``, as far in as all that it reads is made there; returns those around it then.
+
+    All of them but where it reads more than a tile (all lanes of a block that has one channel read the first).
+    """
+    around = list(loops)
+    while around:
+        with suppress(ScheduleError):
+            s.reverse_compute_at(epilogue, around[-1])
+            break
+        around.pop()
+    return around
+
+
 def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> None:
-    """Compute the epilogue on each tile of the buffer ``made`` as soon as the tile is done, in its lanes."""
-    s.reverse_compute_at(epilogue, at)
+    """The epilogue, which is done in ``at`` on each tile of the buffer ``made``, in the lanes of the tile."""
     position = [ref(loop) for loop in loops_of(s.program, epilogue)].index(at)
     own = [ref(loop) for loop in loops_of(s.program, epilogue)[position + 1 :]]
     lanes = _lanes_read(s, epilogue, made)
@@ -152,6 +169,14 @@ def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> Non
         s.unroll(loop)
     if own:
         s.vectorize(own[-1])
+
+
+def _finish_later(s: Schedule, epilogue: BlockRef, around: list[LoopRef], made: str, lanes: int) -> None:
+    """The epilogue, which is done on several tiles of the buffer ``made``: too many for registers and to unroll."""
+    s.set_scope(made, Scope.GLOBAL)
+    own = [ref(loop) for loop in loops_of(s.program, epilogue)[len(around) :]]
+    if own:
+        _vectorize(s, own[-1], lanes)
 
 
 def _fill_lanes(s: Schedule, block: BlockRef, lanes: int) -> None:
