@@ -118,3 +118,18 @@ def test_statistics_that_are_read_where_the_result_is_not() -> None:
         proto = model(nodes, {"x": x, "s": scale}, outputs)
         z = tilewright.compile(proto).run(None, {"x": x, "s": scale})[-1]
         np.testing.assert_allclose(z, np.exp(x.mean(axis=1, keepdims=True)), rtol=1e-6)
+
+
+def test_statistics_of_many_elements_are_accurate() -> None:
+    """As small squares are often added to a large sum, a single sum of all would lose many bits of each."""
+    x = np.where(random.random((3, 16, 8, 48)) < 0.25, f(3, 16, 8, 48), 0.02).astype(np.float32)
+    feeds = {"x": x, "s": f(16, 8, 48), "b": f(16, 8, 48)}
+    proto = single_node("LayerNormalization", feeds, outputs=3, axis=1, epsilon=0.0)
+    _, mean, inverse = tilewright.compile(proto).run(None, feeds)
+    rows = x.astype(np.float64).reshape(3, -1)
+    np.testing.assert_allclose(mean.reshape(3), rows.mean(1), rtol=1e-6, atol=2e-7)
+    np.testing.assert_allclose(inverse.reshape(3), 1 / rows.std(1), rtol=1e-6)
+    proto = single_node("MeanVarianceNormalization", {"x": x}, axes=[0, 1, 2, 3])
+    (normal,) = tilewright.compile(proto).run(None, {"x": x})
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(normal, (wide - wide.mean()) / wide.std(), rtol=1e-6, atol=1e-6)

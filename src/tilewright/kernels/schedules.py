@@ -265,11 +265,15 @@ def _extent(s: Schedule, loop: LoopRef) -> int:
 
 
 def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:
-    """A reduction over axes other than the last: lanes along the last axis, partial results in registers."""
+    """A reduction over axes other than the last: lanes along the last axis, partial results in registers.
+
+    Where the last axis is one element, lanes along what is reduced.
+    """
     stmt = block_at(s.program, block).stmt
     spatial = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.SPATIAL]
     reduced = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.REDUCE]
     if not spatial or _extent(s, spatial[-1]) == 1:
+        _reduce_in_lanes(s, block, spatial, lanes, parallel)
         return
     outer, inner = s.split(spatial[-1], (None, lanes))
     s.reorder(*spatial[:-1], outer, *reduced, inner)
@@ -277,6 +281,19 @@ def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool)
     if parallel:
         for loop in (*spatial[:-1], outer):
             s.parallel(loop)
+
+
+def _reduce_in_lanes(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int, parallel: bool) -> None:
+    """One element for each of ``rows``: partial results in lanes. A single sum of all would also be less accurate."""
+    before = {other.name for other in all_blocks(s.program.body)}
+    _partial_results(s, block, lanes)
+    for made in all_blocks(s.program.body):
+        if made.name not in before:
+            _vectorize_columns(s, BlockRef(made.name), rows, lanes)
+    if parallel:
+        for loop in rows:
+            if _extent(s, loop) > 1:
+                s.parallel(loop)
 
 
 def schedule_rows(s: Schedule, result: BlockRef, lanes: int, parallel: bool) -> None:
@@ -334,7 +351,7 @@ def _vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes:
     if columns:
         s.reorder(*others, *columns)
         _vectorize(s, columns[-1], lanes)
-    for loop in others:
+    for loop in others[-1:]:
         if _extent(s, loop) <= REGISTERS:
             s.unroll(loop)
 
