@@ -46,6 +46,16 @@ SAMPLED = [
         for mode in ("linear", "nearest")
         for padding in ("zeros", "border", "reflection")
     ),
+    # Beyond the ends there is what is there, also beside an infinity.
+    *(
+        NodeCase(
+            "GridSample",
+            [np.float32([[[[1, -np.inf, 3, -np.inf]]]]), np.float32([[[[x, 0] for x in (-5, -0.9, 0.9, 5)]]])],
+            {"mode": mode, "padding_mode": "border", "align_corners": aligned},
+        )
+        for mode in ("linear", "nearest")
+        for aligned in (0, 1)
+    ),
     *(
         NodeCase(
             "RoiAlign",

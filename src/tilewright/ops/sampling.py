@@ -156,8 +156,8 @@ def grid_sample(
         def body(index: Index) -> Expr:
             normalized = cast(grid[(*index, const(rank - 1 - dim))], wide)
             place = low + (normalized + 1.0) * (high - low) * 0.5
-            # A clamped place gives what clamped taps give, and is finite; not so for cubic weights, which overshoot.
-            return _clamped(place, spatial[dim]) if padding is Padding.BORDER and kind is not Mode.CUBIC else place
+            # What is near the ends gives what is far beyond, and is finite; not so for cubic weights, which overshoot.
+            return _near_ends(place, spatial[dim]) if padding is Padding.BORDER and kind is not Mode.CUBIC else place
 
         return tensor(grid.shape[:-1], body)
 
@@ -183,6 +183,14 @@ def _borders(extent: Expr, dtype: DType, align_corners: bool) -> tuple[Expr, Exp
 
 def _clamped(place: Expr, extent: Expr) -> Expr:
     return maximum(minimum(place, cast(extent - 1, place.dtype)), const(0.0, place.dtype))
+
+
+def _near_ends(place: Expr, extent: Expr) -> Expr:
+    """``place``, but at most half a step beyond the ends, where both neighbours are the last element.
+
+    At the end itself an inner neighbour would have the weight 0, and times infinity that is NaN.
+    """
+    return maximum(minimum(place, cast(extent, place.dtype) - 0.5), const(-0.5, place.dtype))
 
 
 def _reflected(place: Expr, low: Expr, high: Expr) -> Expr:
