@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tests.passes.graphs import apply, value
 from tests.passes.networks import HOST, LANES, Array, constant, conv, networks
+from tilewright.base.dtypes import i64
 from tilewright.base.numerics import Math
 from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
@@ -82,6 +83,21 @@ def test_a_convolution_in_groups_gets_its_data_in_blocks() -> None:
     verify(laid_out.graph)
     assert [node.op.name for node in laid_out.graph.nodes] == ["Copy", "Conv", "Copy", "Conv", "Copy"]
     assert {v.name for v in laid_out.layouts} == {"x.in_blocks", "a.blocked", "b.blocked"}
+
+
+def test_what_has_no_functional_form_reads_one_place_of_blocks_as_it_lies() -> None:
+    known: dict[Value, Array] = {}
+    x = value("x", 1, 3, 1, 1)
+    made = conv(known, x, 64 * LANES, "a", kernel=1)
+    updates = value("u", 1, 1, 1, 1)
+    indices = Value("i", i64, updates.shape)
+    known |= {indices: np.full((1, 1, 1, 1), 7, np.int64), updates: np.full((1, 1, 1, 1), 9, np.float32)}
+    scattered = apply("ScatterElements", [*made.outputs, indices, updates], "b", axis=1)
+    graph = Graph("g", (x,), scattered.outputs, (made, scattered), known)
+    assert [v.name for v in laid_out_of(graph).layouts] == ["a"]
+    feeds = {"x": np.random.default_rng(0).standard_normal((1, 3, 1, 1)).astype(np.float32)}
+    (result,) = compile_graph(graph, Options(HOST, threads=1, checked=True)).executable.run(feeds)
+    np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_names_that_look_like_ours_stay_what_they_are() -> None:

@@ -19,7 +19,7 @@ from tilewright.passes.fuse import Group
 from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
 from tilewright.tensor.build import placeholder
-from tilewright.tensor.ir import Tensor
+from tilewright.tensor.ir import Compute, Placeholder, Tensor, topological_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,9 @@ def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[s
     results = [made[value] for value in (*group.outputs, *unblocked)]
     dissolved = dissolve_views(results, constants)
     outputs, in_blocks = dissolved[: len(group.outputs)], dissolved[len(group.outputs) :]
-    stored = {inputs[v]: layouts[v] for v in group.inputs if v in layouts and seen[v] == v}
+    whole = _have_functional_form(results)
+    plain = {v for v in group.inputs if v in layouts and not whole and is_row_major(layouts[v], v.shape)}
+    stored = {inputs[v]: layouts[v] for v in group.inputs if v in layouts and seen[v] == v and v not in plain}
     stored.update((t, layouts[v]) for t, v in zip(dissolved, (*group.outputs, *unblocked), strict=True) if v in layouts)
     stored = spread(in_blocks or outputs, stored)
     stored.update((t, split(t.ndim, lanes)) for t in outputs for lanes in unblocked.values())
@@ -97,6 +99,11 @@ def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[s
     program = lower([placed[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds)
     packed = {constants[tensor]: packings[tensor] for tensor in packings}
     return Kernel(program, (*group.inputs, *group.outputs), packed, str(program))
+
+
+def _have_functional_form(results: list[Tensor]) -> bool:
+    """Whether indices can be rewritten in all that ``results`` are made of: then it may read blocks."""
+    return all(isinstance(op, Compute | Placeholder) for op in topological_order(results))
 
 
 def _unblocked(group: Group, laid_out: LaidOut) -> dict[Value, int]:
