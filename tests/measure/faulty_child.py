@@ -11,10 +11,9 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.target import Target
-from tilewright.loops.program import Program
+from tilewright.measure.build import Image
 from tilewright.measure.child import main
-from tilewright.measure.workload import executable
+from tilewright.measure.job import Job
 from tilewright.runtime.memory import address_of
 from tilewright.runtime.model import Executable
 
@@ -165,16 +164,16 @@ def say(content: bytes) -> None:
     os.write(socket_number(), len(content).to_bytes(4, "big") + content)
 
 
-def build(program: Program, target: Target, threads: int) -> Executable:
-    """The program as native code, with the fault that its name asks for."""
-    kernel = executable(program, target, threads)
+def faulty(image: Image, job: Job, name: str) -> Executable:
+    """The image, ready to run, with the fault that its program's name asks for."""
+    kernel = image.executable(job.threads)
     if damaged:
         ctypes.string_at(8)
-    named = program.name.partition("__")[0]
+    named = name.partition("__")[0]
     if named not in {fault.value for fault in Fault}:
         return kernel
     return FaultyKernel(kernel, Fault(named))  # pyright: ignore[reportReturnType] # has what a bench uses
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(build=build))
+    raise SystemExit(main(start=faulty))

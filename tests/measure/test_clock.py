@@ -9,10 +9,11 @@ import pytest
 from tests.measure.jobs import product
 from tilewright.base.dtypes import bf16, boolean, f32, i8
 from tilewright.base.target import Target
+from tilewright.measure.build import image_of
 from tilewright.measure.clock import Clock, Timed, Times, machine_state, steadiest
 from tilewright.measure.guard import PATTERN, Guarded, Side, poison
 from tilewright.measure.job import Timing
-from tilewright.measure.workload import draw, executable, tolerance
+from tilewright.measure.workload import draw, tolerance
 
 
 def attempts(*drifts: float) -> tuple[Callable[[float], Times], list[float]]:
@@ -44,7 +45,7 @@ def test_no_attempt_is_begun_when_the_time_is_over() -> None:
 
 def test_a_candidate_beside_the_baseline() -> None:
     program = product("mm", 8)
-    candidate = Timed(executable(program, Target.host(), 1), draw(program, 0))
+    candidate = Timed(image_of(program, Target.host()).executable(1), draw(program, 0))
     times = Clock(Target.host()).time(candidate, Timing(4, 0.0001), 30.0)
     assert len(times.times_us) == 4
     assert min(*times.times_us, times.baseline_us) > 0

@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tilewright.base.errors import InternalError
 from tilewright.base.events import CacheLookup, Listener, Warned, ignore
@@ -39,6 +40,39 @@ _PART = ".part"  # suffix of files being written
 _ABANDONED_SECONDS = 3600.0  # a part older than this was left by a process that died
 _KEPT_FRACTION = 0.9  # of the bound, after eviction: so that it does not run at every put
 _SCAN_FRACTION = 1 / 16  # of the bound: look at the folder again after writing so much
+
+
+class Cache(Protocol):
+    """Bytes by key, some of which may be gone."""
+
+    def get(self, key: str) -> bytes | None:
+        """The data put under ``key``, or None."""
+        ...
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep ``data`` under ``key``, for some time."""
+        ...
+
+
+class Recent:
+    """A cache in memory of the last ``size`` entries that were used."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._entries: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        """The data put under ``key``, or None. Marks it as used now."""
+        data = self._entries.pop(key, None)
+        if data is not None:
+            self._entries[key] = data
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep ``data`` under ``key``; the entry that was not used for longest goes."""
+        self._entries[key] = data
+        if len(self._entries) > self._size:
+            del self._entries[next(iter(self._entries))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import llvmlite
 
 from tilewright.base.errors import Unsupported, UnsupportedKernel
 from tilewright.base.events import Advanced, Listener, ignore
-from tilewright.base.store import Store
+from tilewright.base.store import Cache
 from tilewright.base.target import Target
 from tilewright.codegen.kernel import FunctionInfo, emit_kernel, emit_main
 from tilewright.codegen.llvm import compile_assembly, compile_object
@@ -100,7 +100,7 @@ def emit(
     return Code(modules, others, *memory, tuple(sites), info.calls, info.more_workspace)
 
 
-def build(code: Code, target: Target, cache: Store | None = None, listener: Listener = ignore) -> Image:
+def build(code: Code, target: Target, cache: Cache | None = None, listener: Listener = ignore) -> Image:
     """Compile ``code``, or take what the cache has of it. ``listener`` hears of each kernel that is done."""
     objects: list[bytes] = []
     for name, text in code.kernels.items():
@@ -110,7 +110,7 @@ def build(code: Code, target: Target, cache: Store | None = None, listener: List
     return Image(tuple(objects), code)
 
 
-def _compiled(text: str, target: Target, cache: Store | None) -> bytes:
+def _compiled(text: str, target: Target, cache: Cache | None) -> bytes:
     if cache is None:
         return compile_object(text, target)
     identity = "\n".join((llvmlite.__version__, str(target), text))
@@ -127,7 +127,7 @@ def assembly(program: Program, target: Target) -> str:
     return compile_assembly(kernel_text(program).text, target)
 
 
-def build_one(program: Program, target: Target, *, cache: Store | None = None, checked: bool = False) -> Image:
+def build_one(program: Program, target: Target, *, cache: Cache | None = None, checked: bool = False) -> Image:
     """``program`` as an image of its own: main calls it once, on its own arguments."""
     return build(emit(main_for(program), [program], target, checked=checked), target, cache)
 

@@ -8,8 +8,10 @@ import argparse
 import signal
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
-from tilewright.measure.candidate import Bench, Build
+from tilewright.measure.build import Start, start
+from tilewright.measure.candidate import Bench
 from tilewright.measure.limits import Limits, limit_files, limit_memory, limit_processor
 from tilewright.measure.messages import (
     MAX_REQUEST,
@@ -22,31 +24,31 @@ from tilewright.measure.messages import (
 )
 from tilewright.measure.processes import become_subreaper, die_with
 from tilewright.measure.verdicts import Phase
-from tilewright.measure.workload import executable
 
 
-def main(arguments: Sequence[str] | None = None, build: Build = executable) -> int:
+def main(arguments: Sequence[str] | None = None, start: Start = start) -> int:
     """Serve until the supervisor closes the socket."""
     parser = argparse.ArgumentParser(description="Measures candidates for a supervisor; not for people.")
     for name in ("socket", "parent", "memory", "files"):
         parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--folder", required=True)
     given = parser.parse_args(arguments)
     die_with(given.parent)
     become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     limit_files(given.files)
     with socket.socket(fileno=given.socket) as end:
-        serve(end, Limits(memory_bytes=given.memory), build)
+        folder = Path(given.folder) if given.folder else None
+        serve(end, Bench(Limits(memory_bytes=given.memory), folder, start), Limits(memory_bytes=given.memory))
     return 0
 
 
-def serve(end: socket.socket, limits: Limits, build: Build) -> None:
+def serve(end: socket.socket, bench: Bench, limits: Limits) -> None:
     """Answer requests, one after the other."""
 
     def say(said: Said) -> None:
         send_blocking(end, said_message(said))
 
-    bench = Bench(limits, build)
     limit_memory(limits.memory_bytes)
     say(Ready())
     while (message := receive_blocking(end, MAX_REQUEST)) is not None:

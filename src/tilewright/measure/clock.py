@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from tilewright.base.target import Target
 from tilewright.loops.lower import lower
+from tilewright.measure.build import image_of
 from tilewright.measure.job import Timing
-from tilewright.measure.workload import draw, executable
+from tilewright.measure.workload import draw
 from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable
 from tilewright.symbolic.expr import Var
@@ -78,7 +79,7 @@ class Clock:
             return te.sum(a[i, k] * b[k, j], axis=k)
 
         program = lower(te.compute(a.shape, element, name="C"), "baseline")
-        self._baseline = Timed(executable(program, target, 1), draw(program, 0))
+        self._baseline = Timed(image_of(program, target).executable(1), draw(program, 0))
 
     def time(self, candidate: Timed, timing: Timing, budget: float) -> Times:
         """The candidate's times, in ``budget`` seconds or little more."""

@@ -135,15 +135,19 @@ def _decode(content: bytes) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A job, and the seconds that checking it, and then timing it, may take."""
+    """A job, and the seconds that checking it, and then timing it, may take.
+
+    ``only_build``: it is to be built, and kept for another child that measures it.
+    """
 
     number: int
     job: Job
     run_seconds: float
+    only_build: bool = False
 
     def message(self) -> dict[str, object]:
         """The request as it is sent."""
-        return {"number": self.number, "job": asdict(self.job), "run_seconds": self.run_seconds}
+        return asdict(self)
 
     @staticmethod
     def read(message: Mapping[str, object]) -> "Request":
@@ -159,7 +163,8 @@ class Request:
                 fields.whole(job["seed"]),
                 Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"])),
             )
-            return Request(fields.whole(message["number"]), read, fields.number(message["run_seconds"]))
+            only_build = message["only_build"] is True
+            return Request(fields.whole(message["number"]), read, fields.number(message["run_seconds"]), only_build)
         except (KeyError, TypeError) as error:
             raise BadMessageError(f"not a request: {error!r}") from error
 
@@ -218,13 +223,18 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Built:
+    """What was only to be built is kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unmeasurable:
     """The workload has no reference; no candidate is to blame."""
 
     reason: str
 
 
-Said = Ready | Done | Unmeasurable | Outcome
+Said = Ready | Done | Built | Unmeasurable | Outcome
 
 
 def said_message(said: Said) -> dict[str, object]:
@@ -234,6 +244,8 @@ def said_message(said: Said) -> dict[str, object]:
             return {"ready": True}
         case Done(phase):
             return {"done": phase.value}
+        case Built():
+            return {"built": True}
         case Unmeasurable(reason):
             return {"unmeasurable": reason[:MAX_DETAIL]}
         case Outcome():
@@ -248,6 +260,8 @@ def read_said(message: Mapping[str, object]) -> Said:
                 return Ready()
             case {"done": phase}:
                 return Done(Phase(phase))
+            case {"built": True}:
+                return Built()
             case {"unmeasurable": reason}:
                 return Unmeasurable(fields.text(reason)[:MAX_DETAIL])
             case {"outcome": outcome}:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from types import TracebackType
 
 from tilewright.base.errors import MeasureError
@@ -32,16 +33,24 @@ class Runner:
 
     ``lanes``: candidates at once (they disturb each other's times: more than one for builds and checks only);
     ``spares``: children ready to take over after a fault, which takes two, as it is repeated in a fresh one;
-    ``command``: what starts a child.
+    ``command``: what starts a child; ``folder``: where what is only built is kept until it is measured, removed when
+    the processes end.
     """
 
     def __init__(
-        self, limits: Limits | None = None, *, lanes: int = 1, spares: int = 2, command: Sequence[str] = CHILD
+        self,
+        limits: Limits | None = None,
+        *,
+        lanes: int = 1,
+        spares: int = 2,
+        command: Sequence[str] = CHILD,
+        folder: Path | None = None,
     ) -> None:
         self._limits = limits or Limits()
         self._lanes = lanes
         self._spares = spares
         self._command = tuple(command)
+        self._folder = folder
         self._supervisor: _Supervisor | None = None
         self._best_us: dict[str, float] = {}
         self._number = 0
@@ -70,15 +79,28 @@ class Runner:
     def measure_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Each job with its outcome, as they become known. Jobs are taken only when they can be started.
 
-        If the supervisor dies, the jobs that it had are ``DEVICE_LOST``, and another one serves the rest. Raises
-        ``MeasureError`` for a job that can't be measured, whatever its schedule is, and if no child can start.
+        What was built by ``build_all``, in the same folder, is not built again. If the supervisor dies, the jobs that
+        it had are ``DEVICE_LOST``, and another one serves the rest. Raises ``MeasureError`` for a job that can't be
+        measured, whatever its schedule is, and if no child can start.
         """
+        for job, outcome in self._all(jobs, only_build=False):
+            assert outcome is not None, "what is measured has an outcome"
+            yield job, outcome
+
+    def build_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome | None]]:
+        """Build jobs, for ``measure_all`` of a runner with the same folder. With each job an outcome if it is refused.
+
+        Otherwise as ``measure_all``.
+        """
+        return self._all(jobs, only_build=True)
+
+    def _all(self, jobs: Iterable[Job], *, only_build: bool) -> Iterator[tuple[Job, Outcome | None]]:
         waiting = iter(jobs)
         sent: dict[int, Job] = {}
         try:
             while True:
                 while len(sent) < self._lanes and (job := next(waiting, None)) is not None:
-                    self._send(job, sent)
+                    self._send(job, sent, only_build)
                 if not sent:
                     return
                 answer = self._started().receive()
@@ -93,13 +115,15 @@ class Runner:
             if sent:
                 self.close()  # what is still running answers nobody
 
-    def _send(self, job: Job, sent: dict[int, Job]) -> None:
+    def _send(self, job: Job, sent: dict[int, Job], only_build: bool) -> None:
         self._number += 1
         sent[self._number] = job
         seconds = self._limits.run_deadline(self._best_us.get(job.workload))
-        self._started().send(Request(self._number, job, seconds).message())
+        self._started().send(Request(self._number, job, seconds, only_build).message())
 
-    def _answered(self, job: Job | None, answer: Mapping[str, object]) -> tuple[Job, Outcome]:
+    def _answered(self, job: Job | None, answer: Mapping[str, object]) -> tuple[Job, Outcome | None]:
+        if job is not None and "built" in answer:
+            return job, None
         if job is None or "outcome" not in answer:
             raise MeasureError(str(answer.get("unmeasurable", answer.get("fatal", answer)))[:MAX_DETAIL])
         outcome = read_outcome(fields.mapping(answer["outcome"]))
@@ -110,7 +134,7 @@ class Runner:
 
     def _started(self) -> "_Supervisor":
         if self._supervisor is None:
-            self._supervisor = _Supervisor(self._limits, self._lanes, self._spares, self._command)
+            self._supervisor = _Supervisor(self._limits, self._lanes, self._spares, self._command, self._folder)
         return self._supervisor
 
     def _lose(self) -> str:
@@ -123,10 +147,11 @@ class Runner:
 class _Supervisor:
     """The supervisor's process."""
 
-    def __init__(self, limits: Limits, lanes: int, spares: int, command: Sequence[str]) -> None:
+    def __init__(self, limits: Limits, lanes: int, spares: int, command: Sequence[str], folder: Path | None) -> None:
         self._socket, theirs = socket.socketpair()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # closed by ``close``
         options = {"socket": theirs.fileno(), "lanes": lanes, "spares": spares, "limits": json.dumps(asdict(limits))}
+        options["folder"] = "" if folder is None else str(folder)
         with theirs:
             self._process = subprocess.Popen(
                 [

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import selectors
+import shutil
 import signal
 import socket
 import time
@@ -23,6 +24,7 @@ from tilewright.measure.limits import Limits
 from tilewright.measure.messages import (
     MAX_REQUEST,
     BadMessageError,
+    Built,
     Channel,
     Done,
     Ready,
@@ -47,14 +49,19 @@ _VERDICT_PHASES = {
 
 
 class Supervisor:
-    """``lanes``: candidates at once; ``spares``: children beyond that, ready to take over."""
+    """``lanes``: candidates at once; ``spares``: children beyond that, ready to take over; ``folder``: for what
+    children build for others, empty if they do not.
+    """
 
-    def __init__(self, user: Channel, limits: Limits, lanes: int, spares: int, command: Sequence[str]) -> None:
+    def __init__(
+        self, user: Channel, limits: Limits, lanes: int, spares: int, command: Sequence[str], folder: str
+    ) -> None:
         self._user = user
         self._limits = limits
         self._lanes = lanes
         self._spares = spares
         self._command = command
+        self._folder = folder
         self._queue: deque[Task] = deque()
         self._workers: list[Worker] = []
         self._failed_starts = 0
@@ -72,13 +79,15 @@ class Supervisor:
             for worker in list(self._workers):
                 self._end(worker)
             bury_strays(())
+            if self._folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     # --- children -------------------------------------------------------------------------------------------------
 
     def _staff(self) -> None:
         """Have as many children as wanted."""
         while len(self._workers) < self._lanes + self._spares:
-            worker = Worker(self._command, self._limits)
+            worker = Worker(self._command, self._limits, self._folder)
             self._workers.append(worker)
             self._selector.register(worker.channel.socket, selectors.EVENT_READ, worker)
             self._selector.register(worker.handle, selectors.EVENT_READ, worker)
@@ -159,7 +168,10 @@ class Supervisor:
                 worker.rest()
             case Done(phase) if worker.finish_phase(phase):
                 pass
-            case Unmeasurable(reason) if worker.task is not None and worker.phase is Phase.PREPARE:
+            case Built() if worker.builds and worker.phase is Phase.BUILD:
+                task = worker.release()
+                self._answer(task, {"built": task.seconds if task is not None else {}})
+            case Unmeasurable(reason) if worker.builds or (worker.task is not None and worker.phase is Phase.PREPARE):
                 task = worker.release()
                 self._answer(task, {"unmeasurable": reason})
             case Outcome() if worker.task is not None:
@@ -237,13 +249,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in ("socket", "lanes", "spares"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--limits", type=json.loads, required=True)
+    parser.add_argument("--folder", required=True)
     parser.add_argument("command", nargs="+")
     given = parser.parse_args(arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(given.socket, False)
     become_subreaper()
     user = Channel(socket.socket(fileno=given.socket), MAX_REQUEST)
-    Supervisor(user, Limits(**given.limits), given.lanes, given.spares, given.command).run()
+    Supervisor(user, Limits(**given.limits), given.lanes, given.spares, given.command, given.folder).run()
     return 0
 
 

@@ -36,12 +36,12 @@ class Task:
 class Worker:
     """One child process. Killed by ``end``, and in no other way."""
 
-    def __init__(self, command: Sequence[str], limits: Limits) -> None:
+    def __init__(self, command: Sequence[str], limits: Limits, folder: str) -> None:
         ours, theirs = socket.socketpair()
         self._limits = limits
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # closed by ``end``
-        options = {"socket": theirs.fileno(), "parent": os.getpid()}
-        options |= {"memory": limits.memory_bytes, "files": limits.file_bytes}
+        options: dict[str, int | str] = {"socket": theirs.fileno(), "parent": os.getpid()}
+        options |= {"memory": limits.memory_bytes, "files": limits.file_bytes, "folder": folder}
         with theirs:
             self._process = subprocess.Popen(
                 [*command, *(f"--{name}={value}" for name, value in options.items())],
@@ -67,6 +67,11 @@ class Worker:
     def idle(self) -> bool:
         """Ready, and with nothing to do."""
         return self.ready and self.task is None
+
+    @property
+    def builds(self) -> bool:
+        """At something that is only to be built."""
+        return self.task is not None and self.task.request.only_build
 
     def start(self, task: Task) -> None:
         """Let the child measure a candidate."""

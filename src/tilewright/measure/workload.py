@@ -9,18 +9,14 @@ from numpy.typing import NDArray
 from tilewright.base.dtypes import DType, Kind
 from tilewright.base.errors import MeasureError, TilewrightError
 from tilewright.base.target import Target
-from tilewright.codegen.image import build_one
 from tilewright.cost.work import count
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.ir import Buffer
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.loops.verify import verify
+from tilewright.measure.build import image_of, shape_of
 from tilewright.measure.difference import difference
-from tilewright.runtime.elsewhere import executable_for
-from tilewright.runtime.manifest import Manifest, TensorSpec
-from tilewright.runtime.model import Executable
-from tilewright.symbolic.expr import Const
 
 Array = NDArray[np.generic]
 
@@ -67,14 +63,6 @@ def load(text: str, seed: int, target: Target) -> Workload:
     return Workload(program, inputs, expected)
 
 
-def shape_of(buffer: Buffer) -> tuple[int, ...]:
-    """The shape as numbers. Raises ``MeasureError`` for run-time extents."""
-    shape = tuple(int(extent.value) for extent in buffer.shape if isinstance(extent, Const))
-    if len(shape) != len(buffer.shape):
-        raise MeasureError(f"{buffer!r} has run-time extents; a measurement is for fixed shapes")
-    return shape
-
-
 def draw(program: Program, seed: int) -> dict[str, Array]:
     """Inputs by name: normal floats, and integers from 0 to 1, which are inside whatever they may index."""
     generator = np.random.default_rng(seed)
@@ -94,29 +82,12 @@ def tolerance(dtype: DType) -> float:
     return _TOLERANCES.get(dtype, 0.0)
 
 
-def executable(program: Program, target: Target, threads: int, *, checked: bool = False) -> Executable:
-    """``program``, whose extents are fixed, as native code. Raises ``Unsupported`` if there is none."""
-    made = build_one(program, target, checked=checked)
-    specs = [TensorSpec(buffer.name, buffer.dtype, shape_of(buffer)) for buffer in program.params]
-    count = len(program.inputs)
-    code = made.code
-    manifest = Manifest(
-        tuple(specs[:count]),
-        tuple(specs[count:]),
-        workspace=code.workspace_bytes,
-        scratch=code.scratch_bytes,
-        sites=code.sites,
-        calls=code.calls,
-    )
-    return executable_for((target.arch.value, target.features), manifest, made.objects, threads=threads)
-
-
 def _reference(program: Program, inputs: Mapping[str, Array], target: Target) -> dict[str, Array]:
     """The results of the naive program: interpreted, or compiled with bounds checks."""
     work = count(program, {})
     if work is not None and work.operations + work.bytes <= INTERPRETED_OPERATIONS:
         return interpret(program, inputs)
-    results = executable(program, target, 1, checked=True).run(inputs)
+    results = image_of(program, target, checked=True).executable(1).run(inputs)
     return {buffer.name: result for buffer, result in zip(program.results, results, strict=True)}
 
 

@@ -1,0 +1,158 @@
+"""Jobs as native code: built here, or taken from a folder in which another process has put it.
+
+An image is kept as an artifact, in a file that is called by the hash of its job, and taken once. Whoever can write to
+the folder is trusted as candidates are.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.base.errors import BadArtifact, BadInput, MeasureError, TilewrightError
+from tilewright.base.store import Recent
+from tilewright.base.target import Target
+from tilewright.codegen.image import build_one
+from tilewright.loops.ir import Alloc, Buffer
+from tilewright.loops.parser import parse_program
+from tilewright.loops.program import Program
+from tilewright.loops.verify import verify
+from tilewright.loops.visit import walk
+from tilewright.measure.job import Job
+from tilewright.measure.verdicts import Outcome, Phase, Verdict
+from tilewright.runtime import artifact
+from tilewright.runtime.elsewhere import executable_for
+from tilewright.runtime.manifest import Manifest, TensorSpec
+from tilewright.runtime.model import Executable
+from tilewright.schedule.replay import replay
+from tilewright.schedule.trace import Trace
+from tilewright.symbolic.expr import Const
+
+_RECENT_OBJECTS = 32
+"""Compiled modules that are kept in memory: candidates differ in one of three."""
+
+
+class RefusedError(Exception):
+    """A candidate got its verdict before the end."""
+
+    def __init__(self, verdict: Verdict, phase: Phase, detail: str) -> None:
+        super().__init__(detail)
+        self.outcome = Outcome(verdict, detail, phase)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One program as native code for ``target``, not yet loaded."""
+
+    manifest: Manifest
+    objects: tuple[bytes, ...]
+    target: Target
+
+    def executable(self, threads: int) -> Executable:
+        """The image, ready to run."""
+        fitting = (self.target.arch.value, self.target.features)
+        return executable_for(fitting, self.manifest, self.objects, threads=threads)
+
+
+Start = Callable[[Image, Job, str], Executable]
+"""Makes an image ready to run, for a job and the name of its program."""
+
+
+def start(image: Image, job: Job, _: str) -> Executable:
+    """The image, ready to run on the threads that the job asks for."""
+    return image.executable(job.threads)
+
+
+class Builder:
+    """Builds jobs, one after the other."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        """``memory_bytes``: the most that a schedule may allocate."""
+        self._memory_bytes = memory_bytes
+        self._recent = Recent(_RECENT_OBJECTS)
+        self._parsed = ("", None)
+
+    def build(self, job: Job) -> Image:
+        """The scheduled program. Raises ``RefusedError`` with what is wrong with it."""
+        try:
+            scheduled = replay(Trace.from_json(job.trace), self._program(job.program)).program
+            verify(scheduled)
+            needed = _allocated(scheduled)
+            if needed > self._memory_bytes:
+                raise RefusedError(Verdict.OOM, Phase.BUILD, f"it would allocate {needed} bytes")
+            return image_of(scheduled, Target.parse(job.target), recent=self._recent)
+        except TilewrightError as error:
+            raise RefusedError(Verdict.BUILD_ERROR, Phase.BUILD, str(error)) from error
+        except MemoryError as error:
+            raise RefusedError(Verdict.OOM, Phase.BUILD, "no memory left while building") from error
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+            # A trace from a file may call a primitive with anything.
+            raise RefusedError(Verdict.BUILD_ERROR, Phase.BUILD, f"{type(error).__name__}: {error}") from error
+
+    def _program(self, text: str) -> Program:
+        """The program that was parsed last, often the one that is wanted."""
+        known, program = self._parsed
+        if program is None or known != text:
+            program = parse_program(text)
+            self._parsed = (text, program)
+        return program
+
+
+def image_of(program: Program, target: Target, *, checked: bool = False, recent: Recent | None = None) -> Image:
+    """``program``, whose extents are fixed, as native code. Raises ``Unsupported`` if there is none."""
+    made = build_one(program, target, checked=checked, cache=recent)
+    specs = [TensorSpec(buffer.name, buffer.dtype, shape_of(buffer)) for buffer in program.params]
+    count, code = len(program.inputs), made.code
+    manifest = Manifest(
+        tuple(specs[:count]),
+        tuple(specs[count:]),
+        workspace=code.workspace_bytes,
+        scratch=code.scratch_bytes,
+        sites=code.sites,
+        calls=code.calls,
+    )
+    return Image(manifest, made.objects, target)
+
+
+def shape_of(buffer: Buffer) -> tuple[int, ...]:
+    """The shape as numbers. Raises ``BadInput`` for run-time extents."""
+    shape = tuple(int(extent.value) for extent in buffer.shape if isinstance(extent, Const))
+    if len(shape) != len(buffer.shape):
+        raise BadInput(f"{buffer!r} has run-time extents; a measurement is for fixed shapes")
+    return shape
+
+
+class Kept:
+    """Images in a folder, by job."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, job: Job, image: Image) -> None:
+        """Keep ``image``. Raises ``MeasureError`` if that can't be."""
+        target = image.target
+        made = artifact.Build("", None, str(target), target.arch.value, tuple(sorted(target.features)))
+        parts = artifact.Artifact(made, image.manifest, image.objects, ())
+        try:
+            artifact.save(parts, self._folder / job.id, None, signed=False)
+        except BadInput as error:
+            raise MeasureError(f"what was built can't be kept: {error}") from error
+
+    def take(self, job: Job) -> Image | None:
+        """The image of ``job``, which is not kept any longer; None if there is none."""
+        path = self._folder / job.id
+        try:
+            found = artifact.read(path, None, trust=True)
+        except (BadInput, BadArtifact):
+            return None
+        with suppress(OSError):
+            path.unlink()
+        return Image(found.manifest, found.objects, Target.parse(job.target))
+
+
+def _allocated(program: Program) -> int:
+    """Bytes of the buffers that a program allocates; those of run-time size do not count."""
+    buffers = [stmt.buffer for stmt in walk(program.body) if isinstance(stmt, Alloc)]
+    extents = [[e.value for e in buffer.shape if isinstance(e, Const)] for buffer in buffers]
+    return sum(int(math.prod(known)) * buffer.dtype.itemsize for buffer, known in zip(buffers, extents, strict=True))

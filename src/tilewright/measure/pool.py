@@ -1,0 +1,58 @@
+"""Many candidates: a batch is built on all cores, then measured one by one, as nothing may run beside a measurement.
+
+with Pool() as pool:
+    for job, outcome in pool.measure_all(jobs): ...
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+
+from tilewright.measure.job import Job
+from tilewright.measure.limits import Limits
+from tilewright.measure.runner import Runner
+from tilewright.measure.verdicts import Outcome
+
+BATCH = 64
+"""Candidates that are built ahead of being measured."""
+
+
+class Pool:
+    """Measures jobs, as ``Runner`` does; ``builders``: how many are built at once. For one thread."""
+
+    def __init__(self, builders: int, limits: Limits | None = None, *, batch: int = BATCH) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="tilewright-built-"))
+        self._batch = batch
+        self._builders = Runner(limits, lanes=builders, spares=0, folder=self._folder)
+        self._bench = Runner(limits, folder=self._folder)
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes, and remove what was built and not measured."""
+        self._builders.close()
+        self._bench.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def build_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome | None]]:
+        """See ``Runner.build_all``."""
+        return self._builders.build_all(jobs)
+
+    def measure_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
+        """See ``Runner.measure_all``. Outcomes come batch by batch; first those that could not be built."""
+        waiting = iter(jobs)
+        while batch := list(islice(waiting, self._batch)):
+            built: list[Job] = []
+            for job, outcome in self._builders.build_all(batch):
+                if outcome is None:
+                    built.append(job)
+                else:
+                    yield job, outcome
+            yield from self._bench.measure_all(built)
