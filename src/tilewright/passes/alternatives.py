@@ -26,6 +26,10 @@ from tilewright.passes.winograd import Rewriting, advantage, problem_of, product
 from tilewright.symbolic.expr import Const
 from tilewright.tensor.ir import Compute, topological_order
 
+OF_CONVOLUTIONS = frozenset(
+    {"Conv", "PhaseConv", "WinogradInput", "WinogradProducts", "WinogradOutput", "PhasesToSpace"}
+)
+"""The operators that compute a convolution, in one alternative or another."""
 SUM_BY_ROWS = 2.0
 """By how much sums over channels take longer by rows of plain data than in full blocks."""
 WINDOW_BY_ROWS = 2.8
