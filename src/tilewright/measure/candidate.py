@@ -11,7 +11,7 @@ from tilewright.base.errors import MeasureError, TilewrightError
 from tilewright.base.target import Target
 from tilewright.measure.build import Builder, Image, Kept, RefusedError, Start, start
 from tilewright.measure.clock import Clock, Timed, machine_state
-from tilewright.measure.guard import Guarded, Side, poison
+from tilewright.measure.guard import Guarded, Side, poison, same_bytes
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
 from tilewright.measure.messages import Built, Done, Request, Said, Unmeasurable
@@ -21,6 +21,7 @@ from tilewright.runtime.elsewhere import misfit
 from tilewright.runtime.model import Executable
 
 Say = Callable[[Said], None]
+Inputs = dict[str, Guarded]
 
 _TIMING_FRACTION = 0.5
 """Of the time that a phase may take, what repeats may fill."""
@@ -37,6 +38,7 @@ class Bench:
         self._clock = Clock(Target.host())
         self._key: tuple[str, int] | None = None
         self._workload: Workload | None = None
+        self._guarded: dict[Side, Inputs] = {}
 
     def measure(self, request: Request, say: Say) -> None:
         """Measure a candidate, or only build it, and say what came out; what happens on the way, too."""
@@ -65,7 +67,7 @@ class Bench:
         kernel = self._start(self._image(job), job, workload.program.name)
         say(Done(Phase.BUILD))
         for side in (Side.RIGHT, Side.LEFT):
-            _check(kernel, workload, side)
+            _check(kernel, workload, self._guarded[side], side)
         say(Done(Phase.CHECK))
         try:
             timed = Timed(kernel, workload.inputs)
@@ -83,8 +85,9 @@ class Bench:
     def _prepared(self, job: Job, target: Target) -> Workload:
         key = (job.workload, job.seed)
         if self._workload is None or self._key != key:
-            self._key, self._workload = None, None  # its memory goes first
+            self._key, self._workload, self._guarded = None, None, {}  # their memory goes first
             self._workload = load(job.program, job.seed, target)
+            self._guarded = {side: _guarded(self._workload, side) for side in Side}
             self._key = key
         return self._workload
 
@@ -94,10 +97,12 @@ class Bench:
         return kept or self._builder.build(job)
 
 
-def _check(kernel: Executable, workload: Workload, side: Side) -> None:
-    """One run between guard pages. Raises ``RefusedError`` with what is wrong with it."""
+def _check(kernel: Executable, workload: Workload, arrays: Inputs, side: Side) -> None:
+    """One run between guard pages. Raises ``RefusedError`` with what is wrong with it.
+
+    Inputs that were altered are not used again: this process ends then.
+    """
     program = workload.program
-    arrays = {buffer.name: _guarded(workload, buffer.name, side) for buffer in program.inputs}
     results = {
         buffer.name: Guarded(workload.expected[buffer.name].shape, buffer.dtype, side) for buffer in program.results
     }
@@ -119,15 +124,16 @@ def _check(kernel: Executable, workload: Workload, side: Side) -> None:
         raise RefusedError(Verdict.WRONG, Phase.CHECK, fault)
 
 
-def _guarded(workload: Workload, name: str, side: Side) -> Guarded:
-    buffer = next(buffer for buffer in workload.program.inputs if buffer.name == name)
-    values = workload.inputs[name]
-    made = Guarded(values.shape, buffer.dtype, side)
-    made.array[...] = values
+def _guarded(workload: Workload, side: Side) -> Inputs:
+    made: Inputs = {}
+    for buffer in workload.program.inputs:
+        values = workload.inputs[buffer.name]
+        made[buffer.name] = Guarded(values.shape, buffer.dtype, side)
+        made[buffer.name].array[...] = values
     return made
 
 
-def _altered(workload: Workload, arrays: dict[str, Guarded]) -> str:
+def _altered(workload: Workload, arrays: Inputs) -> str:
     """The inputs that are not what they were; the bytes count, as NaN differs from itself."""
-    changed = [name for name, made in arrays.items() if made.array.tobytes() != workload.inputs[name].tobytes()]
+    changed = [name for name, made in arrays.items() if not same_bytes(made.array, workload.inputs[name])]
     return f"it altered the inputs {', '.join(changed)}" if changed else ""

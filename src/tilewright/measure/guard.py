@@ -54,3 +54,8 @@ def poison(array: Array) -> None:
         array.fill(np.array(np.nan).astype(array.dtype)[()])
     else:
         array.view(np.uint8)[...] = PATTERN
+
+
+def same_bytes(a: Array, b: Array) -> bool:
+    """Whether two C-contiguous arrays of one shape and type have the same bytes."""
+    return bool(np.array_equal(a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8)))

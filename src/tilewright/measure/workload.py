@@ -17,6 +17,7 @@ from tilewright.loops.program import Program
 from tilewright.loops.verify import verify
 from tilewright.measure.build import image_of, shape_of
 from tilewright.measure.difference import difference
+from tilewright.runtime.memory import aligned_copy
 
 Array = NDArray[np.generic]
 
@@ -52,7 +53,7 @@ def load(text: str, seed: int, target: Target) -> Workload:
         verify(program)
         for buffer in program.params:
             shape_of(buffer)
-        inputs = draw(program, seed)
+        inputs = {name: aligned_copy(array) for name, array in draw(program, seed).items()}
         expected = _reference(program, inputs, target)
     except TilewrightError as error:
         raise MeasureError(f"the program can't be run as a reference: {error}") from error

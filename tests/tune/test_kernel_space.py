@@ -1,0 +1,54 @@
+"""The compiler's own space as a tuner sees it: the same candidates, and each computes what the program says."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.measure.jobs import product
+from tilewright.base.target import Target
+from tilewright.cost.analytic import schedule
+from tilewright.loops.interpreter import interpret
+from tilewright.schedule.schedule import Schedule
+from tilewright.tune.kernel_space import KernelSpace
+from tilewright.tune.space import digits_of, index_of, size
+
+HOST = Target.host()
+PRODUCT = product("mm", 9)
+SPACE = KernelSpace.of(PRODUCT, HOST)
+
+
+def everything(space: KernelSpace) -> np.ndarray:
+    return np.array([digits_of(index, space.radices) for index in range(size(space))], np.int64)
+
+
+def test_the_analytic_candidate_is_what_the_compiler_takes() -> None:
+    taken = schedule(Schedule(PRODUCT), HOST)
+    assert str(SPACE.schedule(SPACE.analytic()).program) == str(taken.program)
+
+
+def test_the_analytic_candidate_has_the_best_estimate() -> None:
+    allowed = everything(SPACE)
+    allowed = allowed[SPACE.allowed(allowed)]
+    assert SPACE.estimates(SPACE.analytic()[None])[0] == SPACE.estimates(allowed).min()
+
+
+@given(st.data())
+def test_every_allowed_candidate_computes_the_same(data: st.DataObject) -> None:
+    allowed = everything(SPACE)
+    allowed = allowed[SPACE.allowed(allowed)]
+    digits = allowed[data.draw(st.integers(0, len(allowed) - 1))]
+    assert (SPACE.digits(SPACE.candidate(digits)) == digits).all()
+    random = np.random.default_rng(0)
+    inputs = {name: random.standard_normal((9, 9)).astype(np.float32) for name in "AB"}
+    found = interpret(SPACE.schedule(digits).program, inputs)["C"]
+    np.testing.assert_allclose(found, interpret(PRODUCT, inputs)["C"], rtol=1e-5)
+
+
+@given(st.lists(st.integers(1, 7), max_size=6), st.data())
+def test_digits_and_indices_are_inverse(radices: list[int], data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, int(np.prod(radices)) - 1))
+    digits = digits_of(index, tuple(radices))
+    assert index_of(digits, tuple(radices)) == index
+    assert all(0 <= digit < radix for digit, radix in zip(digits, radices, strict=True))
+    if digits and radices[0] > 1:
+        assert digits[0] == index % radices[0]

@@ -1,0 +1,84 @@
+"""Tasks of a model: each distinct convolution once, with all of its alternatives."""
+
+import numpy as np
+import pytest
+
+from tests.passes.graphs import apply, value
+from tests.passes.networks import HOST, LANES, conv
+from tilewright.base.numerics import Math
+from tilewright.graph import Graph, Value
+from tilewright.loops.interpreter import interpret
+from tilewright.measure.build import image_of
+from tilewright.passes.choose import choose
+from tilewright.tune.kernel_space import KernelSpace
+from tilewright.tune.tasks import convolution_tasks
+
+
+def network() -> Graph:
+    """Two equal convolutions of 3x3, one of 1x1, and what comes between."""
+    known: dict[Value, np.ndarray] = {}
+    x = value("x", 1, 2 * LANES, 12, 12)
+    first = conv(known, x, 2 * LANES, "a")
+    between = apply("Relu", first.outputs, "r")
+    second = conv(known, between.outputs[0], 2 * LANES, "b")
+    last = conv(known, second.outputs[0], LANES, "c", kernel=1)
+    return Graph("g", (x,), last.outputs, (first, between, second, last), known)
+
+
+@pytest.mark.parametrize("math", [Math.DEFAULT, Math.STRICT])
+def test_equal_convolutions_are_one_task(math: Math) -> None:
+    tasks = convolution_tasks(choose(network(), HOST, math), HOST, math)
+    assert [task.weight for task in tasks] == [2, 1]
+
+
+def test_all_alternatives_are_routes_and_the_chosen_one_is_first() -> None:
+    choices = choose(network(), HOST)
+    task = convolution_tasks(choices, HOST, Math.DEFAULT)[0]
+    names = [route.name for route in task.routes]
+    assert len(set(names)) == len(names)
+    assert {"direct, in blocks", "direct, plain"} <= set(names)
+    assert any("F(" in name for name in names)
+    chosen = choices.states[network().nodes[0].outputs[0]].way
+    assert str(chosen).startswith(task.routes[0].name)
+
+
+def test_strict_numerics_have_no_minimal_filtering() -> None:
+    tasks = convolution_tasks(choose(network(), HOST, Math.STRICT), HOST, Math.STRICT)
+    assert not any("F(" in route.name for task in tasks for route in task.routes)
+
+
+def test_routes_can_be_built() -> None:
+    for task in convolution_tasks(choose(network(), HOST), HOST, Math.DEFAULT):
+        for route in task.routes:
+            assert len(route.kernels) == (3 if "F(" in route.name else 1)
+            for kernel in route.kernels:
+                space = KernelSpace.of(kernel, HOST)
+                image_of(space.schedule(space.analytic()).program, HOST).executable(1)
+
+
+def test_direct_routes_compute_the_convolution() -> None:
+    """For data and weights that are stored as each of them wants."""
+    task = convolution_tasks(choose(network(), HOST), HOST, Math.DEFAULT)[1]
+    random = np.random.default_rng(0)
+    data = random.standard_normal((1, 2 * LANES, 12, 12)).astype(np.float32)
+    weight = random.standard_normal((LANES, 2 * LANES, 1, 1)).astype(np.float32)
+    wanted = np.einsum("oi,nihw->nohw", weight[:, :, 0, 0], data)
+    assert len(task.routes) == 2
+    for route in task.routes:
+        (kernel,) = route.kernels
+        in_blocks = "in blocks" in route.name
+        stored = (data, channels_in_blocks(weight, 0) if in_blocks else weight)
+        feeds = {
+            buffer.name: array.reshape([int(str(extent)) for extent in buffer.shape])
+            for buffer, array in zip(kernel.inputs, stored, strict=True)
+        }
+        found = interpret(kernel, feeds)[kernel.results[0].name]
+        plain = np.moveaxis(found.reshape(1, 12, 12, LANES), -1, 1) if in_blocks else found
+        np.testing.assert_allclose(plain, wanted, rtol=1e-4, atol=1e-4)
+
+
+def channels_in_blocks(array: np.ndarray, axis: int) -> np.ndarray:
+    """The axis in blocks of ``LANES``, which go last."""
+    shape = array.shape
+    split = array.reshape(*shape[:axis], shape[axis] // LANES, LANES, *shape[axis + 1 :])
+    return np.ascontiguousarray(np.moveaxis(split, axis + 1, -1))
