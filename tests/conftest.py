@@ -16,6 +16,7 @@ settings.load_profile("tilewright")
 
 # What is tested is compiling: models that earlier tests compiled are not to be taken from the cache.
 os.environ.setdefault("TILEWRIGHT_MODEL_CACHE_BYTES", "0")
+os.environ["TILEWRIGHT_RECORDS"] = "off"  # nor what somebody has tuned
 
 GOLDEN = Path(__file__).parent / "golden"
 

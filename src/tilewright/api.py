@@ -25,7 +25,9 @@ from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
 from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.model import Executable
+from tilewright.runtime.sizing import default_threads
 from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
+from tilewright.tune.recorded import recorded, stamp
 
 if TYPE_CHECKING:
     import onnx
@@ -114,7 +116,7 @@ class _Compilation:
         """What the cache of models knows this by; None if it is not to be asked. Who wants to see stages gets them."""
         if self.models is None or self.settings.print_stages:
             return None
-        return self.models.ask(self.model, self.options, shapes)
+        return self.models.ask(self.model, self.options, shapes, stamp(self.settings.records))
 
     def recall(self, asked: Asked | None, shapes: Shapes) -> CompiledModel | None:
         """The model compiled before, if it is known."""
@@ -155,7 +157,10 @@ class _Compilation:
     def _make(self, graph: Graph, shapes: Shapes) -> Made:
         with self._faults_reported(shapes):
             watch = self.settings.watch()
-            return Made(graph, compile_graph(graph, self.options, self._kernels(), watch, self.listener))
+            options, listener = self.options, self.listener
+            threads = options.threads or default_threads()
+            with recorded(self.settings.records, options.target, threads, _both(to_log(_LOG), listener)) as tuned:
+                return Made(graph, compile_graph(graph, options, self._kernels(), watch, listener, tuned))
 
     def _kernels(self) -> Store | None:
         return Store.open(self.settings, to_log(_LOG))

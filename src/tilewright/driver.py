@@ -37,6 +37,7 @@ from tilewright.runtime.model import Executable
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import ZERO
+from tilewright.tune.recorded import Recorded
 
 Watch = Callable[[Stage, object], None]
 """Called with each stage and what it made: printing and timing hang on it."""
@@ -64,6 +65,8 @@ class ScheduledKernel:
     naive: Program
     schedule: Schedule
     groups: tuple[Group, ...]
+    measured_us: float | None = None
+    """What was measured of this schedule when it was tuned; None: the analytic model chose it."""
 
     def __str__(self) -> str:
         return f"{self.program}\n{self.schedule.trace}"
@@ -138,8 +141,9 @@ def compile_graph(
     cache: Store | None = None,
     watch: Watch | None = None,
     listener: Listener = ignore,
+    tuned: Recorded | None = None,
 ) -> Compiled:
-    """Compile ``graph``; ``listener`` hears how far it is.
+    """Compile ``graph``; ``listener`` hears how far it is. ``tuned``: schedules that were measured before.
 
     Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``, ``ResourceLimit`` if the
     model can't be kept within ``options.memory_limit``.
@@ -147,7 +151,7 @@ def compile_graph(
     note = watch or _ignore
     note(Stage.GRAPH, graph)
     options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
-    planned = _plan_within_limit(graph, options, note, listener)
+    planned = _plan_within_limit(graph, options, _Progress(note, listener, tuned))
     laid_out, main, constants = planned.laid_out, planned.main, planned.constants
     made = image.build(planned.code, options.target, cache, listener)
     limits = interface.limits_of(laid_out.graph, main.dims)
@@ -181,12 +185,22 @@ def transform(graph: Graph, options: Options, watch: Watch | None = None, spare:
     return laid_out
 
 
-def _plan(graph: Graph, options: Options, note: Watch, listener: Listener, spare: int | None = None) -> _Planned:
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """Who is told, and who is asked, on the way."""
+
+    note: Watch
+    listener: Listener
+    tuned: Recorded | None
+
+
+def _plan(graph: Graph, options: Options, progress: _Progress, spare: int | None = None) -> _Planned:
     """Graph to kernels, main program and LLVM IR. ``spare``: see ``transform``."""
+    note = progress.note
     laid_out = transform(graph, options, note, spare)
     groups = fuse(laid_out.graph, laid_out.leaving_blocks)
     note(Stage.FUSE, groups)
-    kernels, steps, packed = _schedule_all(groups, laid_out, options, listener)
+    kernels, steps, packed = _schedule_all(groups, laid_out, options, progress)
     note(Stage.LOOPS, [kernel.naive for kernel in kernels])
     note(Stage.SCHEDULE, kernels)
     constants = used_constants(laid_out.graph, steps, packed)
@@ -208,13 +222,13 @@ _ATTEMPTS = 4
 """Plans between the fastest and the leanest that are tried for a memory limit."""
 
 
-def _plan_within_limit(graph: Graph, options: Options, note: Watch, listener: Listener) -> _Planned:
+def _plan_within_limit(graph: Graph, options: Options, progress: _Progress) -> _Planned:
     """The fastest plan within ``options.memory_limit``: what costs memory is left out until the rest fits."""
-    planned = _plan(graph, options, note, listener)
+    planned = _plan(graph, options, progress)
     limit = options.memory_limit
     if limit is None or _fits(planned, limit):
         return planned
-    leanest = _plan(graph, options, note, listener, spare=0)
+    leanest = _plan(graph, options, progress, spare=0)
     if not _fits(leanest, limit):
         raise ResourceLimit(
             f"the model needs {leanest.bytes} bytes ({leanest.weight_bytes} of weights, {leanest.code.workspace_bytes} "
@@ -222,7 +236,7 @@ def _plan_within_limit(graph: Graph, options: Options, note: Watch, listener: Li
         )
     spare = limit - leanest.bytes
     for _ in range(_ATTEMPTS):
-        planned = _plan(graph, options, note, listener, spare)
+        planned = _plan(graph, options, progress, spare)
         if _fits(planned, limit):
             return planned
         used, excess = planned.unpacked_bytes - leanest.unpacked_bytes, planned.bytes - limit
@@ -246,7 +260,7 @@ def _ignore(stage: Stage, made: object) -> None:
 
 
 def _schedule_all(
-    groups: Sequence[Group], laid_out: LaidOut, options: Options, listener: Listener
+    groups: Sequence[Group], laid_out: LaidOut, options: Options, progress: _Progress
 ) -> tuple[list[ScheduledKernel], list[Step], dict[Value, Array]]:
     """Kernels (equal groups share one), the calls of main, and the constants that were packed for them."""
     kernels: dict[str, ScheduledKernel] = {}
@@ -261,16 +275,23 @@ def _schedule_all(
         known = kernels.get(kernel.text)
         if known is None:
             named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
-            made = schedule(Schedule(named), options.target)
-            known = ScheduledKernel(named, made, ())
+            known = _scheduled(named, options.target, progress.tuned)
         kernels[kernel.text] = replace(known, groups=(*known.groups, group))
         arguments = tuple(_stored(value, kernel, laid_out) for value in kernel.arguments)
         for plain, stored in zip(kernel.arguments, arguments, strict=True):
             if plain in kernel.packings and stored not in packed:
                 packed[stored] = pack(laid_out.graph.constants[plain], kernel.packings[plain], aligned_array)
         steps.append(Step(known.program.name, arguments, kernel.program.outputs))
-        listener(Advanced("schedule", position + 1, len(groups), known.program.name))
+        progress.listener(Advanced("schedule", position + 1, len(groups), known.program.name))
     return list(kernels.values()), steps, packed
+
+
+def _scheduled(naive: Program, target: Target, tuned: Recorded | None) -> ScheduledKernel:
+    """By the best record, or the analytic model's choice."""
+    found = None if tuned is None else tuned.find(naive)
+    if found is None:
+        return ScheduledKernel(naive, schedule(Schedule(naive), target), ())
+    return ScheduledKernel(naive, found.schedule, (), found.microseconds)
 
 
 def _sources(group: Group) -> str:

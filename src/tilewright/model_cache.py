@@ -82,15 +82,22 @@ class ModelCache:
         return None if store is None else ModelCache(store, settings.key_dir, listener)
 
     def ask(
-        self, model: str | os.PathLike[str] | onnx.ModelProto, options: Options, shapes: "GivenShapes"
+        self,
+        model: str | os.PathLike[str] | onnx.ModelProto,
+        options: Options,
+        shapes: "GivenShapes",
+        records: str = "",
     ) -> Asked | None:
-        """What ``find`` and ``keep`` need. None if the model can't be read (importing it will say why), or run here."""
+        """What ``find`` and ``keep`` need. None if the model can't be read (importing it will say why), or run here.
+
+        ``records``: what changes when something is tuned.
+        """
         if misfit(options.target.arch.value, options.target.features) is not None:
             return None
         try:
             if isinstance(model, onnx.ModelProto):
                 source = onnx_proto.sha256(model)
-                return None if source is None else Asked(_key(options, shapes, source), source, {})
+                return None if source is None else Asked(_key(options, shapes, source, records), source, {})
             path = Path(model)
             files = {path: _stamp(path.stat())}
             source = onnx_proto.sha256(path) or ""
@@ -98,7 +105,7 @@ class ModelCache:
             for location in self._locations(path, source):
                 others[location], facts = external_data.sha256(path.parent, location)
                 files[path.parent / location] = _stamp(facts)
-            return Asked(_key(options, shapes, source, others), source, files)
+            return Asked(_key(options, shapes, source, records, others), source, files)
         except (OSError, ValueError, TilewrightError):
             return None
 
@@ -153,7 +160,9 @@ def _stamp(facts: os.stat_result) -> tuple[int, ...]:
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
-def _key(options: Options, shapes: "GivenShapes", source: str, others: Mapping[str, str] | None = None) -> str:
+def _key(
+    options: Options, shapes: "GivenShapes", source: str, records: str, others: Mapping[str, str] | None = None
+) -> str:
     identity = {
         "compiler": _compiler(),
         "source": source,
@@ -165,6 +174,7 @@ def _key(options: Options, shapes: "GivenShapes", source: str, others: Mapping[s
         "checked": options.checked,
         "math": options.math.value,
         "memory limit": options.memory_limit,
+        "records": records,
     }
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=repr).encode()).hexdigest()
 

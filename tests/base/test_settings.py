@@ -19,11 +19,11 @@ def read(**variables: str) -> Settings:
 def test_defaults() -> None:
     cache = Path("/home/ada/.cache/tilewright/kernels")
     keys = Path("/home/ada/.local/share/tilewright")
-    assert read() == Settings(frozenset(), None, cache, 1 << 30, 4 << 30, keys, bounds_check=False)
+    assert read() == Settings(frozenset(), None, cache, 1 << 30, 4 << 30, keys, keys / "records.db", bounds_check=False)
 
 
 def test_an_empty_variable_is_unset() -> None:
-    assert read(PRINT="", NUM_THREADS=" ", CACHE_DIR="", CACHE_BYTES="", KEY_DIR="", BOUNDS_CHECK="") == read()
+    assert read(PRINT="", NUM_THREADS=" ", CACHE_DIR="", CACHE_BYTES="", KEY_DIR="", RECORDS="", BOUNDS_CHECK="") == read()
 
 
 def test_other_variables_do_not_matter() -> None:
@@ -31,7 +31,7 @@ def test_other_variables_do_not_matter() -> None:
 
 
 def test_all_variables() -> None:
-    folders = {"CACHE_DIR": "/x/y", "KEY_DIR": "/z"}
+    folders = {"CACHE_DIR": "/x/y", "KEY_DIR": "/z", "RECORDS": "/r.db"}
     read_back = read(
         PRINT=" graph, LLVM ,",
         NUM_THREADS="4",
@@ -41,9 +41,10 @@ def test_all_variables() -> None:
         **folders,
     )
     stages = frozenset({Stage.GRAPH, Stage.LLVM})
-    assert read_back == Settings(stages, 4, Path("/x/y"), 512 << 20, 8 << 30, Path("/z"), bounds_check=True)
+    assert read_back == Settings(stages, 4, Path("/x/y"), 512 << 20, 8 << 30, Path("/z"), Path("/r.db"), bounds_check=True)
     assert read(PRINT="all").print_stages == frozenset(Stage)
     assert read(CACHE_BYTES="0").cache_bytes == 0
+    assert read(RECORDS="off").records is None
 
 
 @pytest.mark.parametrize(
@@ -83,6 +84,7 @@ def test_where_the_key_is(environ: dict[str, str], folder: Path | None) -> None:
         ("NUM_THREADS", "²", "whole number from 1"),
         ("CACHE_DIR", "here", "absolute path, or off"),
         ("KEY_DIR", "off", "give an absolute path, or unset it"),
+        ("RECORDS", "here", "give an absolute path, or off"),
         ("CACHE_BYTES", "-1", "such as 1073741824 or 512M"),
         ("CACHE_BYTES", "big", "such as 1073741824 or 512M"),
         ("BOUNDS_CHECK", "maybe", "give 1 or 0"),
@@ -101,7 +103,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest() -> None:
 
 
 @given(
-    st.sampled_from(["PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "KEY_DIR", "BOUNDS_CHECK"]),
+    st.sampled_from(["PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "KEY_DIR", "RECORDS", "BOUNDS_CHECK"]),
     st.text(max_size=20),
 )
 def test_any_text_gives_settings_or_a_clear_error(name: str, value: str) -> None:

@@ -22,6 +22,7 @@ from tilewright.measure.verdicts import Outcome, Phase, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 EMPTY = '{"version": 1, "steps": []}'
+OTHER = '{"version": 1, "steps": [{"primitive": "parallel", "arguments": [], "options": {}, "results": []}]}'
 JOB = Job("program p", EMPTY, "x86_64,cores=2")
 GOOD = Outcome(Verdict.OK, times_us=(3.0, 1.0, 2.5), baseline_us=7.0, drift=0.01, seconds={"build": 0.5})
 CRASHED = Outcome(Verdict.CRASH, "SIGSEGV", Phase.CHECK)
@@ -67,9 +68,17 @@ def test_records_belong_to_a_target_and_a_program(tmp_path: Path) -> None:
     with Records.open(tmp_path / "r.db") as records, records.session({}) as session:
         records.add(session, JOB, slow)
         records.add(session, replace(JOB, seed=1), CRASHED)
+        records.add(session, replace(JOB, trace=OTHER), fast)
         records.add(session, replace(JOB, seed=2), fast)
+        records.add(session, replace(JOB, threads=2), fast)
         records.add(session, replace(JOB, target="x86_64,cores=4"), fast)
-        assert [r.outcome.median_us for r in records.best(JOB.program, JOB.target, 9)] == [1.0, 5.0]
+        best = records.best(JOB.program, JOB.target, count=9)
+        assert [r.outcome.median_us for r in best] == [1.0, 5.0]
+        assert {r.job for r in best} == {JOB, replace(JOB, trace=OTHER)}
+        assert [r.job.threads for r in records.best(JOB.program, JOB.target, 2)] == [2]
+        assert [r.job.seed for r in records.best(JOB.program, JOB.target, seed=2)] == [2]
+        records.quarantine(replace(JOB, trace=OTHER).id, "slower in the model")
+        assert [r.outcome.median_us for r in records.best(JOB.program, JOB.target, count=9)] == [5.0]
         assert records.best(JOB.program, "aarch64") == []
         assert records.best("program q", JOB.target) == []
 

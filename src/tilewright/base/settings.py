@@ -69,6 +69,12 @@ class Settings:
     Unset, it is ``tilewright`` in ``XDG_DATA_HOME``, or in ``~/.local/share``.
     """
 
+    records: Path | None = None
+    """``TILEWRIGHT_RECORDS``: what was tuned, an absolute path; None (``off``): nothing that was tuned is used.
+
+    Unset, it is ``tilewright/records.db`` in ``XDG_DATA_HOME``, or in ``~/.local/share``.
+    """
+
     bounds_check: bool = False
     """``TILEWRIGHT_BOUNDS_CHECK=1``: compiled kernels check every access, and raise ``OutOfBounds``; slow."""
 
@@ -88,6 +94,7 @@ class Settings:
             cache_bytes=_bytes("CACHE_BYTES", given.get("CACHE_BYTES"), _DEFAULT_CACHE_BYTES),
             model_cache_bytes=_bytes("MODEL_CACHE_BYTES", given.get("MODEL_CACHE_BYTES"), _DEFAULT_MODEL_CACHE_BYTES),
             key_dir=_key_dir(given.get("KEY_DIR"), environ),
+            records=_records(given.get("RECORDS"), environ),
             bounds_check=_switch("BOUNDS_CHECK", given.get("BOUNDS_CHECK", "0")),
         )
 
@@ -112,7 +119,7 @@ class Settings:
         return show
 
 
-_NAMES = ("PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "MODEL_CACHE_BYTES", "KEY_DIR", "BOUNDS_CHECK")
+_NAMES = ("PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "MODEL_CACHE_BYTES", "KEY_DIR", "RECORDS", "BOUNDS_CHECK")
 _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
@@ -183,6 +190,15 @@ def _cache_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:
 def _key_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:
     """The folder that the user says, or the usual place; None if there is no home."""
     return _folder("KEY_DIR", value, environ, "give an absolute path") or _usual_folder(_DATA, environ)
+
+
+def _records(value: str | None, environ: Mapping[str, str]) -> Path | None:
+    """The file that the user says, or the usual place; None if records are off, or there is no home."""
+    if value is not None and value.lower() == "off":
+        return None
+    folder = _usual_folder(_DATA, environ)
+    usual = None if folder is None else folder / "records.db"
+    return _folder("RECORDS", value, environ, "give an absolute path, or off") or usual
 
 
 def _folder(name: str, value: str | None, environ: Mapping[str, str], remedy: str) -> Path | None:

@@ -57,6 +57,8 @@ class KernelFact:
     nodes: tuple[str, ...]
     vectorized: bool
     parallel: bool
+    measured_us: float | None
+    """What was measured of its schedule when it was tuned; None: the analytic model chose it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +129,12 @@ class Explanation:
 
 def _kernel_table(kernels: Sequence[KernelFact]) -> Table:
     table = Table(title="Kernels")
-    for heading in ("kernel", "calls", "vector", "parallel", "operators", "nodes"):
+    for heading in ("kernel", "calls", "vector", "parallel", "schedule", "operators", "nodes"):
         table.add_column(heading, justify="right" if heading == "calls" else "left")
     for row in kernels:
         marks = ("yes" if row.vectorized else "no", "yes" if row.parallel else "no")
-        table.add_row(row.kernel, str(row.calls), *marks, ", ".join(row.operators), cell(row.nodes))
+        schedule = "model" if row.measured_us is None else f"tuned, {row.measured_us:.1f} us"
+        table.add_row(row.kernel, str(row.calls), *marks, schedule, ", ".join(row.operators), cell(row.nodes))
     return table
 
 
@@ -141,7 +144,7 @@ def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> 
     kernels = tuple(map(_fact, compiled.kernels))
     findings = [finding for kernel in compiled.kernels for finding in _loop_findings(kernel)]
     findings += _dim_findings(compiled)
-    findings.append(_untuned(compiled.kernels))
+    findings += _untuned(compiled.kernels)
     if options.checked:
         findings.append(Finding("bounds checks", "all kernels", "TILEWRIGHT_BOUNDS_CHECK is on", "unset it for speed"))
     return Explanation(
@@ -172,6 +175,7 @@ def _fact(kernel: ScheduledKernel) -> KernelFact:
         tuple(nodes),
         LoopKind.VECTORIZED in kinds,
         LoopKind.PARALLEL in kinds,
+        kernel.measured_us,
     )
 
 
@@ -269,8 +273,9 @@ def _dim_findings(compiled: Compiled) -> Iterator[Finding]:
         yield Finding("run-time extent", dim.var.name, reason, "give shapes= (--shape) for one compiled for its size")
 
 
-def _untuned(kernels: Sequence[ScheduledKernel]) -> Finding:
-    reason = "the analytic model chose the schedules; nothing was measured"
-    return Finding(
-        "untuned", f"all {len(kernels)} kernels", reason, "tilewright profile shows which are far from the peak"
-    )
+def _untuned(kernels: Sequence[ScheduledKernel]) -> Iterator[Finding]:
+    untuned = [kernel for kernel in kernels if kernel.measured_us is None]
+    if untuned:
+        reason = "the analytic model chose the schedules; nothing was measured"
+        step = "tilewright tune searches for better ones"
+        yield Finding("untuned", f"{len(untuned)} of {len(kernels)} kernels", reason, step)

@@ -10,6 +10,7 @@ and, if it is OK, times.
     runner          the user's end                              supervisor      deadlines and kills (worker, processes)
     child           where candidates run (limits)               candidate       build, check, time
     workload        inputs and reference (difference)           guard, clock    memory that tells, times that count
+    build           code, here or from another process          pool            batches: built by many, measured by one
     records         the database (schema, row)                  exchange        JSON lines
 
 A new verdict is a member of ``Verdict`` and a migration of the schema; a new check is in ``candidate``.

@@ -7,7 +7,7 @@ foreign tables are refused, hashes and numbers are checked when they are read.
     with Records.open(path) as records, records.session(config) as session:
         if records.find(job) is None:
             records.add(session, job, runner.measure(job))
-        best = records.best(program, target)
+        best = records.best(program, target, threads)
 """
 
 import json
@@ -187,10 +187,18 @@ class Records:
             row = self._connection.execute("SELECT reason FROM quarantine WHERE subject = ?", (subject,)).fetchone()
         return None if row is None else str(row[0])
 
-    def best(self, program: str, target: str, count: int = 1) -> list[Record]:
-        """The fastest records of a program on a target, fastest first; only those with the verdict OK."""
-        keys = (workload_hash(program), target_fingerprint(target), count)
-        chosen = "WHERE w.hash = ? AND t.fp = ? AND r.status = 'ok' ORDER BY r.median_us LIMIT ?"
+    def best(self, program: str, target: str, threads: int = 1, *, seed: int = 0, count: int = 1) -> list[Record]:
+        """The fastest records of a program on a target, fastest first; only those with the verdict OK.
+
+        Of jobs with this number of threads and this seed, and that are not in quarantine.
+        """
+        keys = (workload_hash(program), target_fingerprint(target), threads, seed, count)
+        chosen = (
+            "WHERE w.hash = ? AND t.fp = ? AND r.status = 'ok'"
+            " AND json_extract(r.config_json, '$.threads') = ? AND json_extract(r.config_json, '$.seed') = ?"
+            " AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.subject = r.job)"
+            " ORDER BY r.median_us LIMIT ?"
+        )
         return list(self._select(chosen, keys))
 
     def all(self) -> Iterator[Record]:
