@@ -1,0 +1,42 @@
+"""Knob features: what the knobs of a space are set to, as it is (the configuration features of AutoTVM).
+
+A knob is a table with a row of numbers for each of its values: the sizes of a split, the positions of a permutation,
+a single number, or, for values that are not numbers, as many zeros as there are others and a one.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.errors import BadInput
+from tilewright.tune.space import Digits
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def table(values: Sequence[Sequence[float]]) -> Floats:
+    """The table, (values, width), of a knob with lists of numbers. Raises ``BadInput`` if they are not equally long."""
+    if len({len(value) for value in values}) != 1:
+        raise BadInput("a knob has at least one value, and all of them have as many numbers")
+    return np.array(values, np.float64)
+
+
+def one_hot(values: int) -> Floats:
+    """The table, (values, values), of a knob whose values are no numbers."""
+    return np.eye(values)
+
+
+def knob_features(tables: Sequence[Floats], digits: Digits) -> Floats:
+    """The rows that the digits of a population choose, side by side: (candidates, widths of all tables).
+
+    Raises ``BadInput`` if ``digits`` has not a column for each table, or a digit is beyond its table.
+    """
+    if digits.ndim != 2 or digits.shape[1] != len(tables):
+        raise BadInput(f"a population of {len(tables)} knobs has the shape (candidates, knobs), not {digits.shape}")
+    radices = np.array([len(rows) for rows in tables], np.int64)
+    if np.any((digits < 0) | (digits >= radices)):
+        raise BadInput(f"digits are below {radices.tolist()}, the numbers of values of the knobs")
+    columns = [rows[column] for rows, column in zip(tables, digits.T, strict=True)]
+    return np.concatenate([np.empty((len(digits), 0)), *columns], axis=1)

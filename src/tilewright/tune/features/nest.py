@@ -1,0 +1,229 @@
+"""What features are made of: the loops of a program, and how each access to a buffer moves along them.
+
+A ``Structure`` is derived once from a program. Where split factors are symbols, extents and strides are expressions
+over them, so one structure stands for all candidates of a sketch.
+
+What is said of a loop says nothing about how expressions are written, only about the values that they have: the same
+program with its factors bound first, which the simplifier then writes differently, has the same features. For this
+reason an ``init``, which schedules keep within all loops of its block, is an access of all of them, too: which loops it
+could be moved out of is no longer visible where they run once.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from tilewright.base.errors import Unsupported
+from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Seq, Stmt, Store, Stores, Sync
+from tilewright.loops.program import Program
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import ZERO, Binary, Expr, Read, Var, cast
+from tilewright.symbolic.linear import polynomial, to_expr
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import reads_in, substitute, transform_reads, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Operations on floats: sums and differences, products, quotients and remainders."""
+
+    additions: int = 0
+    multiplications: int = 0
+    divisions: int = 0
+
+    def __add__(self, other: "Arithmetic") -> "Arithmetic":
+        return Arithmetic(
+            self.additions + other.additions,
+            self.multiplications + other.multiplications,
+            self.divisions + other.divisions,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSite:
+    """A loop; ``level`` is 1 for an outermost one, ``arithmetic`` what is directly in it, in no loop further in."""
+
+    var: Var
+    extent: Expr
+    kind: LoopKind
+    level: int
+    arithmetic: Arithmetic = Arithmetic()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How an access moves along ``loop`` (its position in the structure), while all other loops are at 0."""
+
+    loop: int
+    stride: Expr
+    """Elements from one iteration to the next, where that is always as many."""
+    place: Expr | None = None
+    """Where it is not: the place of the element that is accessed, over the loop's variable."""
+    is_repeated: bool = True
+    """Whether each iteration accesses something: an ``init`` runs but once in a loop that reduces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """An access to a buffer: the ``occurrence``-th in the program's order; ``steps``, outermost loop first."""
+
+    buffer: str
+    occurrence: int
+    steps: tuple[Step, ...]
+
+    @property
+    def name(self) -> str:
+        """``C_1`` for the second access to ``C``."""
+        return f"{self.buffer}_{self.occurrence}"
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """All loops by first appearance, and all accesses, sorted by buffer; ``symbols``: what extents depend on."""
+
+    symbols: tuple[Var, ...]
+    loops: tuple[LoopSite, ...]
+    touches: tuple[Touch, ...]
+
+    def touching(self, loop: int) -> Iterator[tuple[int, int]]:
+        """The positions of the accesses inside ``loop``, and of their step along it."""
+        step = self.loops[loop].level - 1
+        for position, touch in enumerate(self.touches):
+            if len(touch.steps) > step and touch.steps[step].loop == loop:
+                yield position, step
+
+
+def describe(program: Program) -> Structure:
+    """The structure of ``program``, over its run-time extents, of which symbolic split factors are some.
+
+    Raises ``Unsupported`` for programs without loops, for calls and barriers, and where the extent of a loop depends on
+    other loops or on data.
+    """
+    describer = _Describer()
+    describer.visit(program.body, _Place())
+    if not describer.loops:
+        raise Unsupported(f"{program.name} has no loops, and so no features; there is nothing to be chosen for it")
+    touches = sorted(describer.touches, key=lambda touch: (touch.buffer, touch.occurrence))
+    return Structure(tuple(dim.var for dim in program.dims), tuple(describer.loops), tuple(touches))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a statement is."""
+
+    path: tuple[int, ...] = ()
+    """The loops around it."""
+    values: Mapping[Var, Expr] = field(default_factory=dict[Var, Expr])
+    """The axes of the blocks around it, over these loops."""
+    is_init: bool = False
+    once: frozenset[Var] = frozenset()
+    """The loops in which an ``init`` runs once only: those that reduce."""
+
+
+class _Describer:
+    def __init__(self) -> None:
+        self.loops: list[LoopSite] = []
+        self.touches: list[Touch] = []
+        self._occurrences: dict[str, int] = {}
+
+    def visit(self, stmt: Stmt, at: _Place) -> None:
+        match stmt:
+            case Loop():
+                self._loop(stmt, at)
+            case Block():
+                self._block(stmt, at)
+            case Seq(statements) | Stores(statements):
+                for inner in statements:
+                    self.visit(inner, at)
+            case Alloc(_, body):
+                self.visit(body, at)
+            case If(condition, then, otherwise):
+                self._value(condition, at)
+                self.visit(then, at)
+                if otherwise is not None:
+                    self.visit(otherwise, at)
+            case Store(buffer, indices, value):
+                self._touch(buffer, indices, at)
+                for expr in (*indices, value):
+                    self._value(expr, at)
+            case Call(_, callee):
+                raise Unsupported(f"what `{callee}` accesses when it is called is not known; features need plain loops")
+            case Sync():
+                raise Unsupported("barriers have no features")
+
+    def _loop(self, loop: Loop, at: _Place) -> None:
+        extent = substitute(loop.extent, at.values)
+        varying = {self.loops[position].var for position in at.path}
+        if extent.has_reads or not varying.isdisjoint(extent.variables):
+            raise Unsupported(f"the extent {extent} of loop `{loop.var}` varies while the program runs")
+        self.loops.append(LoopSite(loop.var, extent, loop.kind, len(at.path) + 1))
+        self.visit(loop.body, replace(at, path=(*at.path, len(self.loops) - 1)))
+
+    def _block(self, block: Block, at: _Place) -> None:
+        bindings = [substitute(binding, at.values) for binding in block.bindings]
+        pairs = list(zip(block.axes, bindings, strict=True))
+        inside = replace(at, values={**at.values, **{axis.var: value for axis, value in pairs}})
+        if block.init is not None:
+            reducing = (value.variables for axis, value in pairs if axis.kind is IterKind.REDUCE)
+            self.visit(block.init, replace(inside, is_init=True, once=at.once.union(*reducing)))
+        self.visit(block.body, inside)
+
+    def _value(self, expr: Expr, at: _Place) -> None:
+        for read in reads_in(expr):
+            if isinstance(read.source, Buffer):
+                self._touch(read.source, read.indices, at)
+        # An init runs far less often than the loop that it is written in.
+        if at.path and not at.is_init:
+            site = self.loops[at.path[-1]]
+            self.loops[at.path[-1]] = replace(site, arithmetic=site.arithmetic + _arithmetic(expr))
+
+    def _touch(self, buffer: Buffer, indices: tuple[Expr, ...], at: _Place) -> None:
+        occurrence = self._occurrences.get(buffer.name, 0)
+        self._occurrences[buffer.name] = occurrence + 1
+        place = substitute(_flat(buffer.shape, indices), at.values)
+        loops = [self.loops[position].var for position in at.path]
+        steps = tuple(
+            _step(position, place, loops[:level], loops[level], loops[level + 1 :], at.once)
+            for level, position in enumerate(at.path)
+        )
+        if steps:
+            self.touches.append(Touch(buffer.name, occurrence, steps))
+
+
+def _flat(shape: tuple[Expr, ...], indices: tuple[Expr, ...]) -> Expr:
+    """The place of an element; where an index is data, these are taken to be as different as the places they are at."""
+    place: Expr = ZERO
+    for extent, index in zip(shape, indices, strict=True):
+        place = place * extent + transform_reads(index, _data)
+    return place
+
+
+def _data(read: Read) -> Expr | None:
+    return cast(_flat(read.source.shape, read.indices), read.dtype)
+
+
+def _step(position: int, place: Expr, outer: list[Var], var: Var, inner: list[Var], once: frozenset[Var]) -> Step:
+    alone = substitute(place, dict.fromkeys((*outer, *inner), ZERO))
+    stride = _stride(alone, var)
+    is_repeated = var not in once
+    return Step(position, ZERO, alone, is_repeated) if stride is None else Step(position, stride, None, is_repeated)
+
+
+def _stride(place: Expr, var: Var) -> Expr | None:
+    """The factor of ``var`` in ``place``; None if it is not linear in it."""
+    factors: dict[tuple[Expr, ...], int] = {}
+    for monomial, coefficient in polynomial(place).items():
+        varying = [atom for atom in monomial if var in atom.variables]
+        if varying and varying != [var]:
+            return None
+        if varying:
+            factors[tuple(atom for atom in monomial if atom != var)] = coefficient
+    return to_expr(factors)
+
+
+def _arithmetic(expr: Expr) -> Arithmetic:
+    ops = [node.op for node in walk(expr) if isinstance(node, Binary) and node.dtype.is_float]
+    return Arithmetic(
+        sum(op in (BinaryOp.ADD, BinaryOp.SUB) for op in ops),
+        sum(op is BinaryOp.MUL for op in ops),
+        sum(op in (BinaryOp.DIV, BinaryOp.MOD, BinaryOp.TRUNCMOD) for op in ops),
+    )
