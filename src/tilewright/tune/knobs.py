@@ -1,0 +1,121 @@
+"""Knobs: what a template leaves open, each with the values that it may take.
+
+The values of a split follow AutoTVM (Chen et al., NeurIPS 2018): the sizes of the inner loops are enumerated, and the
+outermost one is derived, as many iterations as are needed. Of 128 iterations in two parts there are eight splits.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Generic, TypeAlias, TypeVar
+
+from tilewright.base.errors import BadInput
+from tilewright.loops.ir import LoopKind
+
+Sizes: TypeAlias = tuple[int, ...]
+"""Extents of the loops that one loop is split into, outermost first."""
+Permutation: TypeAlias = tuple[int, ...]
+"""Positions in the old order, in the new order."""
+Kinds: TypeAlias = tuple[LoopKind, ...]
+"""A kind for each of some loops; ``SERIAL``: left as it is."""
+Value: TypeAlias = Sizes | Permutation | Kinds | int
+
+T_co = TypeVar("T_co", bound=Value, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Knob(Generic[T_co]):
+    """A decision that is open. Raises ``BadInput`` if there is nothing to choose from."""
+
+    name: str
+    values: tuple[T_co, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise BadInput(f"knob {self.name!r} has no value; relax its filter, or list candidates")
+
+
+class Policy(Enum):
+    """Which sizes the inner loops of a split may have."""
+
+    FACTORS = "factors"
+    """Those whose product divides the extent: no tails."""
+    POWER2 = "power2"
+    """Powers of two."""
+    VERBOSE = "verbose"
+    """Factors of the extent and powers of two."""
+    CANDIDATE = "candidate"
+    """Those that are listed."""
+
+
+def split_knob(
+    name: str,
+    extent: int,
+    parts: int,
+    policy: Policy = Policy.FACTORS,
+    *,
+    candidates: Sequence[Sizes] = (),
+    max_factor: int | None = None,
+    filter: Callable[[Sizes], bool] | None = None,
+    no_tail: bool = False,
+) -> Knob[Sizes]:
+    """How ``extent`` iterations become ``parts`` nested loops.
+
+    ``candidates``, for ``Policy.CANDIDATE`` only, are the sizes of the ``parts - 1`` inner loops. No inner loop has
+    more than ``max_factor`` iterations; ``filter`` says which sizes, the outermost included, are kept; ``no_tail``
+    keeps those whose product is ``extent``. Raises ``BadInput`` for arguments that make no sense together.
+    """
+    if extent < 1 or parts < 1:
+        raise BadInput(f"knob {name!r} can't split {extent} iterations into {parts} parts: both must be positive")
+    if bool(candidates) != (policy is Policy.CANDIDATE):
+        raise BadInput(f"knob {name!r}: candidates are given with Policy.CANDIDATE, and with it only")
+    if any(len(sizes) != parts - 1 or min(sizes, default=1) < 1 for sizes in candidates):
+        raise BadInput(f"knob {name!r}: a candidate has {parts - 1} positive sizes, those of the inner loops")
+    inner = tuple(candidates) or _inner_sizes(extent, parts - 1, policy, no_tail)
+    small = [sizes for sizes in inner if max_factor is None or max(sizes, default=1) <= max_factor]
+    everything = [_with_outermost(sizes, extent) for sizes in small]
+    exact = [sizes for sizes in everything if not no_tail or prod(sizes) == extent]
+    return Knob(name, tuple(sizes for sizes in exact if filter is None or filter(sizes)))
+
+
+def annotate_knob(name: str, loops: int, kinds: Kinds) -> Knob[Kinds]:
+    """One of ``kinds`` for each of so many loops, of which at most one is vectorized."""
+    everything = product(dict.fromkeys(kinds), repeat=loops)
+    return Knob(name, tuple(chosen for chosen in everything if chosen.count(LoopKind.VECTORIZED) <= 1))
+
+
+def choice_knob(name: str, values: Sequence[int]) -> Knob[int]:
+    """One of ``values``."""
+    return Knob(name, tuple(dict.fromkeys(values)))
+
+
+@lru_cache(maxsize=256)  # a template asks for the same splits each time it runs
+def _inner_sizes(extent: int, loops: int, policy: Policy, no_tail: bool) -> tuple[Sizes, ...]:
+    exact = no_tail or policy is Policy.FACTORS
+    return tuple(_products(_numbers(extent, policy), extent, loops, exact))
+
+
+def _products(numbers: Sequence[int], extent: int, count: int, exact: bool) -> Iterator[Sizes]:
+    """So many of the ascending ``numbers`` with a product of ``extent`` at most; ``exact``: that divides it."""
+    if count == 0:
+        yield ()
+        return
+    for number in numbers:
+        if number > extent:
+            return
+        if not exact or extent % number == 0:
+            yield from ((number, *rest) for rest in _products(numbers, extent // number, count - 1, exact))
+
+
+def _numbers(extent: int, policy: Policy) -> tuple[int, ...]:
+    factors = {number for number in range(1, extent + 1) if extent % number == 0}
+    powers = {1 << exponent for exponent in range(extent.bit_length())}
+    found = {Policy.FACTORS: factors, Policy.POWER2: powers, Policy.VERBOSE: factors | powers}
+    return tuple(sorted(found[policy]))
+
+
+def _with_outermost(inner: Sizes, extent: int) -> Sizes:
+    return (-(-extent // prod(inner)), *inner)

@@ -1,0 +1,105 @@
+"""Parallel simulated annealing on a function that rates candidates (Chen et al., NeurIPS 2018, section 4)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from tilewright.tune.search.ledger import Ledger, keys_of
+from tilewright.tune.search.searcher import FloatArray
+from tilewright.tune.space import Digits
+
+Score: TypeAlias = Callable[[Digits], FloatArray]
+"""How good candidates are thought to be, ``(candidates,)``: more is better. Finite, and may be negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annealing:
+    """How long and how widely the chains walk."""
+
+    chains: int = 128
+    steps: int = 500
+    """At most."""
+    patience: int = 50
+    """Steps after which to stop if the best candidates have not changed."""
+
+
+class Chains:
+    """Walks through a space. Each search starts where the chains are, also if the scores have changed since."""
+
+    def __init__(self, ledger: Ledger, annealing: Annealing) -> None:
+        self._ledger = ledger
+        self._annealing = annealing
+        self._points: Digits | None = None
+
+    def search(self, score: Score, keep: int, random: np.random.Generator) -> "Best":
+        """The best ``keep`` candidates on the chains' ways that are not taken; fewer if they met fewer."""
+        points = self._ledger.draw(self._annealing.chains, random) if self._points is None else self._points
+        best = Best(self._ledger, keep)
+        if keep and len(points):
+            self._points = self._walk(points, score, best, random)
+        return best
+
+    def _walk(self, points: Digits, score: Score, best: "Best", random: np.random.Generator) -> Digits:
+        scores = score(points)
+        best.offer(points, scores)
+        unchanged = 0
+        for step in range(self._annealing.steps):
+            temperature = 1 - step / self._annealing.steps
+            moved = neighbours(points, self._ledger.radices, random)
+            found = self._rated(moved, score)
+            accepted = random.random(len(points)) < np.exp(np.minimum((found - scores) / temperature, 0))
+            points = np.where(accepted[:, None], moved, points)
+            scores = np.where(accepted, found, scores)
+            unchanged = 0 if best.offer(moved, found) else unchanged + 1
+            if unchanged == self._annealing.patience:
+                break
+        return points
+
+    def _rated(self, digits: Digits, score: Score) -> FloatArray:
+        """The scores; minus infinity for what is not allowed, so that no chain goes there."""
+        allowed = self._ledger.space.allowed(digits)
+        found = np.full(len(digits), -np.inf)
+        if allowed.any():
+            found[allowed] = score(digits[allowed])
+        return found
+
+
+class Best:
+    """The ``keep`` best of all candidates that were offered and are not taken, best first."""
+
+    def __init__(self, ledger: Ledger, keep: int) -> None:
+        self._ledger = ledger
+        self._keep = keep
+        self._keys: set[bytes] = set()
+        self.digits: Digits = np.empty((0, len(ledger.radices)), np.int64)
+        self.scores: FloatArray = np.empty(0, np.float64)
+
+    def offer(self, digits: Digits, scores: FloatArray) -> bool:
+        """Consider these as well; returns whether there is a better one among them. Of equal ones the first stays."""
+        worst = self.scores[-1] if len(self.scores) == self._keep else -np.inf
+        good = scores > worst
+        digits, scores = digits[good], scores[good]
+        new = self._ledger.untaken(digits)
+        new &= np.array([key not in self._keys for key in keys_of(digits)], np.bool_)
+        if not new.any():
+            return False
+        merged = np.concatenate([self.digits, digits[new]])
+        rated = np.concatenate([self.scores, scores[new]])
+        order = np.argsort(-rated, kind="stable")[: self._keep]
+        self.digits, self.scores = merged[order], rated[order]
+        self._keys = set(keys_of(self.digits))
+        return True
+
+
+def neighbours(points: Digits, radices: Digits, random: np.random.Generator) -> Digits:
+    """For each candidate another one, which differs in one knob; the same where no knob has a second value."""
+    movable = np.flatnonzero(radices > 1)
+    moved = points.copy()
+    if movable.size:
+        rows = np.arange(len(points))
+        knobs = movable[random.integers(0, movable.size, len(points))]
+        steps = random.integers(1, radices[knobs])
+        moved[rows, knobs] = (points[rows, knobs] + steps) % radices[knobs]
+    return moved

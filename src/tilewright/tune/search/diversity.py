@@ -1,0 +1,36 @@
+"""A batch that is good and diverse: Equation 3 of Chen et al., NeurIPS 2018."""
+
+import numpy as np
+
+from tilewright.tune.search.searcher import FloatArray
+from tilewright.tune.space import Digits, Mask
+
+
+def objective(digits: Digits, scores: FloatArray, diversity: float) -> float:
+    """What a batch is worth: the sum of its scores, and ``diversity`` for each different value of each knob."""
+    values = sum(len(np.unique(column)) for column in digits.T)
+    return float(scores.sum()) + diversity * values
+
+
+def select_diverse(digits: Digits, scores: FloatArray, count: int, diversity: float) -> Digits:
+    """``count`` of the candidates (or all), chosen greedily, best first, so that ``objective`` becomes large.
+
+    That is submodular: where no score is negative, the result is worth ``1 - 1/e`` of the best batch or more
+    (Nemhauser et al., 1978). A constant added to all scores changes nothing.
+    """
+    offsets = _offsets(digits)
+    used: Mask = np.zeros(int(offsets.max(initial=-1)) + 1, np.bool_)
+    left = scores.astype(np.float64)  # a copy
+    chosen: list[int] = []
+    for _ in range(min(count, len(digits))):
+        gains = left + diversity * (~used[offsets]).sum(axis=1)
+        chosen.append(int(np.argmax(gains)))
+        left[chosen[-1]] = -np.inf
+        used[offsets[chosen[-1]]] = True
+    return digits[chosen]
+
+
+def _offsets(digits: Digits) -> Digits:
+    """For each candidate and knob the position of the value in a list of all values of all knobs."""
+    radices = digits.max(axis=0, initial=0) + 1
+    return digits + np.cumsum(radices) - radices

@@ -1,0 +1,36 @@
+"""Grid search: all candidates in the order of their indices, the first knob fastest."""
+
+import numpy as np
+
+from tilewright.tune.search.ledger import Ledger, consecutive
+from tilewright.tune.search.searcher import FloatArray
+from tilewright.tune.space import Digits, Space, size
+
+_CHUNK = 1 << 12
+
+
+class GridSearcher:
+    """One after the other (``Searcher``). For spaces that shall be measured completely."""
+
+    def __init__(self, space: Space) -> None:
+        self._ledger = Ledger(space, seed=0)
+        self._next = 0
+
+    def propose(self, count: int) -> Digits:
+        """The next candidates that are allowed and not measured."""
+        found = np.empty((0, len(self._ledger.radices)), np.int64)
+        total = size(self._ledger.space)
+        while len(found) < count and self._next < total:
+            found = np.concatenate([found, self._advance(count - len(found), total)])
+        return self._ledger.propose(found)
+
+    def learn(self, digits: Digits, throughputs: FloatArray) -> None:
+        """Only that they are measured."""
+        self._ledger.learn(digits)
+
+    def _advance(self, count: int, total: int) -> Digits:
+        """Up to ``count`` candidates from a stretch, which may be without any."""
+        chunk = consecutive(self._next, min(_CHUNK, total - self._next), self._ledger.space.radices)
+        positions = np.flatnonzero(self._ledger.space.allowed(chunk) & self._ledger.untaken(chunk))[:count]
+        self._next += int(positions[-1]) + 1 if len(positions) == count else len(chunk)
+        return chunk[positions]

@@ -1,0 +1,20 @@
+"""Random search: every candidate is as likely as every other. What all other searchers have to beat."""
+
+from tilewright.tune.search.ledger import Ledger
+from tilewright.tune.search.searcher import FloatArray
+from tilewright.tune.space import Digits, Space
+
+
+class RandomSearcher:
+    """Uniform, without repeats (``Searcher``)."""
+
+    def __init__(self, space: Space, seed: int = 0) -> None:
+        self._ledger = Ledger(space, seed)
+
+    def propose(self, count: int) -> Digits:
+        """Random candidates."""
+        return self._ledger.propose(self._ledger.draw(count, self._ledger.generator()))
+
+    def learn(self, digits: Digits, throughputs: FloatArray) -> None:
+        """Only that they are measured."""
+        self._ledger.learn(digits)
