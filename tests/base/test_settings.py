@@ -23,7 +23,9 @@ def test_defaults() -> None:
 
 
 def test_an_empty_variable_is_unset() -> None:
-    assert read(PRINT="", NUM_THREADS=" ", CACHE_DIR="", CACHE_BYTES="", KEY_DIR="", RECORDS="", BOUNDS_CHECK="") == read()
+    assert (
+        read(PRINT="", NUM_THREADS=" ", CACHE_DIR="", CACHE_BYTES="", KEY_DIR="", RECORDS="", BOUNDS_CHECK="") == read()
+    )
 
 
 def test_other_variables_do_not_matter() -> None:
@@ -41,7 +43,9 @@ def test_all_variables() -> None:
         **folders,
     )
     stages = frozenset({Stage.GRAPH, Stage.LLVM})
-    assert read_back == Settings(stages, 4, Path("/x/y"), 512 << 20, 8 << 30, Path("/z"), Path("/r.db"), bounds_check=True)
+    assert read_back == Settings(
+        stages, 4, Path("/x/y"), 512 << 20, 8 << 30, Path("/z"), Path("/r.db"), bounds_check=True
+    )
     assert read(PRINT="all").print_stages == frozenset(Stage)
     assert read(CACHE_BYTES="0").cache_bytes == 0
     assert read(RECORDS="off").records is None

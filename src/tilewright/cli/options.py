@@ -2,12 +2,14 @@
 
 import argparse
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tilewright.base.errors import BadInput
 from tilewright.base.events import Listener, ignore
 from tilewright.base.numerics import Math
+from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.runtime.sizing import default_threads
 
@@ -67,6 +69,9 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="the most bytes that packed weights and the workspace of a run take together, such as 512MiB",
     )
+    parser.add_argument(
+        "--records", type=Path, metavar="FILE.db", help="what was tuned (default: TILEWRIGHT_RECORDS, or in the home)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -115,6 +120,7 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
         "--target": options.target != "host",
         "--math": options.math != Math.DEFAULT.value,
         "--memory-limit": options.memory_limit,
+        "--records": options.records,
     }
     unfit = [name for name, value in chosen.items() if value]
     if unfit:
@@ -133,7 +139,15 @@ def is_artifact(path: Path) -> bool:
         return path.suffix == ".tw"
 
 
-def compiled(options: argparse.Namespace, listener: Listener = ignore) -> "CompiledModel":
+def settings_of(options: argparse.Namespace) -> Settings:
+    """Those of the environment; ``--records`` goes first."""
+    settings = Settings.from_environment()
+    return settings if options.records is None else replace(settings, records=options.records.absolute())
+
+
+def compiled(
+    options: argparse.Namespace, listener: Listener = ignore, settings: Settings | None = None
+) -> "CompiledModel":
     """The model that the arguments of ``add_compile_arguments`` ask for."""
     from tilewright.api import compile as compile_model
 
@@ -146,6 +160,7 @@ def compiled(options: argparse.Namespace, listener: Listener = ignore) -> "Compi
         memory_limit=options.memory_limit,
         target=options.target,
         threads=options.threads,
+        settings=settings or settings_of(options),
         listener=listener,
     )
 

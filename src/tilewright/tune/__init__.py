@@ -1,7 +1,18 @@
 """Which schedule for this kernel on this target? Found by search with a learned model of costs and measurements.
 
-The system of Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018). A ``Space`` (``space``) is what is
-searched; a ``TemplateSpace`` (``template``) is one that a user's function defines, out of ``knobs`` and ``orders``; a
-``Searcher`` (``search``) proposes candidates. A new kind of knob is one function of ``knobs`` and one method of
-``Config``.
+The system of Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018).
+
+In: naive loop programs of a model's kernels. Out: records in a database, which ``recorded`` finds when the model is
+compiled again.
+
+    tuner = ModelTuner([(kernel.naive, len(kernel.groups)) for kernel in kernels], target, measurer, Setup())
+    for progress in tuner.run(is_time_left): ...
+    gains = tuner.confirm()
+
+    space, kernel_space, template   what is searched       search/      who proposes candidates
+    features/                       what a model sees      models/      what they are thought to be worth
+    kernel_tuner, model_tuner       the search             measurer     measurements that are remembered
+    tasks                           a convolution with all alternatives
+
+A new searcher is a file in ``search/``, a new cost model one in ``models/``; a kernel of one's own is a template.
 """

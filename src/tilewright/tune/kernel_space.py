@@ -57,6 +57,11 @@ class KernelSpace:
             total += estimate(nest, population, self.target)
         return total
 
+    def numbers(self, digits: Digits) -> Digits:
+        """The values of the knobs."""
+        columns = [np.array(knob.values, np.int64)[digits[:, place]] for place, knob in enumerate(self.knobs)]
+        return np.stack(columns, axis=1) if columns else np.zeros((len(digits), 0), np.int64)
+
     def candidate(self, digits: Digits) -> Candidate:
         """The choices of one candidate."""
         return Candidate(tuple(population[0] for _, population in self._populations(digits[None])))
@@ -81,11 +86,9 @@ class KernelSpace:
     def _populations(self, digits: Digits) -> list[tuple[Nest, Population]]:
         """The numbers of each nest."""
         found: list[tuple[Nest, Population]] = []
-        start = 0
+        numbers, start = self.numbers(digits), 0
         for nest in self.space.nests:
-            columns = digits[:, start : start + len(nest.knobs)]
-            values = [np.array(knob.values, np.int64)[columns[:, p]] for p, knob in enumerate(nest.knobs)]
-            numbers = np.stack(values, axis=1) if values else np.zeros((len(digits), 0), np.int64)
-            found.append((nest, Population(tuple(knob.name for knob in nest.knobs), numbers)))
-            start += len(nest.knobs)
+            end = start + len(nest.knobs)
+            found.append((nest, Population(tuple(knob.name for knob in nest.knobs), numbers[:, start:end])))
+            start = end
         return found

@@ -1,0 +1,90 @@
+"""``tune``, end to end: it measures, keeps what it found, and compile uses that."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.cli.schema import report
+from tests.frontend.models import model as make_model
+from tilewright.cli import main
+from tilewright.measure.records import Records
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    random = np.random.default_rng(0)
+    weights = {"w": random.standard_normal((40, 24)).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    onnx.save(make_model(nodes, {"x": np.zeros((20, 40), np.float32)}, ["y"], weights), tmp_path / "m.onnx")
+    return str(tmp_path / "m.onnx")
+
+
+def tune(model: str, records: Path, *options: str) -> int:
+    return main(["tune", model, "--records", str(records), "--threads", "1", "--json", *options])
+
+
+def test_what_was_measured_is_not_measured_again(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "records" / "r.db"
+    assert tune(model, path, "--minutes", "0.001") == 0
+    first = report("tune", capsys.readouterr().out)
+    assert first["kernels"][0]["tried"] == 32
+    assert 2 < first["measured"] <= 36  # some candidates are scheduled alike; and the confirmed ones
+    assert tune(model, path, "--minutes", "0.001") == 0
+    again = report("tune", capsys.readouterr().out)
+    assert again["measured"] == 0
+    assert again["kernels"] == first["kernels"]
+
+
+def test_compile_uses_what_is_better(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule that is kept is there in ``explain``; without records, or withdrawn, it is not."""
+    path = tmp_path / "r.db"
+    monkeypatch.setattr("tilewright.cli.tune.ratio", lambda _after, _before: 0.5)
+    monkeypatch.setattr("tilewright.tune.model_tuner.CLEARLY", 1e9)
+    assert tune(model, path, "--minutes", "0.001") == 0
+    assert report("tune", capsys.readouterr().out)["kept"]
+
+    def measured(*options: str) -> float | None:
+        assert main(["explain", model, "--json", "--threads", "1", *options]) == 0
+        kernels = report("explain", capsys.readouterr().out)["explanation"]["kernels"]
+        return kernels[0]["measured_us"]
+
+    assert measured("--records", str(path)) is not None
+    assert measured() is None
+    assert measured("--records", str(tmp_path / "none.db")) is None
+    monkeypatch.setattr("tilewright.cli.tune.ratio", lambda _after, _before: 1.5)
+    assert tune(model, path, "--minutes", "0.001") == 0
+    assert not report("tune", capsys.readouterr().out)["kept"]
+    with Records.open(path) as records:
+        kept = [r for r in records.all() if r.job.seed == 1 and records.quarantined(r.job.id) is None]
+    assert len(kept) == 1  # the analytic choice
+
+
+def test_a_damaged_file_is_a_warning_for_compile_and_an_error_for_tune(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "r.db"
+    path.write_bytes(b"no database" * 100)
+    assert tune(model, path) == 2
+    assert "no database of records" in capsys.readouterr().err
+    assert main(["compile", model, "--records", str(path), "-o", str(tmp_path / "m.tw"), "--json"]) == 0
+    assert "what was tuned before is not used" in caplog.text
+    json.loads(capsys.readouterr().out)
+
+
+def test_nothing_to_tune_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"], name="r")]
+    proto = make_model(nodes, {"x": np.zeros((2, 3), np.float32)}, ["y"])
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    onnx.save(proto, tmp_path / "m.onnx")
+    assert tune(str(tmp_path / "m.onnx"), tmp_path / "r.db") == 2
+    assert "give --shape" in capsys.readouterr().err
+    assert main(["tune", str(tmp_path / "m.onnx")]) == 2  # the tests' environment has no place for records
+    assert "give --records" in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""The search for one kernel and for a model, with made-up times: no processes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.measure.jobs import HOST as TARGET
+from tests.measure.jobs import product
+from tilewright.base.target import Target
+from tilewright.measure.job import Job
+from tilewright.measure.verdicts import Outcome, Verdict
+from tilewright.tune.kernel_space import KernelSpace
+from tilewright.tune.kernel_tuner import KernelTuner, Setup, Start
+from tilewright.tune.measurer import Measurer
+from tilewright.tune.model_tuner import ModelTuner
+
+HOST = Target.parse(TARGET)
+SPACE = KernelSpace.of(replace(product("mm", 64), name="tuned"), HOST)
+
+
+class MadeUp(Measurer):
+    """Times by a formula over the knobs; ``works``: which of the candidates are right."""
+
+    def __init__(self, rate: float = 1.0, failing: float = 0.0) -> None:
+        self.measured = 0
+        self.asked: list[str] = []
+        self.withdrawn: list[Job] = []
+        self._rate = rate
+        self._failing = failing
+
+    def measure(self, jobs: Sequence[Job]) -> list[Outcome]:
+        self.asked += [job.id for job in jobs]
+        self.measured += len(jobs)
+        return [self._outcome(job) for job in jobs]
+
+    def withdraw(self, job: Job, reason: str) -> None:
+        self.withdrawn.append(job)
+
+    def _outcome(self, job: Job) -> Outcome:
+        random = np.random.default_rng(int(job.id[:8], 16))
+        if random.uniform() < self._failing:
+            return Outcome(Verdict.CRASH, "SIGSEGV")
+        return Outcome(Verdict.OK, times_us=(self._rate * (1 + job.trace.count("unroll") % 3 + random.uniform()),))
+
+
+def tuned(measurer: Measurer, setup: Setup, rounds: int) -> KernelTuner:
+    tuner = KernelTuner(SPACE, measurer, setup)
+    for _ in range(rounds):
+        tuner.round()
+    return tuner
+
+
+@pytest.mark.parametrize("start", Start)
+def test_equal_seeds_propose_the_same(start: Start) -> None:
+    asked = []
+    for seed in (0, 0, 1):
+        measurer = MadeUp()
+        tuner = tuned(measurer, Setup(batch=16, seed=seed, start=start), 3)
+        assert len({tuple(digits) for digits in tuner.history.digits}) == len(measurer.asked) == 48
+        asked.append(measurer.asked)
+    assert asked[0] == asked[1]
+    assert asked[0] != asked[2]
+
+
+def test_the_analytic_choice_is_the_first_of_an_analytic_start() -> None:
+    measurer = MadeUp()
+    tuner = tuned(measurer, Setup(batch=4), 1)
+    assert measurer.asked[0] == tuner.job(SPACE.analytic()).id
+    assert tuned(MadeUp(), Setup(batch=4, start=Start.RANDOM), 1).history.digits
+
+
+def test_the_best_is_the_fastest_that_is_right() -> None:
+    tuner = tuned(MadeUp(failing=0.5), Setup(batch=16), 3)
+    assert tuner.history.verdicts[Verdict.CRASH] > 8
+    assert tuner.best_seconds == 1 / max(tuner.history.throughputs)
+
+
+def test_a_search_in_which_everything_fails_ends_and_says_why() -> None:
+    tuner = tuned(MadeUp(failing=1.0), Setup(batch=16), 2)
+    assert tuner.is_over
+    assert tuner.best_seconds is None
+    assert tuner.history.details == ["crash: SIGSEGV"] * 3
+
+
+def test_a_space_that_is_exhausted_is_over() -> None:
+    small = KernelSpace.of(replace(product("mm", 2), name="tuned"), HOST)
+    tuner = KernelTuner(small, MadeUp(), Setup(batch=1000))
+    tuner.round()
+    assert tuner.is_over
+    assert len({tuple(digits) for digits in tuner.history.digits}) == len(tuner.history.digits)
+
+
+def test_the_analytic_choice_and_the_best_are_confirmed_on_other_data() -> None:
+    tuner = tuned(MadeUp(), Setup(batch=16), 2)
+    confirmed = tuner.confirm()
+    assert {candidate.job.seed for candidate in confirmed} == {1}
+    assert confirmed[0].job.trace == tuner.job(SPACE.analytic()).trace
+    assert 2 <= len(confirmed) <= 4
+
+
+def test_rounds_go_where_most_is_to_be_gained() -> None:
+    """One of two equal kernels is called a hundred times."""
+    programs = [(product("a", 64), 1), (product("b", 48), 100), (product("c", 48), 0)]
+    tuner = ModelTuner(programs, HOST, MadeUp(), Setup(batch=8))
+    assert [kernel.weight for kernel in tuner.kernels] == [1, 100]  # b and c are the same program
+    rounds = iter(range(10))
+    list(tuner.run(lambda: next(rounds, None) is not None))
+    assert len(tuner.kernels[1].times) > len(tuner.kernels[0].times)
+
+
+def test_what_is_not_clearly_better_is_withdrawn() -> None:
+    measurer = MadeUp()
+    tuner = ModelTuner([(product("a", 64), 1)], HOST, measurer, Setup(batch=16))
+    rounds = iter(range(2))
+    list(tuner.run(lambda: next(rounds, None) is not None))
+    (gain,) = tuner.confirm()
+    assert len(gain.winners) + len(measurer.withdrawn) <= 3
+    assert gain.after_us <= gain.before_us
+    tuner.withdraw([gain], "slower")
+    assert set(gain.winners) <= set(measurer.withdrawn)
