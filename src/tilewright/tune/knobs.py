@@ -74,7 +74,7 @@ def split_knob(
         raise BadInput(f"knob {name!r}: candidates are given with Policy.CANDIDATE, and with it only")
     if any(len(sizes) != parts - 1 or min(sizes, default=1) < 1 for sizes in candidates):
         raise BadInput(f"knob {name!r}: a candidate has {parts - 1} positive sizes, those of the inner loops")
-    inner = tuple(candidates) or _inner_sizes(extent, parts - 1, policy, no_tail)
+    inner = tuple(candidates) or _inner_sizes(extent, parts - 1, policy)
     small = [sizes for sizes in inner if max_factor is None or max(sizes, default=1) <= max_factor]
     everything = [_with_outermost(sizes, extent) for sizes in small]
     exact = [sizes for sizes in everything if not no_tail or prod(sizes) == extent]
@@ -93,9 +93,8 @@ def choice_knob(name: str, values: Sequence[int]) -> Knob[int]:
 
 
 @lru_cache(maxsize=256)  # a template asks for the same splits each time it runs
-def _inner_sizes(extent: int, loops: int, policy: Policy, no_tail: bool) -> tuple[Sizes, ...]:
-    exact = no_tail or policy is Policy.FACTORS
-    return tuple(_products(_numbers(extent, policy), extent, loops, exact))
+def _inner_sizes(extent: int, loops: int, policy: Policy) -> tuple[Sizes, ...]:
+    return tuple(_products(_numbers(extent, policy), extent, loops, exact=policy is Policy.FACTORS))
 
 
 def _products(numbers: Sequence[int], extent: int, count: int, exact: bool) -> Iterator[Sizes]:

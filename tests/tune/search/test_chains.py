@@ -84,6 +84,13 @@ def test_chains_stop_at_the_last_step() -> None:
     assert all(len(digits) == 16 for digits in counting.asked)
 
 
+def test_where_chains_start_is_considered() -> None:
+    chains = Chains(Ledger(Numbers((9, 9)), 0), Annealing(chains=16, steps=0))
+    counting = Counting()
+    best = chains.search(counting, 5, np.random.default_rng(0))
+    assert best.scores.tolist() == sorted(bowl(counting.asked[0]).tolist(), reverse=True)[:5]
+
+
 def test_chains_go_on_where_they_are() -> None:
     """A second search begins on the heights that the first one climbed to; at a low temperature they stay there."""
     chains = Chains(Ledger(Numbers((16,) * 6), 0), Annealing(chains=64, steps=300, patience=300))

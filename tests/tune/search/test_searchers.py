@@ -105,6 +105,14 @@ def test_rare_candidates_of_a_large_space_are_found_or_given_up() -> None:
     assert time.monotonic() - start < 60
 
 
+def test_rare_candidates_of_a_smaller_space_are_enumerated() -> None:
+    """Five of a quarter of a million: all are found, and each is as likely as the others to be first."""
+    space = Numbers((2,) * 18, lambda digits: (digits[:, :13] == 1).all(axis=1) & (digits[:, 13:].sum(axis=1) == 1))
+    found = [rows(RandomSearcher(space, seed).propose(8)) for seed in range(20)]
+    assert all(len(set(batch)) == len(batch) == 5 for batch in found)
+    assert len({batch[0] for batch in found}) == 5
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_was_learned_is_not_proposed(name: str) -> None:
     space = Numbers((4, 5, 6))
@@ -212,6 +220,17 @@ def test_children_have_the_genes_of_the_fast() -> None:
     allowed = [set(column) for column in digits[fast].T.tolist()]
     inherited = [[digit in genes for digit, genes in zip(row, allowed, strict=True)] for row in rows(children)]
     assert np.mean(inherited) > 0.9
+
+
+@pytest.mark.parametrize("mutation", [0.0, 0.1, 0.5])
+def test_some_genes_are_mutated(mutation: float) -> None:
+    space = Numbers((1000,) * 50)
+    searcher = GeneticSearcher(space, 0, Evolution(population=20, mutation=mutation))
+    digits = searcher.propose(20)
+    searcher.learn(digits, np.ones(20))
+    children = searcher.propose(40)
+    mutated = (children[:, None] != digits[None]).all(axis=1).mean()
+    assert abs(mutated - mutation) < 0.03
 
 
 def test_elites_stay_parents() -> None:
