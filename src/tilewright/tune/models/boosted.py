@@ -1,0 +1,125 @@
+"""Gradient-boosted trees (LightGBM), the cost model of Chen et al., NeurIPS 2018: quick to fit, good with few rows.
+
+How they are set was tried out on made-up populations of 64 to 4,000 rows, by the order of candidates that were held
+out and by the quality of the 64 best-looking ones. Depth and regularization are AutoTVM's. Pairs with a logistic loss
+ranked better than LightGBM's own objectives (LambdaRank, XE-NDCG) and than regression, most of all where throughputs
+differ by orders of magnitude. The number of trees is what suited a held-out part best; AutoTVM looked at the rows that
+it trained on. Then all rows are learned with that many trees, which is worth as much as a quarter more measurements.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilewright.tune.models.losses import Loss, loss_of
+from tilewright.tune.models.model import FloatArray, Measured, Objective
+from tilewright.tune.models.optional import require
+from tilewright.tune.models.rows import Rows, check_width, rows_of, split
+
+if TYPE_CHECKING:
+    import lightgbm
+
+_MOST_TREES = 200
+_PATIENCE = 20  # trees without an improvement on the held-out part
+_BETTER = 0.995  # is an improvement of the loss; without this, the last hundred trees bring next to nothing
+_TREES_OF_FEW_ROWS = 15  # where there are too few rows to hold some out
+_FEWEST_TREES = 10  # without margins: a guess is better than nothing, which a small held-out part often suggests
+_SETTINGS: dict[str, bool | float | str] = {
+    "learning_rate": 0.2,
+    "max_depth": 3,
+    "num_leaves": 8,
+    "lambda_l2": 1.0,
+    "min_gain_to_split": 1e-4,
+    "min_data_in_leaf": 1,
+    "min_sum_hessian_in_leaf": 0.2,
+    "max_bin": 63,
+    "min_data_in_bin": 1,
+    "feature_pre_filter": False,
+    "objective": "none",  # ``Loss`` is it
+    "metric": "none",
+    "deterministic": True,
+    "force_row_wise": True,  # else it is chosen by timing
+    "num_threads": 1,  # the data are small, and something may be timed meanwhile
+    "verbosity": -1,
+}
+
+
+class BoostedTrees:
+    """A ``ResidualModel``. ``seed`` chooses pairs and the held-out part. Raises ``BadInput`` if LightGBM is missing."""
+
+    def __init__(self, objective: Objective = Objective.RANK, seed: int = 0) -> None:
+        require("lightgbm", "tune")
+        self._objective = objective
+        self._seed = seed
+        self._width: int | None = None
+        self._offset = 0.0
+        self._trees: lightgbm.Booster | None = None
+
+    def fit(self, features: FloatArray, throughputs: FloatArray, margins: FloatArray | None = None) -> None:
+        """See ``ResidualModel``. 0.3 s for 1,000 candidates with 100 features."""
+        self._learn(rows_of([Measured(features, throughputs)], margins))
+
+    def fit_history(self, history: Sequence[Measured]) -> None:
+        """Forget everything, and learn from several tasks: candidates are compared within a task only."""
+        self._learn(rows_of(history))
+
+    def score(self, features: FloatArray) -> FloatArray:
+        """See ``CostModel``; margins are not included."""
+        if self._width is not None:
+            check_width(features, self._width)
+        if self._trees is None:
+            return np.full(len(features), self._offset)
+        return self._offset + self._trees.predict(features, num_threads=1)
+
+    def _learn(self, rows: Rows) -> None:
+        self._width, self._offset, self._trees = rows.features.shape[1], 0.0, None
+        if not rows.tell_apart:
+            return
+        generator = np.random.default_rng(self._seed)
+        count = self._best_count(rows, generator)
+        loss = loss_of(self._objective, rows, generator)
+        self._offset = loss.offset(rows.margins)
+        if count:
+            trees = _booster(_dataset(rows, self._offset))
+            for _ in range(count):
+                _add_tree(trees, loss)
+            self._trees = trees
+
+    def _best_count(self, rows: Rows, generator: np.random.Generator) -> int:
+        """How many trees are best for rows that are not learned from; may be none if there are margins."""
+        parts = split(rows, generator)
+        if parts is None:
+            return _TREES_OF_FEW_ROWS
+        learned, held_out = parts
+        loss, trial = (loss_of(self._objective, part, generator) for part in parts)
+        offset = loss.offset(learned.margins)
+        data = _dataset(learned, offset)
+        trees = _booster(data)
+        start = held_out.margins + offset
+        trees.add_valid(data.create_valid(held_out.features, init_score=start, params=_SETTINGS), "held out")
+        best, best_count = trial.value(start), 0
+        for count in range(1, _MOST_TREES + 1):
+            _add_tree(trees, loss)
+            value = trees.eval_valid(lambda scores, _: ("loss", trial.value(scores), False))[0][2]
+            if value < _BETTER * best:
+                best, best_count = value, count
+            elif count - best_count >= _PATIENCE:
+                break
+        return best_count if rows.margins.any() else max(best_count, _FEWEST_TREES)
+
+
+def _dataset(rows: Rows, offset: float) -> "lightgbm.Dataset":
+    import lightgbm
+
+    return lightgbm.Dataset(rows.features, rows.labels, init_score=rows.margins + offset, params=_SETTINGS)
+
+
+def _booster(data: "lightgbm.Dataset") -> "lightgbm.Booster":
+    import lightgbm
+
+    return lightgbm.Booster(_SETTINGS, data)
+
+
+def _add_tree(trees: "lightgbm.Booster", loss: Loss) -> None:
+    trees.update(fobj=lambda scores, _: loss.slopes(scores))

@@ -1,0 +1,13 @@
+"""Packages that only some models need."""
+
+import importlib
+
+from tilewright.base.errors import BadInput
+
+
+def require(package: str, extra: str) -> None:
+    """Raise ``BadInput`` that says what to install, unless ``package`` can be imported; ``extra`` brings it."""
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise BadInput(f"{package} is not installed: pip install 'tilewright[{extra}]'") from error

@@ -1,0 +1,4 @@
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+def fork_rng(devices: Sequence[int]) -> AbstractContextManager[None]: ...
