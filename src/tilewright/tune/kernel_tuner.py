@@ -120,7 +120,7 @@ class KernelTuner:
 
     def confirm(self) -> list[Confirmed]:
         """The analytic model's candidate and then the fastest ones, measured carefully and on other data."""
-        order = np.argsort(self.history.throughputs)[::-1][:FINALISTS]
+        order: list[int] = np.argsort(self.history.throughputs)[::-1][:FINALISTS].tolist()
         finalists = [self.history.digits[place] for place in order if self.history.throughputs[place] > 0]
         jobs = {job.id: job for job in map(self._careful, [self.space.analytic(), *finalists])}
         outcomes = self._measurer.measure(list(jobs.values()))
