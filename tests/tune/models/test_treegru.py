@@ -62,12 +62,25 @@ def test_few_rows_are_learned(objective: Objective) -> None:
 @pytest.mark.parametrize("objective", Objective)
 def test_equal_seeds_give_equal_scores_and_others_do_not(objective: Objective) -> None:
     population = measured(100, seed=1)
-    state, threads = torch.get_rng_state(), torch.get_num_threads()
     first, again, other = (fitted(population, objective, seed).score(OTHERS.features) for seed in (5, 5, 6))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.get_num_threads() == threads
+
+
+def test_what_the_process_has_set_neither_matters_nor_changes() -> None:
+    population, threads = measured(100, seed=1), torch.get_num_threads()
+    scores: list[FloatArray] = []
+    try:
+        for setting in (2, 3):
+            torch.set_num_threads(setting)
+            torch.manual_seed(setting)
+            state = torch.get_rng_state()
+            scores.append(fitted(population).score(OTHERS.features))
+            assert torch.equal(torch.get_rng_state(), state)
+            assert torch.get_num_threads() == setting
+    finally:
+        torch.set_num_threads(threads)
+    np.testing.assert_array_equal(scores[0], scores[1])
 
 
 def test_candidates_are_scored_one_by_one() -> None:
