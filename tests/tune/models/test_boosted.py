@@ -1,6 +1,5 @@
 """Boosted trees order candidates that they have not seen, and stand whatever was measured."""
 
-import time
 
 import numpy as np
 import pytest
@@ -177,15 +176,3 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         model.fit_history([population, Measured(population.features[:, :5], population.throughputs)])
     with pytest.raises(BadInput, match=r"\(candidates, 20\) as in the fit, not \(10, 19\)"):
         model.score(population.features[:, 1:])
-
-
-def test_a_fit_is_quick() -> None:
-    """1,000 candidates with 100 features: half a second of one core, if nobody else uses it."""
-    population = measured(1000, seed=1)
-    features = np.concatenate([population.features, np.random.default_rng(1).normal(size=(1000, 80))], axis=1)
-    model, times = BoostedTrees(), list[float]()
-    for _ in range(3):
-        begin = time.process_time()
-        model.fit(features, population.throughputs)
-        times.append(time.process_time() - begin)
-    assert min(times) < 1.5
