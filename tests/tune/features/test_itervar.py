@@ -190,6 +190,12 @@ def test_blocks_are_compared_to_threads() -> None:
     assert touched(features, "k")["A_0"][4:] == [0, 0]
 
 
+def test_only_adjacent_levels_are_compared() -> None:
+    """A block with no threads in it has no thread to be compared to."""
+    features = named(with_kinds(lower(matmul(64, 64, 16)), {"i": LoopKind.BLOCK_X}))
+    assert touched(features, "i")["A_0"][4:] == [0, 0]
+
+
 def test_fused_loops() -> None:
     """``A`` is at ``f // 6``, ``B`` at ``f % 6``: the elements that are there are counted."""
     s = Schedule(lower(matmul(4, 6, 5)))
@@ -210,6 +216,15 @@ def test_inits_of_fused_reductions() -> None:
     assert touched(features, "f")["C_1"] == [1, -1, 6, 5, 0, 0]
 
 
+def test_inits_run_in_each_iteration_of_loops_that_do_not_reduce() -> None:
+    """Such as one that is fused with a reduction that has one iteration."""
+    s = Schedule(lower(matmul(4, 6, 1)))
+    s.split("j", (None, 3), names=("jo", "ji"))
+    s.fuse("ji", "k", name="f")
+    features = named(s.program)
+    assert touched(features, "f")["C_0"] == touched(features, "f")["C_1"] == [1, -1, 3, 1, 0, 0]
+
+
 def test_loops_that_run_once_have_no_stride() -> None:
     features = named(lower(matmul(1, 6, 5)))
     assert touched(features, "i")["A_0"] == [0, -1, 5, 6, 0, 0]
@@ -224,6 +239,15 @@ def test_windows() -> None:
     assert touched(features, "z_1")["X_0"][:2] == [2, -1]
     assert touched(features, "ky")["X_0"] == [8, -1, 9, 1, 0, 0]
     assert touched(features, "f")["X_0"][2:4] == [4 * 4 * 3 * 3 * 3, 4]
+
+
+def test_one_nest_after_another() -> None:
+    """Products are those of the nest that a loop is in."""
+    features = named(lower(conv2d_padded(8, 3, 4, 3, 1)))
+    assert attributes(features, "c") == [3, 1, 3, 300]
+    assert attributes(features, "kx") == [3, 6, 4 * 8 * 8 * 3 * 3 * 3, 3]
+    assert attributes(features, "f_1") == [4, 1, 4, 256]
+    assert attributes(features, "y_2") == [8, 2, 32, 64]
 
 
 def test_indices_that_are_data_are_all_different() -> None:

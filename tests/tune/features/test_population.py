@@ -114,6 +114,22 @@ def test_rows_are_the_features_of_the_candidates(population: tuple[Schedule, Fac
         np.testing.assert_array_equal(curve_features(own, NO_FACTORS)[0], curves[position])
 
 
+def test_fused_reductions_that_a_factor_takes_out() -> None:
+    """With ``f`` 1, the fused loop no longer drives the reduction, and an init runs in each of its iterations."""
+    s = Schedule(lower(matmul(1, 1, 1)))
+    s.split("i", (None, Var("g")), names=("io", "ii"))
+    s.split("k", (None, Var("f")), names=("ko", "ki"))
+    s.reorder("io", "ko", "ii", "ki")
+    s.fuse("ii", "ki", name="both")
+    factors = np.array([[2, 1], [2, 3], [1, 3]])
+    features = itervar_features(Extractor.of(s.program), factors, logarithms=False)
+    for position, (g, f) in enumerate(factors.tolist()):
+        candidate = s.copy()
+        candidate.bind_factors(f=f, g=g)
+        own = itervar_features(Extractor.of(candidate.program), NO_FACTORS, logarithms=False)
+        np.testing.assert_array_equal(own[0], features[position])
+
+
 def test_populations_of_any_size() -> None:
     """They are evaluated in pieces."""
     s = Schedule(lower(matmul(48, 8, 8)))

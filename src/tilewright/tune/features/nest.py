@@ -50,16 +50,24 @@ class LoopSite:
 
 
 @dataclass(frozen=True, slots=True)
+class Movement:
+    """How a number changes along a loop, while all other loops are at 0."""
+
+    stride: Expr
+    """From one iteration to the next, where that is always as much."""
+    value: Expr | None = None
+    """Where it is not: the number, over the loop's variable."""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """How an access moves along ``loop`` (its position in the structure), while all other loops are at 0."""
+    """How an access moves along ``loop`` (its position in the structure)."""
 
     loop: int
-    stride: Expr
-    """Elements from one iteration to the next, where that is always as many."""
-    place: Expr | None = None
-    """Where it is not: the place of the element that is accessed, over the loop's variable."""
-    is_repeated: bool = True
-    """Whether each iteration accesses something: an ``init`` runs but once in a loop that reduces."""
+    place: Movement
+    """Which element is accessed."""
+    reduction: Movement | None = None
+    """Of an ``init``: the sum of the axes that reduce; it runs where that is 0 only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +122,8 @@ class _Place:
     """The loops around it."""
     values: Mapping[Var, Expr] = field(default_factory=dict[Var, Expr])
     """The axes of the blocks around it, over these loops."""
-    is_init: bool = False
-    once: frozenset[Var] = frozenset()
-    """The loops in which an ``init`` runs once only: those that reduce."""
+    reduction: Expr | None = None
+    """In an ``init``: the sum of the axes that reduce, over these loops."""
 
 
 class _Describer:
@@ -163,8 +170,10 @@ class _Describer:
         pairs = list(zip(block.axes, bindings, strict=True))
         inside = replace(at, values={**at.values, **{axis.var: value for axis, value in pairs}})
         if block.init is not None:
-            reducing = (value.variables for axis, value in pairs if axis.kind is IterKind.REDUCE)
-            self.visit(block.init, replace(inside, is_init=True, once=at.once.union(*reducing)))
+            reduction = ZERO if at.reduction is None else at.reduction
+            for axis, value in pairs:
+                reduction = reduction + value if axis.kind is IterKind.REDUCE else reduction
+            self.visit(block.init, replace(inside, reduction=reduction))
         self.visit(block.body, inside)
 
     def _value(self, expr: Expr, at: _Place) -> None:
@@ -172,7 +181,7 @@ class _Describer:
             if isinstance(read.source, Buffer):
                 self._touch(read.source, read.indices, at)
         # An init runs far less often than the loop that it is written in.
-        if at.path and not at.is_init:
+        if at.path and at.reduction is None:
             site = self.loops[at.path[-1]]
             self.loops[at.path[-1]] = replace(site, arithmetic=site.arithmetic + _arithmetic(expr))
 
@@ -180,13 +189,17 @@ class _Describer:
         occurrence = self._occurrences.get(buffer.name, 0)
         self._occurrences[buffer.name] = occurrence + 1
         place = substitute(_flat(buffer.shape, indices), at.values)
-        loops = [self.loops[position].var for position in at.path]
-        steps = tuple(
-            _step(position, place, loops[:level], loops[level], loops[level + 1 :], at.once)
-            for level, position in enumerate(at.path)
-        )
-        if steps:
+        places = self._movements(place, at.path)
+        reductions = [None] * len(places) if at.reduction is None else self._movements(at.reduction, at.path)
+        if places:
+            steps = tuple(map(Step, at.path, places, reductions))
             self.touches.append(Touch(buffer.name, occurrence, steps))
+
+    def _movements(self, number: Expr, path: tuple[int, ...]) -> list[Movement]:
+        """How ``number`` changes along each loop of ``path``."""
+        loops = [self.loops[position].var for position in path]
+        start = dict.fromkeys(loops, ZERO)
+        return [_movement(substitute(number, {**start, var: var}), var) for var in loops]
 
 
 def _flat(shape: tuple[Expr, ...], indices: tuple[Expr, ...]) -> Expr:
@@ -201,17 +214,15 @@ def _data(read: Read) -> Expr | None:
     return cast(_flat(read.source.shape, read.indices), read.dtype)
 
 
-def _step(position: int, place: Expr, outer: list[Var], var: Var, inner: list[Var], once: frozenset[Var]) -> Step:
-    alone = substitute(place, dict.fromkeys((*outer, *inner), ZERO))
-    stride = _stride(alone, var)
-    is_repeated = var not in once
-    return Step(position, ZERO, alone, is_repeated) if stride is None else Step(position, stride, None, is_repeated)
+def _movement(number: Expr, var: Var) -> Movement:
+    stride = _stride(number, var)
+    return Movement(ZERO, number) if stride is None else Movement(stride)
 
 
-def _stride(place: Expr, var: Var) -> Expr | None:
-    """The factor of ``var`` in ``place``; None if it is not linear in it."""
+def _stride(number: Expr, var: Var) -> Expr | None:
+    """The factor of ``var`` in ``number``; None if it is not linear in it."""
     factors: dict[tuple[Expr, ...], int] = {}
-    for monomial, coefficient in polynomial(place).items():
+    for monomial, coefficient in polynomial(number).items():
         varying = [atom for atom in monomial if var in atom.variables]
         if varying and varying != [var]:
             return None

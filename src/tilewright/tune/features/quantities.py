@@ -3,7 +3,7 @@
 Arrays have a row for each loop (or each step of an access), and a column for each candidate.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +12,8 @@ from tilewright.base.errors import BadInput
 from tilewright.loops.ir import LoopKind
 from tilewright.loops.program import Program
 from tilewright.symbolic.evaluate import compile_exprs
-from tilewright.symbolic.expr import Expr
-from tilewright.tune.features.nest import Structure, Touch, describe
-from tilewright.tune.features.walk import Factors, Floats, Function, Walk
+from tilewright.tune.features.nest import Movement, Structure, Touch, describe
+from tilewright.tune.features.walk import Factors, Floats, Function, Travel, Walk
 
 NO_FACTORS: Factors = np.zeros((1, 0), np.int64)
 """The one candidate of a program that leaves nothing open."""
@@ -59,22 +58,19 @@ class Extractor:
 
     structure: Structure
     _lengths: Function
-    _strides: tuple[Function, ...]
-    _places: dict[Expr, Walk]
+    _places: tuple["_Path", ...]
+    _reductions: tuple["_Path | None", ...]
+    """Of inits."""
 
     @staticmethod
     def of(program: Program) -> "Extractor":
         """That of ``program``, which may have symbolic split factors. Raises ``Unsupported`` as ``describe`` does."""
         structure = describe(program)
         symbols = structure.symbols
-        walks = {
-            step.place: Walk.along(structure.loops[step.loop].var, step.place, symbols)
-            for touch in structure.touches
-            for step in touch.steps
-            if step.place is not None
-        }
-        strides = tuple(compile_exprs([step.stride for step in touch.steps], symbols) for touch in structure.touches)
-        return Extractor(structure, compile_exprs([loop.extent for loop in structure.loops], symbols), strides, walks)
+        places = tuple(_Path.of(structure, _places(touch)) for touch in structure.touches)
+        reductions = [_reductions(touch) for touch in structure.touches]
+        paths = tuple(_Path.of(structure, moves) if moves else None for moves in reductions)
+        return Extractor(structure, compile_exprs([loop.extent for loop in structure.loops], symbols), places, paths)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -102,28 +98,54 @@ class Extractor:
     def quantities(self, factors: Factors) -> Quantities:
         """The numbers of all candidates; all factors are positive."""
         lengths = np.maximum(_rows(self._lengths, factors), 0)
-        touches = tuple(
-            self._touch(touch, strides, lengths, factors)
-            for touch, strides in zip(self.structure.touches, self._strides, strict=True)
-        )
+        touches = tuple(self._touch(position, lengths, factors) for position in range(len(self._places)))
         topdown, bottomup = _topdown(self.structure, lengths), _bottomup(self.structure, lengths, touches)
         return Quantities(lengths, topdown, bottomup, touches)
 
-    def _touch(self, touch: Touch, strides: Function, lengths: Floats, factors: Factors) -> TouchQuantities:
-        own = lengths[[step.loop for step in touch.steps]]
-        moves = np.where(own > 1, _rows(strides, factors), 0.0)
-        mods = np.full_like(own, -1.0)
-        distinct = np.where(moves != 0, own, np.minimum(own, 1.0))
-        for row, step in enumerate(touch.steps):
-            if step.place is not None:
-                moves[row], mods[row], distinct[row] = self._places[step.place].measure(own[row], factors)
-        counts = _inward(distinct)
-        totals = _inward(np.where([[step.is_repeated] for step in touch.steps], own, distinct))
+    def _touch(self, position: int, lengths: Floats, factors: Factors) -> TouchQuantities:
+        steps, reduction = self.structure.touches[position].steps, self._reductions[position]
+        own = lengths[[step.loop for step in steps]]
+        place = self._places[position].travel(own, factors)
+        counts = _inward(place.distinct)
+        totals = _inward(own if reduction is None else reduction.travel(own, factors).starts)
         reuses = totals / np.maximum(counts, 1)
-        bases = _thread_bases([self.structure.loops[step.loop].kind for step in touch.steps])
-        return TouchQuantities(
-            moves, mods, counts, totals, reuses, _over_base(counts, bases), _over_base(reuses, bases)
-        )
+        bases = _thread_bases([self.structure.loops[step.loop].kind for step in steps])
+        ratios = _over_base(counts, bases), _over_base(reuses, bases)
+        return TouchQuantities(place.strides, place.mods, counts, totals, reuses, *ratios)
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """How a number changes along the loops around an access, compiled."""
+
+    strides: Function
+    walks: tuple[tuple[int, Walk], ...]
+    """For those loops in which it is not linear."""
+
+    @staticmethod
+    def of(structure: Structure, moves: Sequence[tuple[int, Movement]]) -> "_Path":
+        """That of loops, by position, and what happens along them."""
+        walks = [
+            (row, Walk.along(structure.loops[loop].var, move.value, structure.symbols))
+            for row, (loop, move) in enumerate(moves)
+            if move.value is not None
+        ]
+        return _Path(compile_exprs([move.stride for _, move in moves], structure.symbols), tuple(walks))
+
+    def travel(self, lengths: Floats, factors: Factors) -> Travel:
+        """What is known of all candidates; ``lengths`` are those of the loops around."""
+        result = Travel.linear(_rows(self.strides, factors), lengths)
+        for row, walk in self.walks:
+            result.set_row(row, walk.measure(lengths[row], factors))
+        return result
+
+
+def _places(touch: Touch) -> list[tuple[int, Movement]]:
+    return [(step.loop, step.place) for step in touch.steps]
+
+
+def _reductions(touch: Touch) -> list[tuple[int, Movement]]:
+    return [(step.loop, step.reduction) for step in touch.steps if step.reduction is not None]
 
 
 def _rows(function: Function, factors: Factors) -> Floats:

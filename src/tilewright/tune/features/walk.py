@@ -1,6 +1,7 @@
-"""Accesses whose place is not linear in a loop, which was fused, say, or runs over a packed buffer.
+"""How numbers change along loops: which elements an access comes to, and how often.
 
-How far such a loop leads, and to how many elements, is found out by going along it.
+Mostly a number is linear in the variable of a loop. Where it is not (the loop was fused, say, or runs over a packed
+buffer), it is found out by going along the loop; the answers are the same where both ways can be gone.
 """
 
 from collections.abc import Callable
@@ -20,38 +21,66 @@ Function: TypeAlias = Callable[..., list[Array]]
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """An access whose place is not linear in a loop (it was fused, or is packed): found out by going along the loop."""
+class Travel:
+    """What is known of a number along loops: arrays (loops, candidates)."""
 
-    place: Function
+    strides: Floats
+    """Its first change; 0 in a loop that runs once."""
+    mods: Floats
+    """How much it has changed when it is back where it began; -1 for never."""
+    distinct: Floats
+    """How many values it has."""
+    starts: Floats
+    """In how many iterations it is what it is in the first one."""
+
+    @staticmethod
+    def linear(strides: Floats, lengths: Floats) -> "Travel":
+        """That of numbers that change by ``strides`` in each iteration."""
+        moves, once = np.where(lengths > 1, strides, 0.0), np.minimum(lengths, 1.0)
+        is_moved = moves != 0
+        distinct, starts = np.where(is_moved, lengths, once), np.where(is_moved, once, lengths)
+        return Travel(moves, np.full_like(moves, -1.0), distinct, starts)
+
+    def set_row(self, row: int, found: Floats) -> None:
+        """Enter what was found of one loop: (4, candidates)."""
+        for numbers, own in zip((self.strides, self.mods, self.distinct, self.starts), found, strict=True):
+            numbers[row] = own
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A number that is not linear in a loop."""
+
+    number: Function
     relevant: tuple[int, ...]
     """The columns of factors that it depends on."""
 
     @staticmethod
-    def along(var: Var, place: Expr, symbols: tuple[Var, ...]) -> "Walk":
-        relevant = tuple(position for position, symbol in enumerate(symbols) if symbol in place.variables)
-        return Walk(compile_exprs([place], (*(symbols[position] for position in relevant), var)), relevant)
+    def along(var: Var, number: Expr, symbols: tuple[Var, ...]) -> "Walk":
+        """That of ``number`` along the loop over ``var``."""
+        relevant = tuple(position for position, symbol in enumerate(symbols) if symbol in number.variables)
+        return Walk(compile_exprs([number], (*(symbols[position] for position in relevant), var)), relevant)
 
-    def measure(self, lengths: Floats, factors: Factors) -> tuple[Floats, Floats, Floats]:
-        """Strides, mods and how many distinct elements there are, of all candidates."""
+    def measure(self, lengths: Floats, factors: Factors) -> Floats:
+        """Strides, mods, distinct values and starts of all candidates: (4, candidates)."""
         # Few combinations of the factors that matter occur in a population, so each of them is gone along once.
         keys = np.column_stack([factors[:, list(self.relevant)], lengths.astype(np.int64)])
         rows, inverse = np.unique(keys, axis=0, return_inverse=True)
-        found = np.array([self._along(row) for row in rows], np.float64)[inverse.reshape(-1)]
-        return found[:, 0], found[:, 1], found[:, 2]
+        found = np.array([self._along(row) for row in rows], np.float64).reshape(len(rows), 4)
+        return found[inverse.reshape(-1)].T
 
-    def _along(self, key: Factors) -> tuple[int, int, int]:
-        (places,) = self.place(*key[:-1], np.arange(key[-1]))
-        return _travel(places.astype(np.int64))
+    def _along(self, key: Factors) -> tuple[int, int, int, int]:
+        (numbers,) = self.number(*key[:-1], np.arange(key[-1]))
+        return _travel(numbers.astype(np.int64))
 
 
-def _travel(places: Factors) -> tuple[int, int, int]:
-    """Stride, mod and number of distinct elements of the places that a loop visits."""
-    moved = np.flatnonzero(places != places[:1])
+def _travel(numbers: Factors) -> tuple[int, int, int, int]:
+    """What ``Travel`` says of the values that a number has in the iterations of a loop."""
+    moved = np.flatnonzero(numbers != numbers[:1])
     if not len(moved):
-        return 0, -1, min(len(places), 1)
+        return 0, -1, min(len(numbers), 1), len(numbers)
     first = int(moved[0])
-    stride = int(places[first] - places[0])
-    back = np.flatnonzero(places[first:] == places[0])
+    stride = int(numbers[first] - numbers[0])
+    back = np.flatnonzero(numbers[first:] == numbers[0])
     mod = abs(stride) * (first + int(back[0])) // first if len(back) else -1
-    return stride, mod, len(np.unique(places))
+    return stride, mod, len(np.unique(numbers)), len(numbers) - len(moved)
