@@ -191,9 +191,10 @@ def test_blocks_are_compared_to_threads() -> None:
 
 
 def test_only_adjacent_levels_are_compared() -> None:
-    """A block with no threads in it has no thread to be compared to."""
-    features = named(with_kinds(lower(matmul(64, 64, 16)), {"i": LoopKind.BLOCK_X}))
-    assert touched(features, "i")["A_0"][4:] == [0, 0]
+    """A block is compared to threads that are directly in it, and to nothing if there are none."""
+    for kinds in ({"i": LoopKind.BLOCK_X}, {"i": LoopKind.BLOCK_X, "k": LoopKind.THREAD_X}):
+        features = named(with_kinds(lower(matmul(64, 64, 16)), kinds))
+        assert touched(features, "i")["A_0"][4:] == [0, 0]
 
 
 def test_fused_loops() -> None:
@@ -223,6 +224,16 @@ def test_inits_run_in_each_iteration_of_loops_that_do_not_reduce() -> None:
     s.fuse("ji", "k", name="f")
     features = named(s.program)
     assert touched(features, "f")["C_0"] == touched(features, "f")["C_1"] == [1, -1, 3, 1, 0, 0]
+
+
+def test_inits_of_what_is_computed_again() -> None:
+    """A sum inside a loop that it does not depend on starts anew in each iteration."""
+    a, b = te.placeholder((4, 6), name="A"), te.placeholder((5,), name="B")
+    k = te.reduce_axis((0, 6), name="k")
+    total = te.compute((4,), lambda i: te.sum(a[i, k], axis=k), name="S")
+    s = Schedule(lower(te.compute((4, 5), lambda y, x: total[y] * b[x], name="D")))
+    s.compute_at("S", "x")
+    assert touched(named(s.program), "x")["S_0"] == [0, -1, 1, 5, 0, 0]
 
 
 def test_loops_that_run_once_have_no_stride() -> None:
