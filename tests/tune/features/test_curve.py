@@ -82,6 +82,22 @@ def test_the_deepest_loops_have_curves() -> None:
     assert buffers(Extractor.of(lower(both)).structure) == ["A_1", "M_0", "R_1"]
 
 
+def test_nests_that_are_as_deep_or_not() -> None:
+    """Of a copy, two products that are as deep, and one that is not: the last access in a product that is."""
+    a, b, c = (te.placeholder((4, 5), name=name) for name in "ABC")
+    copy = te.compute((4, 5), lambda i, j: a[i, j], name="T")
+    first = te.compute((4, 5), lambda i, j: copy[i, j] * b[i, j], name="M")
+    second = te.compute((4, 5), lambda i, j: first[i, j] * b[i, j], name="N")
+    third = te.compute((4,), lambda i: second[i, 0] * c[i, 0], name="P")
+    assert buffers(Extractor.of(lower(third)).structure) == ["B_1", "M_1", "N_0", "T_1"]
+
+
+def test_a_buffer_and_its_copy_are_one() -> None:
+    a, copy = te.placeholder((4,), name="A"), te.placeholder((4,), name="A_local")
+    both = te.compute((4,), lambda i: a[i] * copy[i], name="D")
+    assert buffers(Extractor.of(lower(both)).structure) == ["A_local_0", "D_0"]
+
+
 def test_copies_are_the_buffer_that_they_copy() -> None:
     s = Schedule(lower(matmul(8, 8, 8)))
     s.cache_read("C", "A", Scope.LOCAL)

@@ -8,7 +8,7 @@ import pytest
 from tests.loops.workloads import conv2d_padded, matmul
 from tilewright.base.dtypes import i32
 from tilewright.base.errors import BadInput, Unsupported
-from tilewright.loops.ir import Alloc, Buffer, Loop, LoopKind, Scope, Seq, Stmt, Store, Sync
+from tilewright.loops.ir import Alloc, Block, Buffer, Loop, LoopKind, Scope, Seq, Stmt, Store, Sync
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.loops.visit import transform_stmts
@@ -85,7 +85,8 @@ def test_columns_of_a_loop() -> None:
     first = [name.removeprefix("i.") for name in itervar_columns(extractor.structure)[:30]]
     assert first[:4] == ["length", "level", "topdown", "bottomup"]
     assert first[4:15] == [kind.value for kind in ANNOTATIONS]
-    assert set(ANNOTATIONS) == set(LoopKind) and len(ANNOTATIONS) == 11
+    grid = ["blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"]
+    assert first[4:15] == [*grid, "unrolled", "vectorized", "parallel", "serial", "vthread"]
     assert first[15:18] == ["add", "mul", "div"]
     numbers = ("stride", "mod", "count", "reuse", "thread_count", "thread_reuse")
     assert first[18:24] == [f"A_0.{name}" for name in numbers]
@@ -120,6 +121,17 @@ def test_arithmetic_is_of_the_loop_that_it_is_in() -> None:
     assert [features[f"k.{name}"] for name in ("add", "mul", "div")] == [2, 1, 1]
     assert [features[f"i.{name}"] for name in ("add", "mul", "div")] == [0, 0, 0]
     assert [features[f"i_1.{name}"] for name in ("add", "mul", "div")] == [1, 1, 1]
+
+
+def test_inits_are_no_arithmetic_of_the_loops_that_reduce() -> None:
+    def change(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Block) and isinstance(stmt.init, Store):
+            init = dataclasses.replace(stmt.init, value=stmt.init.value * 2.0)
+            return dataclasses.replace(stmt, init=init)
+        return None
+
+    program = lower(matmul(4, 4, 4))
+    assert named(dataclasses.replace(program, body=transform_stmts(program.body, change))) == named(program)
 
 
 def test_integers_are_no_arithmetic() -> None:
