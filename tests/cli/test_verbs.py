@@ -16,8 +16,8 @@ from tests.frontend.models import model as make_model
 from tests.insight.models import classifier
 from tilewright.base.events import Advanced, CacheLookup, Event
 from tilewright.cli import main
+from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
-from tilewright.cli.report import emit
 
 
 @pytest.fixture

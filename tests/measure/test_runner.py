@@ -100,6 +100,7 @@ def test_the_deadline_follows_the_best_time() -> None:
     assert limits.run_deadline(None) == 30
     assert limits.run_deadline(200_000.0) == pytest.approx(3)
     assert limits.run_deadline(1e9) == 30
+    assert limits.run_deadline(200_000.0, check_seconds=2.0) == pytest.approx(9)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from rich.table import Table
 from tilewright.base.errors import BadInput
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import add_model_arguments, files, is_artifact, loaded
+from tilewright.cli.output import emit
 from tilewright.cli.peers import Engine, Session, sessions
-from tilewright.cli.report import emit
 from tilewright.cli.status import Status
 from tilewright.cli.timing import Plan, Timing, measure, ratio, spread
 from tilewright.graph import Array

@@ -8,8 +8,8 @@ from rich.console import Console
 
 from tilewright.base.sizes import format_size
 from tilewright.cli.options import add_compile_arguments, compiled
+from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
-from tilewright.cli.report import emit
 from tilewright.cli.status import Status
 
 

@@ -5,7 +5,7 @@ import argparse
 from rich.console import Console
 
 from tilewright.base.settings import Settings
-from tilewright.cli.report import emit
+from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 
 

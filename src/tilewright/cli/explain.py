@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright.cli.options import add_compile_arguments, compiled, shapes
+from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
-from tilewright.cli.report import emit
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:

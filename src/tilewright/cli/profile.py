@@ -6,8 +6,8 @@ from rich.console import Console
 
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import add_model_arguments, files, loaded
+from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
-from tilewright.cli.report import emit
 from tilewright.cli.status import Status
 
 

@@ -1,23 +1,46 @@
-"""Reports as JSON: one object on standard output, whose schema is in ``docs/cli.schema.json``."""
+"""``tilewright report``: what a database of records says, as one self-contained HTML page."""
 
-import json
-from collections.abc import Mapping, Sequence
-from math import isfinite
-from typing import cast
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from tilewright.base.errors import BadInput
+from tilewright.base.settings import Settings
+from tilewright.cli.output import emit
+from tilewright.cli.status import Status
 
 
-def emit(report: Mapping[str, object]) -> None:
-    """Print ``report``. JSON has no infinities and no NaN: they become null."""
-    print(json.dumps(_finite(report), allow_nan=False))
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which records, and where to write."""
+    parser.add_argument(
+        "records", type=Path, nargs="?", metavar="FILE.db", help="the records (default: TILEWRIGHT_RECORDS)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("tuning.html"), metavar="FILE.html", help="default: %(default)s"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def _finite(value: object) -> object:
-    match value:
-        case float():
-            return value if isfinite(value) else None
-        case Mapping():
-            return {name: _finite(item) for name, item in cast("Mapping[str, object]", value).items()}
-        case list() | tuple():
-            return [_finite(item) for item in cast("Sequence[object]", value)]
-        case _:
-            return value
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Read, write, say where."""
+    from tilewright.measure.records import Records
+    from tilewright.report.history import searches
+    from tilewright.report.page import write_page
+    from tilewright.report.tuning import tuning_sections
+    from tilewright.tune.recorded import SEARCHING
+
+    path: Path | None = options.records or Settings.from_environment().records
+    if path is None or not path.exists():
+        raise BadInput(f"there are no records in {path}: tilewright tune makes them")
+    with Records.open(path) as records:
+        found = searches(records, SEARCHING)
+    write_page(options.output, f"Tuning: {path.name}", tuning_sections(found))
+    trials = sum(len(search.trials) for search in found)
+    if options.json:
+        emit({"records": str(path), "output": str(options.output), "kernels": len(found), "trials": trials})
+    else:
+        console.print(
+            f"{options.output}: {len(found)} kernels, {trials} trials", highlight=False, markup=False, soft_wrap=True
+        )
+    return Status.DONE

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tilewright.base.errors import BadInput
 from tilewright.cli.options import add_compile_arguments, bounds, compiled, shapes
-from tilewright.cli.report import emit
+from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:

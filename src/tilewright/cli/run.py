@@ -13,7 +13,7 @@ from rich.table import Table
 from tilewright.base.errors import BadInput
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import add_model_arguments, files, loaded
-from tilewright.cli.report import emit
+from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 from tilewright.graph import Array
 

@@ -19,8 +19,8 @@ from rich.table import Table
 from tilewright.base.errors import BadInput, TilewrightError
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import add_compile_arguments, compiled, settings_of
+from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
-from tilewright.cli.report import emit
 from tilewright.cli.status import Status
 from tilewright.cli.timing import Plan, measure, ratio
 from tilewright.runtime.sizing import default_threads

@@ -24,11 +24,14 @@ class Limits:
     file_bytes: int = 64 * _MIB
     uses: int = 100
 
-    def run_deadline(self, best_us: float | None) -> float:
-        """Seconds that checking, and then timing, may take: ten times the best so far, and some slack."""
+    def run_deadline(self, best_us: float | None, check_seconds: float = 0.0) -> float:
+        """Seconds that checking, and then timing, may take: ten times the best so far, and some slack.
+
+        ``check_seconds``: what checking took at least, most of which goes to comparing results: three times that, too.
+        """
         if best_us is None:
             return self.run_seconds
-        return min(self.run_seconds, 10 * best_us * 1e-6 + self.slack_seconds)
+        return min(self.run_seconds, 10 * best_us * 1e-6 + 3 * check_seconds + self.slack_seconds)
 
     def seconds(self, phase: Phase, run_seconds: float) -> float:
         """How long ``phase`` may take."""

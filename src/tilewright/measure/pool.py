@@ -6,7 +6,7 @@ with Pool() as pool:
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -15,19 +15,25 @@ from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
 from tilewright.measure.runner import Runner
 from tilewright.measure.verdicts import Outcome
+from tilewright.measure.worker import CHILD
 
 BATCH = 64
 """Candidates that are built ahead of being measured."""
 
 
 class Pool:
-    """Measures jobs, as ``Runner`` does; ``builders``: how many are built at once. For one thread."""
+    """Measures jobs, as ``Runner`` does; ``builders``: how many are built at once. For one thread.
 
-    def __init__(self, builders: int, limits: Limits | None = None, *, batch: int = BATCH) -> None:
+    ``command``: what starts a child.
+    """
+
+    def __init__(
+        self, builders: int, limits: Limits | None = None, *, batch: int = BATCH, command: Sequence[str] = CHILD
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tilewright-built-"))
         self._batch = batch
-        self._builders = Runner(limits, lanes=builders, spares=0, folder=self._folder)
-        self._bench = Runner(limits, folder=self._folder)
+        self._builders = Runner(limits, lanes=builders, spares=0, command=command, folder=self._folder)
+        self._bench = Runner(limits, command=command, folder=self._folder)
 
     def __enter__(self) -> "Pool":
         return self

@@ -34,11 +34,13 @@ BUSY_MILLISECONDS = 30_000
 LEAST_FREE_BYTES = 64 << 20
 """On the disk, when a session begins."""
 _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"})
-_SELECT = (
-    "SELECT r.id, w.ir_version, w.hash, t.fp,"
+_COLUMNS = (
+    "r.id, w.ir_version, w.hash, t.fp,"
     " w.ir, t.text, r.schedule_json, r.config_json, r.status, r.error, r.times_us_json, r.env_json"
     " FROM record r JOIN workload w ON w.id = r.workload_id JOIN target t ON t.id = r.target_id"
 )
+_SELECT = f"SELECT {_COLUMNS}"
+_SELECT_DATED = f"SELECT r.created, {_COLUMNS}"
 
 
 class Records:
@@ -205,6 +207,13 @@ class Records:
         """Every record, in the order in which they were made."""
         return self._select("ORDER BY r.id", ())
 
+    def dated(self) -> Iterator[tuple[datetime, Record]]:
+        """Every record with the time at which it was made, in order. Raises ``CorruptRecord``."""
+        with _explained(self.path):
+            rows = self._connection.execute(f"{_SELECT_DATED} ORDER BY r.id").fetchall()
+        for created, *row in rows:
+            yield _time(self.path, created), _read(self.path, tuple(row))
+
     def counts(self) -> dict[Verdict, int]:
         """How many records have each verdict."""
         with _explained(self.path):
@@ -235,6 +244,13 @@ def _read(path: Path, row: tuple[object, ...]) -> Record:
         return Row(*texts).record()
     except CorruptRecord as error:
         raise CorruptRecord(f"{path}: record {number}: {error}") from error
+
+
+def _time(path: Path, text: object) -> datetime:
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError as error:
+        raise CorruptRecord(f"{path}: a record was made at {text!r}, which is no time") from error
 
 
 def _now() -> str:

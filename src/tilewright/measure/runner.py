@@ -22,7 +22,7 @@ from tilewright.measure import fields
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
 from tilewright.measure.messages import MAX_REQUEST, Request, read_outcome, receive_blocking, send_blocking
-from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Verdict
+from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict
 from tilewright.measure.worker import CHILD, child_environment
 
 _GOODBYE_SECONDS = 10.0
@@ -52,7 +52,8 @@ class Runner:
         self._command = tuple(command)
         self._folder = folder
         self._supervisor: _Supervisor | None = None
-        self._best_us: dict[str, float] = {}
+        self._best: dict[str, tuple[float, float]] = {}
+        """Of each workload the least microseconds of a run, and seconds of checking."""
         self._number = 0
 
     def __enter__(self) -> "Runner":
@@ -118,7 +119,8 @@ class Runner:
     def _send(self, job: Job, sent: dict[int, Job], only_build: bool) -> None:
         self._number += 1
         sent[self._number] = job
-        seconds = self._limits.run_deadline(self._best_us.get(job.workload))
+        best_us, check_seconds = self._best.get(job.workload, (None, 0.0))
+        seconds = self._limits.run_deadline(best_us, check_seconds)
         self._started().send(Request(self._number, job, seconds, only_build).message())
 
     def _answered(self, job: Job | None, answer: Mapping[str, object]) -> tuple[Job, Outcome | None]:
@@ -128,8 +130,9 @@ class Runner:
             raise MeasureError(str(answer.get("unmeasurable", answer.get("fatal", answer)))[:MAX_DETAIL])
         outcome = read_outcome(fields.mapping(answer["outcome"]))
         if outcome.median_us is not None:
-            key = job.workload
-            self._best_us[key] = min(outcome.median_us, self._best_us.get(key, outcome.median_us))
+            found = (outcome.median_us, outcome.seconds.get(Phase.CHECK.value, 0.0))
+            known = self._best.get(job.workload, found)
+            self._best[job.workload] = (min(found[0], known[0]), min(found[1], known[1]))
         return job, outcome
 
     def _started(self) -> "_Supervisor":

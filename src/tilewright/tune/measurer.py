@@ -3,21 +3,29 @@
 So whoever proposes the same candidates in the same order goes on where an earlier search ended, however that ended.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from tilewright.measure.job import Job
-from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome
 
 
-class Measurer:
-    """Measures in ``pool``, and keeps a record of each outcome as soon as it is known."""
+class Bench(Protocol):
+    """Who measures: a ``Pool``, or a ``Runner``."""
 
-    def __init__(self, pool: Pool, records: Records, session: int) -> None:
+    def measure_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
+        """Each job with its outcome, in any order."""
+        ...
+
+
+class Measurer:
+    """Measures on ``bench``, and keeps a record of each outcome as soon as it is known."""
+
+    def __init__(self, bench: Bench, records: Records, session: int) -> None:
         self.measured = 0
         """Jobs that had no record."""
-        self._pool = pool
+        self._bench = bench
         self._records = records
         self._session = session
 
@@ -25,7 +33,7 @@ class Measurer:
         """The outcomes, in the order of the jobs. Raises ``MeasureError`` if they can't be measured at all."""
         found = {job.id: self._records.find(job) for job in jobs}
         missing = {job.id: job for job in jobs if found[job.id] is None}  # candidates may be scheduled alike
-        for job, outcome in self._pool.measure_all(missing.values()):
+        for job, outcome in self._bench.measure_all(missing.values()):
             self._records.add(self._session, job, outcome)
             self.measured += 1
             found[job.id] = outcome

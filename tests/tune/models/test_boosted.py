@@ -1,6 +1,5 @@
 """Boosted trees order candidates that they have not seen, and stand whatever was measured."""
 
-
 import numpy as np
 import pytest
 

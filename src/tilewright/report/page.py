@@ -1,0 +1,55 @@
+"""HTML around sections: one page that needs nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from tilewright.base.errors import BadInput
+from tilewright.base.files import reason, replace_file
+
+_STYLE = """
+body { font: 14px/1.45 sans-serif; max-width: 1320px; margin: 2em auto; padding: 0 1em; color: #222; }
+table { border-collapse: collapse; margin: 1em 0; }
+th, td { padding: 2px 10px; border-bottom: 1px solid #ddd; text-align: right; }
+th:first-child, td:first-child { text-align: left; }
+svg { font: 11px sans-serif; margin: 4px; } svg .title { font-size: 13px; } svg .grid { stroke: #e5e5e5; }
+.pictures { display: flex; flex-wrap: wrap; } code { font-size: 12px; overflow-wrap: anywhere; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading, and HTML below it."""
+
+    heading: str
+    body: str
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells are text, not HTML."""
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    lines = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(lines) + "\n</tbody></table>"
+
+
+def pictures(svgs: Sequence[str]) -> str:
+    """Side by side."""
+    return '<div class="pictures">\n' + "\n".join(svgs) + "\n</div>"
+
+
+def page(title: str, sections: Sequence[Section]) -> str:
+    """The text of a page."""
+    bodies = "\n".join(f"<section><h2>{escape(one.heading)}</h2>\n{one.body}</section>" for one in sections)
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n{bodies}\n</body></html>\n"
+    )
+
+
+def write_page(path: Path, title: str, sections: Sequence[Section]) -> None:
+    """Write a page, which appears whole. Raises ``BadInput`` if that can't be."""
+    try:
+        replace_file(path, [page(title, sections).encode()])
+    except OSError as error:
+        raise BadInput(f"can't write {path}: {reason(error)}") from error

@@ -1,0 +1,44 @@
+"""The fastest candidate, wrong on purpose, never becomes the best."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from tests.measure.jobs import HOST as TARGET
+from tests.measure.jobs import product
+from tests.tune.cheating_child import is_honest
+from tilewright.base.target import Target
+from tilewright.measure.limits import Limits
+from tilewright.measure.pool import Pool
+from tilewright.measure.records import Records
+from tilewright.measure.verdicts import Verdict
+from tilewright.tune.kernel_space import KernelSpace
+from tilewright.tune.kernel_tuner import KernelTuner, Setup
+from tilewright.tune.measurer import Measurer
+from tilewright.tune.recorded import Recorded, recorded_text
+
+CHEATING = (sys.executable, "-P", str(Path(__file__).with_name("cheating_child.py")))
+HOST = Target.parse(TARGET)
+SPACE = KernelSpace.of(replace(product("mm", 40), name="tuned"), HOST)
+
+
+def test_a_wrong_candidate_never_becomes_the_best(tmp_path: Path) -> None:
+    limits = Limits(uses=1000)
+    with (
+        Records.open(tmp_path / "r.db") as records,
+        records.session({}) as session,
+        Pool(1, limits, command=CHEATING) as pool,
+    ):
+        tuner = KernelTuner(SPACE, Measurer(pool, records, session), Setup(batch=10))
+        tuner.round()
+        assert tuner.history.verdicts[Verdict.WRONG] >= 2
+        assert tuner.history.verdicts[Verdict.OK] >= 2
+        best = tuner.history.best
+        assert best is not None
+        assert is_honest(tuner.job(tuner.history.digits[best]))
+        for candidate in tuner.confirm():
+            assert is_honest(candidate.job) == (candidate.microseconds < float("inf"))
+        found = Recorded(records, HOST, 1, lambda _: None).find(SPACE.naive)
+        best_of_all = records.best(recorded_text(SPACE.naive), TARGET, seed=1, count=100)
+        assert all(is_honest(record.job) for record in best_of_all)
+        assert (found is None) == (not best_of_all)
