@@ -16,9 +16,15 @@ class LinearForm:
 
 
 def linear_form(expr: Expr) -> LinearForm:
-    """``expr`` (of dtype ``index``) as a sum; terms in the order of their first appearance."""
+    """``expr`` (of dtype ``index``) as a sum; terms in the order of their first appearance.
+
+    Digits of one number that stand beside each other are that number again: ``(x // 14) * 14 + x % 14`` is ``x``, as
+    where dimensions were joined that lie side by side in memory.
+    """
     terms: dict[Expr, int] = {}
     constant = _collect(expr, 1, terms)
+    while (joined := _join_digits(terms)) is not None:
+        constant += joined
     return LinearForm(constant, tuple((atom, factor) for atom, factor in terms.items() if factor))
 
 
@@ -45,3 +51,18 @@ def _collect(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:
         case _:
             terms[expr] = terms.get(expr, 0) + factor
             return 0
+
+
+def _join_digits(terms: dict[Expr, int]) -> int | None:
+    """Put a number in the place of two terms that are its digits; the constant that comes with it, None if none are."""
+    for high, factor in terms.items():
+        match high:
+            case Binary(BinaryOp.FLOORDIV, number, Const(int(base))) if base > 0:
+                low = binary(BinaryOp.MOD, number, const(base))
+                if factor and terms.get(low, 0) * base == factor:
+                    step = terms.pop(low)
+                    del terms[high]
+                    return _collect(number, step, terms)
+            case _:
+                pass
+    return None

@@ -59,6 +59,9 @@ SCATTERED = 1.5
 """By how much tiles of more panels take longer then."""
 COPIED = 2.0
 """How often a matrix passes to be copied: it is read and written."""
+KEPT = 0.9
+"""The part of a cache that something may fill which is read again and again from its start: of what is a little larger
+than the cache, all is gone when it is needed again, and other things pass, too."""
 REGION_CYCLES = 2000.0
 """Cycles to hand a parallel region to workers and to wait for them."""
 CHUNKS = 64
@@ -204,7 +207,8 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     rate = _Rates(target, registers.lanes * facts.itemsize)
     strips = column_tiles * strip * row_tiles * rate(strip + band)
     columns_rows = strips + matrix * rate(matrix + image + 0 * strip) + column_tiles * image * rate(image + strip)
-    rows_columns = row_tiles * band * column_tiles * rate(strip + band) + row_tiles * matrix * rate(matrix + band)
+    swept = row_tiles * matrix * rate((matrix + band) / KEPT)
+    rows_columns = row_tiles * band * column_tiles * rate(strip + band) + swept
     panel_first = strips + column_tiles * image * rate(facts.places * image + strip)
     again = np.where(order == Order.ROWS_COLUMNS.value, rows_columns, columns_rows)
     again = np.where(order == Order.PANEL_FIRST.value, panel_first, again)

@@ -11,10 +11,26 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tilewright.base import dtypes
 from tilewright.loops.ir import NOTHING, Alloc, Call, If, Loop, LoopKind, Region, Seq, Stmt, Store, Stores
 from tilewright.loops.visit import children, seq, substitute
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import FALSE, TRUE, Binary, Const, Expr, Read, Select, Var, binary, const, select, unary
+from tilewright.symbolic.expr import (
+    FALSE,
+    TRUE,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Select,
+    Var,
+    binary,
+    cast,
+    const,
+    select,
+    unary,
+)
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.solve import solve_lower, solve_upper
@@ -244,10 +260,17 @@ def _value(expr: Expr, bounds: Bounds) -> Expr:
                 return Read(source, tuple(_index(i, bounds) for i in indices))
             case Select(condition, a, b) if not condition.has_reads:
                 return select(_decided(condition, bounds), a, b)
+            case Cast(place, dtype) if _is_place(node):
+                return cast(simplify(place, bounds), dtype)
             case _:
                 return None
 
-    return transform(expr, leave, lambda node: node.has_reads)
+    return transform(expr, leave, lambda node: node.has_reads or _is_place(node))
+
+
+def _is_place(node: Expr) -> bool:
+    """Whether ``node`` is a value that follows from a place alone, as how many elements a window has there."""
+    return isinstance(node, Cast) and not node.has_reads and node.a.dtype == dtypes.index and bool(node.variables)
 
 
 def _decided(condition: Expr, bounds: Bounds) -> Expr:
