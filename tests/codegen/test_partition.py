@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tilewright import te
+from tilewright.base.dtypes import f32
 from tilewright.base.target import Target
 from tilewright.codegen.prepare import prepare
 from tilewright.driver import build_program
@@ -12,7 +13,8 @@ from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.loops.visit import children
 from tilewright.schedule.schedule import Schedule
-from tilewright.symbolic.expr import Expr, Select
+from tilewright.symbolic.expr import Binary, Expr, Select, maximum, minimum
+from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import walk as walk_expr
 
 ROWS, COLUMNS, LANES = 9, 30, 16
@@ -81,3 +83,50 @@ def test_large_bodies_are_not_copied() -> None:
     tiles = COLUMNS // 15
     assert iterations(prepare(scheduled(15, False, window=9)).body, selecting=True) == ROWS * tiles
     assert iterations(prepare(scheduled(15, False)).body, selecting=False) > 0
+
+
+def mean() -> Program:
+    """The mean over those of three neighbours in a row that are inside of the image."""
+    image = te.placeholder((COLUMNS, LANES), name="image")
+    k = te.reduce_axis((0, 3), name="k")
+
+    def neighbour(x: Expr, c: Expr) -> Expr:
+        return te.select((x >= 1) & (x < COLUMNS + 1), image[x - 1, c], 0.0)
+
+    def inside(x: Expr) -> Expr:
+        return minimum(COLUMNS + 1 - x, 3) - maximum(1 - x, 0)
+
+    total = te.compute((COLUMNS, LANES), lambda x, c: te.sum(neighbour(x + k.var, c), axis=k), name="total")
+    result = te.compute((COLUMNS, LANES), lambda x, c: total[x, c] / inside(x).astype(f32), name="mean")
+    return lower([result], name="mean", inputs=[image])
+
+
+def scheduled_mean() -> Program:
+    s = Schedule(mean())
+    x, c, k = s.get_loops("total")
+    outer, inner = s.split(x, (None, 5))
+    s.reorder(outer, k, inner, c)
+    s.reverse_compute_at("mean", outer)
+    own = s.get_loops("mean")[1:]
+    for loop in (k, inner, own[0]):
+        s.unroll(loop)
+    for loop in (c, own[-1]):
+        s.vectorize(loop)
+    return s.program
+
+
+def test_in_the_middle_the_number_of_neighbours_is_known() -> None:
+    def divisors(stmt: Stmt) -> int:
+        match stmt:
+            case Store(_, _, Binary(BinaryOp.DIV, _, divisor)):
+                return int(not divisor.variables)
+            case _:
+                return sum(map(divisors, children(stmt)))
+
+    assert divisors(prepare(scheduled_mean()).body) == 1
+    image = np.random.default_rng(0).standard_normal((COLUMNS, LANES)).astype(np.float32)
+    padded = np.pad(image, ((1, 1), (0, 0)))
+    counts = np.array([2.0, *[3.0] * (COLUMNS - 2), 2.0])[:, None]
+    expected = sum(padded[x : x + COLUMNS] for x in range(3)) / counts
+    result = build_program(scheduled_mean(), Target.host(), threads=1).run({"image": image})[0]
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
