@@ -527,8 +527,8 @@ MUTANTS = (
     Mutant(
         "compare: infinities are equal to anything",
         "measure/difference.py",
-        "if not np.array_equal(x[~finite], y[~finite], equal_nan=True) or not np.isfinite(x[finite]).all():",
-        "if not np.isfinite(x[finite]).all():",
+        "return np.array_equal(x[~finite], y[~finite], equal_nan=True) and bool(np.isfinite(x[finite]).all())",
+        "return bool(np.isfinite(x[finite]).all())",
         ("tests/insight/test_compare.py",),
     ),
     Mutant(
@@ -954,8 +954,8 @@ MUTANTS = (
     Mutant(
         "arrays are checked at one end only",
         "measure/candidate.py",
-        "for side in (Side.RIGHT, Side.LEFT):",
-        "for side in (Side.RIGHT, Side.RIGHT):",
+        "_check(kernel, workload, self._guarded[Side.LEFT], Side.LEFT, known=right)",
+        "_check(kernel, workload, self._guarded[Side.RIGHT], Side.RIGHT, known=right)",
         _CONTRACT,
     ),
     Mutant(
