@@ -28,7 +28,7 @@ from tilewright.measure.limits import Limits
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Verdict
 
-MARK = "TILEWRIGHT_TEST_MARK"
+MARK = "MARKED_BY_TESTS"
 """An environment variable that all processes of a test inherit."""
 
 KINDS = tuple(Fault)[:10]
