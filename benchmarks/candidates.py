@@ -8,7 +8,7 @@ factories take `source` too, the name ("module:function") of a function that giv
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,10 +137,12 @@ def _arrays(result: "torch.Tensor | tuple[torch.Tensor, ...]") -> list[np.ndarra
 
 
 def tilewright(model: str, feeds: str, threads: int) -> Session:
-    """Tilewright, as a user calls it."""
+    """Tilewright, as a user calls it who has tuned nothing."""
     import tilewright as tw  # each worker loads one peer only
+    from tilewright.base.settings import Settings
 
-    compiled = tw.compile(Path(model), threads=threads)
+    untuned = replace(Settings.from_environment(), records=None)
+    compiled = tw.compile(Path(model), threads=threads, settings=untuned)
     return Session(lambda inputs: compiled.run(None, inputs), load_feeds(feeds))
 
 

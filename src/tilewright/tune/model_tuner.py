@@ -8,14 +8,14 @@ optimistically what is left, weighted by how often the model runs the kernel.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import ScheduleError
 from tilewright.base.target import Target
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.recorded import recorded_text
+from tilewright.tune.recorded import KERNEL, recorded_text
 
 ALPHA = 0.2
 """How much what was gained counts, against what might be."""
@@ -131,6 +131,6 @@ def _kernels(
 def _space(program: Program, target: Target) -> KernelSpace | None:
     """None for what has no space: a body in loop IR is scheduled in one way."""
     try:
-        return KernelSpace.of(replace(program, name="tuned"), target)
-    except TilewrightError:
+        return KernelSpace.of(replace(program, name=KERNEL), target)
+    except ScheduleError:
         return None
