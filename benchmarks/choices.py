@@ -25,6 +25,7 @@ from tilewright.base.target import Target
 from tilewright.cost.model import estimate
 from tilewright.driver import Compiled, Options, compile_graph
 from tilewright.frontend.onnx_importer import load
+from tilewright.graph import Graph
 from tilewright.kernels.space import Nest
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job, Timing
@@ -187,8 +188,8 @@ def tasks(networks: Sequence[str], zoo: Path, target: Target) -> Iterator[tuple[
     """The distinct tasks of networks that have static shapes and something to choose, with the network's name."""
     seen: set[tuple[str, ...]] = set()
     for network in networks:
-        compiled, choices = _compiled(zoo / f"{network}.onnx", target)
-        for task in (*convolution_tasks(choices, target, Math.DEFAULT), *_others(compiled)):
+        made, choices = compiled(load(zoo / f"{network}.onnx"), target)
+        for task in (*convolution_tasks(choices, target, Math.DEFAULT), *_others(made)):
             key = tuple(str(kernel) for route in task.routes for kernel in route.kernels)
             kernels = [kernel for route in task.routes for kernel in route.kernels]
             if key not in seen and not any(kernel.dims for kernel in kernels) and _is_open(task, target):
@@ -200,20 +201,21 @@ def _is_open(task: Task, target: Target) -> bool:
     return len(task.routes) > 1 or int(np.prod(KernelSpace.of(task.routes[0].kernels[0], target).radices)) > 1
 
 
-def _compiled(path: Path, target: Target) -> tuple[Compiled, Choices]:
+def compiled(graph: Graph, target: Target) -> tuple[Compiled, Choices]:
+    """A graph compiled for one thread, and what was chosen for it."""
     found: list[Choices] = []
 
     def note(stage: Stage, made: object) -> None:
         if stage is Stage.CHOOSE and isinstance(made, Choices):
             found.append(made)
 
-    compiled = compile_graph(load(path), Options(target, threads=1), watch=note)
-    return compiled, found[-1]
+    made = compile_graph(graph, Options(target, threads=1), watch=note)
+    return made, found[-1]
 
 
-def _others(compiled: Compiled) -> Iterator[Task]:
+def _others(made: Compiled) -> Iterator[Task]:
     """The kernels that have nothing of a convolution."""
-    for kernel in compiled.kernels:
+    for kernel in made.kernels:
         operators = {node.op.name for group in kernel.groups for node in group.nodes}
         if not operators & OF_CONVOLUTIONS:
             yield Task(kernel.naive.name, (Route("as it is", (kernel.naive,)),), len(kernel.groups))

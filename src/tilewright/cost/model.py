@@ -90,9 +90,14 @@ def best(space: Space, target: Target) -> Candidate:
     return Candidate(tuple(_best(nest, target) for nest in space.nests))
 
 
+_ROUNDING = 1e-9
+"""By how much equal estimates may differ."""
+
+
 def _best(nest: Nest, target: Target) -> Choice:
     population = nest.population()
-    return population[int(np.argmin(estimate(nest, population, target)))]
+    cycles = estimate(nest, population, target)
+    return population[int(np.argmax(cycles <= cycles.min() * (1 + _ROUNDING)))]
 
 
 def estimate(nest: Nest, population: Population, target: Target) -> Cycles:

@@ -186,7 +186,7 @@ class Tiles(Nest):
         """As the class says."""
         tile = Tile(values["lanes"], values["rows"], values["panels"])
         if values["pack"] and isinstance(self.roles, Contraction):
-            _pack_panel(s, self.anchor, self.roles.panel, tile.lanes)
+            pack_panel(s, self.anchor, self.roles.panel, tile.lanes)
         unrolled, order = bool(values["unroll"]), Order(values["order"])
         schedule_tiles(s, self.anchor, self.roles, tile, self.parallel, unrolled, order)
         if values["prefetch"] and isinstance(self.roles, Contraction):
@@ -236,7 +236,8 @@ def _may_pack(program: Program, roles: Contraction) -> bool:
     return any(p.name == roles.panel and len(p.shape) == 2 for p in program.params)
 
 
-def _pack_panel(s: Schedule, anchor: BlockRef, panel: str, lanes: int) -> None:
+def pack_panel(s: Schedule, anchor: BlockRef, panel: str, lanes: int) -> None:
+    """Copy the matrix that ``anchor`` reads as its panel into panels of ``lanes`` columns first."""
     copy = s.cache_read(anchor, panel, Scope.GLOBAL)
     packed = block_at(s.program, copy).stmt.writes[0].buffer.name
     s.transform_layout(copy, packed, f"k, n -> n // {lanes}, k, n % {lanes}")

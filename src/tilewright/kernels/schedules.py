@@ -23,6 +23,14 @@ REGISTERS = 4
 """Vector registers that a vectorized loop fills at a time, so that the latencies of a chain of operations overlap."""
 
 
+CHUNKS = 16
+"""Iterations that are enough to share among threads. Finding one's place among more of them costs time in each."""
+
+
+RUN_TIME = 1 << 30
+"""What extents are taken for that are known at run time only."""
+
+
 class Order(Enum):
     """The order of the loops around register tiles, outermost first: which operand stays in cache for how long."""
 
@@ -87,9 +95,8 @@ def schedule_tiles(
 
     With ``unroll_reduction``, what several steps of the reduction read is loaded once (windows that overlap).
     """
-    epilogue = _epilogue(s, anchor)
+    epilogue = privatized(s, anchor)
     block = block_at(s.program, anchor).stmt
-    made = block.writes[0].buffer.name
     spatial = {p: driving_loop(s, anchor, p) for p, a in enumerate(block.axes) if a.kind is IterKind.SPATIAL}
     reduced = [driving_loop(s, anchor, p) for p, a in enumerate(block.axes) if a.kind is IterKind.REDUCE]
     factors = {roles.vector: tile.lanes}
@@ -102,23 +109,33 @@ def schedule_tiles(
     for axis, factor in factors.items():
         outer[axis], inner[axis] = s.split(spatial[axis], (None, factor))
     # Loops that run once go outermost: the parallel ones are then directly inside each other, and share one region.
-    loops = sorted(_outer_order(outer, roles, order), key=lambda loop: _extent(s, loop) > 1)
+    loops = sorted(_outer_order(outer, roles, order), key=lambda loop: extent_of(s, loop) > 1)
     # Rows before panels: a broadcast is then used up at once, and only the panels' few vectors stay in registers.
     inside = [inner[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
     s.reorder(*loops, *reduced, *inside)
     for loop in (*(reduced if unroll_reduction else ()), *inside[:-1]):
         s.unroll(loop)
     s.vectorize(inside[-1])
+    around = finish_tiles(s, anchor, epilogue, loops, tile.lanes)
+    if parallel:
+        for loop in around:
+            if extent_of(s, loop) > 1:
+                s.parallel(loop)
+
+
+def finish_tiles(s: Schedule, anchor: BlockRef, epilogue: BlockRef, loops: list[LoopRef], lanes: int) -> list[LoopRef]:
+    """Do what follows on the register tile that ``anchor`` makes inside of ``loops``; returns what may be parallel.
+
+    That are the loops around the epilogue: all of ``loops`` where it needs no more than a tile.
+    """
+    made = block_at(s.program, anchor).stmt.writes[0].buffer.name
     around = _loops_of_epilogue(s, epilogue, loops)
     if around == loops:
         _finish_tile(s, epilogue, loops[-1], made)
     else:
-        _finish_later(s, epilogue, around, made, tile.lanes)
-    _fill_lanes(s, anchor, tile.lanes)
-    if parallel:
-        for loop in around or loops:
-            if _extent(s, loop) > 1:
-                s.parallel(loop)
+        _finish_later(s, epilogue, around, made, lanes)
+    _fill_lanes(s, anchor, lanes)
+    return around or loops
 
 
 def _outer_order(outer: dict[int, LoopRef], roles: Roles, order: Order) -> list[LoopRef]:
@@ -133,7 +150,7 @@ def _outer_order(outer: dict[int, LoopRef], roles: Roles, order: Order) -> list[
     return [outer[axis] for axis in axes]
 
 
-def _epilogue(s: Schedule, anchor: BlockRef) -> BlockRef:
+def privatized(s: Schedule, anchor: BlockRef) -> BlockRef:
     """The block that reads the anchor's result, which becomes private: the fused epilogue, or a plain copy."""
     block = block_at(s.program, anchor).stmt
     readers = consumers(s.program, block)
@@ -211,12 +228,26 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     loops = _free_loops(s, block)
     if not loops:
         return
-    while len(loops) > 1 and _extent(s, loops[-1]) < lanes // REGISTERS:
+    while len(loops) > 1 and extent_of(s, loops[-1]) < lanes // REGISTERS:
         loops[-2:] = [s.fuse(loops[-2], loops[-1])]
     outer = [*loops[:-1], *_vectorize(s, loops[-1], lanes)]
     if parallel:
-        for loop in outer:
+        _spread(s, outer)
+
+
+def _spread(s: Schedule, loops: list[LoopRef]) -> None:
+    """Make the outermost of ``loops`` parallel, or parts of them: as many as it takes for ``CHUNKS``.
+
+    The others stay plain loops, before which is done what they do not change.
+    """
+    chunks = 1
+    for loop in loops:
+        missing, extent = -(-CHUNKS // chunks), extent_of(s, loop)
+        if 1 < missing < extent < RUN_TIME and chunks > 1:
+            loop, _ = s.split(loop, (None, -(-extent // missing)))
+        if missing > 1:
             s.parallel(loop)
+            chunks *= extent_of(s, loop)
 
 
 def _has_own_loops(s: Schedule, block: BlockRef) -> bool:
@@ -229,13 +260,12 @@ def _schedule_squares(s: Schedule, block: BlockRef, crossed: int, width: int, pa
     """Squares of about ``width``: rows along the last axis, unrolled, with lanes along the axis ``crossed``."""
     loops = [ref(loop) for loop in loops_of(s.program, block)]
     loops[crossed], lanes = s.split(loops[crossed], (None, width))
-    loops[-1], rows = s.split(loops[-1], (None, even(_extent(s, loops[-1]), width)))
+    loops[-1], rows = s.split(loops[-1], (None, even(extent_of(s, loops[-1]), width)))
     s.reorder(*loops, rows, lanes)
     s.unroll(rows)
     s.vectorize(lanes)
     if parallel:
-        for loop in loops:
-            s.parallel(loop)
+        _spread(s, loops)
 
 
 def _free_loops(s: Schedule, block: BlockRef) -> list[LoopRef]:
@@ -249,7 +279,7 @@ def _free_loops(s: Schedule, block: BlockRef) -> list[LoopRef]:
 
 def _vectorize(s: Schedule, loop: LoopRef, lanes: int) -> list[LoopRef]:
     """At most ``lanes`` iterations of ``loop`` become lanes; returns the loop around them, if there is one."""
-    if _extent(s, loop) <= lanes:
+    if extent_of(s, loop) <= lanes:
         s.vectorize(loop)
         return []
     outer, inner = s.split(loop, (None, lanes))
@@ -257,10 +287,11 @@ def _vectorize(s: Schedule, loop: LoopRef, lanes: int) -> list[LoopRef]:
     return [outer]
 
 
-def _extent(s: Schedule, loop: LoopRef) -> int:
+def extent_of(s: Schedule, loop: LoopRef) -> int:
+    """The iterations of ``loop``; a large number where they are known at run time only, 0 if it is gone."""
     for stmt in walk(s.program.body):
         if isinstance(stmt, Loop) and stmt.var.name == loop.name:
-            return int(stmt.extent.value) if isinstance(stmt.extent, Const) else 1 << 30
+            return int(stmt.extent.value) if isinstance(stmt.extent, Const) else RUN_TIME
     return 0
 
 
@@ -272,7 +303,7 @@ def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool)
     stmt = block_at(s.program, block).stmt
     spatial = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.SPATIAL]
     reduced = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.REDUCE]
-    if not spatial or _extent(s, spatial[-1]) == 1:
+    if not spatial or extent_of(s, spatial[-1]) == 1:
         _reduce_in_lanes(s, block, spatial, lanes, parallel)
         return
     outer, inner = s.split(spatial[-1], (None, lanes))
@@ -292,7 +323,7 @@ def _reduce_in_lanes(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: i
             _vectorize_columns(s, BlockRef(made.name), rows, lanes)
     if parallel:
         for loop in rows:
-            if _extent(s, loop) > 1:
+            if extent_of(s, loop) > 1:
                 s.parallel(loop)
 
 
@@ -316,8 +347,8 @@ def schedule_rows(s: Schedule, result: BlockRef, lanes: int, parallel: bool) -> 
 
 def _partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
     """Reduce into ``lanes`` partial results side by side, these into a quarter as many, and so on."""
-    width = min(lanes, 1 << (_extent(s, _reducing_loop(s, block)).bit_length() - 1))
-    while width >= REGISTERS and _extent(s, _reducing_loop(s, block)) < 1 << 30:
+    width = min(lanes, 1 << (extent_of(s, _reducing_loop(s, block)).bit_length() - 1))
+    while width >= REGISTERS and extent_of(s, _reducing_loop(s, block)) < RUN_TIME:
         _, inner = s.split(_reducing_loop(s, block), (None, width))
         s.rfactor(inner, 0)
         width //= REGISTERS
@@ -352,7 +383,7 @@ def _vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes:
         s.reorder(*others, *columns)
         _vectorize(s, columns[-1], lanes)
     for loop in others[-1:]:
-        if _extent(s, loop) <= REGISTERS:
+        if extent_of(s, loop) <= REGISTERS:
             s.unroll(loop)
 
 

@@ -4,6 +4,7 @@ dissolve             blocks become their bodies, initializations move before the
 inline_intrinsics    intrinsics that have no implementation become their description
 fit_lanes            buffers that live in vectorized loops get a dimension for the lanes
 partition            loops with guards are cut where the guard is known; tails become loops of their own
+unswitch             what is selected for a whole loop is selected before it
 """
 
 from dataclasses import replace
@@ -11,6 +12,7 @@ from dataclasses import replace
 from tilewright.codegen.prepare.inline import inline_intrinsics
 from tilewright.codegen.prepare.lanes import fit_lanes
 from tilewright.codegen.prepare.partition import partition
+from tilewright.codegen.prepare.unswitch import unswitch
 from tilewright.loops.dissolve import dissolve
 from tilewright.loops.program import Program
 from tilewright.symbolic.bounds import Bounds
@@ -21,4 +23,4 @@ def prepare(program: Program) -> Program:
     bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
     intrinsics = {intrinsic.name: intrinsic for intrinsic in program.intrinsics}
     body = fit_lanes(inline_intrinsics(dissolve(program.body), intrinsics))
-    return replace(program, body=partition(body, bounds))
+    return replace(program, body=unswitch(partition(body, bounds)))

@@ -150,7 +150,7 @@ def _cuts(loop: Loop, extent: int, body: Stmt, bounds: Bounds) -> list[int]:
     needed = _limits(loop.var, extent, (guard for guard in guards if not guard.selects))
     if loop.kind is not LoopKind.UNROLLED:  # what is unrolled has numbers for its variable: nothing is left to select
         wanted = needed | _limits(loop.var, extent, (guard for guard in guards if guard.selects))
-        if wanted and len(wanted) < MAX_PIECES and _size(body) * (1 + len(wanted)) <= MAX_COPIED:
+        if wanted and len(wanted) < MAX_PIECES and size(body) * (1 + len(wanted)) <= MAX_COPIED:
             needed = wanted
     return sorted(needed) if len(needed) < MAX_PIECES else []
 
@@ -168,15 +168,15 @@ def _limits(var: Var, extent: int, guards: Iterable[_Guard]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _size(stmt: Stmt) -> int:
+def size(stmt: Stmt) -> int:
     """The reads and stores in ``stmt``, those of unrolled loops as often as they are written out."""
     match stmt:
         case Loop(extent=Const(int(times)), body=body, kind=LoopKind.UNROLLED):
-            return times * _size(body)
+            return times * size(body)
         case Store(_, _, value):
             return 1 + sum(1 for _ in reads_in(value))
         case _:
-            return sum(map(_size, children(stmt)))
+            return sum(map(size, children(stmt)))
 
 
 def _guards(stmt: Stmt, bounds: Bounds) -> Iterator[_Guard]:
