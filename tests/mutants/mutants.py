@@ -19,6 +19,7 @@ _SCHEDULES = f"{_SHARD}[0]"
 _ARITHMETIC = ("tests/codegen/test_arithmetic.py",)
 _STATEMENTS = ("tests/codegen/test_statements.py", "tests/codegen/test_lanes.py", _SCHEDULES)
 _PARTITION = ("tests/codegen/test_partition.py",)
+_UNSWITCH = ("tests/codegen/test_unswitch.py",)
 _NORMALIZE = ("tests/passes/test_normalize.py",)
 _FOUND = ("tests/codegen/test_found_by_random_schedules.py", _SCHEDULES)
 _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
@@ -197,6 +198,20 @@ MUTANTS = (
         "return FALSE if FALSE in parts else all_of(*(part for part in parts if part != TRUE))",
         "return TRUE if TRUE in parts else all_of(*parts)",
         _PARTITION,
+    ),
+    Mutant(
+        "the sides of a choice before a loop are swapped",
+        "codegen/prepare/unswitch.py",
+        "return a if outcome else b",
+        "return b if outcome else a",
+        _UNSWITCH,
+    ),
+    Mutant(
+        "a choice that the loop changes is made before it",
+        "codegen/prepare/unswitch.py",
+        " and free_vars(node.condition).isdisjoint(inside):",
+        ":",
+        _UNSWITCH,
     ),
     Mutant(
         "initialization is missing",
