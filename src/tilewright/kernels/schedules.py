@@ -4,18 +4,19 @@ Each function takes a fresh ``Schedule`` of a naive program and applies primitiv
 all, and replays.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
 
 from tilewright.base.errors import InternalError, ScheduleError
 from tilewright.kernels.contraction import Contraction, Roles, Tile
 from tilewright.kernels.transposes import crossed_axis
-from tilewright.loops.ir import Alloc, Block, Loop, Scope
+from tilewright.loops.ir import Alloc, Block, Loop, Region, Scope
 from tilewright.schedule.compute_inline import is_unread
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of, walk
 from tilewright.symbolic.bounds import interval
-from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Const, Var
 from tilewright.symbolic.traversal import free_vars
 
@@ -27,6 +28,8 @@ CHUNKS = 16
 """Iterations that are enough to share among threads. Finding one's place among more of them costs time in each."""
 
 
+MOSTLY_EMPTY = 4
+"""Of a register, one part of so many."""
 RUN_TIME = 1 << 30
 """What extents are taken for that are known at run time only."""
 
@@ -217,8 +220,9 @@ def _lanes_read(s: Schedule, block: BlockRef, buffer: str) -> LoopRef | None:
 def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:
     """Lanes along the last axis; the other axes in parallel.
 
-    The last axis is joined with the one before only if it does not even fill a register: accesses to tensors that are
-    broadcast or moved would no longer be contiguous. Loops over the steps of a recurrence stay as they are.
+    The last axis is joined with the one before if it does not even fill a register. Where something is broadcast or
+    moved, so that joined axes are no longer contiguous in it, most of a register must be empty for that. Loops over the
+    steps of a recurrence stay as they are.
     """
     width = max(1, lanes // REGISTERS)
     crossed = crossed_axis(block_at(s.program, block).stmt, width)
@@ -228,8 +232,10 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     loops = _free_loops(s, block)
     if not loops:
         return
-    while len(loops) > 1 and extent_of(s, loops[-1]) < lanes // REGISTERS:
+    contiguous, joined = _contiguous_axes(block_at(s.program, block).stmt), 1
+    while len(loops) > 1 and extent_of(s, loops[-1]) < (width if joined < contiguous else width // MOSTLY_EMPTY):
         loops[-2:] = [s.fuse(loops[-2], loops[-1])]
+        joined += 1
     outer = [*loops[:-1], *_vectorize(s, loops[-1], lanes)]
     if parallel:
         _spread(s, outer)
@@ -248,6 +254,25 @@ def _spread(s: Schedule, loops: list[LoopRef]) -> None:
         if missing > 1:
             s.parallel(loop)
             chunks *= extent_of(s, loop)
+
+
+def _contiguous_axes(block: Block) -> int:
+    """How many of the last axes are, whole, the last dimensions of all that depends on any of them."""
+    count = 0
+    while count < len(block.axes):
+        last = block.axes[-count - 1 :]
+        if not all(_ends_with(region, last) for region in (*block.reads, *block.writes)):
+            break
+        count += 1
+    return count
+
+
+def _ends_with(region: Region, axes: Sequence[IterVar]) -> bool:
+    starts = [start for start, _ in region.ranges]
+    if all(free_vars(start).isdisjoint(axis.var for axis in axes) for start in starts):
+        return True
+    dimensions = list(zip(starts, region.buffer.shape, strict=True))[-len(axes) :]
+    return dimensions == [(axis.var, axis.extent) for axis in axes]
 
 
 def _has_own_loops(s: Schedule, block: BlockRef) -> bool:
