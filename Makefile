@@ -27,7 +27,7 @@ unit: $(VENV)/dev.stamp
 demo: $(VENV)/demo.stamp ## set up, then sentence similarity with a real model, beside onnxruntime
 	$(BIN)/python -m examples.sentence_similarity.main
 
-nightly: $(VENV)/dev.stamp ## all slow tests, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
+nightly: $(VENV)/dev.stamp $(VENV)/browser.stamp ## all slow tests, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
 	$(BIN)/python tests/nightly.py
 
 mutants: $(VENV)/dev.stamp ## plant faults in the compiler; the tests must notice each
@@ -51,6 +51,11 @@ $(VENV)/python.stamp:
 
 $(VENV)/dev.stamp: $(VENV)/python.stamp pyproject.toml
 	$(PIP) install --editable '.[dev]'
+	@touch $@
+
+# The page that `tilewright report` writes is opened in it.
+$(VENV)/browser.stamp: $(VENV)/python.stamp
+	command -v chromium || { apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends chromium; }
 	@touch $@
 
 $(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml

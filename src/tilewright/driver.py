@@ -65,6 +65,8 @@ class ScheduledKernel:
     naive: Program
     schedule: Schedule
     groups: tuple[Group, ...]
+    constants: tuple[str, ...]
+    """Those parameters that are constants of the model."""
     measured_us: float | None = None
     """What was measured of this schedule when it was tuned; None: the analytic model chose it."""
 
@@ -275,7 +277,9 @@ def _schedule_all(
         known = kernels.get(kernel.text)
         if known is None:
             named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
-            known = _scheduled(named, options.target, progress.tuned)
+            pairs = zip(named.params, kernel.arguments, strict=True)
+            constant = tuple(parameter.name for parameter, value in pairs if value in laid_out.graph.constants)
+            known = _scheduled(named, constant, options.target, progress.tuned)
         kernels[kernel.text] = replace(known, groups=(*known.groups, group))
         arguments = tuple(_stored(value, kernel, laid_out) for value in kernel.arguments)
         for plain, stored in zip(kernel.arguments, arguments, strict=True):
@@ -286,12 +290,12 @@ def _schedule_all(
     return list(kernels.values()), steps, packed
 
 
-def _scheduled(naive: Program, target: Target, tuned: Recorded | None) -> ScheduledKernel:
+def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned: Recorded | None) -> ScheduledKernel:
     """By the best record, or the analytic model's choice."""
     found = None if tuned is None else tuned.find(naive)
     if found is None:
-        return ScheduledKernel(naive, schedule(Schedule(naive), target), ())
-    return ScheduledKernel(naive, found.schedule, (), found.microseconds)
+        return ScheduledKernel(naive, schedule(Schedule(naive), target), (), constants)
+    return ScheduledKernel(naive, found.schedule, (), constants, found.microseconds)
 
 
 def _sources(group: Group) -> str:

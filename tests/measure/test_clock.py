@@ -6,14 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.measure.jobs import product
+from tests.measure.jobs import EMPTY, HOST, product
 from tilewright.base.dtypes import bf16, boolean, f32, i8
 from tilewright.base.target import Target
 from tilewright.measure.build import image_of
+from tilewright.measure.candidate import Bench
 from tilewright.measure.clock import Clock, Timed, Times, machine_state, steadiest
 from tilewright.measure.guard import PATTERN, Guarded, Side, poison
-from tilewright.measure.job import Timing
+from tilewright.measure.job import Job, Timing
+from tilewright.measure.limits import Limits
+from tilewright.measure.messages import Request, Said, Unmeasurable
+from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.measure.workload import draw, tolerance
+from tilewright.runtime.model import Executable
 
 
 def attempts(*drifts: float) -> tuple[Callable[[float], Times], list[float]]:
@@ -50,6 +55,35 @@ def test_a_candidate_beside_the_baseline() -> None:
     assert len(times.times_us) == 4
     assert min(*times.times_us, times.baseline_us) > 0
     assert len(candidate.sample(Timing(4, 0.0001), 0.0)) == 1
+
+
+def test_runs_have_cold_inputs_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = product("mm", 64)
+    job = Job(str(program), EMPTY, HOST, timing=Timing(2, 1e-5, ("B",), 3 * 64 * 64 * 4))
+    used: list[tuple[int, int]] = []
+    timed_run = Executable.timed_run
+
+    def noted(self: Executable, feeds: dict[str, np.ndarray], *others: object, **named: int) -> object:
+        if "A" in feeds and feeds["A"].shape == (64, 64):
+            used.append((feeds["A"].ctypes.data, feeds["B"].ctypes.data))
+        return timed_run(self, feeds, *others, **named)
+
+    monkeypatch.setattr(Executable, "timed_run", noted)
+    said: list[Said] = []
+    Bench(Limits()).measure(Request(0, job, 30.0), said.append)
+    assert isinstance(said[-1], Outcome)
+    assert said[-1].verdict is Verdict.OK
+    assert len({a for a, _ in used}) == 1
+    assert len({b for _, b in used}) == 4
+    assert all(b == used[place % 4][1] for place, (_, b) in enumerate(used))
+
+
+def test_what_shall_be_cold_is_an_input() -> None:
+    job = Job(str(product("mm", 4)), EMPTY, HOST, timing=Timing(1, 1e-5, ("C", "D"), 1 << 20))
+    said: list[Said] = []
+    Bench(Limits()).measure(Request(0, job, 30.0), said.append)
+    assert isinstance(said[-1], Unmeasurable)
+    assert "C, D shall be cold" in said[-1].reason
 
 
 def test_the_machine_is_read_where_it_tells(tmp_path: Path) -> None:

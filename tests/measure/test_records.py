@@ -87,8 +87,11 @@ def test_the_id_is_that_of_the_measurement() -> None:
     same = replace(JOB, trace='{"steps":[],   "version":1}', target="x86_64,cores=02")
     assert same.id == JOB.id
     changed = [{"program": "q"}, {"trace": "[1]"}, {"target": "aarch64"}, {"threads": 2}, {"seed": 1}]
-    others = [replace(JOB, **change) for change in changed] + [replace(JOB, timing=Timing(3))]
-    assert len({JOB.id, *(job.id for job in others)}) == 7
+    timings = [Timing(3), Timing(cold=("A",), between_bytes=8), Timing(cold=("B",), between_bytes=8)]
+    timed = [replace(JOB, timing=timing) for timing in timings]
+    others = [replace(JOB, **change) for change in changed] + timed
+    assert len({JOB.id, *(job.id for job in others)}) == 9
+    assert [Row.of(job, Outcome(Verdict.TIMEOUT)).record().job for job in timed] == timed
 
 
 @pytest.mark.parametrize("change", ["UPDATE workload SET ir = 'program q'", "UPDATE target SET text = 'aarch64'"])

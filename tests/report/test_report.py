@@ -38,8 +38,8 @@ class Balanced(HTMLParser):
         assert self.open.pop() == tag
 
 
-def ok(us: float) -> Outcome:
-    return Outcome(Verdict.OK, times_us=(us,))
+def ok(us: float, predicted: float | None = None) -> Outcome:
+    return Outcome(Verdict.OK, times_us=(us,), predicted=predicted)
 
 
 def search(*outcomes: Outcome) -> Search:
@@ -88,6 +88,14 @@ def test_the_page_is_complete_and_well_formed() -> None:
     assert len([ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]) == 3
     cells = re.findall(r"<td>([^<]*)</td>", text)
     assert cells[:8] == ["kernel 1", "1", "2", "0", "8.0", "2.0", "4.00", "262.1"]
+
+
+def test_times_in_the_order_of_their_predictions() -> None:
+    text = page("p", tuning_sections([search(ok(8.0, -2.0), ok(4.0, 0.5), ok(9.0), ok(2.0, 3.0))]))
+    (picture,) = re.findall(r"<svg[^>]*>\s*<title>Predicted.*?</svg>", text, re.DOTALL)
+    heights = [float(height) for height in re.findall(r'<circle cx="[\d.]+" cy="([\d.]+)"', picture)]
+    assert len(heights) == 3
+    assert heights == sorted(heights, reverse=True)
 
 
 def test_points_are_where_they_belong() -> None:

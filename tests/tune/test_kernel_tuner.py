@@ -8,13 +8,16 @@ import pytest
 
 from tests.measure.jobs import HOST as TARGET
 from tests.measure.jobs import product
+from tilewright.base.errors import ScheduleError
 from tilewright.base.target import Target
-from tilewright.measure.job import Job
+from tilewright.measure.job import Job, Timing
 from tilewright.measure.verdicts import Outcome, Verdict
+from tilewright.schedule.schedule import Schedule
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import KernelTuner, Setup, Start
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.model_tuner import ModelTuner
+from tilewright.tune.model_tuner import Computed, ModelTuner
+from tilewright.tune.template import Config, Templated
 
 HOST = Target.parse(TARGET)
 SPACE = KernelSpace.of(replace(product("mm", 64), name="tuned"), HOST)
@@ -26,14 +29,22 @@ class MadeUp(Measurer):
     def __init__(self, rate: float = 1.0, failing: float = 0.0) -> None:
         self.measured = 0
         self.asked: list[str] = []
+        self.held: list[Job] = []
+        self.released: list[Job] = []
         self.withdrawn: list[Job] = []
         self._rate = rate
         self._failing = failing
 
-    def measure(self, jobs: Sequence[Job]) -> list[Outcome]:
+    def measure(self, jobs: Sequence[Job], predicted: Sequence[float] = ()) -> list[Outcome]:
         self.asked += [job.id for job in jobs]
         self.measured += len(jobs)
         return [self._outcome(job) for job in jobs]
+
+    def hold(self, jobs: Sequence[Job]) -> None:
+        self.held += jobs
+
+    def release(self, job: Job) -> None:
+        self.released.append(job)
 
     def withdraw(self, job: Job, reason: str) -> None:
         self.withdrawn.append(job)
@@ -102,7 +113,7 @@ def test_the_analytic_choice_and_the_best_are_confirmed_on_other_data() -> None:
 
 def test_rounds_go_where_most_is_to_be_gained() -> None:
     """One of two equal kernels is called a hundred times."""
-    programs = [(product("a", 64), 1), (product("b", 48), 100), (product("c", 48), 0)]
+    programs = [Computed(product("a", 64), 1), Computed(product("b", 48), 100), Computed(product("c", 48), 0)]
     tuner = ModelTuner(programs, HOST, MadeUp(), Setup(batch=8))
     assert [kernel.weight for kernel in tuner.kernels] == [1, 100]  # b and c are the same program
     rounds = iter(range(10))
@@ -112,7 +123,7 @@ def test_rounds_go_where_most_is_to_be_gained() -> None:
 
 def test_what_is_not_clearly_better_is_withdrawn() -> None:
     measurer = MadeUp()
-    tuner = ModelTuner([(product("a", 64), 1)], HOST, measurer, Setup(batch=16))
+    tuner = ModelTuner([Computed(product("a", 64), 1)], HOST, measurer, Setup(batch=16))
     rounds = iter(range(2))
     list(tuner.run(lambda: next(rounds, None) is not None))
     (gain,) = tuner.confirm()
@@ -123,5 +134,45 @@ def test_what_is_not_clearly_better_is_withdrawn() -> None:
     assert set(measurer.withdrawn) == {candidate.job for candidate in others} - set(better)
     assert gain.before_us == first.microseconds
     assert gain.after_us == min(c.microseconds for c in (first, *others) if c.job in (first.job, *better))
+    assert {candidate.job for candidate in (first, *others)} < set(measurer.held)
+    tuner.accept([gain])
+    assert measurer.released == list(gain.winners)
     tuner.withdraw([gain], "slower")
     assert set(gain.winners) <= set(measurer.withdrawn)
+
+
+def lucky(s: Schedule, config: Config) -> None:
+    """Two values of twenty go."""
+    luck = config.choice("luck", range(20))
+    if luck not in (0, 17):
+        raise ScheduleError("the template gave up")
+    y, *_ = s.get_loops("C")
+    s.unroll(s.split(y, (None, config.choice("rows", range(1, 4))))[1])
+
+
+def test_a_space_that_is_mostly_invalid_finishes_and_says_why() -> None:
+    space = Templated.of(lucky, product("mm", 12), HOST)
+    measurer = MadeUp()
+    tuner = KernelTuner(space, measurer, Setup(batch=16))
+    while not tuner.is_over:
+        tuner.round()
+    assert len(measurer.asked) == 6
+    assert tuner.best_seconds is not None
+    assert tuner.history.causes().startswith("54 of 60 failed (54 build_error): build_error: the template gave up; ")
+
+
+def test_weights_are_cold_where_a_model_has_more_than_a_cache_holds() -> None:
+    target = replace(HOST, l2_bytes=1 << 12, l3_bytes=1 << 16)
+
+    def timing(*computed: Computed) -> Timing:
+        first = ModelTuner(computed, target, MadeUp(), Setup()).kernels[0].tuner
+        analytic = first.space.analytic()
+        assert analytic is not None
+        return first.job(analytic).timing
+
+    large = timing(Computed(product("a", 64), 3, ("B",)), Computed(product("b", 8), 1))
+    assert (large.cold, large.between_bytes) == (("B",), 1 << 16)  # 3 * 64 * 64 * 4 bytes; a power of two
+    larger = timing(Computed(product("a", 64), 100, ("A", "B")))
+    assert (larger.cold, larger.between_bytes) == (("A", "B"), 1 << 17)  # twice the largest cache
+    small = timing(Computed(product("b", 8), 1, ("B",)))
+    assert (small.cold, small.between_bytes) == ((), 0)

@@ -1,31 +1,33 @@
 """``tilewright tune``: search for faster schedules of a model's kernels, by measuring them on this machine.
 
 What is found is kept in a database, where ``compile`` finds it; what was measured before, by whatever search, is not
-measured again. At the end the whole model is timed without and with what was found, in turns, and if it is no faster
-with it, nobody uses that.
+measured again. At the end the whole model is timed without and with what was found, in turns. Only if it is faster with
+it, ``compile`` may use that; a search that was killed before has changed nothing for anybody.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tilewright.base.errors import BadInput, TilewrightError
+from tilewright.base.errors import BadInput
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import add_compile_arguments, compiled, settings_of
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
-from tilewright.cli.timing import Plan, measure, ratio
+from tilewright.cli.timing import Plan, Timing, measure, ratio
 from tilewright.runtime.sizing import default_threads
 
 if TYPE_CHECKING:
+    from tilewright.measure.records import Records
     from tilewright.model import CompiledModel
     from tilewright.tune.measurer import Measurer
     from tilewright.tune.model_tuner import Gain, Kernel, ModelTuner, Progress
@@ -56,15 +58,15 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     with Records.open(path) as records, records.session(_config(options)) as session, Pool(default_threads()) as pool:
         measurer = Measurer(pool, records, session)
         try:
-            tuner, gains = _search(before, options, measurer, errors)
+            tuner, gains = _search(before, options, records, measurer, errors)
         except KeyboardInterrupt:
             errors.print(f"interrupted; {path} has all that was measured, and the same command goes on from there")
             raise
-        report = _compared(before, tuner, gains, options)
+        comparison = _compared(before, tuner, gains, records, options)
     if options.json:
-        emit({**report, "records": str(path), "measured": measurer.measured})
+        emit(_report(comparison, before, gains, options, path, measurer))
     else:
-        _show(report, gains, path, console)
+        _show(comparison, gains, path, console)
     return Status.DONE
 
 
@@ -84,33 +86,50 @@ def _config(options: argparse.Namespace) -> Mapping[str, object]:
 
 
 def _search(
-    before: "CompiledModel", options: argparse.Namespace, measurer: "Measurer", console: Console
+    before: "CompiledModel",
+    options: argparse.Namespace,
+    records: "Records",
+    measurer: "Measurer",
+    console: Console,
 ) -> "tuple[ModelTuner, list[Gain]]":
     """Search as long as there is time, then confirm."""
     from tilewright.tune.kernel_tuner import Setup
-    from tilewright.tune.model_tuner import ModelTuner
+    from tilewright.tune.model_tuner import Computed, ModelTuner
 
-    programs = [(kernel.naive, len(kernel.groups)) for kernel in before.compiled.kernels]
+    computed = [Computed(k.naive, len(k.groups), k.constants) for k in before.compiled.kernels]
     setup = Setup(seed=options.seed, threads=before.executable.threads)
-    tuner = ModelTuner(programs, before.options.target, measurer, setup)
+    tuner = ModelTuner(computed, before.options.target, measurer, setup, records)
     if not tuner.kernels:
         raise BadInput(f"{options.model} has no kernel with fixed extents and something to choose; give --shape")
     with _Display(console, 60 * options.minutes) as display:
         for progress in tuner.run(display.is_time_left):
             display.show(progress)
     for kernel in tuner.kernels:
-        if kernel.tuner.is_over and kernel.tuner.best_seconds is None:
-            details = "; ".join(kernel.tuner.history.details)
-            console.print(f"{kernel.name}: nothing that was tried is right: {details}", markup=False)
+        if causes := kernel.tuner.history.causes():
+            console.print(f"{kernel.name}: {causes}", highlight=False, markup=False)
     return tuner, tuner.confirm()
 
 
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """The whole model without and with what was found."""
+
+    before: Timing
+    after: Timing
+    ratio: float
+    is_kept: bool
+
+
 def _compared(
-    before: "CompiledModel", tuner: "ModelTuner", gains: "Sequence[Gain]", options: argparse.Namespace
-) -> dict[str, object]:
-    """The whole model without and with what was found. What does not make it faster is withdrawn."""
+    before: "CompiledModel",
+    tuner: "ModelTuner",
+    gains: "Sequence[Gain]",
+    records: "Records",
+    options: argparse.Namespace,
+) -> _Comparison:
+    """What makes the model faster is accepted, anything else withdrawn."""
     found = any(gain.winners for gain in gains)
-    after = compiled(options) if found else before
+    after = _with_found(tuner, gains, records, options) if found else before
     feeds = make_feeds(before.inputs, {}, 0)
     runs: dict[str, Callable[[], object]] = {
         "before": lambda: before.run(None, feeds),
@@ -119,15 +138,44 @@ def _compared(
     timings = measure(runs, Plan())
     relative = ratio(timings["after"], timings["before"]) if found else 1.0
     is_kept = found and relative < 1.0
-    if found and not is_kept:
+    if is_kept:
+        tuner.accept(gains)
+    else:
         tuner.withdraw(gains, "the whole model is no faster with it")
+    return _Comparison(timings["before"], timings["after"], relative, is_kept)
+
+
+def _with_found(
+    tuner: "ModelTuner", gains: "Sequence[Gain]", records: "Records", options: argparse.Namespace
+) -> "CompiledModel":
+    """The model as it will be if what was found is accepted: compiled with records of its own."""
+    from tilewright.measure.records import Records
+
+    with TemporaryDirectory(prefix="tilewright-tuned-") as folder:
+        path = Path(folder) / "draft.db"
+        with Records.open(path) as draft, draft.session(_config(options)) as session:
+            for record in tuner.used(gains, records):
+                draft.add(session, record.job, record.outcome)
+        return compiled(options, settings=replace(settings_of(options), records=path))
+
+
+def _report(
+    comparison: _Comparison,
+    before: "CompiledModel",
+    gains: "Sequence[Gain]",
+    options: argparse.Namespace,
+    path: Path,
+    measurer: "Measurer",
+) -> dict[str, object]:
     return {
         "model": str(options.model),
         "threads": before.executable.threads,
-        "milliseconds": {name: timing.median * 1e3 for name, timing in timings.items()},
-        "ratio": relative,
-        "kept": is_kept,
+        "milliseconds": {"before": comparison.before.median * 1e3, "after": comparison.after.median * 1e3},
+        "ratio": comparison.ratio,
+        "kept": comparison.is_kept,
         "kernels": [{name: value for name, value in asdict(gain).items() if name != "winners"} for gain in gains],
+        "records": str(path),
+        "measured": measurer.measured,
     }
 
 
@@ -171,13 +219,14 @@ def _live_table(title: str, kernels: "Sequence[Kernel]") -> Table:
         table.add_column(heading, justify="left" if heading == "kernel" else "right")
     known = sorted((kernel for kernel in kernels if kernel.times), key=lambda kernel: -kernel.weight * kernel.times[-1])
     for kernel in known[:_SHOWN]:
-        gain = kernel.times[0] / kernel.times[-1]
+        analytic = kernel.tuner.analytic_seconds
+        gain = "" if analytic is None else f"{analytic / kernel.times[-1]:.2f}"
         tried = str(len(kernel.tuner.history.throughputs))
-        table.add_row(kernel.name, str(kernel.weight), tried, f"{kernel.times[-1] * 1e6:.1f}", f"{gain:.2f}")
+        table.add_row(kernel.name, str(kernel.weight), tried, f"{kernel.times[-1] * 1e6:.1f}", gain)
     return table
 
 
-def _show(report: Mapping[str, object], gains: "Sequence[Gain]", path: Path, console: Console) -> None:
+def _show(comparison: _Comparison, gains: "Sequence[Gain]", path: Path, console: Console) -> None:
     table = Table(title="Kernels, microseconds: the analytic model's choice, and what was found")
     for heading in ("kernel", "calls", "tried", "before", "after", "gain"):
         table.add_column(heading, justify="left" if heading == "kernel" else "right")
@@ -185,9 +234,6 @@ def _show(report: Mapping[str, object], gains: "Sequence[Gain]", path: Path, con
         times = (f"{gain.before_us:.1f}", f"{gain.after_us:.1f}", f"{gain.before_us / gain.after_us:.2f}")
         table.add_row(gain.name, str(gain.weight), str(gain.tried), *times)
     console.print(table)
-    milliseconds = report["milliseconds"]
-    if not isinstance(milliseconds, Mapping):
-        raise TilewrightError("a report has times")
-    times = f"{milliseconds['before']:.3f} ms before, {milliseconds['after']:.3f} ms after"
-    verdict = f"what was found is in {path}, and compile uses it" if report["kept"] else "the model's choices stay"
+    times = f"{comparison.before.median * 1e3:.3f} ms before, {comparison.after.median * 1e3:.3f} ms after"
+    verdict = f"what was found is in {path}, and compile uses it" if comparison.is_kept else "the model's choices stay"
     console.print(f"the whole model: {times}; {verdict}", highlight=False, markup=False, soft_wrap=True)

@@ -172,6 +172,10 @@ class Tiles(Nest):
         """The same with the knob ``name`` at 1."""
         return replace(self, knobs=tuple(Knob(name, (1,)) if knob.name == name else knob for knob in self.knobs))
 
+    def values(self, name: str) -> tuple[int, ...]:
+        """Those of the knob ``name``."""
+        return next(knob.values for knob in self.knobs if knob.name == name)
+
     @property
     def anchor(self) -> BlockRef:
         """The reduction block."""

@@ -4,7 +4,7 @@ Each function takes a fresh ``Schedule`` of a naive program and applies primitiv
 all, and replays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from enum import Enum
 
@@ -112,7 +112,8 @@ def schedule_tiles(
     for axis, factor in factors.items():
         outer[axis], inner[axis] = s.split(spatial[axis], (None, factor))
     # Loops that run once go outermost: the parallel ones are then directly inside each other, and share one region.
-    loops = sorted(_outer_order(outer, roles, order), key=lambda loop: extent_of(s, loop) > 1)
+    loops = [outer[axis] for axis in outer_order(outer, roles, order)]
+    loops.sort(key=lambda loop: extent_of(s, loop) > 1)
     # Rows before panels: a broadcast is then used up at once, and only the panels' few vectors stay in registers.
     inside = [inner[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
     s.reorder(*loops, *reduced, *inside)
@@ -141,16 +142,14 @@ def finish_tiles(s: Schedule, anchor: BlockRef, epilogue: BlockRef, loops: list[
     return around or loops
 
 
-def _outer_order(outer: dict[int, LoopRef], roles: Roles, order: Order) -> list[LoopRef]:
-    """The loops around tiles, outermost first."""
+def outer_order(axes: Collection[int], roles: Roles, order: Order) -> list[int]:
+    """Axes of a block in the order of the loops around tiles, outermost first."""
     columns = (roles.panels, roles.vector)
-    last = [
-        a for a in ((roles.rows, *columns) if order is Order.ROWS_COLUMNS else (*columns, roles.rows)) if a is not None
-    ]
-    axes = [axis for axis in outer if axis not in last] + last
+    last = (roles.rows, *columns) if order is Order.ROWS_COLUMNS else (*columns, roles.rows)
+    ordered = [axis for axis in axes if axis not in last] + [axis for axis in last if axis is not None and axis in axes]
     if order is Order.PANEL_FIRST and isinstance(roles, Contraction):
-        axes.sort(key=lambda axis: axis not in roles.panel_axes)
-    return [outer[axis] for axis in axes]
+        ordered.sort(key=lambda axis: axis not in roles.panel_axes)
+    return ordered
 
 
 def privatized(s: Schedule, anchor: BlockRef) -> BlockRef:

@@ -10,17 +10,28 @@ from dataclasses import asdict, dataclass, field
 
 from tilewright.base.errors import CorruptRecord
 from tilewright.base.target import Target
+from tilewright.measure import fields
 
 IR_VERSION = 1
 """Of the notation of loop programs. A workload of another version is another workload."""
 
 
+MOST_BETWEEN = 1 << 30
+"""Bytes of other data between two runs: more than any cache has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How a candidate is timed: ``repeats`` times, each a mean over as many runs as take ``least_seconds``."""
+    """How a candidate is timed: ``repeats`` times, each a mean over as many runs as take ``least_seconds``.
+
+    ``cold``: inputs that other data push out of the caches between two runs, as happens to the weights of a model in
+    which each kernel has its own; ``between_bytes``: how much data that is. Other inputs stay where runs leave them.
+    """
 
     repeats: int = 10
     least_seconds: float = 0.01
+    cold: tuple[str, ...] = ()
+    between_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,15 @@ class Job:
         schedule = json.dumps(_parsed(self.trace), sort_keys=True, separators=(",", ":"))
         config = json.dumps([self.threads, self.seed, asdict(self.timing)], sort_keys=True)
         return _hash("\0".join(("job", self.workload, schedule, target_fingerprint(self.target), config)))
+
+
+def read_timing(value: object) -> Timing:
+    """What JSON says of a ``Timing``. Raises ``KeyError``, ``TypeError``, ``ValueError`` if that is none."""
+    timing = fields.mapping(value)
+    cold, between = tuple(map(fields.text, fields.items(timing["cold"]))), fields.whole(timing["between_bytes"])
+    if not 0 <= between <= MOST_BETWEEN:
+        raise ValueError(f"between two runs there may be up to {MOST_BETWEEN} bytes, not {between}")
+    return Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"]), cold, between)
 
 
 def workload_hash(program: str, version: int = IR_VERSION) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from tilewright.base.errors import MeasureError
 from tilewright.measure import fields
-from tilewright.measure.job import Job, Timing
+from tilewright.measure.job import Job, read_timing
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict, is_time
 
 MAX_ANSWER: Final = 64 << 10
@@ -154,18 +154,17 @@ class Request:
         """What was sent. Raises ``BadMessageError``."""
         try:
             job = fields.mapping(message["job"])
-            timing = fields.mapping(job["timing"])
             read = Job(
                 fields.text(job["program"]),
                 fields.text(job["trace"]),
                 fields.text(job["target"]),
                 fields.whole(job["threads"]),
                 fields.whole(job["seed"]),
-                Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"])),
+                read_timing(job["timing"]),
             )
             only_build = message["only_build"] is True
             return Request(fields.whole(message["number"]), read, fields.number(message["run_seconds"]), only_build)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise BadMessageError(f"not a request: {error!r}") from error
 
 

@@ -149,6 +149,11 @@ class Records:
         with self._transaction():
             self._quarantine(subject, reason)
 
+    def release(self, subject: str) -> None:
+        """Let ``subject`` be used, whatever was held against it."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM quarantine WHERE subject = ?", (subject,))
+
     def _quarantine(self, subject: str, reason: str) -> None:
         self._connection.execute(
             "INSERT INTO quarantine (subject, reason) VALUES (?, ?) ON CONFLICT (subject) DO NOTHING", (subject, reason)
@@ -202,6 +207,18 @@ class Records:
             " ORDER BY r.median_us LIMIT ?"
         )
         return list(self._select(chosen, keys))
+
+    def programs(self, target: str, threads: int, *, seed: int = 0) -> list[str]:
+        """The texts of all programs of which ``best`` would find a record, in the order in which they came."""
+        chosen = (
+            "SELECT DISTINCT w.id, w.ir FROM record r JOIN workload w ON w.id = r.workload_id"
+            " JOIN target t ON t.id = r.target_id WHERE t.fp = ? AND r.status = 'ok'"
+            " AND json_extract(r.config_json, '$.threads') = ? AND json_extract(r.config_json, '$.seed') = ?"
+            " AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.subject = r.job) ORDER BY w.id"
+        )
+        with _explained(self.path):
+            rows = self._connection.execute(chosen, (target_fingerprint(target), threads, seed)).fetchall()
+        return [str(text) for _, text in rows]
 
     def all(self) -> Iterator[Record]:
         """Every record, in the order in which they were made."""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from tilewright.base.errors import BadInput, CorruptRecord
 from tilewright.base.target import Target
 from tilewright.measure import fields
-from tilewright.measure.job import Job, Timing
+from tilewright.measure.job import Job, read_timing
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict, is_time
 from tilewright.schedule.trace import Trace
 
@@ -48,6 +48,7 @@ class Row:
             "drift": outcome.drift,
             "seconds": dict(outcome.seconds),
             "machine": dict(outcome.machine),
+            "predicted": outcome.predicted,
         }
         return Row(
             job.program,
@@ -79,14 +80,13 @@ class Row:
             raise ValueError(f"a schedule of {steps} steps; at most {MAX_STEPS} are replayed")
         Target.parse(self.target)
         config = fields.mapping(json.loads(self.config))
-        timing = fields.mapping(config["timing"])
         return Job(
             self.program,
             self.schedule,
             self.target,
             fields.whole(config["threads"]),
             fields.whole(config["seed"]),
-            Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"])),
+            read_timing(config["timing"]),
         )
 
     def _outcome(self) -> Outcome:
@@ -104,4 +104,5 @@ class Row:
             fields.optional(around["drift"]),
             fields.numbers(around["seconds"]),
             fields.numbers(around["machine"]),
+            fields.optional(around["predicted"]),
         )

@@ -41,7 +41,7 @@ _MAX_FAILED_STARTS = 3
 _ENDING_SECONDS = 1.0
 _VERDICT_PHASES = {
     Verdict.OK: (Phase.TIME,),
-    Verdict.WRONG: (Phase.CHECK,),
+    Verdict.WRONG: (Phase.CHECK, Phase.TIME),
     Verdict.BUILD_ERROR: (Phase.BUILD,),
     Verdict.OOM: (Phase.BUILD, Phase.CHECK, Phase.TIME),
 }

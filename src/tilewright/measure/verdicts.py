@@ -16,7 +16,8 @@ class Verdict(Enum):
     OK = "ok"
     """Right results, and a time."""
     WRONG = "wrong"
-    """Results that differ from the reference, inputs that it altered, or memory that it wrote beside its outputs."""
+    """Results that differ from the reference, inputs that it altered, memory that it wrote beside its outputs; or a
+    time that can't be."""
     CRASH = "crash"
     """Ended by a signal of its own making."""
     TIMEOUT = "timeout"
@@ -63,6 +64,8 @@ class Outcome:
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     machine: Mapping[str, float] = field(default_factory=dict[str, float])
     """What was read of the machine beside the times: load, frequency, temperature."""
+    predicted: float | None = None
+    """What whoever wanted the measurement had thought of the candidate: more is faster, in no unit."""
 
     @property
     def median_us(self) -> float | None:

@@ -72,8 +72,17 @@ def _details(search: Search) -> str:
     curves = [
         chart("Best so far, by trials", Axis("trials"), microseconds, by_trials),
         chart("Best so far, by time", Axis("seconds"), microseconds, by_seconds),
+        chart("Predicted against measured", Axis("place by prediction"), microseconds, [_ranked(search)]),
     ]
     return f"<p><code>{_escaped(search.shapes)}</code></p><p>{told}; {_escaped(search.target)}</p>{pictures(curves)}"
+
+
+def _ranked(search: Search) -> Series:
+    """Times in the order in which they were predicted before they were measured, what was thought fastest first."""
+    outcomes = [trial.outcome for trial in search.trials]
+    known = [(o.predicted, o.median_us) for o in outcomes if o.predicted is not None and o.median_us is not None]
+    ordered = sorted(known, key=lambda pair: -pair[0])
+    return Series("tried", [(float(place), us) for place, (_, us) in enumerate(ordered, 1)], _TRIED, is_line=False)
 
 
 def _escaped(text: str) -> str:

@@ -5,14 +5,16 @@ The system of Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018)
 In: naive loop programs of a model's kernels. Out: records in a database, which ``recorded`` finds when the model is
 compiled again.
 
-    tuner = ModelTuner([(kernel.naive, len(kernel.groups)) for kernel in kernels], target, measurer, Setup())
+    tuner = ModelTuner([Computed(k.naive, len(k.groups), k.constants) for k in kernels], target, measurer, Setup())
     for progress in tuner.run(is_time_left): ...
     gains = tuner.confirm()
 
-    space, kernel_space, template   what is searched       search/      who proposes candidates
+    space, kernel_space, template,
+    contractions, contraction_space what is searched       search/      who proposes candidates
     features/                       what a model sees      models/      what they are thought to be worth
     kernel_tuner, model_tuner       the search             measurer     measurements that are remembered
     tasks                           a convolution with all alternatives
+    nearest                         what similar kernels teach
 
 A new searcher is a file in ``search/``, a new cost model one in ``models/``; a kernel of one's own is a template.
 """

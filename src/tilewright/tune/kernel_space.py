@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.target import Target
@@ -12,9 +11,7 @@ from tilewright.cost.model import best, estimate
 from tilewright.kernels.space import Candidate, Knob, Nest, Population, Space
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
-from tilewright.tune.space import Digits, Mask
-
-Cycles = NDArray[np.float64]
+from tilewright.tune.space import Digits, Floats, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ class KernelSpace:
             mask &= nest.allowed(population)
         return mask
 
-    def estimates(self, digits: Digits) -> Cycles:
+    def estimates(self, digits: Digits) -> Floats:
         """What the analytic model thinks of each candidate, in cycles of its nests together: smaller is better."""
         total = np.zeros(len(digits))
         for nest, population in self._populations(digits):
@@ -61,6 +58,10 @@ class KernelSpace:
         """The values of the knobs."""
         columns = [np.array(knob.values, np.int64)[digits[:, place]] for place, knob in enumerate(self.knobs)]
         return np.stack(columns, axis=1) if columns else np.zeros((len(digits), 0), np.int64)
+
+    def features(self, digits: Digits) -> Floats:
+        """The numbers of the knobs, as logarithms."""
+        return np.log2(1.0 + self.numbers(digits))
 
     def candidate(self, digits: Digits) -> Candidate:
         """The choices of one candidate."""

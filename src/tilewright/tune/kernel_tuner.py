@@ -4,23 +4,22 @@ Rounds of proposing a batch, measuring it, and learning from it. Everything foll
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilewright.base.errors import ScheduleError
+from tilewright.cost.analytic import schedule
 from tilewright.measure.job import Job, Timing
-from tilewright.measure.verdicts import Outcome, Verdict
-from tilewright.tune.kernel_space import KernelSpace
+from tilewright.measure.verdicts import Outcome, Phase, Verdict
+from tilewright.schedule.schedule import Schedule
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.models.boosted import BoostedTrees
-from tilewright.tune.recorded import CONFIRMING, SEARCHING, recorded_text
+from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING, recorded_text
 from tilewright.tune.search.annealing import AnnealingSearcher
-from tilewright.tune.space import Digits
-
-FloatArray = NDArray[np.float64]
+from tilewright.tune.space import Digits, Floats, Tunable
 
 QUICK = Timing(repeats=3, least_seconds=0.002)
 CAREFUL = Timing(repeats=10, least_seconds=0.004)
@@ -48,6 +47,14 @@ class Setup:
     threads: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Cold:
+    """Which inputs are not in the caches when a run begins, as other data come in between: see ``Timing``."""
+
+    inputs: tuple[str, ...] = ()
+    between_bytes: int = 0
+
+
 @dataclass(slots=True)
 class History:
     """What was measured, in order: digits, throughputs (runs per second, 0 for failures), verdicts."""
@@ -71,9 +78,22 @@ class History:
         """The position of the fastest candidate; None if none was right."""
         return int(np.argmax(self.throughputs)) if max(self.throughputs, default=0.0) > 0 else None
 
+    def causes(self) -> str:
+        """How many candidates failed, in which ways, and what was said of the first few; empty if none did."""
+        failed = {verdict: count for verdict, count in self.verdicts.items() if verdict is not Verdict.OK}
+        if not failed:
+            return ""
+        counts = ", ".join(f"{count} {verdict.value}" for verdict, count in sorted(failed.items(), key=lambda v: -v[1]))
+        return f"{sum(failed.values())} of {len(self.digits)} failed ({counts}): {'; '.join(self.details)}"
+
 
 def _throughput(outcome: Outcome) -> float:
     return 0.0 if outcome.median_us is None else 1e6 / min(outcome.times_us)
+
+
+def _confirmed_us(*outcomes: Outcome) -> float:
+    times = [inf if outcome.median_us is None else outcome.median_us for outcome in outcomes]
+    return inf if inf in times else min(times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +107,15 @@ class Confirmed:
 class KernelTuner:
     """The search for one kernel. Raises ``BadInput`` if LightGBM is missing."""
 
-    def __init__(self, space: KernelSpace, measurer: Measurer, setup: Setup) -> None:
+    def __init__(
+        self,
+        space: Tunable,
+        measurer: Measurer,
+        setup: Setup,
+        cold: Cold | None = None,
+        borrowed: Schedule | None = None,
+    ) -> None:
+        """``borrowed``: a schedule that was good for a similar kernel, and is one of those that are confirmed."""
         self.space = space
         self.history = History()
         self.is_over = False
@@ -97,6 +125,8 @@ class KernelTuner:
         self._model = BoostedTrees(seed=setup.seed)
         self._searcher = AnnealingSearcher(space, self._score, setup.seed)
         self._text = recorded_text(space.naive)
+        self._cold = cold or Cold()
+        self._borrowed = borrowed
 
     @property
     def best_seconds(self) -> float | None:
@@ -104,14 +134,19 @@ class KernelTuner:
         best = self.history.best
         return None if best is None else 1 / self.history.throughputs[best]
 
+    @property
+    def analytic_seconds(self) -> float | None:
+        """Of what the analytic model thinks best, if the search began with that and it was right."""
+        first = self.history.throughputs[:1] if self._setup.start is Start.ANALYTIC else []
+        return 1 / first[0] if first and first[0] > 0 else None
+
     def round(self) -> None:
         """Propose a batch, measure it, learn from it."""
         batch = self._proposed()
         if not len(batch):
             self.is_over = True
             return
-        outcomes = self._measurer.measure([self.job(digits) for digits in batch])
-        for digits, outcome in zip(batch, outcomes, strict=True):
+        for digits, outcome in zip(batch, self._measured(batch), strict=True):
             self.history.add(digits, outcome)
         self._searcher.learn(batch, np.array(self.history.throughputs[-len(batch) :]))
         self._model.fit(self._features(np.array(self.history.digits)), np.array(self.history.throughputs))
@@ -119,42 +154,71 @@ class KernelTuner:
         self.is_over = len(batch) < self._setup.batch or (self.history.best is None and failed >= ALL_FAIL)
 
     def confirm(self) -> list[Confirmed]:
-        """The analytic model's candidate and then the fastest ones, measured carefully and on other data."""
+        """The analytic model's choice and then the fastest candidates, measured carefully, twice, and on other data.
+
+        What is measured for the first time is held: nobody uses it before it is released.
+        """
         order: list[int] = np.argsort(self.history.throughputs)[::-1][:FINALISTS].tolist()
         finalists = [self.history.digits[place] for place in order if self.history.throughputs[place] > 0]
-        jobs = {job.id: job for job in map(self._careful, [self.space.analytic(), *finalists])}
-        outcomes = self._measurer.measure(list(jobs.values()))
-        times = [inf if outcome.median_us is None else outcome.median_us for outcome in outcomes]
-        return [Confirmed(job, time) for job, time in zip(jobs.values(), times, strict=True)]
+        borrowed = [] if self._borrowed is None else [self._borrowed]
+        schedules = [self._compilers(), *map(self.space.schedule, finalists), *borrowed]
+        jobs = {job.id: job for job in (self._job(scheduled, CONFIRMING, CAREFUL) for scheduled in schedules)}
+        again = [replace(job, seed=CONFIRMING_AGAIN) for job in jobs.values()]
+        self._measurer.hold([*jobs.values(), *again])
+        first = self._measurer.measure(list(jobs.values()))
+        # In the other order: what else the machine does comes and goes.
+        second = self._measurer.measure(again[::-1])[::-1]
+        pairs = zip(jobs.values(), first, second, strict=True)
+        return [Confirmed(job, _confirmed_us(*outcomes)) for job, *outcomes in pairs]
 
     def job(self, digits: Digits) -> Job:
         """The measurement of one candidate."""
-        return self._job(digits, SEARCHING, QUICK)
+        return self._job(self.space.schedule(digits), SEARCHING, QUICK)
 
-    def _careful(self, digits: Digits) -> Job:
-        return self._job(digits, CONFIRMING, CAREFUL)
+    def _compilers(self) -> Schedule:
+        """What the compiler does where nothing was measured."""
+        return schedule(Schedule(self.space.naive), self.space.target)
 
-    def _job(self, digits: Digits, seed: int, timing: Timing) -> Job:
-        trace = self.space.schedule(digits).trace.to_json()
-        return Job(self._text, trace, str(self.space.target), self._setup.threads, seed, timing)
+    def _job(self, scheduled: Schedule, seed: int, timing: Timing) -> Job:
+        trace, target = scheduled.trace.to_json(), str(self.space.target)
+        timing = replace(timing, cold=self._cold.inputs, between_bytes=self._cold.between_bytes)
+        return Job(self._text, trace, target, self._setup.threads, seed, timing)
+
+    def _measured(self, batch: Digits) -> list[Outcome]:
+        """The outcomes; those that have no schedule need no measurement to fail."""
+        jobs: list[Job] = []
+        predicted: list[float] = []
+        refused: dict[int, Outcome] = {}
+        for place, (digits, score) in enumerate(zip(batch, self._score(batch).tolist(), strict=True)):
+            try:
+                jobs.append(self.job(digits))
+                predicted.append(score)
+            except ScheduleError as error:
+                refused[place] = Outcome(Verdict.BUILD_ERROR, str(error), Phase.BUILD)
+        measured = iter(self._measurer.measure(jobs, predicted))
+        return [refused[place] if place in refused else next(measured) for place in range(len(batch))]
 
     def _proposed(self) -> Digits:
         """The next batch. The first one begins with the analytic model's choice, unless the start is random."""
-        if self.history.digits or self._setup.start is Start.RANDOM:
+        analytic = self.space.analytic() if self._setup.start is Start.ANALYTIC else None
+        if self.history.digits or analytic is None:
             return self._searcher.propose(self._setup.batch)
-        first = self.space.analytic()[None]
+        first = analytic[None]
         self._searcher.learn(first, np.zeros(1))
         return np.concatenate([first, self._searcher.propose(self._setup.batch - 1)])
 
-    def _score(self, digits: Digits) -> FloatArray:
+    def _score(self, digits: Digits) -> Floats:
         """What the learned model thinks; before it has learned, the analytic one, if the search starts from that."""
-        if self.history.best is None and self._setup.start is Start.ANALYTIC:
-            return -np.log(self.space.estimates(digits))
+        estimates = self._estimates(digits)
+        if self.history.best is None and estimates is not None:
+            return -np.log(estimates)
         return self._model.score(self._features(digits))
 
-    def _features(self, digits: Digits) -> FloatArray:
-        """Numbers of the knobs; and the analytic estimate, unless the start is random."""
-        columns = [np.log2(1.0 + column) for column in self.space.numbers(digits).T]
-        if self._setup.start is Start.ANALYTIC:
-            columns.append(np.log(self.space.estimates(digits)))
-        return np.stack(columns, axis=1)
+    def _features(self, digits: Digits) -> Floats:
+        """Those of the space; and the analytic estimate, unless the start is random."""
+        estimates = self._estimates(digits)
+        known = [] if estimates is None else [np.log(estimates)[:, None]]
+        return np.concatenate([self.space.features(digits), *known], axis=1)
+
+    def _estimates(self, digits: Digits) -> Floats | None:
+        return self.space.estimates(digits) if self._setup.start is Start.ANALYTIC else None

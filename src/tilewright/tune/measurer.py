@@ -4,6 +4,7 @@ So whoever proposes the same candidates in the same order goes on where an earli
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from tilewright.measure.job import Job
@@ -29,15 +30,30 @@ class Measurer:
         self._records = records
         self._session = session
 
-    def measure(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """The outcomes, in the order of the jobs. Raises ``MeasureError`` if they can't be measured at all."""
+    def measure(self, jobs: Sequence[Job], predicted: Sequence[float] = ()) -> list[Outcome]:
+        """The outcomes, in the order of the jobs. Raises ``MeasureError`` if they can't be measured at all.
+
+        ``predicted``: what is thought of each beforehand (``Outcome.predicted``); kept with the record.
+        """
+        thought = dict(zip((job.id for job in jobs), predicted, strict=False))
         found = {job.id: self._records.find(job) for job in jobs}
         missing = {job.id: job for job in jobs if found[job.id] is None}  # candidates may be scheduled alike
         for job, outcome in self._bench.measure_all(missing.values()):
-            self._records.add(self._session, job, outcome)
+            known = replace(outcome, predicted=thought.get(job.id))
+            self._records.add(self._session, job, known)
             self.measured += 1
-            found[job.id] = outcome
+            found[job.id] = known
         return [outcome for job in jobs if (outcome := found[job.id]) is not None]
+
+    def hold(self, jobs: Sequence[Job]) -> None:
+        """Let nobody use what will be measured of ``jobs``, unless it was measured before, until they are released."""
+        for job in jobs:
+            if self._records.find(job) is None:
+                self._records.quarantine(job.id, "not compared in a whole model yet")
+
+    def release(self, job: Job) -> None:
+        """Let everybody use the record of ``job``."""
+        self._records.release(job.id)
 
     def withdraw(self, job: Job, reason: str) -> None:
         """Let nobody use the record of ``job``."""

@@ -6,16 +6,23 @@ optimistically what is left, weighted by how often the model runs the kernel.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.target import Target
 from tilewright.loops.program import Program
+from tilewright.measure.build import shape_of
 from tilewright.measure.job import Job
+from tilewright.measure.records import Record, Records
+from tilewright.tune.contraction_space import ContractionSpace
 from tilewright.tune.kernel_space import KernelSpace
-from tilewright.tune.kernel_tuner import KernelTuner, Setup
+from tilewright.tune.kernel_tuner import Cold, KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.recorded import KERNEL, recorded_text
+from tilewright.tune.nearest import nearest_schedule
+from tilewright.tune.recorded import CONFIRMING, KERNEL, recorded_text
+from tilewright.tune.space import Tunable
 
 ALPHA = 0.2
 """How much what was gained counts, against what might be."""
@@ -23,6 +30,21 @@ WINDOW = 3
 """Rounds over which gains are looked at."""
 CLEARLY = 0.99
 """The part of the analytic choice's time that a candidate may take, at most, to be called better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a model computes: a naive program, how often a run calls it, and which of its inputs are weights."""
+
+    naive: Program
+    calls: int
+    weights: tuple[str, ...] = ()
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of all calls together; those of run-time size do not count."""
+        known = [] if self.naive.dims else [buffer for buffer in self.naive.inputs if buffer.name in self.weights]
+        return self.calls * sum(prod(shape_of(buffer)) * buffer.dtype.itemsize for buffer in known)
 
 
 @dataclass(slots=True)
@@ -57,7 +79,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What became of one kernel: microseconds of the analytic choice, and of the fastest candidate."""
+    """What became of one kernel: microseconds of the analytic choice (infinity if it was not right when it was
+    confirmed), and of the fastest candidate."""
 
     name: str
     weight: int
@@ -72,11 +95,17 @@ class ModelTuner:
     """Tunes the kernels of one model that have fixed extents and something to choose."""
 
     def __init__(
-        self, programs: Sequence[tuple[Program, int]], target: Target, measurer: Measurer, setup: Setup
+        self,
+        computed: Sequence[Computed],
+        target: Target,
+        measurer: Measurer,
+        setup: Setup,
+        records: Records | None = None,
     ) -> None:
-        """``programs``: naive programs, and how often a run calls each."""
+        """``records``: in which there may be schedules of similar kernels."""
         self._measurer = measurer
-        self.kernels = tuple(_kernels(programs, target, measurer, setup))
+        self._setup = setup
+        self.kernels = tuple(_kernels(computed, target, measurer, setup, records))
 
     def run(self, is_time_left: Callable[[], bool]) -> Iterator[Progress]:
         """Rounds, as long as there is time and something to try."""
@@ -109,6 +138,22 @@ class ModelTuner:
         tried = len(kernel.tuner.history.throughputs)
         return Gain(kernel.name, kernel.weight, before, after, tried, tuple(candidate.job for candidate in winners))
 
+    def used(self, gains: Sequence[Gain], records: Records) -> Iterator[Record]:
+        """What the compiler would find in ``records`` if what was found were accepted."""
+        for kernel in self.kernels:
+            space = kernel.tuner.space
+            text, target = recorded_text(space.naive), str(space.target)
+            yield from records.best(text, target, self._setup.threads, seed=CONFIRMING)
+        for job in (job for gain in gains for job in gain.winners):
+            outcome = records.find(job)
+            if outcome is not None:
+                yield Record(job, outcome)
+
+    def accept(self, gains: Sequence[Gain]) -> None:
+        """Let everybody use what was found."""
+        for job in (job for gain in gains for job in gain.winners):
+            self._measurer.release(job)
+
     def withdraw(self, gains: Sequence[Gain], reason: str) -> None:
         """Let nobody use what was found."""
         for job in (job for gain in gains for job in gain.winners):
@@ -116,21 +161,36 @@ class ModelTuner:
 
 
 def _kernels(
-    programs: Sequence[tuple[Program, int]], target: Target, measurer: Measurer, setup: Setup
+    computed: Sequence[Computed], target: Target, measurer: Measurer, setup: Setup, records: Records | None
 ) -> Iterator[Kernel]:
-    merged: dict[str, tuple[Program, int]] = {}
-    for program, weight in programs:
-        text = recorded_text(program)
-        merged[text] = (program, weight + merged.get(text, (program, 0))[1])
-    for program, weight in merged.values():
-        space = None if program.dims else _space(program, target)
-        if space is not None and len(space.knobs):
-            yield Kernel(program.name, weight, KernelTuner(space, measurer, setup))
+    merged: dict[str, Computed] = {}
+    for one in computed:
+        known = merged.setdefault(recorded_text(one.naive), replace(one, calls=0))
+        merged[recorded_text(one.naive)] = replace(known, calls=known.calls + one.calls)
+    between = _between(computed, target)
+    for one in merged.values():
+        space = None if one.naive.dims else _space(replace(one.naive, name=KERNEL), target)
+        if space is not None and len(space.radices):
+            cold = Cold(one.weights, between) if between else Cold()
+            borrowed = None if records is None else nearest_schedule(records, space.naive, target, setup.threads)
+            yield Kernel(one.naive.name, one.calls, KernelTuner(space, measurer, setup, cold, borrowed))
 
 
-def _space(program: Program, target: Target) -> KernelSpace | None:
+def _between(computed: Sequence[Computed], target: Target) -> int:
+    """Bytes of weights that go through the caches from one run of a kernel to the next.
+
+    A power of two, so that models of about the same size share what was measured; none where all stay in a core's own
+    cache.
+    """
+    total = sum(one.weight_bytes for one in computed)
+    if total <= target.l2_bytes:
+        return 0
+    return 1 << (min(total, 2 * target.l3_bytes) - 1).bit_length()
+
+
+def _space(program: Program, target: Target) -> Tunable | None:
     """None for what has no space: a body in loop IR is scheduled in one way."""
-    try:
-        return KernelSpace.of(replace(program, name=KERNEL), target)
-    except ScheduleError:
-        return None
+    for kind in (ContractionSpace, KernelSpace):
+        with suppress(ScheduleError):
+            return kind.of(program, target)
+    return None

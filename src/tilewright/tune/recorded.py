@@ -20,8 +20,8 @@ from tilewright.schedule.trace import Trace
 
 KERNEL = "tuned"
 """What every kernel is called in records: models number theirs."""
-SEARCHING, CONFIRMING = 0, 1
-"""Seeds of the data on which candidates are measured first, and again."""
+SEARCHING, CONFIRMING, CONFIRMING_AGAIN = 0, 1, 2
+"""Seeds of the data on which candidates are measured first, and then those that may be used, twice."""
 
 
 def recorded_text(naive: Program) -> str:

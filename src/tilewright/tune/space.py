@@ -9,9 +9,14 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.target import Target
+from tilewright.loops.program import Program
+from tilewright.schedule.schedule import Schedule
+
 Digits: TypeAlias = NDArray[np.int64]
 """(candidates, knobs), or (knobs,) of one."""
 Mask: TypeAlias = NDArray[np.bool_]
+Floats: TypeAlias = NDArray[np.float64]
 
 
 class Space(Protocol):
@@ -24,6 +29,36 @@ class Space(Protocol):
 
     def allowed(self, digits: Digits) -> Mask:
         """Which candidates of a population make sense, as far as that is known without scheduling them."""
+        ...
+
+
+class Tunable(Space, Protocol):
+    """The schedules of one program."""
+
+    @property
+    def naive(self) -> Program:
+        """The program."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """What it is scheduled for."""
+        ...
+
+    def schedule(self, digits: Digits) -> Schedule:
+        """That of one candidate, ``(knobs,)``. Raises ``ScheduleError`` if it is invalid."""
+        ...
+
+    def features(self, digits: Digits) -> Floats:
+        """What a learned model sees of candidates: (candidates, features)."""
+        ...
+
+    def analytic(self) -> Digits | None:
+        """The candidate that is thought best before anything is measured; None if nothing is known."""
+        ...
+
+    def estimates(self, digits: Digits) -> Floats | None:
+        """(candidates,): what each is thought to take, in any unit; None if nothing is known."""
         ...
 
 

@@ -21,15 +21,16 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from tilewright.base.errors import BadInput, ScheduleError
+from tilewright.base.target import Target
 from tilewright.loops.ir import LoopKind
 from tilewright.loops.program import Program
-from tilewright.schedule.intrinsics import IntrinsicSet
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef, Refusal, loop_at
 from tilewright.symbolic.expr import Const
+from tilewright.tune.features.knobs import knob_features, one_hot, table
 from tilewright.tune.knobs import Kinds, Knob, Policy, Sizes, Value, annotate_knob, choice_knob, split_knob
 from tilewright.tune.orders import All, Orders, reorder_knob
-from tilewright.tune.space import Digits, Mask
+from tilewright.tune.space import Digits, Floats, Mask
 
 T = TypeVar("T", bound=Value)
 
@@ -120,19 +121,20 @@ class TemplateSpace:
     """All schedules that a template can make of a program (``Space``)."""
 
     template: Template
-    program: Program
+    opened: Schedule
+    """What the template goes on from. Not to be changed: ``schedule`` copies."""
     knobs: tuple[Knob[Value], ...]
-    intrinsics: IntrinsicSet | None = None
 
     @classmethod
-    def of(cls, template: Template, program: Program, intrinsics: IntrinsicSet | None = None) -> "TemplateSpace":
-        """Run the template to see its knobs.
+    def of(cls, template: Template, start: Program | Schedule) -> "TemplateSpace":
+        """Run the template to see its knobs, on a program or on what a schedule has made of one already.
 
         Raises ``ScheduleError`` if the first values of all knobs are no valid schedule together.
         """
+        opened = start if isinstance(start, Schedule) else Schedule(start)
         collector = Collector()
-        template(Schedule(program, intrinsics), collector)
-        return cls(template, program, tuple(collector.knobs), intrinsics)
+        template(opened.copy(), collector)
+        return cls(template, opened, tuple(collector.knobs))
 
     @property
     def radices(self) -> tuple[int, ...]:
@@ -146,10 +148,14 @@ class TemplateSpace:
     def schedule(self, digits: Digits) -> Schedule:
         """The schedule of one candidate, ``(knobs,)``. Raises ``ScheduleError`` if it is invalid."""
         entity = Entity(self.knobs, self._checked(digits))
-        s = Schedule(self.program, self.intrinsics)
+        s = self.opened.copy()
         self.template(s, entity)
         entity.check_finished()
         return s
+
+    def features(self, digits: Digits) -> Floats:
+        """What the knobs are set to, as numbers: (candidates, numbers of all knobs)."""
+        return knob_features([_table(knob) for knob in self.knobs], digits)
 
     def describe(self, digits: Digits) -> dict[str, Value]:
         """The decisions of one candidate by the knobs' names. Raises ``ScheduleError`` if it is none of the space."""
@@ -161,6 +167,53 @@ class TemplateSpace:
         if not fits:
             raise ScheduleError(f"{given} is no candidate of a space with radices {self.radices}")
         return given
+
+
+@dataclass(frozen=True, slots=True)
+class Templated:
+    """A template's schedules of a program for a target, as a tuner searches them (``Tunable``).
+
+    Nothing is known of them before they are measured.
+    """
+
+    naive: Program
+    target: Target
+    space: TemplateSpace
+
+    @classmethod
+    def of(cls, template: Template, naive: Program, target: Target) -> "Templated":
+        """Raises ``ScheduleError`` as ``TemplateSpace.of`` does."""
+        return cls(naive, target, TemplateSpace.of(template, naive))
+
+    @property
+    def radices(self) -> tuple[int, ...]:
+        """How many values each knob has."""
+        return self.space.radices
+
+    def allowed(self, digits: Digits) -> Mask:
+        """All of them, as far as is known before scheduling."""
+        return self.space.allowed(digits)
+
+    def schedule(self, digits: Digits) -> Schedule:
+        """The schedule of one candidate. Raises ``ScheduleError`` if it is invalid."""
+        return self.space.schedule(digits)
+
+    def features(self, digits: Digits) -> Floats:
+        """What the knobs are set to."""
+        return self.space.features(digits)
+
+    def analytic(self) -> None:
+        """Nothing is known."""
+
+    def estimates(self, digits: Digits) -> None:
+        """Nothing is known."""
+
+
+def _table(knob: Knob[Value]) -> Floats:
+    """The numbers of each value; kinds of loops are none."""
+    values = [value if isinstance(value, tuple) else (value,) for value in knob.values]
+    numbers = [[number for number in value if isinstance(number, int)] for value in values]
+    return table(numbers) if all(map(len, numbers)) else one_hot(len(values))
 
 
 def extent(s: Schedule, loop: LoopRef) -> int:

@@ -1,0 +1,110 @@
+"""Searches in tables: what a searcher proposes is looked up instead of measured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from tilewright.tune.models.boosted import BoostedTrees
+from tilewright.tune.models.looptree import LoopTree
+from tilewright.tune.models.model import CostModel, Measured, Objective
+from tilewright.tune.models.transfer import Transfer
+from tilewright.tune.models.treegru import TreeGRU
+from tilewright.tune.search.annealing import AnnealingSearcher, Plan
+from tilewright.tune.search.genetic import GeneticSearcher
+from tilewright.tune.search.random import RandomSearcher
+from tilewright.tune.search.searcher import Searcher
+from tilewright.tune.space import Digits
+
+from .features import Floats
+from .table import Table, TableSpace
+
+BATCH = 64
+"""Trials in a round, as in the paper."""
+
+
+class View(Enum):
+    """What a model sees of candidates."""
+
+    CONTEXTS = "contexts"
+    CURVES = "curves"
+
+
+def features(table: Table, view: View) -> Floats:
+    """(candidates, numbers)."""
+    return table.curves if view is View.CURVES else table.contexts.reshape(len(table.digits), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A search by annealing on a learned model."""
+
+    model: Callable[[Table, int], CostModel]
+    """Makes a model for a table and a seed."""
+    view: View = View.CONTEXTS
+    plan: Plan = field(default_factory=Plan)
+
+
+class Baseline(Enum):
+    """Searches without a model."""
+
+    RANDOM = "random"
+    GENETIC = "genetic"
+
+
+Way = Baseline | Learned
+
+
+def curve(table: Table, way: Way, trials: int, seed: int) -> Floats:
+    """The best time after each trial, as a multiple of the table's best one: (trials,)."""
+    space = TableSpace(table)
+    throughputs = 1.0 / table.microseconds
+    seen: list[int] = []
+    model, known = None, np.zeros((0, 0))
+    if isinstance(way, Learned):
+        model, known = way.model(table, seed), features(table, way.view)
+
+    def score(digits: Digits) -> Floats:
+        assert model is not None, "only a learned search asks for scores"
+        return model.score(known[space.rows(digits)])
+
+    searcher = _searcher(space, way, seed, score)
+    while len(seen) < trials:
+        batch = searcher.propose(min(BATCH, trials - len(seen)))
+        if not len(batch):
+            break
+        rows = space.rows(batch)
+        seen.extend(rows.tolist())
+        searcher.learn(batch, throughputs[rows])
+        if model is not None:
+            model.fit(known[seen], throughputs[seen])
+    best = np.minimum.accumulate(table.microseconds[seen]) / table.microseconds.min()
+    return np.concatenate([best, np.full(trials - len(best), best[-1])])
+
+
+def _searcher(space: TableSpace, way: Way, seed: int, score: Callable[[Digits], Floats]) -> Searcher:
+    match way:
+        case Baseline.RANDOM:
+            return RandomSearcher(space, seed)
+        case Baseline.GENETIC:
+            return GeneticSearcher(space, seed)
+        case Learned(plan=plan):
+            return AnnealingSearcher(space, score, seed, plan)
+
+
+def trees(objective: Objective) -> Callable[[Table, int], CostModel]:
+    """Boosted trees."""
+    return lambda _, seed: BoostedTrees(objective, seed)
+
+
+def tree_gru(objective: Objective) -> Callable[[Table, int], CostModel]:
+    """The recurrent network."""
+    return lambda table, seed: TreeGRU(LoopTree.chain(*table.contexts.shape[1:]), objective, seed)
+
+
+def transferred(others: list[Table]) -> Callable[[Table, int], CostModel]:
+    """Boosted trees on top of those that have learned the tables of other layers."""
+    general = BoostedTrees()
+    general.fit_history([Measured(features(table, View.CURVES), 1.0 / table.microseconds) for table in others])
+    return lambda _, seed: Transfer(general, BoostedTrees(seed=seed))

@@ -1,0 +1,93 @@
+"""What tuning finds by itself: `python -m benchmarks.tuning`. Wants a quiet machine; needs LightGBM.
+
+A network is tuned for some minutes, from the analytic model's choices or from random candidates. Then it is compiled
+with the best that was *found* for each kernel, also where the analytic choice is better, and timed beside the network
+as it is compiled without records, in turns. Prints the ratio of the times, and candidates per second.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tilewright.api import compile as compile_model
+from tilewright.base.settings import Settings
+from tilewright.cli.feeds import make_feeds
+from tilewright.cli.timing import Plan, measure, ratio
+from tilewright.measure.pool import Pool
+from tilewright.measure.records import Records
+from tilewright.model import CompiledModel
+from tilewright.tune.kernel_tuner import Setup, Start
+from tilewright.tune.measurer import Measurer
+from tilewright.tune.model_tuner import Computed, ModelTuner
+
+from .networks import ZOO
+
+
+def compiled(options: argparse.Namespace, records: Path | None) -> CompiledModel:
+    """The network, with what is in `records`."""
+    settings = replace(Settings.from_environment(), records=records)
+    path = options.zoo / f"{options.network}.onnx"
+    return compile_model(path, threads=options.threads, target=options.target, math=options.math, settings=settings)
+
+
+def searched(before: CompiledModel, options: argparse.Namespace, measurer: Measurer) -> ModelTuner:
+    """The search, when its time is over."""
+    computed = [Computed(kernel.naive, len(kernel.groups), kernel.constants) for kernel in before.compiled.kernels]
+    setup = Setup(seed=options.seed, start=Start(options.start), threads=options.threads)
+    tuner = ModelTuner(computed, before.options.target, measurer, setup)
+    end = time.monotonic() + 60 * options.minutes
+    for _ in tuner.run(lambda: time.monotonic() < end):
+        pass
+    return tuner
+
+
+def keep_found(tuner: ModelTuner, records: Records, path: Path) -> None:
+    """Write the best that was found for each kernel, other than the analytic choice, to a database of its own."""
+    with Records.open(path) as draft, draft.session({"benchmark": "tuning"}) as session:
+        for kernel in tuner.kernels:
+            _, *found = kernel.tuner.confirm()
+            best = min(found, key=lambda candidate: candidate.microseconds, default=None)
+            outcome = None if best is None else records.find(best.job)
+            if best is not None and outcome is not None:
+                draft.add(session, best.job, outcome)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Search, compile with what was found, compare."""
+    options = _options(arguments)
+    before = compiled(options, None)
+    with TemporaryDirectory(prefix="tilewright-tuning-") as folder:
+        path, draft = Path(folder) / "records.db", Path(folder) / "draft.db"
+        with Records.open(path) as records, records.session({"benchmark": "tuning"}) as session, Pool(2) as pool:
+            measurer = Measurer(pool, records, session)
+            tuner = searched(before, options, measurer)
+            searching = measurer.measured
+            keep_found(tuner, records, draft)
+        after = compiled(options, draft)
+    feeds = make_feeds(before.inputs, {}, 0)
+    runs = {"analytic": lambda: before.run(None, feeds), "found": lambda: after.run(None, feeds)}
+    timings = measure(runs, Plan(rounds=12, slot=0.4))
+    times = {name: timing.median * 1e3 for name, timing in timings.items()}
+    print(f"{options.network}, {options.start} start, {options.minutes:g} minutes: {searching} measured")
+    print(f"{times['analytic']:.3f} ms analytic, {times['found']:.3f} ms found")
+    print(f"speed of what was found: {1 / ratio(timings['found'], timings['analytic']):.3f} of the analytic choice's")
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tuning", description="What tuning finds by itself.")
+    parser.add_argument("--network", default="resnet18", help="default %(default)s")
+    parser.add_argument("--zoo", type=Path, default=ZOO, help="folder of the zoo, default %(default)s")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of searching, default %(default)s")
+    parser.add_argument("--start", choices=[start.value for start in Start], default="random", help="default random")
+    parser.add_argument("--seed", type=int, default=0, help="default 0")
+    parser.add_argument("--threads", type=int, default=1, help="default 1")
+    parser.add_argument("--target", default="host", help="a processor with fewer features, say; default this one")
+    parser.add_argument("--math", default="default", help="default, strict or fast")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""What no schedule can beat: a time below it says that the clock, or what was timed, is not what it should be."""
+
+from math import prod
+
+from tilewright.base.target import Target
+from tilewright.kernels.contraction import analyze
+from tilewright.loops.ir import Block
+from tilewright.loops.program import Program
+from tilewright.loops.visit import walk
+from tilewright.symbolic.expr import Const
+
+FASTEST_MEGAHERTZ = 8000.0
+"""No processor runs faster."""
+
+
+def least_us(program: Program, target: Target, threads: int) -> float:
+    """Microseconds that the multiply-adds of a naive program take at least; of sums of products of floats only."""
+    return sum(_cycles(block, target) for block in walk(program.body) if isinstance(block, Block)) / (
+        threads * FASTEST_MEGAHERTZ
+    )
+
+
+def _cycles(block: Block, target: Target) -> float:
+    extents = [axis.extent.value for axis in block.axes if isinstance(axis.extent, Const)]
+    made = block.writes[0].buffer.dtype
+    if len(extents) < len(block.axes) or not made.is_float or analyze(block) is None:
+        return 0.0
+    return prod(extents) / (target.fma_per_cycle * target.lanes(8 * made.itemsize))

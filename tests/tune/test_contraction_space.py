@@ -1,0 +1,108 @@
+"""The template for contractions: what it allows can be scheduled, and computes what the program says."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.measure.jobs import product
+from tilewright.base.errors import ScheduleError
+from tilewright.base.target import Target
+from tilewright.driver import build_program
+from tilewright.loops.interpreter import interpret
+from tilewright.loops.lower import lower
+from tilewright.loops.program import Program
+from tilewright.symbolic.expr import Var
+from tilewright.tensor import build as te
+from tilewright.tensor.ir import Reduction
+from tilewright.tune.contraction_space import ContractionSpace
+from tilewright.tune.kernel_space import KernelSpace
+from tilewright.tune.space import Digits, size
+
+HOST = Target.host()
+
+
+def convolution() -> Program:
+    """3x3 of 12 channels, in blocks of 16 filters, with a sum after it."""
+    image = te.placeholder((12, 6, 9), name="image")
+    weight = te.placeholder((2, 12, 3, 3, 16), name="weight")
+    bias = te.placeholder((2, 16), name="bias")
+    c, ky, kx = te.reduce_axis((0, 12), "c"), te.reduce_axis((0, 3), "ky"), te.reduce_axis((0, 3), "kx")
+
+    def element(b: Var, y: Var, x: Var, lane: Var) -> Reduction:
+        return te.sum(image[c, y + ky.var, x + kx.var] * weight[b, c, ky, kx, lane], axis=(c, ky, kx))
+
+    total = te.compute((2, 4, 7, 16), element, name="total")
+    result = te.compute((2, 4, 7, 16), lambda b, y, x, lane: total[b, y, x, lane] + bias[b, lane], name="result")
+    return lower(result, "convolution")
+
+
+PROGRAMS = {"product": lambda: product("product", 40), "convolution": convolution}
+
+
+@cache
+def space_of(name: str) -> ContractionSpace:
+    return ContractionSpace.of(PROGRAMS[name](), HOST)
+
+
+def candidates(space: ContractionSpace, count: int, seed: int) -> Digits:
+    return np.random.default_rng(seed).integers(0, space.radices, (count, len(space.radices)))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_compilers_choice_is_a_candidate_and_has_the_best_estimate(name: str) -> None:
+    space = space_of(name)
+    own = KernelSpace.of(space.naive, HOST)
+    analytic = space.analytic()[None]
+    assert space.allowed(analytic).all()
+    assert space.estimates(analytic)[0] == own.estimates(own.analytic()[None])[0]
+    others = candidates(space, 2000, seed=0)
+    assert space.estimates(others[space.allowed(others)]).min() >= space.estimates(analytic)[0]
+    assert size(space) > 100_000
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 1 << 30))
+def test_candidates_are_allowed_or_refused_and_right(name: str, seed: int) -> None:
+    space = space_of(name)
+    (digits,) = candidates(space, 1, seed)
+    if not space.allowed(digits[None])[0]:
+        with pytest.raises(ScheduleError):
+            space.schedule(digits)
+        return
+    program = space.schedule(digits).program
+    random = np.random.default_rng(0)
+    shapes = {p.name: tuple(int(str(e)) for e in p.shape) for p in program.inputs}
+    feeds = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    (found,) = build_program(program, HOST, threads=2).run(feeds)
+    (result,) = interpreted(name, tuple(feeds))
+    np.testing.assert_allclose(found, result, rtol=1e-4, atol=1e-4)
+
+
+@cache
+def interpreted(name: str, inputs: tuple[str, ...]) -> tuple[np.ndarray, ...]:
+    """What the interpreter makes of the naive program."""
+    program, random = space_of(name).naive, np.random.default_rng(0)
+    shapes = {p.name: tuple(int(str(e)) for e in p.shape) for p in program.inputs}
+    feeds = {given: random.standard_normal(shapes[given]).astype(np.float32) for given in inputs}
+    return tuple(interpret(program, feeds).values())
+
+
+def test_features_tell_all_knobs_apart() -> None:
+    space = space_of("convolution")
+    first = space.analytic()
+    for knob, radix in enumerate(space.radices):
+        for digit in set(range(radix)) - {int(first[knob])}:
+            other = first.copy()
+            other[knob] = digit
+            assert (space.features(other[None]) != space.features(first[None])).any()
+
+
+def test_what_is_no_contraction_is_refused() -> None:
+    a = te.placeholder((4, 5), name="a")
+    doubled = lower(te.compute((4, 5), lambda y, x: a[y, x] * 2.0, name="doubled"), "doubled")
+    with pytest.raises(ScheduleError, match="no sum of products"):
+        ContractionSpace.of(doubled, HOST)
