@@ -6,24 +6,29 @@ from math import log, prod
 import numpy as np
 
 from tilewright.schedule.schedule import Schedule
+from tilewright.tune.contraction_space import ContractionSpace
 from tilewright.tune.space import Digits, Mask
-from tilewright.tune.template import TemplateSpace
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
     """`kept`: for each knob of `space` the digits that it may have (`Space`)."""
 
-    space: TemplateSpace
+    space: ContractionSpace
     kept: tuple[tuple[int, ...], ...]
 
     @staticmethod
-    def of(space: TemplateSpace, most: int, seed: int = 0) -> "Box":
-        """At most `most` candidates. Each knob keeps the same power of its number of values, which are drawn."""
+    def of(space: ContractionSpace, most: int, seed: int = 0) -> "Box":
+        """At most `most` candidates, the compiler's choice among them.
+
+        Each knob keeps the same power of its number of values; which ones is drawn.
+        """
         random = np.random.default_rng(seed)
-        counts = _counts(space.radices, most)
-        drawn = [random.permutation(radix)[:count] for radix, count in zip(space.radices, counts, strict=True)]
-        return Box(space, tuple(tuple(sorted(digits.tolist())) for digits in drawn))
+        kept: list[tuple[int, ...]] = []
+        for radix, count, own in zip(space.radices, _counts(space.radices, most), space.analytic(), strict=True):
+            others = [digit for digit in random.permutation(radix).tolist() if digit != own]
+            kept.append(tuple(sorted([int(own), *others[: count - 1]])))
+        return Box(space, tuple(kept))
 
     @property
     def radices(self) -> tuple[int, ...]:
@@ -31,13 +36,16 @@ class Box:
         return tuple(len(digits) for digits in self.kept)
 
     def allowed(self, digits: Digits) -> Mask:
-        """All of them, as far as is known before scheduling."""
-        return np.ones(len(digits), np.bool_)
+        """Those that are allowed in the whole space."""
+        return self.space.allowed(self._whole(digits))
 
     def schedule(self, digits: Digits) -> Schedule:
         """The schedule of one candidate. Raises `ScheduleError` if it is invalid."""
-        whole = [kept[int(digit)] for kept, digit in zip(self.kept, digits, strict=True)]
-        return self.space.schedule(np.array(whole))
+        return self.space.schedule(self._whole(digits[None])[0])
+
+    def _whole(self, digits: Digits) -> Digits:
+        columns = [np.array(kept)[column] for kept, column in zip(self.kept, digits.T, strict=True)]
+        return np.stack(columns, axis=1)
 
 
 def _counts(radices: tuple[int, ...], most: int) -> list[int]:

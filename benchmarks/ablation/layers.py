@@ -7,9 +7,8 @@ import numpy as np
 from tilewright.base.numerics import Math
 from tilewright.base.target import Target
 from tilewright.frontend.onnx_importer import load
-from tilewright.tune.contractions import contraction
+from tilewright.tune.contraction_space import ContractionSpace
 from tilewright.tune.tasks import convolution_tasks
-from tilewright.tune.template import TemplateSpace
 
 from ..choices import compiled
 from ..operator_models import Parts, assemble, convolution
@@ -44,7 +43,7 @@ LAYERS = {
 }
 
 
-def space_of(layer: Layer, target: Target) -> TemplateSpace:
+def space_of(layer: Layer, target: Target) -> ContractionSpace:
     """The template's space of a direct convolution of what comes in blocks of channels."""
     parts = Parts(np.random.default_rng(0))
     arguments = (layer.size, layer.size, layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.kernel // 2)
@@ -52,4 +51,4 @@ def space_of(layer: Layer, target: Target) -> TemplateSpace:
     _, choices = compiled(load(model), target)
     (task,) = convolution_tasks(choices, target, Math.DEFAULT)
     route = next(route for route in task.routes if route.name == WAY)
-    return TemplateSpace.of(contraction(target), route.kernels[-1])
+    return ContractionSpace.of(route.kernels[-1], target)

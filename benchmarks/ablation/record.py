@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.base.errors import ScheduleError
 from tilewright.base.target import Target
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.pool import Pool
@@ -46,11 +45,9 @@ class Entry:
 def entries(box: Box) -> Iterator[Entry]:
     """The different valid candidates of a box."""
     met: set[str] = set()
-    for digits in consecutive(0, int(np.prod(box.radices)), box.radices):
-        try:
-            scheduled = box.schedule(digits)
-        except ScheduleError:
-            continue
+    everything = consecutive(0, int(np.prod(box.radices)), box.radices)
+    for digits in everything[box.allowed(everything)]:
+        scheduled = box.schedule(digits)
         if (text := str(scheduled.program)) not in met:
             met.add(text)
             yield Entry(digits, scheduled.trace.to_json(), seen(scheduled.program))
@@ -60,7 +57,7 @@ def measured(name: str, most: int, target: Target, measurer: Measurer) -> Table:
     """The table of one layer."""
     box = Box.of(space_of(LAYERS[name], target), most)
     listed = list(entries(box))
-    program = str(box.space.program)
+    program = str(box.space.naive)
 
     def times(chosen: Sequence[int], timing: Timing, seed: int) -> np.ndarray:
         jobs = [Job(program, listed[place].trace, str(target), seed=seed, timing=timing) for place in chosen]
