@@ -899,8 +899,8 @@ MUTANTS = (
     Mutant(
         "what was confirmed slower is used",
         "measure/records.py",
-        " AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.subject = r.job)",
-        "",
+        ' AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.subject = r.job)"\n            " ORDER BY r.median_us',
+        " ORDER BY r.median_us",
         _RECORDS,
     ),
     Mutant(
@@ -909,6 +909,34 @@ MUTANTS = (
         "found = {job.id: self._records.find(job) for job in jobs}",
         "found = {job.id: None for job in jobs}",
         ("tests/tune/test_resume.py",),
+    ),
+    Mutant(
+        "what was found is used before the model was compared",
+        "tune/measurer.py",
+        "if self._records.find(job) is None:",
+        "if self._records.find(job) is not None:",
+        ("tests/tune/test_measurer.py",),
+    ),
+    Mutant(
+        "the template for contractions allows to write out anything",
+        "tune/contraction_space.py",
+        "np.less_equal(vectors, contractions.MOST_WRITTEN_OUT)",
+        "np.greater_equal(vectors, 0)",
+        ("tests/tune/test_contraction_space.py",),
+    ),
+    Mutant(
+        "cold inputs stay warm",
+        "measure/candidate.py",
+        "count = min(1 + between_bytes // size, _MOST_COPIES) if size else 1",
+        "count = 1",
+        ("tests/measure/test_clock.py",),
+    ),
+    Mutant(
+        "a time that can't be is believed",
+        "measure/candidate.py",
+        "if fastest < possible:",
+        "if possible < 0:",
+        ("tests/measure/test_roofline.py",),
     ),
     Mutant(
         "tails cost nothing",
