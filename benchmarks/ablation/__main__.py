@@ -45,7 +45,7 @@ def ways() -> dict[str, Way]:
 
 def transfers(tables: Mapping[str, Table]) -> dict[str, Way]:
     """With and without what other layers have taught."""
-    others = [tables[name] for name in SOURCES if name in tables]
+    others = [tables[name] for name in SOURCES]
     alone = Learned(trees(Objective.RANK), View.CURVES)
     return {"alone": alone, "transfer": Learned(transferred(others), View.CURVES)}
 
@@ -87,6 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         name: Table.load(options.folder / f"{name}.npz") for name in LAYERS if (options.folder / f"{name}.npz").exists()
     }
     chosen = TARGETS if options.transfer else options.layers
+    needed = (*SOURCES, *TARGETS) if options.transfer else chosen
+    if missing := [name for name in needed if name not in tables]:
+        raise SystemExit(f"no table of {', '.join(missing)} in {options.folder}: python -m benchmarks.ablation.record")
     compared = transfers(tables) if options.transfer else ways()
     print("layer", *compared, sep=" | ")
     results: dict[str, dict[str, Floats]] = {}

@@ -80,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--records", type=Path, default=Path("ablation.db"), help="database, default %(default)s")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where tables are written, default %(default)s")
     options = parser.parse_args(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
     target = Target.host()
     with (
         Records.open(options.records) as records,
