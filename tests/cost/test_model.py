@@ -37,6 +37,20 @@ def matmul(rows: int, columns: int, inner: int) -> Program:
     return lower([te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")], inputs=[a, b])
 
 
+def test_of_equal_estimates_the_first_is_chosen_however_they_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = open_space(Schedule(matmul(1, 64, 64)), TARGET)
+    (nest,) = space.nests
+    choices = nest.population()
+
+    def rounded(_: object, population: Population, __: Target) -> np.ndarray:
+        found = np.full(len(population), 9.0)
+        found[1:4] = 2.0 * (1 + 1e-15), 2.0, 1.9999999999999998
+        return found
+
+    monkeypatch.setattr("tilewright.cost.model.estimate", rounded)
+    assert best(space, TARGET).choices == (choices[1],)
+
+
 def test_a_choice_costs_the_same_alone_and_among_others() -> None:
     space = open_space(Schedule(matmul(48, 100, 64)), TARGET)
     (nest,) = space.nests

@@ -42,6 +42,13 @@ _COLUMNS = (
 _SELECT = f"SELECT {_COLUMNS}"
 _SELECT_DATED = f"SELECT r.created, {_COLUMNS}"
 
+_USABLE = (
+    "WHERE r.status = 'ok' AND t.fp = ?"
+    " AND json_extract(r.config_json, '$.threads') = ? AND json_extract(r.config_json, '$.seed') = ?"
+    " AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.subject = r.job)"
+)
+"""Of a target, a number of threads and a seed: what was right, and is not in quarantine."""
+
 
 class Records:
     """An open database. For the thread that opened it; other threads and processes open their own."""
@@ -199,22 +206,14 @@ class Records:
 
         Of jobs with this number of threads and this seed, and that are not in quarantine.
         """
-        keys = (workload_hash(program), target_fingerprint(target), threads, seed, count)
-        chosen = (
-            "WHERE w.hash = ? AND t.fp = ? AND r.status = 'ok'"
-            " AND json_extract(r.config_json, '$.threads') = ? AND json_extract(r.config_json, '$.seed') = ?"
-            " AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.subject = r.job)"
-            " ORDER BY r.median_us LIMIT ?"
-        )
-        return list(self._select(chosen, keys))
+        keys = (target_fingerprint(target), threads, seed, workload_hash(program), count)
+        return list(self._select(f"{_USABLE} AND w.hash = ? ORDER BY r.median_us LIMIT ?", keys))
 
     def programs(self, target: str, threads: int, *, seed: int = 0) -> list[str]:
         """The texts of all programs of which ``best`` would find a record, in the order in which they came."""
         chosen = (
             "SELECT DISTINCT w.id, w.ir FROM record r JOIN workload w ON w.id = r.workload_id"
-            " JOIN target t ON t.id = r.target_id WHERE t.fp = ? AND r.status = 'ok'"
-            " AND json_extract(r.config_json, '$.threads') = ? AND json_extract(r.config_json, '$.seed') = ?"
-            " AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.subject = r.job) ORDER BY w.id"
+            f" JOIN target t ON t.id = r.target_id {_USABLE} ORDER BY w.id"
         )
         with _explained(self.path):
             rows = self._connection.execute(chosen, (target_fingerprint(target), threads, seed)).fetchall()
