@@ -35,6 +35,11 @@ class Box:
         """How many values each knob has."""
         return tuple(len(digits) for digits in self.kept)
 
+    def analytic(self) -> Digits:
+        """The compiler's choice."""
+        own = self.space.analytic()
+        return np.array([kept.index(int(digit)) for kept, digit in zip(self.kept, own, strict=True)], np.int64)
+
     def allowed(self, digits: Digits) -> Mask:
         """Those that are allowed in the whole space."""
         return self.space.allowed(self._whole(digits))

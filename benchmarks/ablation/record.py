@@ -6,8 +6,9 @@ layer are measured again, carefully, as the replay asks who finds them.
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from tilewright.tune.space import Digits
 
 from ..options import names
 from .box import Box
-from .features import Seen, seen, stacked
+from .features import Floats, Seen, seen, stacked
 from .layers import LAYERS, space_of
 from .table import FOLDER, Table
 
@@ -33,55 +34,61 @@ FASTEST = 100
 """Candidates that are measured again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A candidate that is to be measured."""
-
-    digits: Digits
-    trace: str
-    seen: Seen
-
-
-def entries(box: Box) -> Iterator[Entry]:
-    """The different valid candidates of a box."""
-    met: set[str] = set()
+def chosen(box: Box, most: int, seed: int = 0) -> Digits:
+    """At most `most` of the candidates that a box allows, the compiler's choice first."""
     everything = consecutive(0, int(np.prod(box.radices)), box.radices)
-    for digits in everything[box.allowed(everything)]:
-        scheduled = box.schedule(digits)
-        if (text := str(scheduled.program)) not in met:
-            met.add(text)
-            yield Entry(digits, scheduled.trace.to_json(), seen(scheduled.program))
+    allowed = everything[box.allowed(everything)]
+    own = (allowed == box.analytic()).all(axis=1)
+    others = np.random.default_rng(seed).permutation(allowed[~own])[: most - 1]
+    return np.concatenate([allowed[own], others])
 
 
-def measured(name: str, most: int, target: Target, measurer: Measurer) -> Table:
-    """The table of one layer."""
-    box = Box.of(space_of(LAYERS[name], target), most)
-    listed = list(entries(box))
-    program = str(box.space.naive)
+def microseconds(box: Box, digits: Digits, measurer: Measurer) -> Floats:
+    """The times of candidates, infinity for those that fail. Raises `MeasureError` if none can be measured."""
+    program, target = str(box.space.naive), str(box.space.target)
+    scheduled = [box.schedule(candidate) for candidate in digits]
 
-    def times(chosen: Sequence[int], timing: Timing, seed: int) -> np.ndarray:
-        jobs = [Job(program, listed[place].trace, str(target), seed=seed, timing=timing) for place in chosen]
+    def times(places: Sequence[int], timing: Timing, seed: int) -> Floats:
+        traces = [(scheduled[place].trace.to_json(), str(scheduled[place].program)) for place in places]
+        jobs = [Job(program, trace, target, seed=seed, timing=timing, scheduled=text) for trace, text in traces]
         outcomes = measurer.measure(jobs)
         return np.array([min(o.times_us) if o.verdict is Verdict.OK else np.inf for o in outcomes])
 
-    microseconds = times(range(len(listed)), QUICK, seed=0)
-    fastest = np.argsort(microseconds)[:FASTEST]
-    microseconds[fastest] = times(fastest.tolist(), CAREFUL, seed=1)
-    digits = np.array([entry.digits for entry in listed])
-    contexts = stacked([entry.seen.contexts for entry in listed])
-    return Table(box.radices, digits, microseconds, contexts, np.array([entry.seen.curves for entry in listed]))
+    found = times(range(len(digits)), QUICK, seed=0)
+    fastest = np.argsort(found)[:FASTEST]
+    found[fastest] = times(fastest.tolist(), CAREFUL, seed=1)
+    return found
+
+
+@cache
+def _box(layer: str, most: int) -> Box:
+    """A box holds schedules, and is not sent to other processes: each makes its own."""
+    return Box.of(space_of(LAYERS[layer], Target.host()), most)
+
+
+def _seen(layer: str, most: int, digits: Digits) -> Seen:
+    return seen(_box(layer, most).schedule(digits).program)
+
+
+def tabulated(layer: str, most: int, digits: Digits, times: Floats) -> Table:
+    """The table of one layer: what was measured, and what models see of it."""
+    with ProcessPoolExecutor() as processes:
+        found = list(processes.map(partial(_seen, layer, most), digits, chunksize=64))
+    contexts = stacked([one.contexts for one in found])
+    return Table(_box(layer, most).radices, digits, times, contexts, np.array([one.curves for one in found]))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure layers, and write a file for each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation.record", description="Measures the tables.")
     parser.add_argument("--layers", type=names, default=list(LAYERS), help=f"default {','.join(LAYERS)}")
-    parser.add_argument("--candidates", type=int, default=6000, help="at most in a box, default 6000")
+    parser.add_argument("--box", type=int, default=10000, help="candidates in a box at most, default 10000")
+    parser.add_argument("--candidates", type=int, default=4200, help="that are measured of a box, default 4200")
     parser.add_argument("--records", type=Path, default=Path("ablation.db"), help="database, default %(default)s")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where tables are written, default %(default)s")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    target = Target.host()
+    measured: dict[str, tuple[Digits, Floats]] = {}
     with (
         Records.open(options.records) as records,
         records.session({"benchmark": "ablation"}) as session,
@@ -89,13 +96,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         for name in options.layers:
             start = time.perf_counter()
-            table = measured(name, options.candidates, target, Measurer(pool, records, session))
-            table.save(options.folder / f"{name}.npz")
+            box = _box(name, options.box)
+            digits = chosen(box, options.candidates)
+            times = microseconds(box, digits, Measurer(pool, records, session))
+            measured[name] = (digits, times)
+            rate = len(times) / (time.perf_counter() - start)
+            right = times[np.isfinite(times)]
             print(
-                f"{name}: {len(table.digits)} candidates, {table.microseconds.min():.1f} us at best, "
-                f"median {np.median(table.microseconds):.1f} us, {time.perf_counter() - start:.0f} s",
+                f"{name}: {len(right)} of {len(times)} candidates right, {right.min():.1f} us at best, "
+                f"median {np.median(right):.1f} us, compiler's choice {times[0]:.1f} us; {rate:.1f} candidates/s",
                 flush=True,
             )
+    for name, (digits, times) in measured.items():
+        tabulated(name, options.box, digits, times).save(options.folder / f"{name}.npz")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ import pytest
 
 from benchmarks.ablation.__main__ import picture, replayed, trials_to
 from benchmarks.ablation.box import Box
+from benchmarks.ablation.features import seen
 from benchmarks.ablation.layers import LAYERS, space_of
-from benchmarks.ablation.record import entries
+from benchmarks.ablation.record import chosen
 from benchmarks.ablation.replay import Baseline, Learned, View, Way, curve, transferred, trees
 from benchmarks.ablation.table import Table, TableSpace
 from tilewright.base.target import Target
@@ -71,8 +72,10 @@ def test_a_box_is_a_part_of_the_space_and_its_candidates_have_features() -> None
     box = Box.of(space, 24)
     assert 12 <= np.prod(box.radices) <= 24
     assert all(set(kept) <= set(range(radix)) for kept, radix in zip(box.kept, space.radices, strict=True))
-    listed = list(entries(box))
-    assert len(listed) > 3
-    assert len({entry.trace for entry in listed}) == len(listed)
-    assert len({entry.seen.curves.shape for entry in listed}) == 1
-    assert len({entry.seen.contexts.shape[1] for entry in listed}) == 1
+    digits = chosen(box, 10)
+    scheduled = [box.schedule(candidate).program for candidate in digits]
+    assert (digits[0] == box.analytic()).all()
+    assert len(digits) == len(set(map(str, scheduled))) == 10
+    found = [seen(program) for program in scheduled]
+    assert len({one.curves.shape for one in found}) == 1
+    assert len({one.contexts.shape[1] for one in found}) == 1

@@ -82,6 +82,17 @@ def test_candidates_are_allowed_or_refused_and_right(name: str, seed: int) -> No
     np.testing.assert_allclose(found, result, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_two_candidates_are_scheduled_alike(name: str) -> None:
+    space = space_of(name)
+    blocks = [knob for knob, made in enumerate(space.template.knobs) if made.name.endswith("block")]
+    digits = np.tile(space.analytic(), (4096, 1))
+    digits[:, blocks] = candidates(space, 4096, seed=0)[:, blocks]
+    different = np.unique(digits[space.allowed(digits)], axis=0)
+    assert len(different) > 1
+    assert len({str(space.schedule(one)) for one in different}) == len(different)
+
+
 @cache
 def interpreted(name: str, inputs: tuple[str, ...]) -> tuple[np.ndarray, ...]:
     """What the interpreter makes of the naive program."""

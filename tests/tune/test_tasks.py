@@ -67,7 +67,9 @@ def test_direct_routes_compute_the_convolution() -> None:
     for route in task.routes:
         (kernel,) = route.kernels
         in_blocks = "in blocks" in route.name
-        stored = (data, channels_in_blocks(weight, 0) if in_blocks else weight)
+        stored = (data, weight)
+        if in_blocks:
+            stored = (channels_in_blocks(data, 1), channels_in_blocks(channels_in_blocks(weight, 1), 0))
         feeds = {
             buffer.name: array.reshape([int(str(extent)) for extent in buffer.shape])
             for buffer, array in zip(kernel.inputs, stored, strict=True)

@@ -8,14 +8,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import llvmlite
-
 from tilewright.base.errors import Unsupported, UnsupportedKernel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.store import Cache
 from tilewright.base.target import Target
 from tilewright.codegen.kernel import FunctionInfo, emit_kernel, emit_main
-from tilewright.codegen.llvm import compile_assembly, compile_object
+from tilewright.codegen.llvm import GENERATOR, compile_assembly, compile_object
 from tilewright.codegen.scalars import ZEROS, ZEROS_BYTES
 from tilewright.codegen.statements import Module
 from tilewright.codegen.support import DECLARATIONS, support_text
@@ -113,7 +111,7 @@ def build(code: Code, target: Target, cache: Cache | None = None, listener: List
 def _compiled(text: str, target: Target, cache: Cache | None) -> bytes:
     if cache is None:
         return compile_object(text, target)
-    identity = "\n".join((llvmlite.__version__, str(target), text))
+    identity = "\n".join((GENERATOR, str(target), text))
     key = hashlib.sha256(identity.encode()).hexdigest()
     found = cache.get(key)
     if found is None:

@@ -1,8 +1,12 @@
 """The one door to LLVM: from the text of a module to object code or assembly, for a target."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from tilewright.base.errors import InternalError
@@ -13,6 +17,10 @@ _TRIPLES = {
     Architecture.AARCH64: "aarch64-unknown-linux-gnu",
     Architecture.RISCV64: "riscv64-unknown-linux-gnu",
 }
+
+GENERATOR = f"llvmlite {llvmlite.__version__}, no loop strength reduction"
+"""What makes object code of text: other code for the same text has another name here."""
+_OPTIONS = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +60,32 @@ def _optimized(text: str, made: Machine) -> llvm.ModuleRef:
     return module
 
 
+@contextmanager
+def _without_strength_reduction() -> Iterator[None]:
+    """Without the pass that chooses induction variables: half of LLVM's time, and the code is no faster for it.
+
+    Schedules and the code generator have placed addresses already. LLVM has the option once for a process, and there
+    may be others who use it: the pass is off for a moment only.
+    """
+    with _OPTIONS:
+        llvm.set_option("tilewright", "-disable-lsr=true")
+        try:
+            yield
+        finally:
+            llvm.set_option("tilewright", "-disable-lsr=false")
+
+
 def compile_object(text: str, target: Target) -> bytes:
     """Relocatable, position-independent object code. Raises ``InternalError`` if LLVM refuses the text."""
     made = machine(target)
-    return made.target_machine.emit_object(_optimized(text, made))
+    module = _optimized(text, made)
+    with _without_strength_reduction():
+        return made.target_machine.emit_object(module)
 
 
 def compile_assembly(text: str, target: Target) -> str:
     """The same as assembly text, to read."""
     made = machine(target)
-    return made.target_machine.emit_assembly(_optimized(text, made))
+    module = _optimized(text, made)
+    with _without_strength_reduction():
+        return made.target_machine.emit_assembly(module)

@@ -9,6 +9,7 @@ a uniform guard reads from a block of zeros instead, a guard that differs betwee
 from dataclasses import dataclass, field, replace
 
 from tilewright.base import dtypes
+from tilewright.base.dtypes import DType
 from tilewright.base.errors import InternalError
 from tilewright.codegen.arithmetic import ArithmeticEmitter
 from tilewright.codegen.checks import BoundsChecks, Guard
@@ -72,7 +73,9 @@ class ScalarEmitter:
         self.env = environment
         self.ops = ArithmeticEmitter(text)
         self._checks = checks
-        self._forms: dict[tuple[Buffer, tuple[Expr, ...]], LinearForm] = {}
+        self._forms: dict[tuple[int, int], tuple[Buffer, tuple[Expr, ...], LinearForm]] = {}
+        """By the identities of a buffer and of indices, which are kept so that they stay theirs."""
+        self._pointers: dict[tuple[str, int, DType, tuple[tuple[str, int], ...]], tuple[Value, int]] = {}
 
     # --- values -----------------------------------------------------------------------------------------------
 
@@ -174,11 +177,11 @@ class ScalarEmitter:
     # --- memory -----------------------------------------------------------------------------------------------
 
     def _form(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
-        key = (buffer, indices)
+        key = (id(buffer), id(indices))
         known = self._forms.get(key)
         if known is None:
-            known = self._forms[key] = flat_form(buffer, indices)
-        return known
+            known = self._forms[key] = (buffer, indices, flat_form(buffer, indices))
+        return known[2]
 
     def _address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Address:
         """The address of an element; offsets are added outermost variable first, literals last, at the access."""
@@ -191,22 +194,17 @@ class ScalarEmitter:
             if atom == self.env.lane_variable:
                 stride += factor
                 continue
-            value = self.value(atom)
+            value = self._variable(atom) if isinstance(atom, Var) else self.value(atom)
             if value.literal is not None:
                 offset += value.literal * factor
             else:
                 (uniform if value.lanes == 1 else vectors).append((value, factor))
-        element = memory_type(buffer.dtype)
-        pointer, alignment = place.pointer, place.alignment
-        for value, factor in sorted(uniform, key=lambda t: t[0].depth):
-            scaled = self.ops.binary(BinaryOp.MUL, value, integer(factor)) if factor != 1 else value
-            pointer = self._advance(pointer, element, scaled)
-            alignment = _common_alignment(alignment, factor * buffer.dtype.itemsize)
+        pointer, alignment = self._advanced(place, buffer.dtype, uniform)
         if vectors:
             return Address(pointer, None, buffer.dtype.itemsize, self._lane_offsets(offset, stride, vectors))
         alignment = _common_alignment(alignment, offset * buffer.dtype.itemsize)
         if offset:
-            here = f"getelementptr inbounds {element}, ptr {pointer.text}, i64 {offset}"
+            here = f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {pointer.text}, i64 {offset}"
             pointer = Value(self.text.pure(here, self.text.depth), dtypes.index, 1, self.text.depth)
         if stride in (0, 1) or self.env.lanes == 1:
             return Address(pointer, stride, alignment, known=None if uniform else offset)
@@ -215,6 +213,22 @@ class ScalarEmitter:
     def pointer(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         """The address of one element."""
         return self._address(buffer, indices).pointer
+
+    def _advanced(self, place: Place, dtype: DType, terms: list[tuple[Value, int]]) -> tuple[Value, int]:
+        """The pointer to a buffer with each value times its factor added, outermost first; and how it is aligned.
+
+        It exists where all of ``terms`` do, so whoever has them may have it again.
+        """
+        key = (place.pointer.text, place.alignment, dtype, tuple([(value.text, factor) for value, factor in terms]))
+        known = self._pointers.get(key)
+        if known is None:
+            pointer, alignment = place.pointer, place.alignment
+            for value, factor in sorted(terms, key=lambda t: t[0].depth):
+                scaled = self.ops.binary(BinaryOp.MUL, value, integer(factor)) if factor != 1 else value
+                pointer = self._advance(pointer, memory_type(dtype), scaled)
+                alignment = _common_alignment(alignment, factor * dtype.itemsize)
+            known = self._pointers[key] = pointer, alignment
+        return known
 
     def _advance(self, pointer: Value, element: str, offset: Value) -> Value:
         depth = max(pointer.depth, offset.depth)

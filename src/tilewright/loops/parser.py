@@ -28,10 +28,10 @@ from tilewright.loops.ir import (
 )
 from tilewright.loops.printer import LOOP_WORDS
 from tilewright.loops.program import Dim, Intrinsic, Program
-from tilewright.loops.tokens import Line, known_buffer, logical_lines, parse_dtype, parse_expr, parse_list
+from tilewright.loops.tokens import Line, known_buffer, logical_lines, parse_dtype, parse_expr, parse_list, variable
 from tilewright.loops.visit import seq, walk
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import ONE, TRUE, ZERO, Expr, Var
+from tilewright.symbolic.expr import ONE, TRUE, ZERO, Expr
 
 _LOOP_KINDS = {word: kind for kind, word in LOOP_WORDS.items()}
 _CALLEES = {kind.value: kind for kind in Callee}
@@ -103,7 +103,7 @@ class _Parser:
         while not line.accept("]"):
             if found:
                 line.expect(",")
-            var = Var(line.name("a run-time extent"))
+            var = variable(line.name("a run-time extent"))
             found.append(Dim(var, self._number(line) if line.accept("<=") else None))
         return tuple(found)
 
@@ -193,7 +193,7 @@ class _Parser:
 
     def _loop(self, line: Line, buffers: Mapping[str, Buffer]) -> Stmt:
         line.expect("for")
-        var = Var(line.name("a loop variable"))
+        var = variable(line.name("a loop variable"))
         line.expect("in")
         kind = _LOOP_KINDS.get(line.text)
         if kind is None:
@@ -262,7 +262,7 @@ class _Parser:
         while not line.accept(")"):
             if axes:
                 line.expect(",")
-            var = Var(line.name("an axis"))
+            var = variable(line.name("an axis"))
             line.expect("=")
             bindings.append(parse_expr(line, buffers))
             line.expect(":")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isnan
 from typing import NoReturn
 
@@ -168,6 +169,12 @@ def _checked_binary(line: Line, start: int, op: BinaryOp, a: Expr, b: Expr) -> E
     return Binary(op, a, b)
 
 
+@lru_cache(maxsize=4096)
+def variable(name: str) -> Var:
+    """The variable of a name: one object, so that to compare it with itself takes no time."""
+    return Var(name)
+
+
 def _operand(line: Line, buffers: Mapping[str, Buffer]) -> Expr:
     start = line.position
     if line.accept("("):
@@ -185,7 +192,7 @@ def _operand(line: Line, buffers: Mapping[str, Buffer]) -> Expr:
         return _read(line, start, word, buffers)
     if line.accept("("):
         return _call(line, start, word, buffers)
-    return Var(word)
+    return variable(word)
 
 
 def _integer(line: Line) -> Expr:

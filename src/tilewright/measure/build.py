@@ -76,7 +76,7 @@ class Builder:
     def build(self, job: Job) -> Image:
         """The scheduled program. Raises ``RefusedError`` with what is wrong with it."""
         try:
-            scheduled = replay(Trace.from_json(job.trace), self._program(job.program)).program
+            scheduled = self._scheduled(job)
             verify(scheduled)
             needed = _allocated(scheduled)
             if needed > self._memory_bytes:
@@ -89,6 +89,11 @@ class Builder:
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             # A trace from a file may call a primitive with anything.
             raise RefusedError(Verdict.BUILD_ERROR, Phase.BUILD, f"{type(error).__name__}: {error}") from error
+
+    def _scheduled(self, job: Job) -> Program:
+        if job.scheduled:
+            return parse_program(job.scheduled)
+        return replay(Trace.from_json(job.trace), self._program(job.program)).program
 
     def _program(self, text: str) -> Program:
         """The program that was parsed last, often the one that is wanted."""

@@ -38,6 +38,8 @@ class Timing:
 class Job:
     """``program``: text of a naive loop program with fixed extents; ``trace``: JSON of the schedule (``Trace``);
     ``target``: text of a ``Target``; ``seed``: of the inputs.
+
+    ``scheduled``: text of the program that the trace makes, from whoever has it already; it is then not made again.
     """
 
     program: str
@@ -46,6 +48,7 @@ class Job:
     threads: int = 1
     seed: int = 0
     timing: Timing = field(default_factory=Timing)
+    scheduled: str = field(default="", compare=False)
 
     @property
     def workload(self) -> str:

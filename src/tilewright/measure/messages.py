@@ -161,6 +161,7 @@ class Request:
                 fields.whole(job["threads"]),
                 fields.whole(job["seed"]),
                 read_timing(job["timing"]),
+                fields.text(job["scheduled"]),
             )
             only_build = message["only_build"] is True
             return Request(fields.whole(message["number"]), read, fields.number(message["run_seconds"]), only_build)

@@ -70,11 +70,14 @@ class ContractionSpace:
         return self.template.radices
 
     def allowed(self, digits: Digits) -> Mask:
-        """Which candidates do not write out too much; and a copy is not a stream."""
+        """Which candidates do not write out too much; a copy is not a stream, and blocks have no tiles beyond the last.
+
+        So no two of them are scheduled alike.
+        """
         tiles = self._numbers(contractions.TILE, digits)
         vectors = tiles.prod(axis=1) // self.nest.registers.lanes * self._written_out(digits)
         copied, ahead = (self._numbers(name, digits)[:, 0] for name in (contractions.PACK, contractions.PREFETCH))
-        return np.less_equal(vectors, contractions.MOST_WRITTEN_OUT) & np.less(copied + ahead, 2)
+        return np.less_equal(vectors, contractions.MOST_WRITTEN_OUT) & np.less(copied + ahead, 2) & self._filled(digits)
 
     def schedule(self, digits: Digits) -> Schedule:
         """The scheduled program of one candidate. Raises ``ScheduleError`` if it is not allowed."""
@@ -113,6 +116,16 @@ class ContractionSpace:
         names = [known for known, _ in self._knobs]
         values = [value if isinstance(value, tuple) else (value,) for value in self._knobs[names.index(name)][1]]
         return np.array(values, np.int64)[digits[:, names.index(name)]]
+
+    def _filled(self, digits: Digits) -> Mask:
+        """Which candidates have no larger blocks than there are tiles for."""
+        tiles, roles = self._numbers(contractions.TILE, digits), self.nest.roles
+        sizes = dict(zip((roles.vector, roles.rows, roles.panels), tiles.T, strict=True))
+        filled = np.ones(len(digits), np.bool_)
+        for axis in self.spatial:
+            count = self._numbers(axis.block, digits)[:, 0]
+            filled &= (count // 2) * sizes.get(axis.position, 1) < axis.extent
+        return filled
 
     def _written_out(self, digits: Digits) -> IntArray:
         """How many steps of the reduction are written out."""

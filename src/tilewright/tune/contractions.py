@@ -28,7 +28,7 @@ TAPS = 11
 """A loop of a reduction with so many iterations at most is that of a window's taps, and not split."""
 MOST_TILES = 16
 """Of a block, along an axis."""
-MOST_WRITTEN_OUT = 512
+MOST_WRITTEN_OUT = 192
 """Vector operations in the innermost body: more take seconds to compile, and a processor no longer keeps them."""
 ORDERED = 3
 """The innermost so many loops of a group are put in any order, and the innermost so many of the reduction written out
@@ -86,7 +86,8 @@ def tile_counts(axis: AxisLoop, nest: Tiles) -> tuple[int, ...]:
 def contraction(nest: Tiles, roles: Contraction) -> Template:
     """The template for a schedule in which nothing but ``nest``, that of the contraction, is left to be scheduled.
 
-    It raises ``ScheduleError`` if too much would be written out, and for a panel that is both copied and asked for.
+    It raises ``ScheduleError`` if too much would be written out, for a panel that is both copied and asked for, and for
+    blocks that are larger than all that there is.
     """
 
     def template(s: Schedule, config: Config) -> None:
@@ -142,8 +143,12 @@ def _tiled(
         if len(counts) == 1:
             once.append(outer)
             continue
-        count = config.choice(axis.block, counts)
-        over, of_block = s.split(outer, (None, min(count, extent_of(s, outer))))
+        count, tiles = config.choice(axis.block, counts), extent_of(s, outer)
+        if count // 2 >= tiles:
+            raise ScheduleError(
+                f"a block of {count} tiles along {axis.name}, which has {tiles}, is that of {count // 2}"
+            )
+        over, of_block = s.split(outer, (None, min(count, tiles)))
         around.append(over)
         within.append(of_block)
     elements = [inside[position] for position in tile if position is not None]

@@ -182,7 +182,7 @@ class KernelTuner:
     def _job(self, scheduled: Schedule, seed: int, timing: Timing) -> Job:
         trace, target = scheduled.trace.to_json(), str(self.space.target)
         timing = replace(timing, cold=self._cold.inputs, between_bytes=self._cold.between_bytes)
-        return Job(self._text, trace, target, self._setup.threads, seed, timing)
+        return Job(self._text, trace, target, self._setup.threads, seed, timing, str(scheduled.program))
 
     def _measured(self, batch: Digits) -> list[Outcome]:
         """The outcomes; those that have no schedule need no measurement to fail."""

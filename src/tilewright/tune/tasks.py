@@ -14,7 +14,7 @@ from tilewright.graph import Graph, Node
 from tilewright.kernels.relayout import blocked
 from tilewright.loops.program import Program
 from tilewright.passes.alternatives import Alternative, Ways, rewrite
-from tilewright.passes.blocks import Reads, width_of
+from tilewright.passes.blocks import Reads, can_be_blocked, width_of
 from tilewright.passes.choose import Choices
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import fuse
@@ -85,11 +85,16 @@ def _alone(node: Node, graph: Graph) -> Graph:
 
 
 def _route(graph: Graph, way: Alternative, target: Target) -> Route:
-    """The kernels of one node computed so. What it reads and makes is stored as the alternative wants it."""
-    (result,) = graph.outputs
+    """The kernels of one node computed so.
+
+    What it makes is stored as the alternative wants it; what it reads, too, and where that wants nothing as the result
+    is, as mostly in a model.
+    """
+    (result,), data = graph.outputs, graph.inputs[0]
     rewritten, in_blocks = rewrite(graph, {result: way}, graph.names())
-    if way.reads in (Reads.BLOCKED, Reads.RATHER_BLOCKED):
-        in_blocks |= {graph.inputs[0]}
+    follows = way.reads is Reads.AS_THEY_ARE and way.is_blocked and can_be_blocked(data, target)
+    if follows or way.reads in (Reads.BLOCKED, Reads.RATHER_BLOCKED):
+        in_blocks |= {data}
     layouts = {value: blocked(len(value.shape), width_of(value, target)) for value in in_blocks}
     laid_out = flatten_reductions(LaidOut(rewritten, layouts))
     return Route(_name(way), tuple(_kernels(laid_out, target)))

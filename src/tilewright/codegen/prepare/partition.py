@@ -34,7 +34,7 @@ from tilewright.symbolic.expr import (
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.solve import solve_lower, solve_upper
-from tilewright.symbolic.traversal import all_of, conjuncts, free_vars, reads_in, transform, walk
+from tilewright.symbolic.traversal import all_of, conjuncts, reads_in, transform, walk
 
 MAX_PIECES = 3
 """Most pieces of one loop: before, between and after. More would cost more code than guards cost time."""
@@ -46,10 +46,10 @@ selected: more code no longer fits in the cache of instructions."""
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """A condition met inside a loop, and what is known of the loops between."""
+    """A condition met inside a loop, and the loops between, outermost first."""
 
     condition: Expr
-    bounds: Bounds
+    between: tuple[Loop, ...]
     selects: bool = False
     """It chooses between values, rather than whether a statement runs."""
 
@@ -146,23 +146,25 @@ def _version(var: Var, start: int, end: int, rest: Sequence[Loop], body: Stmt, b
 
 def _cuts(loop: Loop, extent: int, body: Stmt, bounds: Bounds) -> list[int]:
     """Where to cut the ``extent`` iterations of ``loop`` so that guards are decided on the pieces."""
-    guards = list(_guards(body, bounds.extended({loop.var: const(extent)})))
-    needed = _limits(loop.var, extent, (guard for guard in guards if not guard.selects))
+    guards = [guard for guard in _guards(body) if loop.var in guard.condition.variables]
+    known = bounds.extended({loop.var: const(extent)})
+    needed = _limits(loop.var, extent, (guard for guard in guards if not guard.selects), known)
     if loop.kind is not LoopKind.UNROLLED:  # what is unrolled has numbers for its variable: nothing is left to select
-        wanted = needed | _limits(loop.var, extent, (guard for guard in guards if guard.selects))
+        wanted = needed | _limits(loop.var, extent, (guard for guard in guards if guard.selects), known)
         if wanted and len(wanted) < MAX_PIECES and size(body) * (1 + len(wanted)) <= MAX_COPIED:
             needed = wanted
     return sorted(needed) if len(needed) < MAX_PIECES else []
 
 
-def _limits(var: Var, extent: int, guards: Iterable[_Guard]) -> frozenset[int]:
+def _limits(var: Var, extent: int, guards: Iterable[_Guard], bounds: Bounds) -> frozenset[int]:
     """The points within ``range(extent)`` from or up to where a guard holds."""
     found: set[int] = set()
     for guard in guards:
-        if var not in free_vars(guard.condition):
-            continue
+        inside = bounds
+        for loop in guard.between:
+            inside = inside.extended({loop.var: loop.extent})
         for solve in (solve_upper, solve_lower):
-            edge = solve(guard.condition, var, guard.bounds)
+            edge = solve(guard.condition, var, inside)
             if isinstance(edge, Const) and 0 < int(edge.value) < extent:
                 found.add(int(edge.value))
     return frozenset(found)
@@ -179,24 +181,24 @@ def size(stmt: Stmt) -> int:
             return sum(map(size, children(stmt)))
 
 
-def _guards(stmt: Stmt, bounds: Bounds) -> Iterator[_Guard]:
+def _guards(stmt: Stmt, between: tuple[Loop, ...] = ()) -> Iterator[_Guard]:
     match stmt:
         case If(condition, then, otherwise):
             for part in conjuncts(condition):
-                yield _Guard(part, bounds)
-            yield from _guards(then, bounds)
+                yield _Guard(part, between)
+            yield from _guards(then, between)
             if otherwise is not None:
-                yield from _guards(otherwise, bounds)
-        case Loop(var, extent, body, _):
-            yield from _guards(body, bounds.extended({var: extent}))
+                yield from _guards(otherwise, between)
+        case Loop(body=body):
+            yield from _guards(body, (*between, stmt))
         case Seq(statements):
             for inner in statements:
-                yield from _guards(inner, bounds)
+                yield from _guards(inner, between)
         case Alloc(_, body):
-            yield from _guards(body, bounds)
+            yield from _guards(body, between)
         case Store(_, _, value):
             for condition in _selections(value):
-                yield _Guard(condition, bounds, selects=True)
+                yield _Guard(condition, between, selects=True)
         case _:
             return
 
