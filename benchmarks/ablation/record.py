@@ -43,13 +43,30 @@ def chosen(box: Box, most: int, seed: int = 0) -> Digits:
     return np.concatenate([allowed[own], others])
 
 
-def microseconds(box: Box, digits: Digits, measurer: Measurer) -> Floats:
+@cache
+def _box(layer: str, most: int) -> Box:
+    """A box holds schedules, and is not sent to other processes: each makes its own."""
+    return Box.of(space_of(LAYERS[layer], Target.host()), most)
+
+
+def _scheduled(layer: str, most: int, digits: Digits) -> tuple[str, str]:
+    scheduled = _box(layer, most).schedule(digits)
+    return scheduled.trace.to_json(), str(scheduled.program)
+
+
+def _seen(layer: str, most: int, digits: Digits) -> Seen:
+    return seen(_box(layer, most).schedule(digits).program)
+
+
+def microseconds(layer: str, most: int, digits: Digits, measurer: Measurer) -> Floats:
     """The times of candidates, infinity for those that fail. Raises `MeasureError` if none can be measured."""
-    program, target = str(box.space.naive), str(box.space.target)
-    scheduled = [box.schedule(candidate) for candidate in digits]
+    space = _box(layer, most).space
+    program, target = str(space.naive), str(space.target)
+    with ProcessPoolExecutor() as processes:
+        scheduled = list(processes.map(partial(_scheduled, layer, most), digits, chunksize=64))
 
     def times(places: Sequence[int], timing: Timing, seed: int) -> Floats:
-        traces = [(scheduled[place].trace.to_json(), str(scheduled[place].program)) for place in places]
+        traces = [scheduled[place] for place in places]
         jobs = [Job(program, trace, target, seed=seed, timing=timing, scheduled=text) for trace, text in traces]
         outcomes = measurer.measure(jobs)
         return np.array([min(o.times_us) if o.verdict is Verdict.OK else np.inf for o in outcomes])
@@ -58,16 +75,6 @@ def microseconds(box: Box, digits: Digits, measurer: Measurer) -> Floats:
     fastest = np.argsort(found)[:FASTEST]
     found[fastest] = times(fastest.tolist(), CAREFUL, seed=1)
     return found
-
-
-@cache
-def _box(layer: str, most: int) -> Box:
-    """A box holds schedules, and is not sent to other processes: each makes its own."""
-    return Box.of(space_of(LAYERS[layer], Target.host()), most)
-
-
-def _seen(layer: str, most: int, digits: Digits) -> Seen:
-    return seen(_box(layer, most).schedule(digits).program)
 
 
 def tabulated(layer: str, most: int, digits: Digits, times: Floats) -> Table:
@@ -83,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation.record", description="Measures the tables.")
     parser.add_argument("--layers", type=names, default=list(LAYERS), help=f"default {','.join(LAYERS)}")
     parser.add_argument("--box", type=int, default=10000, help="candidates in a box at most, default 10000")
-    parser.add_argument("--candidates", type=int, default=4200, help="that are measured of a box, default 4200")
+    parser.add_argument("--candidates", type=int, default=4100, help="that are measured of a box, default 4100")
     parser.add_argument("--records", type=Path, default=Path("ablation.db"), help="database, default %(default)s")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where tables are written, default %(default)s")
     options = parser.parse_args(arguments)
@@ -96,9 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         for name in options.layers:
             start = time.perf_counter()
-            box = _box(name, options.box)
-            digits = chosen(box, options.candidates)
-            times = microseconds(box, digits, Measurer(pool, records, session))
+            digits = chosen(_box(name, options.box), options.candidates)
+            times = microseconds(name, options.box, digits, Measurer(pool, records, session))
             measured[name] = (digits, times)
             rate = len(times) / (time.perf_counter() - start)
             right = times[np.isfinite(times)]
