@@ -35,7 +35,7 @@ from tilewright.passes.alternatives import OF_CONVOLUTIONS
 from tilewright.passes.choose import Choices
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.space import Digits
-from tilewright.tune.tasks import Route, Task, convolution_tasks
+from tilewright.tune.tasks import Route, Step, Task, convolution_tasks
 
 from .networks import NETWORKS, ZOO
 from .options import names
@@ -218,7 +218,9 @@ def _others(made: Compiled) -> Iterator[Task]:
     for kernel in made.kernels:
         operators = {node.op.name for group in kernel.groups for node in group.nodes}
         if not operators & OF_CONVOLUTIONS:
-            yield Task(kernel.naive.name, (Route("as it is", (kernel.naive,)),), len(kernel.groups))
+            yield Task(
+                kernel.naive.name, (Route("as it is", (Step(kernel.naive, kernel.constants),)),), len(kernel.groups)
+            )
 
 
 def rate(nest: Nest, target: Target) -> float:

@@ -16,7 +16,7 @@ from tilewright.base.target import Target
 from tilewright.codegen.image import kernel_text
 from tilewright.codegen.llvm import compile_object
 from tilewright.cost.analytic import schedule
-from tilewright.driver import Options, transform
+from tilewright.driver import Options, decide, transform
 from tilewright.frontend import onnx_importer
 from tilewright.ops import FusionKind
 from tilewright.passes.fuse import Group, fuse
@@ -75,7 +75,8 @@ def main() -> None:
     arguments = parser.parse_args()
     weights = load_pretrained(default_cache()).weights
     target = Target.host()
-    laid_out = transform(onnx_importer.load(build_model(weights, 1, arguments.sequence)), Options(target))
+    options = Options(target)
+    laid_out = transform(decide(onnx_importer.load(build_model(weights, 1, arguments.sequence)), options), options)
     rows: dict[str, Row] = {}
     for group in fuse(laid_out.graph):
         key = f"{group.name} {[v.shape for v in group.inputs]} {[v.shape for v in group.outputs]}"

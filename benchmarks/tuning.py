@@ -1,6 +1,7 @@
 """What tuning finds by itself: `python -m benchmarks.tuning`. Wants a quiet machine; needs LightGBM.
 
-A network is tuned for some minutes, from the analytic model's choices or from random candidates. Then it is compiled
+A network is tuned for some minutes, from the analytic model's choices or from random candidates; with `--ways`,
+other algorithms and layouts are measured first. Then it is compiled
 with the best that was *found* for each kernel, also where the analytic choice is better, and timed beside the network
 as it is compiled without records, in turns. Prints both times, their ratio, and how many were measured.
 """
@@ -21,7 +22,8 @@ from tilewright.measure.records import Records
 from tilewright.model import CompiledModel
 from tilewright.tune.kernel_tuner import Setup, Start
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.model_tuner import Computed, ModelTuner
+from tilewright.tune.model_tuner import Computed, ModelTuner, between_bytes
+from tilewright.tune.ways import WayTuner
 
 from .networks import ZOO
 
@@ -33,20 +35,37 @@ def compiled(options: argparse.Namespace, records: Path | None) -> CompiledModel
     return compile_model(path, threads=options.threads, target=options.target, math=options.math, settings=settings)
 
 
-def searched(before: CompiledModel, options: argparse.Namespace, measurer: Measurer) -> ModelTuner:
+def computed(model: CompiledModel) -> list[Computed]:
+    """What is searched."""
+    return [Computed(kernel.naive, len(kernel.groups), kernel.constants) for kernel in model.compiled.kernels]
+
+
+def compare_ways(
+    before: CompiledModel, options: argparse.Namespace, measurer: Measurer, records: Records, draft: Records
+) -> None:
+    """Measure all ways to compute convolutions, and write the times to `draft`."""
+    between = between_bytes(computed(before), before.options.target)
+    ways = WayTuner(before.compiled.choices, before.options.target, before.options.math, options.threads, between)
+    for _ in ways.measure(measurer, lambda: True):
+        pass
+    ways.accept(measurer)
+    with draft.session({"benchmark": "tuning"}) as session:
+        for record in ways.used(records):
+            draft.add(session, record.job, record.outcome)
+
+
+def searched(base: CompiledModel, options: argparse.Namespace, measurer: Measurer, end: float) -> ModelTuner:
     """The search, when its time is over."""
-    computed = [Computed(kernel.naive, len(kernel.groups), kernel.constants) for kernel in before.compiled.kernels]
     setup = Setup(seed=options.seed, start=Start(options.start), threads=options.threads)
-    tuner = ModelTuner(computed, before.options.target, measurer, setup)
-    end = time.monotonic() + 60 * options.minutes
+    tuner = ModelTuner(computed(base), base.options.target, measurer, setup)
     for _ in tuner.run(lambda: time.monotonic() < end):
         pass
     return tuner
 
 
-def keep_found(tuner: ModelTuner, records: Records, path: Path) -> None:
+def keep_found(tuner: ModelTuner, records: Records, draft: Records) -> None:
     """Write the best that was found for each kernel, other than the analytic choice, to a database of its own."""
-    with Records.open(path) as draft, draft.session({"benchmark": "tuning"}) as session:
+    with draft.session({"benchmark": "tuning"}) as session:
         for kernel in tuner.kernels:
             _, *found = kernel.tuner.confirm()
             best = min(found, key=lambda candidate: candidate.microseconds, default=None)
@@ -60,13 +79,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
     before = compiled(options, None)
     with TemporaryDirectory(prefix="tilewright-tuning-") as folder:
-        path, draft = Path(folder) / "records.db", Path(folder) / "draft.db"
-        with Records.open(path) as records, records.session({"benchmark": "tuning"}) as session, Pool(2) as pool:
-            measurer = Measurer(pool, records, session)
-            tuner = searched(before, options, measurer)
+        path = Path(folder) / "draft.db"
+        with (
+            Records.open(Path(folder) / "records.db") as records,
+            records.session({"benchmark": "tuning"}) as session,
+            Records.open(path) as draft,
+            Pool(2) as pool,
+        ):
+            measurer, end = Measurer(pool, records, session), time.monotonic() + 60 * options.minutes
+            if options.ways:
+                compare_ways(before, options, measurer, records, draft)
+            tuner = searched(compiled(options, path), options, measurer, end)
             searching = measurer.measured
             keep_found(tuner, records, draft)
-        after = compiled(options, draft)
+        after = compiled(options, path)
     feeds = make_feeds(before.inputs, {}, 0)
     runs = {"analytic": lambda: before.run(None, feeds), "found": lambda: after.run(None, feeds)}
     timings = measure(runs, Plan(rounds=12, slot=0.4))
@@ -82,6 +108,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--zoo", type=Path, default=ZOO, help="folder of the zoo, default %(default)s")
     parser.add_argument("--minutes", type=float, default=5.0, help="of searching, default %(default)s")
     parser.add_argument("--start", choices=[start.value for start in Start], default="random", help="default random")
+    parser.add_argument("--ways", action="store_true", help="measure other algorithms and layouts first")
     parser.add_argument("--seed", type=int, default=0, help="default 0")
     parser.add_argument("--threads", type=int, default=1, help="default 1")
     parser.add_argument("--target", default="host", help="a processor with fewer features, say; default this one")

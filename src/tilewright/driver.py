@@ -23,7 +23,7 @@ from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
 from tilewright.loops.program import Program
 from tilewright.passes.affine import fold_affine
-from tilewright.passes.choose import choose
+from tilewright.passes.choose import Choices, choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut
@@ -38,6 +38,7 @@ from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import ZERO
 from tilewright.tune.recorded import Recorded
+from tilewright.tune.ways import times_of
 
 Watch = Callable[[Stage, object], None]
 """Called with each stage and what it made: printing and timing hang on it."""
@@ -92,6 +93,8 @@ class Compiled:
     """How those values of ``graph`` are stored that are not stored row-major."""
     copies: Mapping[str, str]
     """Names of values in other layouts, and what the model calls these values."""
+    choices: Choices
+    """How each node is computed, and what else it could be."""
 
     def name_in_model(self, name: str) -> str:
         """What the model calls the value ``name`` of ``graph``."""
@@ -113,6 +116,7 @@ class _Listing:
 class _Planned:
     """All that is decided about a model, and its code as text: what is left is LLVM's."""
 
+    choices: Choices
     laid_out: LaidOut
     kernels: tuple[ScheduledKernel, ...]
     constants: Mapping[Value, Array]
@@ -161,14 +165,22 @@ def compile_graph(
     manifest = interface.manifest(*values, main.dims, made, limits, options.math)
     fitting = (options.target.arch.value, options.target.features)
     executable = executable_for(fitting, manifest, made.objects, list(constants.values()), options.threads)
-    layouts, copies = laid_out.layouts, laid_out.copies
-    return Compiled(executable, made.objects, laid_out.graph, main, planned.kernels, options, layouts, copies)
+    stored = (laid_out.layouts, laid_out.copies)
+    graph, choices = laid_out.graph, planned.choices
+    return Compiled(executable, made.objects, graph, main, planned.kernels, options, *stored, choices)
 
 
-def transform(graph: Graph, options: Options, watch: Watch | None = None, spare: int | None = None) -> LaidOut:
-    """The graph as it is computed, and how its values are stored: all passes from graph to graph.
+def decide(
+    graph: Graph,
+    options: Options,
+    watch: Watch | None = None,
+    spare: int | None = None,
+    tuned: Recorded | None = None,
+) -> Choices:
+    """The graph in its final operators, and how each is to be computed.
 
-    ``spare``: the most bytes by which alternatives may enlarge weights; None for no limit.
+    ``spare``: the most bytes by which alternatives may enlarge weights; None for no limit. ``tuned``: times of
+    alternatives that were measured before.
     """
     note = watch or _ignore
     graph = normalize(graph)
@@ -177,8 +189,17 @@ def transform(graph: Graph, options: Options, watch: Watch | None = None, spare:
     note(Stage.RECOGNIZE, graph)
     graph = fold_affine(graph)
     note(Stage.AFFINE, graph)
-    choices = choose(graph, options.target, options.math, spare)
+    target, math = options.target, options.math
+    has_times = tuned is not None and tuned.has_ways()
+    times = times_of(graph, target, math, tuned.microseconds) if tuned is not None and has_times else None
+    choices = choose(graph, target, math, spare, times)
     note(Stage.CHOOSE, choices)
+    return choices
+
+
+def transform(choices: Choices, options: Options, watch: Watch | None = None) -> LaidOut:
+    """The graph as it is computed, and how its values are stored."""
+    note = watch or _ignore
     laid_out = choices.apply(options.target)
     note(Stage.LAYOUT, laid_out)
     laid_out = flatten_reductions(laid_out)
@@ -197,9 +218,10 @@ class _Progress:
 
 
 def _plan(graph: Graph, options: Options, progress: _Progress, spare: int | None = None) -> _Planned:
-    """Graph to kernels, main program and LLVM IR. ``spare``: see ``transform``."""
+    """Graph to kernels, main program and LLVM IR. ``spare``: see ``decide``."""
     note = progress.note
-    laid_out = transform(graph, options, note, spare)
+    choices = decide(graph, options, note, spare, progress.tuned)
+    laid_out = transform(choices, options, note)
     groups = fuse(laid_out.graph, laid_out.leaving_blocks)
     note(Stage.FUSE, groups)
     kernels, steps, packed = _schedule_all(groups, laid_out, options, progress)
@@ -217,7 +239,7 @@ def _plan(graph: Graph, options: Options, progress: _Progress, spare: int | None
     except UnsupportedKernel as error:
         group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
         raise UnsupportedModel(f"{_sources(group)}: {error.reason}") from error
-    return _Planned(laid_out, tuple(kernels), constants, main, code)
+    return _Planned(choices, laid_out, tuple(kernels), constants, main, code)
 
 
 _ATTEMPTS = 4

@@ -125,6 +125,16 @@ def test_schedules_that_can_not_be_built(trace: str, detail: str) -> None:
     assert detail in outcome.detail
 
 
+def test_a_program_that_is_scheduled_already_is_built_as_it_is() -> None:
+    """The trace is not replayed; what the text says is held against the reference like anything else."""
+    wanted = replace(job("mm"), trace='{"version": 9, "steps": []}')
+    assert measured(replace(wanted, scheduled=wanted.program)).verdict is Verdict.OK
+    assert measured(replace(wanted, scheduled="program mm():")).verdict is Verdict.BUILD_ERROR
+    other = replace(wanted, scheduled=wanted.program.replace("+ A[", "+ B[vk, vj] * A["))
+    assert other.id == wanted.id
+    assert measured(other).verdict is Verdict.WRONG
+
+
 def test_an_innocent_after_a_guilty_one() -> None:
     """A child is not used again after a fault, and a verdict in a used child is repeated in a fresh one."""
     names = ["mm__0", "segv__0", "mm__1", "wrong__0", "mm__2", "garbage__0", "mm__3"]

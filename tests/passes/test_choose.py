@@ -10,7 +10,7 @@ from tests.passes.networks import HOST, LANES, Array, conv, networks
 from tilewright.base.numerics import Math
 from tilewright.graph import Graph, Value, verify
 from tilewright.passes.blocks import Reads, is_plain_in_blocks, reads
-from tilewright.passes.choose import Choices, Problem, choose
+from tilewright.passes.choose import Choices, Copy, Problem, Times, choose
 
 
 def fewest(problem: Problem) -> float:
@@ -124,3 +124,42 @@ def test_a_choice_is_written_as_one_reads_it() -> None:
     text = str(choose(convolutions(1), HOST))
     assert text.splitlines()[-1].endswith("cycles")
     assert "v0: " in text and "cycles" in text
+
+
+def test_what_was_measured_decides() -> None:
+    """The way that took least is chosen, whatever was estimated; where nothing was measured, estimates count."""
+    graph = convolutions(2)
+    first, second = (node.outputs[0] for node in graph.nodes if node.op.name == "Conv")
+    free = choose(graph, HOST)
+    names = {s.way.name for s in Problem.of(graph, HOST, Math.DEFAULT).states[first]}
+    assert len(names) > 2
+    for fastest in names:
+        times = {name: 100.0 if name != fastest else 1.0 for name in names}
+        choices = choose(graph, HOST, times=Times({first: times}, {}))
+        assert choices.states[first].way.name == fastest
+        assert choices.states[first].way.measured_us == 1.0
+        assert choices.states[second].way.measured_us is None
+        assert f"{fastest}, " in str(choices) and "(measured: 1.0 us)" in str(choices)
+    slowest = {free.states[first].way.name: 1.0}
+    assert choose(graph, HOST, times=Times({first: slowest}, {})).decisions == free.decisions
+
+
+def test_estimates_beside_a_time_go_along_with_it() -> None:
+    """The first convolution is slow whatever way is chosen, as far as one knows: that is no reason for another way."""
+    graph = convolutions(2)
+    first, second = (node.outputs[0] for node in graph.nodes if node.op.name == "Conv")
+    free = choose(graph, HOST)
+    ways = {value: {free.states[value].way.name: took} for value, took in ((first, 1000.0), (second, 1.0))}
+    assert choose(graph, HOST, times=Times(ways, {})).decisions == free.decisions
+
+
+def test_a_copy_that_takes_long_is_not_made() -> None:
+    graph = convolutions(2)
+    copies = set(Problem.of(graph, HOST, Math.DEFAULT).kernels_that_copy())
+    assert Copy(graph.inputs[0], from_blocks=False) in copies
+    chosen = {value for value, state in choose(graph, HOST).states.items() if state.is_copied}
+    assert graph.inputs[0] in chosen
+    (first, _) = (node.outputs[0] for node in graph.nodes if node.op.name == "Conv")
+    ways = {first: {s.way.name: s.way.cycles for s in Problem.of(graph, HOST, Math.DEFAULT).states[first]}}
+    slow = choose(graph, HOST, times=Times(ways, dict.fromkeys(copies, 1e12)))
+    assert graph.inputs[0] not in {value for value, state in slow.states.items() if state.is_copied}

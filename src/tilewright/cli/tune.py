@@ -7,7 +7,7 @@ it, ``compile`` may use that; a search that was killed before has changed nothin
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,10 +27,11 @@ from tilewright.cli.timing import Plan, Timing, measure, ratio
 from tilewright.runtime.sizing import default_threads
 
 if TYPE_CHECKING:
-    from tilewright.measure.records import Records
+    from tilewright.measure.records import Record, Records
     from tilewright.model import CompiledModel
     from tilewright.tune.measurer import Measurer
-    from tilewright.tune.model_tuner import Gain, Kernel, ModelTuner, Progress
+    from tilewright.tune.model_tuner import Computed, Gain, Kernel, ModelTuner, Progress
+    from tilewright.tune.ways import WayTuner
 
 _SHOWN = 12
 """Kernels in the live table: those that take most of the time."""
@@ -58,15 +59,16 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     with Records.open(path) as records, records.session(_config(options)) as session, Pool(default_threads()) as pool:
         measurer = Measurer(pool, records, session)
         try:
-            tuner, gains = _search(before, options, records, measurer, errors)
+            search = _search(before, options, records, measurer, errors)
         except KeyboardInterrupt:
             errors.print(f"interrupted; {path} has all that was measured, and the same command goes on from there")
             raise
-        comparison = _compared(before, tuner, gains, records, options)
+        comparison = _compared(before, search, records, options)
+        _settle(comparison, search, measurer)
     if options.json:
-        emit(_report(comparison, before, gains, options, path, measurer))
+        emit(_report(comparison, before, search, options, path, measurer))
     else:
-        _show(comparison, gains, path, console)
+        _show(comparison, search, path, console)
     return Status.DONE
 
 
@@ -85,29 +87,62 @@ def _config(options: argparse.Namespace) -> Mapping[str, object]:
     return {"verb": "tune", "model": str(options.model), "minutes": options.minutes, "seed": options.seed}
 
 
-def _search(
-    before: "CompiledModel",
-    options: argparse.Namespace,
-    records: "Records",
-    measurer: "Measurer",
-    console: Console,
-) -> "tuple[ModelTuner, list[Gain]]":
-    """Search as long as there is time, then confirm."""
-    from tilewright.tune.kernel_tuner import Setup
-    from tilewright.tune.model_tuner import Computed, ModelTuner
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What was found: ways to compute nodes (None if those that were chosen stay), and kernels."""
 
-    computed = [Computed(k.naive, len(k.groups), k.constants) for k in before.compiled.kernels]
-    setup = Setup(seed=options.seed, threads=before.executable.threads)
-    tuner = ModelTuner(computed, before.options.target, measurer, setup, records)
-    if not tuner.kernels:
+    ways: "WayTuner | None"
+    tuner: "ModelTuner"
+    gains: "Sequence[Gain]"
+
+
+def _search(
+    before: "CompiledModel", options: argparse.Namespace, records: "Records", measurer: "Measurer", console: Console
+) -> _Search:
+    """Compare ways, then search for schedules of what that makes of the model as long as there is time; confirm."""
+    from tilewright.tune.kernel_tuner import Setup
+    from tilewright.tune.model_tuner import ModelTuner, between_bytes
+    from tilewright.tune.ways import WayTuner
+
+    target, math, threads = before.options.target, before.options.math, before.executable.threads
+    between = between_bytes(_computed(before), target)
+    ways = WayTuner(before.compiled.choices, target, math, threads, between)
+    begin, seconds = time.monotonic(), 60 * options.minutes
+    base = before
+    if ways.jobs:
+        with _Display(console, seconds / 2) as display:
+            for done in ways.measure(measurer, display.is_time_left):
+                display.say(f"{done} of {len(ways.jobs)} kernels measured, of all ways to compute convolutions")
+        base = _with_ways(before, ways, records, options)
+        seconds -= time.monotonic() - begin
+    tuner = ModelTuner(_computed(base), target, measurer, Setup(seed=options.seed, threads=threads), records)
+    if not ways.jobs and not tuner.kernels:
         raise BadInput(f"{options.model} has no kernel with fixed extents and something to choose; give --shape")
-    with _Display(console, 60 * options.minutes) as display:
+    with _Display(console, seconds) as display:
         for progress in tuner.run(display.is_time_left):
             display.show(progress)
     for kernel in tuner.kernels:
         if causes := kernel.tuner.history.causes():
             console.print(f"{kernel.name}: {causes}", highlight=False, markup=False)
-    return tuner, tuner.confirm()
+    return _Search(None if base is before else ways, tuner, tuner.confirm())
+
+
+def _computed(model: "CompiledModel") -> "list[Computed]":
+    from tilewright.tune.model_tuner import Computed
+
+    return [Computed(kernel.naive, len(kernel.groups), kernel.constants) for kernel in model.compiled.kernels]
+
+
+def _with_ways(
+    before: "CompiledModel", ways: "WayTuner", records: "Records", options: argparse.Namespace
+) -> "CompiledModel":
+    """The model with algorithms and layouts by measurement, if it is faster with them; else as it is."""
+    found = tuple(ways.used(records))
+    after = _with_records(found, options) if found else before
+    if after.compiled.choices.decisions == before.compiled.choices.decisions:
+        return before
+    timings = measure(_runs(before, after), Plan())
+    return after if ratio(timings["after"], timings["before"]) < 1.0 else before
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,41 +155,41 @@ class _Comparison:
     is_kept: bool
 
 
-def _compared(
-    before: "CompiledModel",
-    tuner: "ModelTuner",
-    gains: "Sequence[Gain]",
-    records: "Records",
-    options: argparse.Namespace,
-) -> _Comparison:
-    """What makes the model faster is accepted, anything else withdrawn."""
-    found = any(gain.winners for gain in gains)
-    after = _with_found(tuner, gains, records, options) if found else before
+def _compared(before: "CompiledModel", search: _Search, records: "Records", options: argparse.Namespace) -> _Comparison:
+    """The model as it was, and as it will be if what was found is accepted, in turns."""
+    is_found = search.ways is not None or any(gain.winners for gain in search.gains)
+    after = before
+    if is_found:
+        of_ways = () if search.ways is None else search.ways.used(records)
+        after = _with_records((*of_ways, *search.tuner.used(search.gains, records)), options)
+    timings = measure(_runs(before, after), Plan())
+    relative = ratio(timings["after"], timings["before"]) if is_found else 1.0
+    return _Comparison(timings["before"], timings["after"], relative, is_found and relative < 1.0)
+
+
+def _runs(before: "CompiledModel", after: "CompiledModel") -> dict[str, Callable[[], object]]:
     feeds = make_feeds(before.inputs, {}, 0)
-    runs: dict[str, Callable[[], object]] = {
-        "before": lambda: before.run(None, feeds),
-        "after": lambda: after.run(None, feeds),
-    }
-    timings = measure(runs, Plan())
-    relative = ratio(timings["after"], timings["before"]) if found else 1.0
-    is_kept = found and relative < 1.0
-    if is_kept:
-        tuner.accept(gains)
-    else:
-        tuner.withdraw(gains, "the whole model is no faster with it")
-    return _Comparison(timings["before"], timings["after"], relative, is_kept)
+    return {"before": lambda: before.run(None, feeds), "after": lambda: after.run(None, feeds)}
 
 
-def _with_found(
-    tuner: "ModelTuner", gains: "Sequence[Gain]", records: "Records", options: argparse.Namespace
-) -> "CompiledModel":
-    """The model as it will be if what was found is accepted: compiled with records of its own."""
+def _settle(comparison: _Comparison, search: _Search, measurer: "Measurer") -> None:
+    """What makes the model faster is accepted, anything else withdrawn; ways that were not chosen stay held."""
+    if not comparison.is_kept:
+        search.tuner.withdraw(search.gains, "the whole model is no faster with it")
+        return
+    search.tuner.accept(search.gains)
+    if search.ways is not None:
+        search.ways.accept(measurer)
+
+
+def _with_records(found: "Iterable[Record]", options: argparse.Namespace) -> "CompiledModel":
+    """The model compiled with these records and no others."""
     from tilewright.measure.records import Records
 
     with TemporaryDirectory(prefix="tilewright-tuned-") as folder:
         path = Path(folder) / "draft.db"
         with Records.open(path) as draft, draft.session(_config(options)) as session:
-            for record in tuner.used(gains, records):
+            for record in found:
                 draft.add(session, record.job, record.outcome)
         return compiled(options, settings=replace(settings_of(options), records=path))
 
@@ -162,7 +197,7 @@ def _with_found(
 def _report(
     comparison: _Comparison,
     before: "CompiledModel",
-    gains: "Sequence[Gain]",
+    search: _Search,
     options: argparse.Namespace,
     path: Path,
     measurer: "Measurer",
@@ -173,7 +208,10 @@ def _report(
         "milliseconds": {"before": comparison.before.median * 1e3, "after": comparison.after.median * 1e3},
         "ratio": comparison.ratio,
         "kept": comparison.is_kept,
-        "kernels": [{name: value for name, value in asdict(gain).items() if name != "winners"} for gain in gains],
+        "ways": search.ways is not None,
+        "kernels": [
+            {name: value for name, value in asdict(gain).items() if name != "winners"} for gain in search.gains
+        ],
         "records": str(path),
         "measured": measurer.measured,
     }
@@ -201,6 +239,15 @@ class _Display:
         """Whether another round may begin."""
         return time.monotonic() < self._end
 
+    def say(self, text: str) -> None:
+        """One line, now and then."""
+        now = time.monotonic()
+        if self._live is not None:
+            self._live.update(text)
+        elif now - self._last > _SECONDS_BETWEEN_LINES:
+            self._last = now
+            self._console.print(text, highlight=False, markup=False)
+
     def show(self, progress: "Progress") -> None:
         """After a round."""
         now = time.monotonic()
@@ -208,9 +255,8 @@ class _Display:
         title = f"{progress.measured} measured, {rate:.0f} per second; {left:.0f} s left"
         if self._live is not None:
             self._live.update(_live_table(title, progress.kernels))
-        elif now - self._last > _SECONDS_BETWEEN_LINES:
-            self._last = now
-            self._console.print(f"{progress.kernel}: {title}", highlight=False, markup=False)
+        else:
+            self.say(f"{progress.kernel}: {title}")
 
 
 def _live_table(title: str, kernels: "Sequence[Kernel]") -> Table:
@@ -226,14 +272,16 @@ def _live_table(title: str, kernels: "Sequence[Kernel]") -> Table:
     return table
 
 
-def _show(comparison: _Comparison, gains: "Sequence[Gain]", path: Path, console: Console) -> None:
+def _show(comparison: _Comparison, search: _Search, path: Path, console: Console) -> None:
     table = Table(title="Kernels, microseconds: the analytic model's choice, and what was found")
     for heading in ("kernel", "calls", "tried", "before", "after", "gain"):
         table.add_column(heading, justify="left" if heading == "kernel" else "right")
-    for gain in sorted(gains, key=lambda gain: gain.weight * (gain.after_us - gain.before_us)):
+    for gain in sorted(search.gains, key=lambda gain: gain.weight * (gain.after_us - gain.before_us)):
         times = (f"{gain.before_us:.1f}", f"{gain.after_us:.1f}", f"{gain.before_us / gain.after_us:.2f}")
         table.add_row(gain.name, str(gain.weight), str(gain.tried), *times)
     console.print(table)
+    if search.ways is not None:
+        console.print("some convolutions are computed in other ways than the model chose; see explain", highlight=False)
     times = f"{comparison.before.median * 1e3:.3f} ms before, {comparison.after.median * 1e3:.3f} ms after"
     verdict = f"what was found is in {path}, and compile uses it" if comparison.is_kept else "the model's choices stay"
     console.print(f"the whole model: {times}; {verdict}", highlight=False, markup=False, soft_wrap=True)

@@ -1,6 +1,6 @@
 """The one door to LLVM: from the text of a module to object code or assembly, for a target."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -61,7 +61,7 @@ def _optimized(text: str, made: Machine) -> llvm.ModuleRef:
 
 
 @contextmanager
-def _without_strength_reduction() -> Iterator[None]:
+def _without_strength_reduction() -> Generator[None]:
     """Without the pass that chooses induction variables: half of LLVM's time, and the code is no faster for it.
 
     Schedules and the code generator have placed addresses already. LLVM has the option once for a process, and there

@@ -22,6 +22,7 @@ from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.loops.ir import Block, Loop, LoopKind
 from tilewright.loops.visit import walk
 from tilewright.ops import FusionKind
+from tilewright.passes.choose import Choices
 from tilewright.symbolic.expr import Const, Expr
 
 
@@ -66,7 +67,8 @@ class Finding:
     """Something that a user may want otherwise."""
 
     kind: str
-    """``not parallel``, ``not vectorized``, ``untuned``, ``run-time extent``, ``fallback`` or ``bounds checks``."""
+    """``not parallel``, ``not vectorized``, ``untuned``, ``measured``, ``run-time extent``, ``fallback`` or ``bounds
+    checks``."""
     subject: str
     reason: str
     next_step: str
@@ -145,6 +147,7 @@ def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> 
     findings = [finding for kernel in compiled.kernels for finding in _loop_findings(kernel)]
     findings += _dim_findings(compiled)
     findings += _untuned(compiled.kernels)
+    findings += _measured(compiled.choices)
     if options.checked:
         findings.append(Finding("bounds checks", "all kernels", "TILEWRIGHT_BOUNDS_CHECK is on", "unset it for speed"))
     return Explanation(
@@ -279,3 +282,13 @@ def _untuned(kernels: Sequence[ScheduledKernel]) -> Iterator[Finding]:
         reason = "the analytic model chose the schedules; nothing was measured"
         step = "tilewright tune searches for better ones"
         yield Finding("untuned", f"{len(untuned)} of {len(kernels)} kernels", reason, step)
+
+
+def _measured(choices: Choices) -> Iterator[Finding]:
+    for node in choices.graph.nodes:
+        way = choices.states[node.outputs[0]].way
+        if way.measured_us is not None:
+            reason = (
+                f"computed {way.name}, which took {way.measured_us:.1f} us when all ways to compute it were measured"
+            )
+            yield Finding("measured", node.source or node.outputs[0].name, reason, "nothing to do")

@@ -45,7 +45,7 @@ class Alternative:
 
     ``cycles``: on one core; ``more_bytes``: by which weights grow; ``tile``: outputs of a tile of Winograd's minimal
     filtering along each dimension, None for plain sums; ``phases``: the convolution, and what interleaves its channels,
-    that compute a transposed one.
+    that compute a transposed one; ``measured_us``: what it took, if ``cycles`` are not just estimated.
     """
 
     cycles: float
@@ -55,11 +55,18 @@ class Alternative:
     tile: int | None = None
     phases: Interleaved | None = None
     has_blocked_phases: bool = False
+    measured_us: float | None = None
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """Which one it is of those that a node has."""
         how = "direct" if self.tile is None else f"F({self.tile}x{self.tile})"
         phases = "" if self.phases is None else " of interleaved phases"
-        return f"{how}{phases}, {'in blocks' if self.is_blocked else 'plain'}, {self.cycles:.3g} cycles"
+        return f"{how}{phases}, {'in blocks' if self.is_blocked else 'plain'}"
+
+    def __str__(self) -> str:
+        measured = "" if self.measured_us is None else f" (measured: {self.measured_us:.1f} us)"
+        return f"{self.name}, {self.cycles:.3g} cycles{measured}"
 
 
 @dataclass(frozen=True, slots=True)

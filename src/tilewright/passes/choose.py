@@ -6,7 +6,8 @@ costs (infinity where that can't be). What costs least is found by ``assignment`
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from tilewright.passes.alternatives import Alternative, Ways, rewrite
 from tilewright.passes.assignment import assign
 from tilewright.passes.blocks import Reads, can_be_blocked, is_plain_in_blocks, points, width_of
 from tilewright.passes.layout import LaidOut, lay_out
+from tilewright.passes.winograd import advantage
 from tilewright.symbolic.expr import Const
 
 COPY_CYCLES = 4.0
@@ -50,6 +52,22 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of a value to the other layout: into blocks, or out of them."""
+
+    value: Value
+    from_blocks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Microseconds that were measured: of ways to compute a node, by its first result and their names; of copies."""
+
+    ways: Mapping[Value, Mapping[str, float]]
+    copies: Mapping[Copy, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Choices:
     """A state for each value, what all that is open is estimated to cost, and whether nothing costs less."""
 
@@ -65,6 +83,11 @@ class Choices:
         return "\n".join([*lines, f"{self.cycles:.3g} cycles{'' if self.is_best else ', perhaps not the fewest'}"])
 
     @property
+    def decisions(self) -> Mapping[str, tuple[str, bool]]:
+        """What was decided of each value, by its name: how it is made, and whether it is copied."""
+        return {value.name: (state.way.name, state.is_copied) for value, state in self.states.items()}
+
+    @property
     def more_bytes(self) -> int:
         """By how much weights grow; filters that several nodes share are counted for each."""
         return sum(state.way.more_bytes for state in self.states.values())
@@ -77,13 +100,15 @@ class Choices:
         return lay_out(graph, in_blocks, copied, target)
 
 
-def choose(graph: Graph, target: Target, math: Math = Math.DEFAULT, spare: int | None = None) -> Choices:
-    """What is estimated to take the fewest cycles.
+def choose(
+    graph: Graph, target: Target, math: Math = Math.DEFAULT, spare: int | None = None, times: Times | None = None
+) -> Choices:
+    """What is estimated to take the fewest cycles; what is in ``times`` needs no estimate.
 
     ``spare``: the most bytes by which weights may grow; None for no limit. A price for each byte is raised until they
     suffice.
     """
-    problem = Problem.of(graph, target, math)
+    problem = Problem.of(graph, target, math, times)
     choices = problem.solve(0.0)
     if spare is None or choices.more_bytes <= spare:
         return choices
@@ -104,17 +129,23 @@ class Problem:
     graph: Graph
     target: Target
     names: Names
+    copies: Mapping[Copy, float] = field(default_factory=dict[Copy, float])
+    """Cycles of those copies that were measured."""
     states: dict[Value, tuple[State, ...]] = field(default_factory=dict[Value, tuple[State, ...]])
     edges: dict[tuple[Value, Value], NDArray[np.float64]] = field(
         default_factory=dict[tuple[Value, Value], NDArray[np.float64]]
     )
 
     @staticmethod
-    def of(graph: Graph, target: Target, math: Math) -> "Problem":
+    def of(graph: Graph, target: Target, math: Math, times: Times | None = None) -> "Problem":
         """That of ``graph``."""
         problem = Problem(graph, target, graph.names())
         ways = Ways(graph.constants, problem.names, target, math)
         alternatives = _alternatives(graph, ways)
+        rate = None if times is None else _rate(alternatives, times, math)
+        if times is not None and rate is not None:
+            alternatives = {v: _measured(found, times.ways.get(v, {}), rate, math) for v, found in alternatives.items()}
+            problem.copies = {copy: rate * microseconds for copy, microseconds in times.copies.items()}
         wanted = _wanted(graph, alternatives)
         for value in (*graph.inputs, *(v for node in graph.nodes for v in node.outputs)):
             problem.states[value] = tuple(problem._states(value, alternatives.get(value, (GIVEN,)), wanted))
@@ -122,6 +153,13 @@ class Problem:
             for value in dict.fromkeys(v for v in node.inputs if v in problem.states):
                 problem._read(value, node)
         return problem
+
+    def kernels_that_copy(self) -> Iterator[Copy]:
+        """All copies that may be chosen and take a kernel of their own."""
+        for value, states in self.states.items():
+            for state in states:
+                if state.is_copied and not self._stores_both(value, state):
+                    yield Copy(value, state.way.is_blocked)
 
     def costs(self, value: Value, price: float) -> NDArray[np.float64]:
         """Of each state of ``value`` by itself, with so many cycles for a byte."""
@@ -176,12 +214,19 @@ class Problem:
                 return 0.0 if state.has_blocks else COPY_CYCLES * self._vectors(value)
 
     def _copying(self, value: Value, state: State) -> float:
-        """Of the copy, if there is one. The kernel that makes whole blocks can store them plain."""
+        """Of the copy, if there is one."""
         if not state.is_copied:
             return 0.0
+        if self._stores_both(value, state):
+            return COPY_CYCLES * self._vectors(value)
+        estimated = COPY_CYCLES * self._vectors(value) + COPY_START
+        return self.copies.get(Copy(value, state.way.is_blocked), estimated)
+
+    def _stores_both(self, value: Value, state: State) -> bool:
+        """Whether the kernel that makes ``value`` stores it in both layouts: it can if it makes whole blocks."""
         channels = value.shape[1]
         whole = isinstance(channels, Const) and int(channels.value) % width_of(value, self.target) == 0
-        return COPY_CYCLES * self._vectors(value) + (0.0 if state.way.is_blocked and whole else COPY_START)
+        return state.way.is_blocked and whole
 
     def _vectors(self, value: Value) -> float:
         return points(value.shape) / width_of(value, self.target)
@@ -211,3 +256,38 @@ def _alternatives(graph: Graph, ways: Ways) -> dict[Value, tuple[Alternative, ..
         if any(way.is_blocked for way in found[result]):
             may_be_blocked.add(result)
     return found
+
+
+def _rate(alternatives: Mapping[Value, tuple[Alternative, ...]], times: Times, math: Math) -> float | None:
+    """The cycles of a microsecond with which estimates and times are mostly alike; None if nothing was measured."""
+    rates: list[float] = []
+    for value, ways in alternatives.items():
+        best = min(ways, key=lambda way: way.cycles)
+        known = times.ways.get(value, {}).get(best.name)
+        if known is not None:
+            rates.append(best.cycles / (known * _handicap(best, math, is_measured=False)))
+    return median(rates) if rates else None
+
+
+def _measured(
+    ways: tuple[Alternative, ...], known: Mapping[str, float], rate: float, math: Math
+) -> tuple[Alternative, ...]:
+    """Ways with the cycles that were measured, if that of the best estimate was; other estimates go along with it."""
+    best = min(ways, key=lambda way: way.cycles)
+    if best.name not in known:
+        return ways
+    off = known[best.name] * rate * _handicap(best, math, is_measured=False) / best.cycles
+
+    def revised(way: Alternative) -> Alternative:
+        microseconds = known.get(way.name)
+        if microseconds is None:
+            return replace(way, cycles=way.cycles * off)
+        cycles = microseconds * rate * _handicap(way, math, is_measured=True)
+        return replace(way, cycles=cycles, measured_us=microseconds)
+
+    return tuple(map(revised, ways))
+
+
+def _handicap(way: Alternative, math: Math, *, is_measured: bool) -> float:
+    """What the cycles of a way are multiplied by, as it is less accurate."""
+    return 1.0 if way.tile is None else advantage(way.tile, math, is_measured=is_measured)

@@ -24,6 +24,8 @@ from tilewright.symbolic.expr import const
 
 ADVANTAGE: Mapping[int, float] = MappingProxyType({2: 1.1, 3: 1.1, 4: 1.25})
 """By how much the estimate must be lower, by outputs of a tile: it is rough, and errors grow about twofold, tenfold."""
+MEASURED_ADVANTAGE = 1.05
+"""The same where times are known: errors alone count."""
 FAST_ADVANTAGE = 1.0
 """The same under ``math="fast"``."""
 TRANSFORM_CYCLES = 6.0
@@ -35,9 +37,11 @@ START_CYCLES = 2000.0
 """To start two more kernels, their workers included."""
 
 
-def advantage(tile: int, math: Math) -> float:
-    """What the estimate for tiles of this size is multiplied by before it is compared."""
-    return FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile]
+def advantage(tile: int, math: Math, *, is_measured: bool = False) -> float:
+    """What the estimate (or time) for tiles of this size is multiplied by before it is compared."""
+    if math is Math.FAST:
+        return FAST_ADVANTAGE
+    return MEASURED_ADVANTAGE if is_measured else ADVANTAGE[tile]
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ def _kernels(
     for one in computed:
         known = merged.setdefault(recorded_text(one.naive), replace(one, calls=0))
         merged[recorded_text(one.naive)] = replace(known, calls=known.calls + one.calls)
-    between = _between(computed, target)
+    between = between_bytes(computed, target)
     for one in merged.values():
         space = None if one.naive.dims else _space(replace(one.naive, name=KERNEL), target)
         if space is not None and len(space.radices):
@@ -176,7 +176,7 @@ def _kernels(
             yield Kernel(one.naive.name, one.calls, KernelTuner(space, measurer, setup, cold, borrowed))
 
 
-def _between(computed: Sequence[Computed], target: Target) -> int:
+def between_bytes(computed: Sequence[Computed], target: Target) -> int:
     """Bytes of weights that go through the caches from one run of a kernel to the next.
 
     A power of two, so that models of about the same size share what was measured; none where all stay in a core's own

@@ -20,8 +20,9 @@ from tilewright.schedule.trace import Trace
 
 KERNEL = "tuned"
 """What every kernel is called in records: models number theirs."""
-SEARCHING, CONFIRMING, CONFIRMING_AGAIN = 0, 1, 2
-"""Seeds of the data on which candidates are measured first, and then those that may be used, twice."""
+SEARCHING, CONFIRMING, CONFIRMING_AGAIN, COMPARING = 0, 1, 2, 3
+"""Seeds of the data on which candidates are measured first, and then those that may be used, twice; and of that on
+which ways to compute a node are compared, as the compiler schedules their kernels."""
 
 
 def recorded_text(naive: Program) -> str:
@@ -57,6 +58,15 @@ class Recorded:
         except TilewrightError as error:
             self._listener(Warned(f"{naive.name} is scheduled by the model, as its record can't be used: {error}"))
         return None
+
+    def has_ways(self) -> bool:
+        """Whether any kernel was measured to compare ways."""
+        return bool(self._records.programs(self._target, self._threads, seed=COMPARING))
+
+    def microseconds(self, naive: Program) -> float | None:
+        """What ``naive`` took when ways were compared; None if it was not measured."""
+        found = self._records.best(recorded_text(naive), self._target, self._threads, seed=COMPARING)
+        return found[0].outcome.median_us if found else None
 
 
 @contextmanager

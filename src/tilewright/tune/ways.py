@@ -1,0 +1,122 @@
+"""Algorithms and layouts by measurement: how long each way to compute a convolution takes, and each copy.
+
+``WayTuner`` measures the kernels of all ways, as the compiler schedules them. ``times_of`` finds what was measured, for
+``passes.choose``, which then decides for the whole graph at once, as it does with estimates.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from tilewright.base.numerics import Math
+from tilewright.base.target import Target
+from tilewright.cost.analytic import schedule
+from tilewright.graph import Graph, Node, Value
+from tilewright.loops.program import Program
+from tilewright.measure.job import Job
+from tilewright.measure.records import Record, Records
+from tilewright.ops.shapes import static
+from tilewright.passes.choose import Choices, Copy, Problem, Times
+from tilewright.schedule.schedule import Schedule
+from tilewright.tune.kernel_tuner import CAREFUL
+from tilewright.tune.measurer import Measurer
+from tilewright.tune.recorded import COMPARING, KERNEL, recorded_text
+from tilewright.tune.tasks import CONVOLUTIONS, Route, Step, copying, form, routes
+
+WORTH_MEASURING = 4.0
+"""Ways whose estimate is so many times the best are not measured."""
+
+
+def times_of(graph: Graph, target: Target, math: Math, microseconds: Callable[[Program], float | None]) -> Times:
+    """What was measured of the ways of ``graph``. ``microseconds``: of a kernel, None for one that was not measured."""
+
+    def total(route: Route) -> float | None:
+        times = [microseconds(kernel) for kernel in route.kernels]
+        known = [time for time in times if time is not None]
+        return sum(known) if len(known) == len(times) else None
+
+    ways = {
+        node.outputs[0]: {route.name: time for route in found if (time := total(route)) is not None}
+        for node, found in _routes_of(graph, target, math)
+    }
+    copies = {copy: total(copying(copy, target)) for copy in _copies_of(graph, target, math)}
+    return Times(ways, {copy: time for copy, time in copies.items() if time is not None})
+
+
+class WayTuner:
+    """Measures what decides about the ways of a graph. What is measured is held until it is accepted."""
+
+    def __init__(self, choices: Choices, target: Target, math: Math, threads: int, between_bytes: int) -> None:
+        """``between_bytes``: of weights that a run of the model reads between two runs of a kernel; 0 if all stay in
+        the caches."""
+        self._target = target
+        self._threads = threads
+        self._between = between_bytes
+        self.jobs = tuple({job.id: job for job in map(self._job, _steps_of(choices, target, math))}.values())
+
+    def measure(self, measurer: Measurer, is_time_left: Callable[[], bool]) -> Iterator[int]:
+        """Measure one kernel after the other while there is time; says how many are done."""
+        measurer.hold(self.jobs)
+        for done, job in enumerate(self.jobs):
+            if not is_time_left():
+                return
+            measurer.measure([job])
+            yield done + 1
+
+    def used(self, records: Records) -> Iterator[Record]:
+        """What the compiler would find in ``records`` if what was measured were accepted."""
+        for job in self.jobs:
+            outcome = records.find(job)
+            if outcome is not None:
+                yield Record(job, outcome)
+
+    def accept(self, measurer: Measurer) -> None:
+        """Let everybody use what was measured."""
+        for job in self.jobs:
+            measurer.release(job)
+
+    def _job(self, step: Step) -> Job:
+        scheduled = schedule(Schedule(replace(step.naive, name=KERNEL)), self._target)
+        cold = step.weights if self._between else ()
+        timing = replace(CAREFUL, cold=cold, between_bytes=self._between if cold else 0)
+        trace = scheduled.trace.to_json()
+        text, target = recorded_text(step.naive), str(self._target)
+        return Job(text, trace, target, self._threads, COMPARING, timing, str(scheduled.program))
+
+
+def _steps_of(choices: Choices, target: Target, math: Math) -> Iterator[Step]:
+    """The kernels of all ways that are worth measuring; first those of what takes longest."""
+    distinct: dict[tuple[object, ...], tuple[Node, Sequence[Route]]] = {}
+    for node, found in _routes_of(choices.graph, target, math):
+        distinct.setdefault(form(node), (node, found))
+    problem = Problem.of(choices.graph, target, math)
+
+    def estimates(node: Node) -> dict[str, float]:
+        return {state.way.name: state.way.cycles for state in problem.states[node.outputs[0]]}
+
+    for node, found in sorted(distinct.values(), key=lambda pair: -min(estimates(pair[0]).values())):
+        known = estimates(node)
+        for route in found:
+            if known.get(route.name, 0.0) <= WORTH_MEASURING * min(known.values()):
+                yield from route.steps
+    for copy in _copies_of(choices.graph, target, math):
+        yield from copying(copy, target).steps
+
+
+def _routes_of(graph: Graph, target: Target, math: Math) -> Iterator[tuple[Node, Sequence[Route]]]:
+    """The convolutions that may be computed in several ways; equal ones share their routes."""
+    known: dict[tuple[object, ...], Sequence[Route]] = {}
+    for node in graph.nodes:
+        if node.op.name in CONVOLUTIONS and _is_static(*node.inputs, *node.outputs):
+            key = form(node)
+            if key not in known:
+                known[key] = routes(node, graph, target, math)
+            if len(known[key]) > 1:
+                yield node, known[key]
+
+
+def _copies_of(graph: Graph, target: Target, math: Math) -> Iterator[Copy]:
+    return (copy for copy in Problem.of(graph, target, math).kernels_that_copy() if _is_static(copy.value))
+
+
+def _is_static(*values: Value | None) -> bool:
+    return all(value is None or static(value.shape) is not None for value in values)
