@@ -39,7 +39,7 @@ def test_a_wrong_candidate_never_becomes_the_best(tmp_path: Path) -> None:
         for candidate in tuner.confirm():
             both = is_honest(candidate.job) and is_honest(replace(candidate.job, seed=CONFIRMING_AGAIN))
             assert both == (candidate.microseconds < float("inf"))
-        found = Recorded(records, HOST, 1, lambda _: None).find(SPACE.naive)
+        found = Recorded([records], HOST, 1, lambda _: None).find(SPACE.naive)
         best_of_all = records.best(recorded_text(SPACE.naive), TARGET, seed=1, count=100)
         assert all(is_honest(record.job) for record in best_of_all)
         assert (found is None) == (not best_of_all)

@@ -32,7 +32,7 @@ class Imported:
 
 def export_lines(records: Records, path: str | os.PathLike[str]) -> int:
     """Write all records to a file that appears at once; how many they are. Raises ``BadInput`` if it can't."""
-    lines = [_line(record) for record in records.all()]
+    lines = [line_of(record) for record in records.all()]
     try:
         replace_file(Path(path), lines)
     except OSError as error:
@@ -64,7 +64,8 @@ def import_lines(records: Records, path: str | os.PathLike[str]) -> Imported:
     return Imported(added, known, tuple(refused))
 
 
-def _line(record: Record) -> bytes:
+def line_of(record: Record) -> bytes:
+    """A record as a line."""
     row = {"ir_version": IR_VERSION, **asdict(Row.of(record.job, record.outcome))}
     return json.dumps(row, sort_keys=True).encode() + b"\n"
 
@@ -78,6 +79,11 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _parse(line: bytes) -> Record:
+    return read_row(line).record()
+
+
+def read_row(line: bytes) -> Row:
+    """The row that a line holds, which may say anything. Raises ``CorruptRecord`` if it holds none."""
     if len(line) > MAX_LINE:
         raise CorruptRecord(f"longer than {MAX_LINE} bytes")
     try:
@@ -92,4 +98,4 @@ def _parse(line: bytes) -> Record:
     names = set(Row.__slots__)
     if fields.keys() != names or not all(isinstance(value, str) for value in fields.values()):
         raise CorruptRecord(f"it should have the texts {', '.join(sorted(names))}")
-    return Row(**cast("dict[str, str]", fields)).record()
+    return Row(**cast("dict[str, str]", fields))

@@ -2,21 +2,24 @@
 
 A record is found by the kernel's naive program, whatever it is called, the target and the number of threads. Only
 what was *confirmed* counts: measured again, carefully and on other data, beside the model's choice of the same kernel.
+The user's own records come first, then those that come with the package (``shipped``).
 """
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.events import Listener, Warned
 from tilewright.base.target import Target
 from tilewright.loops.program import Program
-from tilewright.measure.records import Records
+from tilewright.measure.records import Record, Records
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
+from tilewright.tune.shipped import SHIPPED, Shipped
 
 KERNEL = "tuned"
 """What every kernel is called in records: models number theirs."""
@@ -38,11 +41,23 @@ class Tuned:
     microseconds: float
 
 
-class Recorded:
-    """The best records for one target and number of threads."""
+class Source(Protocol):
+    """Where records are."""
 
-    def __init__(self, records: Records, target: Target, threads: int, listener: Listener) -> None:
-        self._records = records
+    def best(self, program: str, target: str, threads: int = 1, *, seed: int = 0, count: int = 1) -> list[Record]:
+        """See ``Records``."""
+        ...
+
+    def programs(self, target: str, threads: int, *, seed: int = 0) -> list[str]:
+        """See ``Records``."""
+        ...
+
+
+class Recorded:
+    """The best records for one target and number of threads; ``sources``: where they are, the first one first."""
+
+    def __init__(self, sources: Sequence[Source], target: Target, threads: int, listener: Listener) -> None:
+        self._sources = sources
         self._target = str(target)
         self._threads = threads
         self._listener = listener
@@ -52,7 +67,7 @@ class Recorded:
         if naive.dims:
             return None  # what is measured has fixed extents
         try:
-            for record in self._records.best(recorded_text(naive), self._target, self._threads, seed=CONFIRMING):
+            for record in self._best(naive, CONFIRMING):
                 made = replay(Trace.from_json(record.job.trace), naive)
                 return Tuned(made, record.outcome.median_us or 0.0)
         except TilewrightError as error:
@@ -61,35 +76,44 @@ class Recorded:
 
     def has_ways(self) -> bool:
         """Whether any kernel was measured to compare ways."""
-        return bool(self._records.programs(self._target, self._threads, seed=COMPARING))
+        return any(source.programs(self._target, self._threads, seed=COMPARING) for source in self._sources)
 
     def microseconds(self, naive: Program) -> float | None:
         """What ``naive`` took when ways were compared; None if it was not measured."""
-        found = self._records.best(recorded_text(naive), self._target, self._threads, seed=COMPARING)
+        found = self._best(naive, COMPARING)
         return found[0].outcome.median_us if found else None
+
+    def _best(self, naive: Program, seed: int) -> list[Record]:
+        """The fastest record of the first source that has any."""
+        text = recorded_text(naive)
+        found = (source.best(text, self._target, self._threads, seed=seed) for source in self._sources)
+        return next(filter(None, found), [])
 
 
 @contextmanager
 def recorded(path: Path | None, target: Target, threads: int, listener: Listener) -> Generator[Recorded | None]:
-    """The records in ``path``, while they are open; None if there is no file. Trouble with it is a warning."""
-    if path is None or not path.exists():
+    """The records in ``path`` while they are open, if there is such a file, and those of the package.
+
+    None if ``path`` is None: then nothing that was measured is to be used. Trouble with a file is a warning.
+    """
+    if path is None:
         yield None
         return
-    try:
-        records = Records.open(path)
-    except TilewrightError as error:
-        listener(Warned(f"what was tuned before is not used: {error}"))
-        yield None
-        return
-    with records:
-        yield Recorded(records, target, threads, listener)
+    with ExitStack() as stack:
+        sources: list[Source] = []
+        try:
+            if path.exists():
+                sources.append(stack.enter_context(Records.open(path)))
+            sources.append(Shipped.of(target))
+        except TilewrightError as error:
+            listener(Warned(f"what was tuned before is not used: {error}"))
+        yield Recorded(sources, target, threads, listener)
 
 
 def stamp(path: Path | None) -> str:
-    """What changes when records are added to ``path``; empty if there is no file."""
-    facts: list[str] = []
-    for file in () if path is None else (path, path.with_name(f"{path.name}-wal")):
-        if file.exists():
-            found = file.stat()
-            facts.append(f"{file.name} {found.st_size} {found.st_mtime_ns}")
-    return "\n".join(facts)
+    """What changes when records are added to ``path``, or come with the package; empty for None."""
+    if path is None:
+        return ""
+    files = (path, path.with_name(f"{path.name}-wal"), *sorted(SHIPPED.glob("*")))
+    known = [(file.name, file.stat()) for file in files if file.exists()]
+    return "\n".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in known)
