@@ -30,14 +30,15 @@ def seen(program: Program) -> Seen:
     """The features of a scheduled program."""
     extractor = Extractor.of(program)
     structure = extractor.structure
-    values = dict(zip(itervar_columns(structure), itervar_features(extractor, NO_FACTORS)[0], strict=True))
+    values: dict[str, list[float]] = {}
+    for column, value in zip(itervar_columns(structure), itervar_features(extractor, NO_FACTORS)[0], strict=True):
+        values.setdefault(column.rpartition(".")[0], []).append(value)
     buffers = curve_buffers(structure)
     rows: list[list[float]] = []
     for step in buffers[0].steps:
-        loop = f"{structure.loops[step.loop].var}."
-        own = [value for column, value in values.items() if column.startswith(loop) and column.count(".") == 1]
-        of_buffers = [f"{loop}{buffer.name}." for buffer in buffers]
-        rows.append([*own, *(v for prefix in of_buffers for column, v in values.items() if column.startswith(prefix))])
+        loop = str(structure.loops[step.loop].var)
+        of_buffers = (values.get(f"{loop}.{buffer.name}", []) for buffer in buffers)
+        rows.append([*values[loop], *(value for of_buffer in of_buffers for value in of_buffer)])
     return Seen(np.array(rows), curve_features(extractor, NO_FACTORS)[0])
 
 

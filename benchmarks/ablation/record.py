@@ -8,12 +8,14 @@ import argparse
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from tilewright.base.target import Target
+from tilewright.loops.parser import parse_program
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
@@ -54,35 +56,34 @@ def _scheduled(layer: str, most: int, digits: Digits) -> tuple[str, str]:
     return scheduled.trace.to_json(), str(scheduled.program)
 
 
-def _seen(layer: str, most: int, digits: Digits) -> Seen:
-    return seen(_box(layer, most).schedule(digits).program)
+def _seen(program: str) -> Seen:
+    return seen(parse_program(program))
 
 
-def microseconds(layer: str, most: int, digits: Digits, measurer: Measurer) -> Floats:
+def microseconds(jobs: Sequence[Job], measurer: Measurer) -> Floats:
     """The times of candidates, infinity for those that fail. Raises `MeasureError` if none can be measured."""
-    space = _box(layer, most).space
-    program, target = str(space.naive), str(space.target)
-    with ProcessPoolExecutor() as processes:
-        scheduled = list(processes.map(partial(_scheduled, layer, most), digits, chunksize=64))
 
-    def times(places: Sequence[int], timing: Timing, seed: int) -> Floats:
-        traces = [scheduled[place] for place in places]
-        jobs = [Job(program, trace, target, seed=seed, timing=timing, scheduled=text) for trace, text in traces]
-        outcomes = measurer.measure(jobs)
+    def times(chosen: Sequence[Job]) -> Floats:
+        outcomes = measurer.measure(chosen)
         return np.array([min(o.times_us) if o.verdict is Verdict.OK else np.inf for o in outcomes])
 
-    found = times(range(len(digits)), QUICK, seed=0)
+    found = times(jobs)
     fastest = np.argsort(found)[:FASTEST]
-    found[fastest] = times(fastest.tolist(), CAREFUL, seed=1)
+    found[fastest] = times([replace(jobs[place], timing=CAREFUL, seed=1) for place in fastest.tolist()])
     return found
 
 
-def tabulated(layer: str, most: int, digits: Digits, times: Floats) -> Table:
-    """The table of one layer: what was measured, and what models see of it."""
+def table_of(layer: str, options: argparse.Namespace, measurer: Measurer) -> Table:
+    """The table of one layer."""
+    box = _box(layer, options.box)
+    digits = chosen(box, options.candidates)
+    program, target = str(box.space.naive), str(box.space.target)
     with ProcessPoolExecutor() as processes:
-        found = list(processes.map(partial(_seen, layer, most), digits, chunksize=64))
+        made = list(processes.map(partial(_scheduled, layer, options.box), digits, chunksize=64))
+        times = microseconds([Job(program, t, target, timing=QUICK, scheduled=text) for t, text in made], measurer)
+        found = list(processes.map(_seen, (text for _, text in made), chunksize=64))
     contexts = stacked([one.contexts for one in found])
-    return Table(_box(layer, most).radices, digits, times, contexts, np.array([one.curves for one in found]))
+    return Table(box.radices, digits, times, contexts, np.array([one.curves for one in found]))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -95,7 +96,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where tables are written, default %(default)s")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    measured: dict[str, tuple[Digits, Floats]] = {}
     with (
         Records.open(options.records) as records,
         records.session({"benchmark": "ablation"}) as session,
@@ -103,18 +103,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         for name in options.layers:
             start = time.perf_counter()
-            digits = chosen(_box(name, options.box), options.candidates)
-            times = microseconds(name, options.box, digits, Measurer(pool, records, session))
-            measured[name] = (digits, times)
-            rate = len(times) / (time.perf_counter() - start)
-            right = times[np.isfinite(times)]
+            table = table_of(name, options, Measurer(pool, records, session))
+            table.save(options.folder / f"{name}.npz")
+            right = table.microseconds[np.isfinite(table.microseconds)]
             print(
-                f"{name}: {len(right)} of {len(times)} candidates right, {right.min():.1f} us at best, "
-                f"median {np.median(right):.1f} us, compiler's choice {times[0]:.1f} us; {rate:.1f} candidates/s",
+                f"{name}: {len(right)} of {len(table.digits)} candidates right, {right.min():.1f} us at best, "
+                f"median {np.median(right):.1f} us, compiler's choice {table.microseconds[0]:.1f} us; "
+                f"{time.perf_counter() - start:.0f} s",
                 flush=True,
             )
-    for name, (digits, times) in measured.items():
-        tabulated(name, options.box, digits, times).save(options.folder / f"{name}.npz")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, 
 from tilewright.loops.program import Program
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ZERO, Binary, Expr, Read, Var, cast
-from tilewright.symbolic.linear import polynomial, to_expr
+from tilewright.symbolic.linear import Polynomial, polynomial, to_expr
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import reads_in, substitute, transform_reads, walk
 
@@ -198,6 +198,9 @@ class _Describer:
     def _movements(self, number: Expr, path: tuple[int, ...]) -> list[Movement]:
         """How ``number`` changes along each loop of ``path``."""
         loops = [self.loops[position].var for position in path]
+        terms = polynomial(number)
+        if _is_linear(terms, frozenset(loops)):
+            return [Movement(_factor(terms, var)) for var in loops]
         start = dict.fromkeys(loops, ZERO)
         return [_movement(substitute(number, {**start, var: var}), var) for var in loops]
 
@@ -221,14 +224,22 @@ def _movement(number: Expr, var: Var) -> Movement:
 
 def _stride(number: Expr, var: Var) -> Expr | None:
     """The factor of ``var`` in ``number``; None if it is not linear in it."""
-    factors: dict[tuple[Expr, ...], int] = {}
-    for monomial, coefficient in polynomial(number).items():
-        varying = [atom for atom in monomial if var in atom.variables]
-        if varying and varying != [var]:
-            return None
-        if varying:
-            factors[tuple(atom for atom in monomial if atom != var)] = coefficient
-    return to_expr(factors)
+    terms = polynomial(number)
+    return _factor(terms, var) if _is_linear(terms, frozenset({var})) else None
+
+
+def _is_linear(terms: Polynomial, variables: frozenset[Var]) -> bool:
+    """Whether no term has more of ``variables`` than one, as a factor."""
+    for monomial in terms:
+        varying = [atom for atom in monomial if not variables.isdisjoint(atom.variables)]
+        if len(varying) > 1 or not all(isinstance(atom, Var) for atom in varying):
+            return False
+    return True
+
+
+def _factor(terms: Polynomial, var: Var) -> Expr:
+    """That of ``var`` in a sum that is linear in it."""
+    return to_expr({tuple(a for a in monomial if a != var): c for monomial, c in terms.items() if var in monomial})
 
 
 def _arithmetic(expr: Expr) -> Arithmetic:
