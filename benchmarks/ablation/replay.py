@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 import numpy as np
 
+from tilewright.tune.kernel_tuner import Setup
 from tilewright.tune.models.boosted import BoostedTrees
 from tilewright.tune.models.looptree import LoopTree
 from tilewright.tune.models.model import CostModel, Measured, Objective
@@ -20,8 +22,12 @@ from tilewright.tune.space import Digits
 from .features import Floats
 from .table import Table, TableSpace
 
-BATCH = 64
-"""Trials in a round, as in the paper."""
+BATCH = Setup().batch
+"""Trials in a round, as when a model is tuned (the paper has 64)."""
+
+
+Model = Callable[[Table, int], CostModel]
+"""Makes a model for a table and a seed. Can be sent to other processes."""
 
 
 class View(Enum):
@@ -40,8 +46,7 @@ def features(table: Table, view: View) -> Floats:
 class Learned:
     """A search by annealing on a learned model."""
 
-    model: Callable[[Table, int], CostModel]
-    """Makes a model for a table and a seed."""
+    model: Model
     view: View = View.CONTEXTS
     plan: Plan = field(default_factory=Plan)
 
@@ -93,18 +98,30 @@ def _searcher(space: TableSpace, way: Way, seed: int, score: Callable[[Digits], 
             return AnnealingSearcher(space, score, seed, plan)
 
 
-def trees(objective: Objective) -> Callable[[Table, int], CostModel]:
+def trees(objective: Objective) -> Model:
     """Boosted trees."""
-    return lambda _, seed: BoostedTrees(objective, seed)
+    return partial(_trees, objective)
 
 
-def tree_gru(objective: Objective) -> Callable[[Table, int], CostModel]:
+def tree_gru(objective: Objective) -> Model:
     """The recurrent network."""
-    return lambda table, seed: TreeGRU(LoopTree.chain(*table.contexts.shape[1:]), objective, seed)
+    return partial(_tree_gru, objective)
 
 
-def transferred(others: list[Table]) -> Callable[[Table, int], CostModel]:
+def transferred(others: list[Table]) -> Model:
     """Boosted trees on top of those that have learned the tables of other layers."""
     general = BoostedTrees()
     general.fit_history([Measured(features(table, View.CURVES), 1.0 / table.microseconds) for table in others])
-    return lambda _, seed: Transfer(general, BoostedTrees(seed=seed))
+    return partial(_transfer, general)
+
+
+def _trees(objective: Objective, _: Table, seed: int) -> CostModel:
+    return BoostedTrees(objective, seed)
+
+
+def _tree_gru(objective: Objective, table: Table, seed: int) -> CostModel:
+    return TreeGRU(LoopTree.chain(*table.contexts.shape[1:]), objective, seed)
+
+
+def _transfer(general: CostModel, _: Table, seed: int) -> CostModel:
+    return Transfer(general, BoostedTrees(seed=seed))
