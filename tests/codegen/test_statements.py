@@ -9,7 +9,7 @@ from tilewright.base.errors import OutOfBounds
 from tilewright.codegen.image import kernel_text
 from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Scope, Seq, Stmt, Store
 from tilewright.loops.program import Dim, Program
-from tilewright.symbolic.expr import Expr, Read, Var, const, select
+from tilewright.symbolic.expr import Expr, Read, Var, const, equal, select
 
 i, j, k, n = Var("i"), Var("j"), Var("k"), Var("n")
 
@@ -95,6 +95,21 @@ def test_strided_stores_and_gathers_by_data(kind: LoopKind) -> None:
     expected = np.zeros(48, np.float32)
     expected[1::3] = ramp(50)[indices]
     np.testing.assert_array_equal(result, expected)
+
+
+def test_branches_beside_each_other_gather_by_what_was_loaded_before_them() -> None:
+    """Each makes the address for itself: what one has made does not exist in the other."""
+    at, a = vector("at", 3, i64), vector("a", 5)
+    first, second, places = (vector(name, 3) for name in ("first", "second", "places"))
+    where = Read(at, (i,))
+    branches = [
+        If(equal(where, const(skipped, i64)), Store(out, (i,), const(-1.0, f32)), Store(out, (i,), Read(a, (where,))))
+        for out, skipped in ((first, 4), (second, 2))
+    ]
+    body = Seq((Store(places, (i,), where.astype(f32)), *branches))
+    program = Program("k", (at, a, first, second, places), Loop(i, const(3), body), outputs=3)
+    found = run_native(program, {"at": np.array([4, 0, 2]), "a": ramp(5) * 10})
+    np.testing.assert_array_equal(found, [[-1, 0, 20], [40, 0, -1], [4, 0, 2]])
 
 
 @pytest.mark.parametrize("kind", [LoopKind.SERIAL, LoopKind.VECTORIZED])

@@ -918,6 +918,13 @@ MUTANTS = (
         ("tests/tune/test_measurer.py",),
     ),
     Mutant(
+        "pointers that a branch has made are used after it",
+        "codegen/scalars.py",
+        "self.text.pointers(max([place.pointer.depth, *[value.depth for value, _ in terms]]))",
+        "self.text.pointers(0)",
+        _STATEMENTS,
+    ),
+    Mutant(
         "ways: what was measured is not held back",
         "tune/ways.py",
         "measurer.hold(self.jobs)",

@@ -75,7 +75,6 @@ class ScalarEmitter:
         self._checks = checks
         self._forms: dict[tuple[int, int], tuple[Buffer, tuple[Expr, ...], LinearForm]] = {}
         """By the identities of a buffer and of indices, which are kept so that they stay theirs."""
-        self._pointers: dict[tuple[str, int, DType, tuple[tuple[str, int], ...]], tuple[Value, int]] = {}
 
     # --- values -----------------------------------------------------------------------------------------------
 
@@ -215,19 +214,17 @@ class ScalarEmitter:
         return self._address(buffer, indices).pointer
 
     def _advanced(self, place: Place, dtype: DType, terms: list[tuple[Value, int]]) -> tuple[Value, int]:
-        """The pointer to a buffer with each value times its factor added, outermost first; and how it is aligned.
-
-        It exists where all of ``terms`` do, so whoever has them may have it again.
-        """
-        key = (place.pointer.text, place.alignment, dtype, tuple([(value.text, factor) for value, factor in terms]))
-        known = self._pointers.get(key)
+        """The pointer to a buffer with each value times its factor added, outermost first; and how it is aligned."""
+        key = (place.pointer.text, dtype, tuple([(value.text, factor) for value, factor in terms]))
+        made = self.text.pointers(max([place.pointer.depth, *[value.depth for value, _ in terms]]))
+        known = made.get(key)
         if known is None:
             pointer, alignment = place.pointer, place.alignment
             for value, factor in sorted(terms, key=lambda t: t[0].depth):
                 scaled = self.ops.binary(BinaryOp.MUL, value, integer(factor)) if factor != 1 else value
                 pointer = self._advance(pointer, memory_type(dtype), scaled)
                 alignment = _common_alignment(alignment, factor * dtype.itemsize)
-            known = self._pointers[key] = pointer, alignment
+            known = made[key] = pointer, alignment
         return known
 
     def _advance(self, pointer: Value, element: str, offset: Value) -> Value:

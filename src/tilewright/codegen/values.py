@@ -101,6 +101,10 @@ def integer(value: int) -> Value:
     return integers((value,), dtypes.index)
 
 
+PointerKey = tuple[str, DType, tuple[tuple[str, int], ...]]
+"""The start of a buffer, its dtype, and what is added: texts, each with a factor."""
+
+
 @dataclass(slots=True)
 class _Scope:
     """A loop body, a branch, or the whole function: what was written into it so far."""
@@ -109,6 +113,7 @@ class _Scope:
     lines: list[str] = field(default_factory=list[str])
     known: dict[str, str] = field(default_factory=dict[str, str])
     loads: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    pointers: dict[PointerKey, tuple[Value, int]] = field(default_factory=dict[PointerKey, tuple[Value, int]])
 
 
 class FunctionText:
@@ -167,6 +172,10 @@ class FunctionText:
             return False
         self._scopes[-1].known[what] = ""
         return True
+
+    def pointers(self, depth: int) -> dict[PointerKey, tuple[Value, int]]:
+        """Pointers, and how they are aligned, that were made in the scope of ``depth``: forgotten where it ends."""
+        return self._scopes[depth].pointers
 
     def alloca(self, text: str) -> str:
         """Stack memory, in the entry block: LLVM promotes it to registers nowhere else."""
