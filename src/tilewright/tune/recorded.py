@@ -94,7 +94,8 @@ class Recorded:
 def recorded(path: Path | None, target: Target, threads: int, listener: Listener) -> Generator[Recorded | None]:
     """The records in ``path`` while they are open, if there is such a file, and those of the package.
 
-    None if ``path`` is None: then nothing that was measured is to be used. Trouble with a file is a warning.
+    None if there are none, or ``path`` is None: then nothing that was measured is to be used. Trouble with a file is a
+    warning.
     """
     if path is None:
         yield None
@@ -104,10 +105,11 @@ def recorded(path: Path | None, target: Target, threads: int, listener: Listener
         try:
             if path.exists():
                 sources.append(stack.enter_context(Records.open(path)))
-            sources.append(Shipped.of(target))
+            if (shipped := Shipped.of(target)).rows:
+                sources.append(shipped)
         except TilewrightError as error:
             listener(Warned(f"what was tuned before is not used: {error}"))
-        yield Recorded(sources, target, threads, listener)
+        yield Recorded(sources, target, threads, listener) if sources else None
 
 
 def stamp(path: Path | None) -> str:
