@@ -1,9 +1,9 @@
 """What tuning finds by itself: `python -m benchmarks.tuning`. Wants a quiet machine; needs LightGBM.
 
-A network is tuned for some minutes, from the analytic model's choices or from random candidates; with `--ways`,
-other algorithms and layouts are measured first. Then it is compiled
-with the best that was *found* for each kernel, also where the analytic choice is better, and timed beside the network
-as it is compiled without records, in turns. Prints both times, their ratio, and how many were measured.
+A network is tuned for some minutes, from the analytic model's choices or from random candidates; with `--ways`, other
+algorithms and layouts are measured first. Then it is compiled with the best that was *found* for each kernel, also
+where the analytic choice is better and was not found, and timed beside the network as it is compiled without records,
+in turns. Prints both times, their ratio, and how many were measured.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from tilewright.model import CompiledModel
 from tilewright.tune.kernel_tuner import Setup, Start
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.model_tuner import Computed, ModelTuner, between_bytes
+from tilewright.tune.recorded import SEARCHING
 from tilewright.tune.ways import WayTuner
 
 from .networks import ZOO
@@ -64,11 +65,20 @@ def searched(base: CompiledModel, options: argparse.Namespace, measurer: Measure
 
 
 def keep_found(tuner: ModelTuner, records: Records, draft: Records) -> None:
-    """Write the best that was found for each kernel, other than the analytic choice, to a database of its own."""
+    """Write the best that was found for each kernel to a database of its own.
+
+    That may be the analytic choice, if the search has come upon it.
+    """
     with draft.session({"benchmark": "tuning"}) as session:
         for kernel in tuner.kernels:
-            _, *found = kernel.tuner.confirm()
+            analytic, *found = kernel.tuner.confirm()
+            if records.find(replace(analytic.job, seed=SEARCHING, timing=kernel.tuner.timing)) is not None:
+                found.append(analytic)
             best = min(found, key=lambda candidate: candidate.microseconds, default=None)
+            if best is not None:
+                print(
+                    f"{kernel.name}: {kernel.weight} x {best.microseconds:.1f} us, {analytic.microseconds:.1f} analytic"
+                )
             outcome = None if best is None else records.find(best.job)
             if best is not None and outcome is not None:
                 draft.add(session, best.job, outcome)

@@ -171,6 +171,11 @@ class KernelTuner:
         pairs = zip(jobs.values(), first, second, strict=True)
         return [Confirmed(job, _confirmed_us(*outcomes)) for job, *outcomes in pairs]
 
+    @property
+    def timing(self) -> Timing:
+        """How candidates are timed while one searches."""
+        return self._as_cold(QUICK)
+
     def job(self, digits: Digits) -> Job:
         """The measurement of one candidate."""
         return self._job(self.space.schedule(digits), SEARCHING, QUICK)
@@ -181,8 +186,11 @@ class KernelTuner:
 
     def _job(self, scheduled: Schedule, seed: int, timing: Timing) -> Job:
         trace, target = scheduled.trace.to_json(), str(self.space.target)
-        timing = replace(timing, cold=self._cold.inputs, between_bytes=self._cold.between_bytes)
-        return Job(self._text, trace, target, self._setup.threads, seed, timing, str(scheduled.program))
+        program = str(scheduled.program)
+        return Job(self._text, trace, target, self._setup.threads, seed, self._as_cold(timing), program)
+
+    def _as_cold(self, timing: Timing) -> Timing:
+        return replace(timing, cold=self._cold.inputs, between_bytes=self._cold.between_bytes)
 
     def _measured(self, batch: Digits) -> list[Outcome]:
         """The outcomes; those that have no schedule need no measurement to fail."""

@@ -86,8 +86,10 @@ class Recorded:
     def _best(self, naive: Program, seed: int) -> list[Record]:
         """The fastest record of the first source that has any."""
         text = recorded_text(naive)
-        found = (source.best(text, self._target, self._threads, seed=seed) for source in self._sources)
-        return next(filter(None, found), [])
+        for source in self._sources:
+            if found := source.best(text, self._target, self._threads, seed=seed):
+                return found
+        return []
 
 
 @contextmanager
