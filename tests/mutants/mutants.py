@@ -1193,8 +1193,8 @@ MUTANTS = (
     Mutant(
         "fast numbers are the default's",
         "passes/winograd.py",
-        "return FAST_ADVANTAGE if math is Math.FAST else ADVANTAGE[tile]",
-        "return ADVANTAGE[tile]",
+        "return FAST_ADVANTAGE\n",
+        "return ADVANTAGE[tile]\n",
         _POLICIES,
     ),
     Mutant(
