@@ -1,7 +1,13 @@
-"""A part of a template's space that is small enough to measure all of it: some of the values of each knob."""
+"""A part of a template's space that is small enough to measure all of it: drawn values of a few groups of knobs.
+
+The knob with the most values (the tile of registers) keeps them all. The others are in two groups, and what the knobs
+of a group are is drawn together: of the few values that a knob by itself could keep, any may happen to be good, and a
+box of them has so many good candidates that a random search finds one at once.
+"""
 
 from dataclasses import dataclass
-from math import log, prod
+from itertools import accumulate
+from math import isqrt, log, prod
 
 import numpy as np
 
@@ -12,33 +18,30 @@ from tilewright.tune.space import Digits, Mask
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """`kept`: for each knob of `space` the digits that it may have (`Space`)."""
+    """`groups`: the knobs of `space` that one knob of the box stands for. `values`: of each group, (values, knobs)."""
 
     space: ContractionSpace
-    kept: tuple[tuple[int, ...], ...]
+    groups: tuple[tuple[int, ...], ...]
+    values: tuple[Digits, ...]
 
     @staticmethod
     def of(space: ContractionSpace, most: int, seed: int = 0) -> "Box":
-        """At most `most` candidates, the compiler's choice among them.
-
-        Each knob keeps the same power of its number of values; which ones is drawn.
-        """
+        """At most `most` candidates, the compiler's choice among them as the first value of each group."""
+        groups = _groups(space.radices)
+        draws = isqrt(most // space.radices[groups[0][0]])
         random = np.random.default_rng(seed)
-        kept: list[tuple[int, ...]] = []
-        for radix, count, own in zip(space.radices, _counts(space.radices, most), space.analytic(), strict=True):
-            others = [digit for digit in random.permutation(radix).tolist() if digit != own]
-            kept.append(tuple(sorted([int(own), *others[: count - 1]])))
-        return Box(space, tuple(kept))
+        counts = (space.radices[groups[0][0]], draws, draws)
+        drawn = (_drawn(space, knobs, count, random) for knobs, count in zip(groups, counts, strict=True))
+        return Box(space, groups, tuple(drawn))
 
     @property
     def radices(self) -> tuple[int, ...]:
-        """How many values each knob has."""
-        return tuple(len(digits) for digits in self.kept)
+        """How many values each group has."""
+        return tuple(len(values) for values in self.values)
 
     def analytic(self) -> Digits:
         """The compiler's choice."""
-        own = self.space.analytic()
-        return np.array([kept.index(int(digit)) for kept, digit in zip(self.kept, own, strict=True)], np.int64)
+        return np.zeros(len(self.groups), np.int64)
 
     def allowed(self, digits: Digits) -> Mask:
         """Those that are allowed in the whole space."""
@@ -49,17 +52,25 @@ class Box:
         return self.space.schedule(self._whole(digits[None])[0])
 
     def _whole(self, digits: Digits) -> Digits:
-        columns = [np.array(kept)[column] for kept, column in zip(self.kept, digits.T, strict=True)]
-        return np.stack(columns, axis=1)
+        whole = np.zeros((len(digits), len(self.space.radices)), np.int64)
+        for knobs, values, column in zip(self.groups, self.values, digits.T, strict=True):
+            whole[:, knobs] = values[column]
+        return whole
 
 
-def _counts(radices: tuple[int, ...], most: int) -> list[int]:
-    exponent = min(1.0, log(most) / max(1.0, log(prod(radices))))
-    shares = [radix**exponent for radix in radices]
-    counts = [int(share + 1e-9) for share in shares]
-    # What rounding has left over goes to the knobs that it has cost most.
-    for knob in sorted(range(len(counts)), key=lambda knob: counts[knob] / shares[knob]):
-        more = [count + (other == knob) for other, count in enumerate(counts)]
-        if prod(more) <= most and counts[knob] < radices[knob]:
-            counts = more
-    return counts
+def _groups(radices: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The knob with the most values; the others in two groups of neighbours, about equally large."""
+    largest = int(np.argmax(radices))
+    others = [knob for knob in range(len(radices)) if knob != largest]
+    sizes = list(accumulate(log(radices[knob]) for knob in others))
+    middle = int(np.argmin([abs(size - sizes[-1] / 2) for size in sizes])) + 1
+    return (largest,), tuple(others[:middle]), tuple(others[middle:])
+
+
+def _drawn(space: ContractionSpace, knobs: tuple[int, ...], most: int, random: np.random.Generator) -> Digits:
+    """At most `most` different values of a group, the compiler's choice first."""
+    radices = [space.radices[knob] for knob in knobs]
+    own = int(np.ravel_multi_index(tuple(space.analytic()[list(knobs)]), radices))
+    places = random.permutation(prod(radices))
+    chosen = [own, *places[places != own][: most - 1].tolist()]
+    return np.stack(np.unravel_index(chosen, radices), axis=1)

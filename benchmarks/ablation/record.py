@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure layers, and write a file for each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation.record", description="Measures the tables.")
     parser.add_argument("--layers", type=names, default=list(LAYERS), help=f"default {','.join(LAYERS)}")
-    parser.add_argument("--box", type=int, default=10000, help="candidates in a box at most, default 10000")
+    parser.add_argument("--box", type=int, default=14000, help="candidates in a box at most, default 14000")
     parser.add_argument("--candidates", type=int, default=4100, help="that are measured of a box, default 4100")
     parser.add_argument("--records", type=Path, default=Path("ablation.db"), help="database, default %(default)s")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where tables are written, default %(default)s")

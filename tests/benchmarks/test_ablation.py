@@ -69,9 +69,13 @@ def test_tables_are_read_back(tmp_path: Path) -> None:
 
 def test_a_box_is_a_part_of_the_space_and_its_candidates_have_features() -> None:
     space = space_of(replace(LAYERS["C12"], inputs=32, outputs=32), Target.host())
-    box = Box.of(space, 24)
-    assert 12 <= np.prod(box.radices) <= 24
-    assert all(set(kept) <= set(range(radix)) for kept, radix in zip(box.kept, space.radices, strict=True))
+    box = Box.of(space, 200)
+    assert 100 <= np.prod(box.radices) <= 200
+    assert sorted(knob for group in box.groups for knob in group) == list(range(len(space.radices)))
+    for knobs, values in zip(box.groups, box.values, strict=True):
+        radices = [space.radices[knob] for knob in knobs]
+        assert ((values >= 0) & (values < radices)).all()
+        assert len(set(map(tuple, values.tolist()))) == len(values)
     digits = chosen(box, 10)
     scheduled = [box.schedule(candidate).program for candidate in digits]
     assert (digits[0] == box.analytic()).all()
