@@ -1,0 +1,147 @@
+"""Rules: what may stand in the place of what in a graph.
+
+Grammar
+-------
+::
+
+    term     = Variable(name, shape, leading, is_weight)       any value of that shape
+             | Number(value)                                   a constant all of whose elements are ``value``
+             | Apply(op, operands, attributes, rest, output)   result ``output`` of an operator
+    rule     = Rule(name, variables, sources, targets, needs, proof)
+
+Meaning
+-------
+A rule says that each source equals the target in its place, for all values of its variables, wherever both are
+well-typed and ``needs`` hold. Equal terms are one node of a graph: sharing needs no notation.
+
+Extents and integer attributes are expressions over *symbols* (``Var``), which stand for integers. A variable has any
+number of dimensions, also none, before those of ``shape`` if it has ``leading``: one name of leading dimensions stands
+for one list of extents. ``rest`` names the attributes that are not written: one name stands for the same attributes
+everywhere. A weight is known when a model is compiled: an initializer, or what follows from initializers.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from hashlib import blake2b
+from typing import TypeAlias, Union
+
+from tilewright.ops import Attribute, Operator
+from tilewright.symbolic.expr import Expr, Var
+
+Term: TypeAlias = Union["Variable", "Number", "Apply"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Any value whose last dimensions are ``shape``, and before them those that ``leading`` stands for."""
+
+    name: str
+    shape: tuple[Expr, ...] = ()
+    leading: str | None = None
+    is_weight: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant that is ``value`` everywhere."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apply:
+    """One result of an operator. Equal by structure: terms that share much are compared, and hashed, by a digest."""
+
+    op: Operator
+    operands: tuple[Term, ...]
+    attributes: tuple[tuple[str, Attribute], ...] = ()
+    """Those that are written; kept sorted by name."""
+    rest: str | None = None
+    output: int = 0
+    digest: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", tuple(sorted(self.attributes, key=lambda named: named[0])))
+        operands = [o.digest if isinstance(o, Apply) else repr(o) for o in self.operands]
+        content = repr((self.op.name, operands, self.attributes, self.rest, self.output))
+        object.__setattr__(self, "digest", blake2b(content.encode(), digest_size=16).digest())
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Apply) and self.digest == other.digest
+
+    def attribute(self, name: str) -> Attribute:
+        """The attribute ``name`` as it is written, None if it is not."""
+        return dict(self.attributes).get(name)
+
+
+class Evidence(Enum):
+    """Why a rule is believed."""
+
+    PROVED = "proved"
+    """It follows from axioms."""
+    TESTED = "tested"
+    """It held over the field at all shapes that were tried. Such rules are applied only where somebody asks for it."""
+    DEFINED = "defined"
+    """An axiom: checked at all small sizes, and taken for true at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """``axioms``: the names of those that a proof needs. ``shapes``: at how many shapes a rule was evaluated."""
+
+    evidence: Evidence
+    axioms: tuple[str, ...] = ()
+    shapes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``sources[i]`` equals ``targets[i]``, for each ``i``, where ``needs`` (conditions over symbols) hold."""
+
+    name: str
+    variables: tuple[Variable, ...]
+    sources: tuple[Term, ...]
+    targets: tuple[Term, ...]
+    needs: tuple[Expr, ...] = ()
+    proof: Proof | None = None
+
+    @property
+    def symbols(self) -> frozenset[Var]:
+        """The integers that it is about."""
+        return frozenset[Var]().union(
+            *map(symbols_of, self.variables), *map(symbols_of, (*self.sources, *self.targets))
+        )
+
+
+def subterms(terms: Sequence[Term]) -> Iterator[Term]:
+    """All terms in ``terms``, each once, operands first."""
+    seen: set[Term] = set()
+
+    def visit(term: Term) -> Iterator[Term]:
+        if term in seen:
+            return
+        seen.add(term)
+        if isinstance(term, Apply):
+            for operand in term.operands:
+                yield from visit(operand)
+        yield term
+
+    for term in terms:
+        yield from visit(term)
+
+
+def symbols_of(term: Term) -> frozenset[Var]:
+    """The symbols in a term's shapes and attributes, those of its operands included."""
+    found: set[Var] = set()
+    for part in subterms([term]):
+        if isinstance(part, Variable):
+            found.update(*(extent.variables for extent in part.shape))
+        elif isinstance(part, Apply):
+            for _, value in part.attributes:
+                for item in value if isinstance(value, tuple) else (value,):
+                    found.update(item.variables if isinstance(item, Expr) else ())
+    return frozenset(found)

@@ -1,0 +1,301 @@
+"""The text of rules: a file of them prints, parses back, and is compared line by line.
+
+::
+
+    # Two products of one matrix are one.
+    rule matmul-shared-left
+      for x[*b, m, k], v: weight[k, n1], w: weight[k, n2]
+      let t = MatMul(x, Concat(v, w, axis=1))
+      from MatMul(x, v); MatMul(x, w)
+      to Slice(t, axes=(-1,), starts=(0,), ends=(n1,)); Slice(t, axes=(-1,), starts=(n1,), ends=(n1 + n2,))
+      need n1 % 16 == 0
+      proof proved by slice-of-concat, matmul-concat-columns; 8 shapes
+
+``.1`` is the second result of an operator; without it, the first is meant. ``**rest`` stands for all attributes that
+are not written. Terms and conditions have Python's syntax for calls and integers.
+"""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import NoReturn
+
+from tilewright.base.errors import ParseError
+from tilewright.ops import Attribute
+from tilewright.ops.operator import find
+from tilewright.passes.rules.terms import Apply, Evidence, Number, Proof, Rule, Term, Variable, subterms
+from tilewright.symbolic.expr import Expr, Var, const, equal, not_equal
+
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Expr, Expr], Expr]] = {
+    ast.Eq: lambda a, b: equal(a, b),
+    ast.NotEq: lambda a, b: not_equal(a, b),
+    ast.Lt: lambda a, b: a < b,
+    ast.LtE: lambda a, b: a <= b,
+    ast.Gt: lambda a, b: a > b,
+    ast.GtE: lambda a, b: a >= b,
+}
+_RESULT = re.compile(r"(?<=\))\.(\d+)")
+"""``f(x).1``: Python has no such expression, but it has ``f(x)[1]``."""
+
+
+def parse_rules(text: str) -> list[Rule]:
+    """All rules of a file. Raises ``ParseError`` with the line."""
+    blocks: list[_Block] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        content = line.split("#", 1)[0].strip()
+        keyword, _, rest = content.partition(" ")
+        if keyword == "rule":
+            blocks.append(_Block(number, rest.strip()))
+        elif content and not blocks:
+            raise ParseError(f"line {number}: `{content}` stands before the first rule")
+        elif content:
+            blocks[-1].lines.append((number, keyword, rest.strip()))
+    names: set[str] = set()
+    for block in blocks:
+        if block.name in names:
+            raise ParseError(f"line {block.number}: there are two rules {block.name}")
+        names.add(block.name)
+    return [block.rule() for block in blocks]
+
+
+def print_rules(rules: Iterable[Rule]) -> str:
+    """What ``parse_rules`` reads back."""
+    return "\n\n".join(map(print_rule, rules)) + "\n"
+
+
+def print_rule(rule: Rule) -> str:
+    """One rule, as a person would write it: what is used twice has a name."""
+    names = dict(_shared(rule))
+    lines = [f"rule {rule.name}"]
+    if rule.variables:
+        lines.append(f"for {', '.join(map(_declaration, rule.variables))}")
+    for term, name in names.items():
+        lines.append(f"let {name} = {print_term(term, {t: n for t, n in names.items() if t is not term})}")
+    lines.append(f"from {'; '.join(print_term(term, names) for term in rule.sources)}")
+    lines.append(f"to {'; '.join(print_term(term, names) for term in rule.targets)}")
+    if rule.needs:
+        lines.append(f"need {', '.join(map(str, rule.needs))}")
+    if rule.proof is not None:
+        by = f" by {', '.join(rule.proof.axioms)}" if rule.proof.axioms else ""
+        lines.append(f"proof {rule.proof.evidence.value}{by}; {rule.proof.shapes} shapes")
+    return "\n  ".join(lines)
+
+
+def print_term(term: Term, names: Mapping[Term, str] | None = None) -> str:
+    """One term; ``names``: those of terms that have one."""
+    known = names or {}
+    if term in known:
+        return known[term]
+    match term:
+        case Variable(name):
+            return name
+        case Number(value):
+            return repr(value)
+        case Apply(op, operands, attributes, rest, output):
+            listed = [print_term(operand, known) for operand in operands]
+            listed += [f"{name}={_print_attribute(value)}" for name, value in attributes]
+            listed += [f"**{rest}"] if rest else []
+            return f"{op}({', '.join(listed)})" + (f".{output}" if output else "")
+
+
+def _print_attribute(value: Attribute) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_print_attribute, value))}{',' * (len(value) == 1)})"
+    return str(value) if isinstance(value, Expr) else repr(value)
+
+
+def _declaration(variable: Variable) -> str:
+    extents = ([f"*{variable.leading}"] if variable.leading else []) + [str(extent) for extent in variable.shape]
+    return f"{variable.name}{': weight' if variable.is_weight else ''}[{', '.join(extents)}]"
+
+
+def _shared(rule: Rule) -> Iterator[tuple[Term, str]]:
+    """Applications that a side reads more than once, and a name for each, operands first."""
+    taken = {variable.name for variable in rule.variables} | {symbol.name for symbol in rule.symbols}
+    names = (name for name in map("t{}".format, count()) if name not in taken)
+    uses = [Counter(_operands(side)) for side in (rule.sources, rule.targets)]
+    for part in subterms([*rule.sources, *rule.targets]):
+        if isinstance(part, Apply) and any(counted[part] > 1 for counted in uses):
+            yield part, next(names)
+
+
+def _operands(side: Sequence[Term]) -> Iterator[Term]:
+    """What a side reads, as often as it does."""
+    for part in subterms(side):
+        if isinstance(part, Apply):
+            yield from part.operands
+
+
+@dataclass(slots=True)
+class _Block:
+    """The lines of one rule, and what its names stand for."""
+
+    number: int
+    name: str
+    lines: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
+    terms: dict[str, Term] = field(default_factory=dict[str, Term])
+    variables: list[Variable] = field(default_factory=list[Variable])
+
+    def rule(self) -> Rule:
+        """Raises ``ParseError``."""
+        sources: list[Term] = []
+        targets: list[Term] = []
+        needs: list[Expr] = []
+        proof: Proof | None = None
+        for number, keyword, text in self.lines:
+            reader = _Reader(number, text, self.terms)
+            match keyword:
+                case "for":
+                    self._declare(reader)
+                case "let":
+                    name, _, value = text.partition("=")
+                    self.terms[name.strip()] = _Reader(number, value.strip(), self.terms).term()
+                case "from":
+                    sources += reader.terms()
+                case "to":
+                    targets += reader.terms()
+                case "need":
+                    needs += reader.conditions()
+                case "proof":
+                    proof = reader.proof()
+                case _:
+                    reader.fail(f"`{keyword}` is none of for, let, from, to, need, proof")
+        if not self.name or not sources or len(sources) != len(targets):
+            raise ParseError(
+                f"line {self.number}: rule {self.name or '(no name)'} has {len(sources)} terms in `from` and "
+                f"{len(targets)} in `to`; give it as many of both"
+            )
+        return Rule(self.name, tuple(self.variables), tuple(sources), tuple(targets), tuple(needs), proof)
+
+    def _declare(self, reader: "_Reader") -> None:
+        for variable in reader.declarations():
+            if variable.name in self.terms:
+                reader.fail(f"{variable.name} is declared twice")
+            self.terms[variable.name] = variable
+            self.variables.append(variable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """One line."""
+
+    number: int
+    text: str
+    known: Mapping[str, Term]
+
+    def fail(self, reason: str) -> NoReturn:
+        raise ParseError(f"line {self.number}: {reason}, in `{self.text}`")
+
+    def declarations(self) -> Iterator[Variable]:
+        listed = re.findall(r"\s*(\w+)\s*(:\s*weight)?\s*\[([^\]]*)\]\s*(?:,|$)", self.text)
+        if self.text and "".join(re.split(r"\s*\w+\s*(?::\s*weight)?\s*\[[^\]]*\]\s*(?:,|$)", self.text)).strip():
+            self.fail("variables are declared as `x[m, k]`, `x[*b, m, k]` or `w: weight[k, n]`")
+        for name, weight, extents in listed:
+            parts = [part.strip() for part in extents.split(",") if part.strip()]
+            leading = parts.pop(0)[1:].strip() if parts and parts[0].startswith("*") else None
+            yield Variable(name, tuple(map(self._extent, parts)), leading, bool(weight))
+
+    def term(self) -> Term:
+        return self._term(self._parsed(self.text))
+
+    def terms(self) -> list[Term]:
+        return [self._term(self._parsed(part.strip())) for part in self.text.split(";")]
+
+    def conditions(self) -> list[Expr]:
+        return [self._condition(item) for item in self._items(self._parsed(f"({self.text},)"))]
+
+    def proof(self) -> Proof:
+        found = re.fullmatch(r"(\w+)(?: by ([\w\-., ]+))?; (\d+) shapes", self.text)
+        if found is None or found[1] not in {kind.value for kind in Evidence}:
+            self.fail(f"a proof is `{'|'.join(e.value for e in Evidence)} [by AXIOM, ...]; N shapes`")
+        axioms = tuple(name.strip() for name in (found[2] or "").split(",") if name.strip())
+        return Proof(Evidence(found[1]), axioms, int(found[3]))
+
+    def _parsed(self, text: str) -> ast.expr:
+        try:
+            return ast.parse(_RESULT.sub(r"[\1]", text), mode="eval").body
+        except SyntaxError as error:
+            self.fail(f"{error.msg}")
+
+    def _term(self, node: ast.expr) -> Term:
+        match node:
+            case ast.Name(id=name):
+                if name not in self.known:
+                    self.fail(f"{name} is not declared: write `for {name}[...]` or `let {name} = ...` before")
+                return self.known[name]
+            case ast.Constant(value=bool() | str()):
+                self.fail(f"{node.value!r} is no operand")
+            case ast.Constant(value=int() | float() as value):
+                return Number(float(value))
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return Number(-float(value))
+            case ast.Subscript(value=inner, slice=ast.Constant(value=int() as output)):
+                applied = self._term(inner)
+                if not isinstance(applied, Apply):
+                    self.fail("only what an operator makes has several results")
+                return Apply(applied.op, applied.operands, applied.attributes, applied.rest, output)
+            case ast.Call(func=ast.Name(id=name), args=operands, keywords=keywords):
+                return self._apply(name, operands, keywords)
+            case _:
+                self.fail(f"`{ast.unparse(node)}` is no term")
+
+    def _apply(self, name: str, operands: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> Apply:
+        op = find(name)
+        if op is None:
+            self.fail(f"{name} is no operator")
+        rest = [self._name(keyword.value) for keyword in keywords if keyword.arg is None]
+        if len(rest) > 1:
+            self.fail("only one `**name` can stand for what is not written")
+        attributes = [(k.arg, self._attribute(k.value)) for k in keywords if k.arg is not None]
+        return Apply(op, tuple(map(self._term, operands)), tuple(attributes), rest[0] if rest else None)
+
+    def _name(self, node: ast.expr) -> str:
+        if not isinstance(node, ast.Name):
+            self.fail(f"`**{ast.unparse(node)}` is no name of attributes")
+        return node.id
+
+    def _attribute(self, node: ast.expr) -> Attribute:
+        if isinstance(node, ast.Tuple):
+            items = tuple(map(self._integer, node.elts))
+            return tuple(int(str(i)) if not i.variables else i for i in items)
+        if isinstance(node, ast.Constant) and isinstance(node.value, bool | str | float):
+            return node.value
+        value = self._integer(node)
+        return value if value.variables else int(str(value))
+
+    def _items(self, node: ast.expr) -> Sequence[ast.expr]:
+        assert isinstance(node, ast.Tuple), "it was written as one"
+        return node.elts
+
+    def _extent(self, text: str) -> Expr:
+        return self._integer(self._parsed(text))
+
+    def _integer(self, node: ast.expr) -> Expr:
+        match node:
+            case ast.Name(id=name):
+                return Var(name)
+            case ast.Constant(value=int() as value):
+                return const(value)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return const(0) - self._integer(operand)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+                return _ARITHMETIC[type(op)](self._integer(left), self._integer(right))
+            case _:
+                self.fail(f"`{ast.unparse(node)}` is no integer expression")
+
+    def _condition(self, node: ast.expr) -> Expr:
+        match node:
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
+                return _COMPARISONS[type(op)](self._integer(left), self._integer(right))
+            case _:
+                self.fail(f"`{ast.unparse(node)}` is no comparison of integers")
