@@ -1,0 +1,13 @@
+"""The super-optimizer of graphs: rules of algebra are generated, proved, pruned and searched over.
+
+The system of Jia et al., "TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions"
+(SOSP 2019), over this compiler's operators. A rule that is false at some shape is told from a true one by evaluation:
+
+    field = Evaluator(Modular(seed=0))
+    left, right = field.term(source, bindings), field.term(target, bindings)
+
+In: operators and axioms. Out: rules, as ``passes.rules`` has them.
+
+    domains     what scalars are: integers modulo a prime, or float64
+    field       operators and terms evaluated on many samples at once
+"""

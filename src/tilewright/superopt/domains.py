@@ -1,0 +1,298 @@
+"""What the scalars of a te program are, when programs are compared: a finite field, or float64.
+
+``Modular`` has the integers modulo 2^31 - 1. Two sums of products that differ as polynomials agree at a random point
+with a probability of at most degree / 2^31 (Schwartz 1980, Zippel 1979), so one evaluation tells them apart. What is
+no ring operation means as much of it as can be kept:
+
+- division is the inverse, ``x / 0`` is 0; roots, exponentials ... are random functions, given by a keyed hash;
+- ``min``, ``max`` and comparisons follow a random total order, in which numbers near 0 keep their places; thus extrema
+  are associative, commutative and idempotent, and ``max(x, 0)`` is linear only by chance;
+- infinities lie outside of the field; they can be compared, and nothing else.
+
+``Real`` has float64 and the true functions: what holds for random functions holds for them up to rounding, and what
+holds only for true ones (``exp(a) exp(b) = exp(a + b)``) is found here.
+
+Arrays of both have any shape; all functions broadcast.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import blake2b
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.dtypes import f64
+from tilewright.base.errors import Unsupported
+from tilewright.symbolic.evaluate import evaluate_binary, evaluate_unary
+from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
+
+Array: TypeAlias = NDArray[np.generic]
+Residues: TypeAlias = NDArray[np.uint64]
+
+PRIME = (1 << 31) - 1
+"""A Mersenne prime: 2^31 is 1, so what is above bit 31 is added to what is below it."""
+_P = np.uint64(PRIME)
+_BITS = np.uint64(31)
+_MINUS_INFINITY, _INFINITY = np.uint64(PRIME), np.uint64(PRIME + 1)
+_NEAR = np.uint64(1 << 16)
+"""Numbers up to here, and their opposites, are ordered as they are among the integers."""
+_MIDDLE = np.uint64(1 << 63)
+_FOLD = 4
+"""So many products of residues fit into 64 bits."""
+
+
+class Domain(Protocol):
+    """Scalars, and what operations on them mean."""
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """What arrays of them have."""
+        ...
+
+    def constant(self, value: float) -> Array:
+        """A number of a program, of rank 0."""
+        ...
+
+    def integers(self, values: Array) -> Array:
+        """Integers and truth values as scalars."""
+        ...
+
+    def unary(self, op: UnaryOp, a: Array) -> Array:
+        """``op`` of each element."""
+        ...
+
+    def binary(self, op: BinaryOp, a: Array, b: Array) -> Array:
+        """``a op b``; of comparisons, truth values."""
+        ...
+
+    def total(self, values: Iterable[Array]) -> Array:
+        """The sum of arrays; there is at least one."""
+        ...
+
+    def total_of_products(self, pairs: Iterable[tuple[Array, Array]]) -> Array:
+        """The sum of products of arrays; there is at least one."""
+        ...
+
+    def is_finite(self, a: Array) -> bool:
+        """Whether no infinity is among the elements."""
+        ...
+
+    def random(self, shape: tuple[int, ...], seed: int) -> Array:
+        """Random scalars: the same for the same seed."""
+        ...
+
+    def agree(self, a: Array, b: Array) -> bool:
+        """Whether all elements are equal, as far as this domain can tell."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Modular:
+    """The integers modulo 2^31 - 1, as uint64; ``seed`` chooses the random functions and the order."""
+
+    seed: int = 0
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        return np.dtype(np.uint64)
+
+    def constant(self, value: float) -> Residues:
+        """The fraction that ``value`` is exactly. Raises ``Unsupported`` for NaN."""
+        if value in (float("inf"), float("-inf")):
+            return np.asarray(_INFINITY if value > 0 else _MINUS_INFINITY)
+        if value != value:
+            raise Unsupported("a program with NaN in it has no value modulo a prime")
+        exact = Fraction(value)
+        return np.asarray(exact.numerator * pow(exact.denominator, -1, PRIME) % PRIME, np.uint64)
+
+    def integers(self, values: Array) -> Residues:
+        return np.remainder(values.astype(np.int64), PRIME).astype(np.uint64)
+
+    def unary(self, op: UnaryOp, a: Array) -> Array:
+        x = a.astype(np.uint64, copy=False)
+        match op:
+            case UnaryOp.NEG:
+                return _opposite(x)
+            case UnaryOp.ABS:
+                return self._extreme(x, _opposite(x), largest=True)
+            case UnaryOp.ISNAN:
+                return np.zeros(x.shape, np.bool_)
+            case UnaryOp.ISINF:
+                return np.greater_equal(x, _P)
+            case UnaryOp.EXPM1:
+                return _sum(self._random_function(UnaryOp.EXP.value, x), _opposite(np.uint64(1)))
+            case UnaryOp.LOG1P:
+                return self._random_function(UnaryOp.LOG.value, _sum(x, np.uint64(1)))
+            case _:
+                return self._random_function(op.value, x)
+
+    def binary(self, op: BinaryOp, a: Array, b: Array) -> Array:
+        x, y = a.astype(np.uint64, copy=False), b.astype(np.uint64, copy=False)
+        if op in COMPARISONS:
+            return evaluate_binary(op, self._rank(x), self._rank(y), f64)
+        match op:
+            case BinaryOp.ADD:
+                return _sum(x, y)
+            case BinaryOp.SUB:
+                return _sum(x, _opposite(y))
+            case BinaryOp.MUL:
+                return _product(x, y)
+            case BinaryOp.DIV:
+                return _product(x, _inverse(y))
+            case BinaryOp.MIN | BinaryOp.MAX:
+                return self._extreme(x, y, largest=op is BinaryOp.MAX)
+            case BinaryOp.POW if y.size == 1 and int(y.item()) <= _FOLD:
+                return _power(x, int(y.item()))
+            case _:
+                return self._random_function(op.value, _product(x, self._random_function(op.value, y)))
+
+    def total(self, values: Iterable[Array]) -> Residues:
+        first, *others = values
+        result = first.astype(np.uint64)
+        for value in others:  # 2^33 residues fit
+            result = result + value.astype(np.uint64, copy=False)
+        return _residue(result)
+
+    def total_of_products(self, pairs: Iterable[tuple[Array, Array]]) -> Residues:
+        result: Residues | None = None
+        pending = 0
+        for a, b in pairs:
+            product = np.multiply(a.astype(np.uint64, copy=False), b.astype(np.uint64, copy=False))
+            if result is None:
+                result = product
+            elif product.shape == result.shape:
+                result += product
+            else:
+                result = result + product
+            pending += 1
+            if pending == _FOLD:
+                result = _folded(result)
+                pending = 1  # what is left is below 2^34, less than a product
+        assert result is not None, "there is at least one product"
+        return _residue(result)
+
+    def is_finite(self, a: Array) -> bool:
+        return not np.greater_equal(a, _P).any()
+
+    def random(self, shape: tuple[int, ...], seed: int) -> Residues:
+        generator = np.random.Generator(np.random.PCG64([self.seed, seed]))
+        return generator.integers(0, PRIME, shape, dtype=np.uint64)
+
+    def agree(self, a: Array, b: Array) -> bool:
+        return np.array_equal(a, b)
+
+    def _random_function(self, name: str, x: Residues) -> Residues:
+        digest = blake2b(f"{self.seed} {name}".encode(), digest_size=8).digest()
+        return np.remainder(_mixed(np.bitwise_xor(x, np.uint64(int.from_bytes(digest, "little")))), _P)
+
+    def _rank(self, x: Residues) -> Residues:
+        """The place of each element in the random order, as a number of 64 bits; ranks differ where elements do."""
+        rank = _mixed(np.bitwise_xor(x, np.uint64(0x9E37_79B9_7F4A_7C15 ^ (self.seed & 0xFFFF_FFFF))))
+        opposite = np.subtract(_P, x)  # beyond all that is near, for infinities
+        rank = np.where(x < _NEAR, np.add(_MIDDLE, x), rank)
+        rank = np.where(opposite < _NEAR, np.subtract(_MIDDLE, opposite), rank)
+        rank = np.where(x == _MINUS_INFINITY, np.uint64(0), rank)
+        return np.where(x == _INFINITY, ~np.uint64(0), rank)
+
+    def _extreme(self, x: Residues, y: Residues, *, largest: bool) -> Residues:
+        left_is_larger = np.greater(self._rank(x), self._rank(y))
+        return np.where(left_is_larger, x, y) if largest else np.where(left_is_larger, y, x)
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """float64. ``tolerance``: what rounding may do, relative to the largest element."""
+
+    tolerance: float = 1e-9
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        return np.dtype(np.float64)
+
+    def constant(self, value: float) -> Array:
+        return np.asarray(value, np.float64)
+
+    def integers(self, values: Array) -> Array:
+        return values.astype(np.float64)
+
+    def unary(self, op: UnaryOp, a: Array) -> Array:
+        return evaluate_unary(op, a)
+
+    def binary(self, op: BinaryOp, a: Array, b: Array) -> Array:
+        return evaluate_binary(op, a, b, f64)
+
+    def total(self, values: Iterable[Array]) -> Array:
+        first, *others = values
+        result = first.astype(np.float64)
+        for value in others:
+            result = np.add(result, value)
+        return result
+
+    def total_of_products(self, pairs: Iterable[tuple[Array, Array]]) -> Array:
+        return self.total(np.multiply(a, b) for a, b in pairs)
+
+    def is_finite(self, a: Array) -> bool:
+        return bool(np.isfinite(a.astype(np.float64, copy=False)).all())
+
+    def random(self, shape: tuple[int, ...], seed: int) -> Array:
+        return np.random.Generator(np.random.PCG64(seed)).standard_normal(shape)
+
+    def agree(self, a: Array, b: Array) -> bool:
+        """Where one is NaN or infinite, so must be the other: else a rule would hide, or make, an overflow."""
+        x, y = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
+        if x.shape != y.shape:
+            return False
+        finite = np.isfinite(x)
+        scale = float(np.max(np.abs(x[finite]), initial=0.0))
+        return bool(np.allclose(x, y, rtol=0.0, atol=self.tolerance * scale, equal_nan=True))
+
+
+def _folded(x: Residues) -> Residues:
+    """Congruent, and below 2^34."""
+    return np.add(np.bitwise_and(x, _P), np.right_shift(x, _BITS))
+
+
+def _residue(x: Residues) -> Residues:
+    """The residue of any 64-bit number."""
+    return _once(_folded(_folded(x)))
+
+
+def _once(x: Residues) -> Residues:
+    """The residue of a number below ``2 * PRIME``: a difference below 0 wraps around, and is the larger one."""
+    return np.minimum(x, np.subtract(x, _P))
+
+
+def _opposite(x: Residues | np.uint64) -> Residues:
+    return _once(np.subtract(_P, x))
+
+
+def _sum(x: Residues, y: Residues | np.uint64) -> Residues:
+    return _once(np.add(x, y))
+
+
+def _product(x: Residues, y: Residues) -> Residues:
+    return _once(_folded(np.multiply(x, y)))
+
+
+def _power(x: Residues, exponent: int) -> Residues:
+    result, square = np.ones_like(x), x
+    while exponent:
+        result = _product(result, square) if exponent & 1 else result
+        square = _product(square, square)
+        exponent >>= 1
+    return result
+
+
+def _inverse(x: Residues) -> Residues:
+    """``x ** (PRIME - 2)`` (Fermat); 0 of 0."""
+    return _power(x, PRIME - 2)
+
+
+def _mixed(x: Residues) -> Residues:
+    """A bijection of 64-bit numbers without structure (Steele et al., "SplitMix", OOPSLA 2014)."""
+    x = np.multiply(np.bitwise_xor(x, np.right_shift(x, np.uint64(30))), np.uint64(0xBF58_476D_1CE4_E5B9))
+    x = np.multiply(np.bitwise_xor(x, np.right_shift(x, np.uint64(27))), np.uint64(0x94D0_49BB_1331_11EB))
+    return np.bitwise_xor(x, np.right_shift(x, np.uint64(31)))
