@@ -22,8 +22,8 @@ from tilewright.tune.space import Digits
 from .features import Floats
 from .table import Table, TableSpace
 
-BATCH = Setup().batch
-"""Trials in a round, as when a model is tuned (the paper has 64)."""
+SETUP = Setup()
+"""Rounds are as large as when a model is tuned (the paper has 64 trials in each)."""
 
 
 Model = Callable[[Table, int], CostModel]
@@ -76,7 +76,7 @@ def curve(table: Table, way: Way, trials: int, seed: int) -> Floats:
 
     searcher = _searcher(space, way, seed, score)
     while len(seen) < trials:
-        batch = searcher.propose(min(BATCH, trials - len(seen)))
+        batch = searcher.propose(min(SETUP.round_size(len(seen)), trials - len(seen)))
         if not len(batch):
             break
         rows = space.rows(batch)

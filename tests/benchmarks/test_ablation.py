@@ -12,7 +12,7 @@ from benchmarks.ablation.box import Box
 from benchmarks.ablation.features import seen
 from benchmarks.ablation.layers import LAYERS, space_of
 from benchmarks.ablation.record import chosen
-from benchmarks.ablation.replay import BATCH, Baseline, Learned, View, Way, curve, transferred, trees
+from benchmarks.ablation.replay import SETUP, Baseline, Learned, View, Way, curve, transferred, trees
 from benchmarks.ablation.table import Table, TableSpace
 from tilewright.base.target import Target
 from tilewright.tune.models.model import Objective
@@ -50,8 +50,8 @@ def test_a_learned_search_needs_fewer_trials() -> None:
 
 def test_what_other_tables_teach_helps_in_the_first_batch() -> None:
     others = [made_up(seed) for seed in (1, 2)]
-    with_others = curve(made_up(), Learned(transferred(others), View.CURVES), BATCH, seed=0)
-    alone = curve(made_up(), Learned(trees(Objective.RANK), View.CURVES), BATCH, seed=0)
+    with_others = curve(made_up(), Learned(transferred(others), View.CURVES), SETUP.first, seed=0)
+    alone = curve(made_up(), Learned(trees(Objective.RANK), View.CURVES), SETUP.first, seed=0)
     assert with_others[-1] < alone[-1]
 
 

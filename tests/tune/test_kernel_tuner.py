@@ -68,11 +68,19 @@ def test_equal_seeds_propose_the_same(start: Start) -> None:
     asked = []
     for seed in (0, 0, 1):
         measurer = MadeUp()
-        tuner = tuned(measurer, Setup(batch=16, seed=seed, start=start), 3)
+        tuner = tuned(measurer, Setup(first=16, batch=16, seed=seed, start=start), 3)
         assert len({tuple(digits) for digits in tuner.history.digits}) == len(measurer.asked) == 48
         asked.append(measurer.asked)
     assert asked[0] == asked[1]
     assert asked[0] != asked[2]
+
+
+def test_rounds_grow_with_what_is_known() -> None:
+    setup = Setup(first=4, batch=32)
+    assert [setup.round_size(known) for known in (0, 4, 16, 20, 24, 80, 128, 1000)] == [4, 4, 4, 5, 6, 20, 32, 32]
+    measurer = MadeUp()
+    tuned(measurer, Setup(first=4, batch=6), 6)
+    assert len(measurer.asked) == 4 + 4 + 4 + 4 + 4 + 5
 
 
 def test_the_analytic_choice_is_the_first_of_an_analytic_start() -> None:
@@ -83,13 +91,13 @@ def test_the_analytic_choice_is_the_first_of_an_analytic_start() -> None:
 
 
 def test_the_best_is_the_fastest_that_is_right() -> None:
-    tuner = tuned(MadeUp(failing=0.5), Setup(batch=16), 3)
+    tuner = tuned(MadeUp(failing=0.5), Setup(first=16, batch=16), 3)
     assert tuner.history.verdicts[Verdict.CRASH] > 8
     assert tuner.best_seconds == 1 / max(tuner.history.throughputs)
 
 
 def test_a_search_in_which_everything_fails_ends_and_says_why() -> None:
-    tuner = tuned(MadeUp(failing=1.0), Setup(batch=16), 2)
+    tuner = tuned(MadeUp(failing=1.0), Setup(first=16, batch=16), 2)
     assert tuner.is_over
     assert tuner.best_seconds is None
     assert tuner.history.details == ["crash: SIGSEGV"] * 3
@@ -97,14 +105,14 @@ def test_a_search_in_which_everything_fails_ends_and_says_why() -> None:
 
 def test_a_space_that_is_exhausted_is_over() -> None:
     small = KernelSpace.of(replace(product("mm", 2), name="tuned"), HOST)
-    tuner = KernelTuner(small, MadeUp(), Setup(batch=1000))
+    tuner = KernelTuner(small, MadeUp(), Setup(first=1000, batch=1000))
     tuner.round()
     assert tuner.is_over
     assert len({tuple(digits) for digits in tuner.history.digits}) == len(tuner.history.digits)
 
 
 def test_the_analytic_choice_and_the_best_are_confirmed_on_other_data() -> None:
-    tuner = tuned(MadeUp(), Setup(batch=16), 2)
+    tuner = tuned(MadeUp(), Setup(first=16, batch=16), 2)
     confirmed = tuner.confirm()
     assert {candidate.job.seed for candidate in confirmed} == {1}
     assert confirmed[0].job.trace == tuner.job(SPACE.analytic()).trace
@@ -123,7 +131,7 @@ def test_rounds_go_where_most_is_to_be_gained() -> None:
 
 def test_what_is_not_clearly_better_is_withdrawn() -> None:
     measurer = MadeUp()
-    tuner = ModelTuner([Computed(product("a", 64), 1)], HOST, measurer, Setup(batch=16))
+    tuner = ModelTuner([Computed(product("a", 64), 1)], HOST, measurer, Setup(first=16, batch=16))
     rounds = iter(range(2))
     list(tuner.run(lambda: next(rounds, None) is not None))
     (gain,) = tuner.confirm()
@@ -153,7 +161,7 @@ def lucky(s: Schedule, config: Config) -> None:
 def test_a_space_that_is_mostly_invalid_finishes_and_says_why() -> None:
     space = Templated.of(lucky, product("mm", 12), HOST)
     measurer = MadeUp()
-    tuner = KernelTuner(space, measurer, Setup(batch=16))
+    tuner = KernelTuner(space, measurer, Setup(first=16, batch=16))
     while not tuner.is_over:
         tuner.round()
     assert len(measurer.asked) == 6

@@ -52,7 +52,7 @@ def search(path: Path, bench: MadeUpBench, setup: Setup) -> KernelTuner:
 @pytest.mark.parametrize("start", Start)
 @pytest.mark.parametrize("killed_at", [0, 1, 11, 12, 13, 30, 40])
 def test_a_search_that_was_killed(start: Start, killed_at: int, tmp_path: Path) -> None:
-    setup = Setup(batch=12, seed=5, start=start)
+    setup = Setup(first=12, batch=12, seed=5, start=start)
     whole = MadeUpBench()
     wanted = search(tmp_path / "whole.db", whole, setup)
     assert killed_at < len(whole.asked) <= ROUNDS * 12
@@ -65,10 +65,10 @@ def test_a_search_that_was_killed(start: Start, killed_at: int, tmp_path: Path) 
 
 
 def test_what_another_search_has_measured_is_taken_from_its_records(tmp_path: Path) -> None:
-    search(tmp_path / "r.db", MadeUpBench(), Setup(batch=12, seed=1))
+    search(tmp_path / "r.db", MadeUpBench(), Setup(first=12, batch=12, seed=1))
     again = MadeUpBench()
-    search(tmp_path / "r.db", again, Setup(batch=12, seed=1))
+    search(tmp_path / "r.db", again, Setup(first=12, batch=12, seed=1))
     assert again.asked == []
     other = MadeUpBench()
-    search(tmp_path / "r.db", other, Setup(batch=12, seed=2))
+    search(tmp_path / "r.db", other, Setup(first=12, batch=12, seed=2))
     assert 0 < len(other.asked) <= ROUNDS * 12

@@ -39,12 +39,21 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """How a kernel is tuned. ``batch``: candidates in a round."""
+    """How a kernel is tuned. ``first`` and ``batch``: the fewest and the most candidates in a round."""
 
+    first: int = 4
     batch: int = 32
     seed: int = 0
     start: Start = Start.ANALYTIC
     threads: int = 1
+
+    def round_size(self, known: int) -> int:
+        """How many candidates a round has where so many were measured before.
+
+        The model learns most from the first few: rounds begin small, and grow with what is known. To fit it and to ask
+        it for a few candidates takes less time than to build one.
+        """
+        return min(self.batch, max(self.first, known // 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +151,8 @@ class KernelTuner:
 
     def round(self) -> None:
         """Propose a batch, measure it, learn from it."""
-        batch = self._proposed()
+        wanted = self._setup.round_size(len(self.history.digits))
+        batch = self._proposed(wanted)
         if not len(batch):
             self.is_over = True
             return
@@ -151,7 +161,7 @@ class KernelTuner:
         self._searcher.learn(batch, np.array(self.history.throughputs[-len(batch) :]))
         self._model.fit(self._features(np.array(self.history.digits)), np.array(self.history.throughputs))
         failed = len(self.history.throughputs)
-        self.is_over = len(batch) < self._setup.batch or (self.history.best is None and failed >= ALL_FAIL)
+        self.is_over = len(batch) < wanted or (self.history.best is None and failed >= ALL_FAIL)
 
     def confirm(self) -> list[Confirmed]:
         """The analytic model's choice and then the fastest candidates, measured carefully, twice, and on other data.
@@ -206,14 +216,14 @@ class KernelTuner:
         measured = iter(self._measurer.measure(jobs, predicted))
         return [refused[place] if place in refused else next(measured) for place in range(len(batch))]
 
-    def _proposed(self) -> Digits:
+    def _proposed(self, count: int) -> Digits:
         """The next batch. The first one begins with the analytic model's choice, unless the start is random."""
         analytic = self.space.analytic() if self._setup.start is Start.ANALYTIC else None
         if self.history.digits or analytic is None:
-            return self._searcher.propose(self._setup.batch)
+            return self._searcher.propose(count)
         first = analytic[None]
         self._searcher.learn(first, np.zeros(1))
-        return np.concatenate([first, self._searcher.propose(self._setup.batch - 1)])
+        return np.concatenate([first, self._searcher.propose(count - 1)])
 
     def _score(self, digits: Digits) -> Floats:
         """What the learned model thinks; before it has learned, the analytic one, if the search starts from that."""
