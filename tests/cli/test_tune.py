@@ -12,6 +12,7 @@ from tests.cli.schema import report
 from tests.frontend.models import model as make_model
 from tilewright.cli import main
 from tilewright.measure.records import Records
+from tilewright.tune.kernel_tuner import FINALISTS, Setup
 
 
 @pytest.fixture
@@ -33,12 +34,13 @@ def test_what_was_measured_is_not_measured_again(
     path = tmp_path / "records" / "r.db"
     assert tune(model, path, "--minutes", "0.001") == 0
     first = report("tune", capsys.readouterr().out)
-    assert first["kernels"][0]["tried"] == 32
+    assert first["kernels"][0]["tried"] == Setup().first
     assert 2 < first["measured"] <= 40  # some candidates are scheduled alike; and the confirmed ones
     assert tune(model, path, "--minutes", "0.001") == 0
     again = report("tune", capsys.readouterr().out)
-    assert again["measured"] == 0
-    assert again["kernels"] == first["kernels"]
+    more = again["kernels"][0]["tried"] - first["kernels"][0]["tried"]  # there is time for another round
+    assert again["measured"] <= (more + 2 * FINALISTS if more else 0)
+    assert more or again["kernels"] == first["kernels"]
 
 
 def test_compile_uses_what_is_better(

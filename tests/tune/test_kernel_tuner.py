@@ -126,7 +126,23 @@ def test_rounds_go_where_most_is_to_be_gained() -> None:
     assert [kernel.weight for kernel in tuner.kernels] == [1, 100]  # b and c are the same program
     rounds = iter(range(10))
     list(tuner.run(lambda: next(rounds, None) is not None))
-    assert len(tuner.kernels[1].times) > len(tuner.kernels[0].times)
+    tried = [len(kernel.tuner.history.digits) for kernel in tuner.kernels]
+    assert tried[1] > tried[0]
+
+
+def test_a_kernel_whose_first_candidates_fail_is_not_given_up() -> None:
+    """None of the first four is right with a probability of two thirds."""
+    programs = [Computed(product("mm", size), 1) for size in (32, 48, 64, 80, 96)]
+    tuner = ModelTuner(programs, HOST, MadeUp(failing=0.9), Setup())
+    tuners = [kernel.tuner for kernel in tuner.kernels]
+    rounds = iter(range(30))
+
+    def is_open() -> bool:
+        return next(rounds, None) is not None and any(each.best_seconds is None for each in tuners)
+
+    list(tuner.run(is_open))
+    assert any(max(each.history.throughputs[:4]) == 0.0 for each in tuners)
+    assert all(each.best_seconds is not None or each.is_over for each in tuners)
 
 
 def test_what_is_not_clearly_better_is_withdrawn() -> None:

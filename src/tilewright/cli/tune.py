@@ -263,12 +263,12 @@ def _live_table(title: str, kernels: "Sequence[Kernel]") -> Table:
     table = Table(title=title)
     for heading in ("kernel", "calls", "tried", "best, us", "gain so far"):
         table.add_column(heading, justify="left" if heading == "kernel" else "right")
-    known = sorted((kernel for kernel in kernels if kernel.times), key=lambda kernel: -kernel.weight * kernel.times[-1])
-    for kernel in known[:_SHOWN]:
+    known = [(kernel, seconds) for kernel in kernels if (seconds := kernel.tuner.best_seconds) is not None]
+    for kernel, seconds in sorted(known, key=lambda pair: -pair[0].weight * pair[1])[:_SHOWN]:
         analytic = kernel.tuner.analytic_seconds
-        gain = "" if analytic is None else f"{analytic / kernel.times[-1]:.2f}"
+        gain = "" if analytic is None else f"{analytic / seconds:.2f}"
         tried = str(len(kernel.tuner.history.throughputs))
-        table.add_row(kernel.name, str(kernel.weight), tried, f"{kernel.times[-1] * 1e6:.1f}", gain)
+        table.add_row(kernel.name, str(kernel.weight), tried, f"{seconds * 1e6:.1f}", gain)
     return table
 
 

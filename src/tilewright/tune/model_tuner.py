@@ -7,8 +7,8 @@ optimistically what is left, weighted by how often the model runs the kernel.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from math import prod
+from dataclasses import dataclass, replace
+from math import inf, prod
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.target import Target
@@ -26,8 +26,8 @@ from tilewright.tune.space import Tunable
 
 ALPHA = 0.2
 """How much what was gained counts, against what might be."""
-WINDOW = 3
-"""Rounds over which gains are looked at."""
+WINDOW = 64
+"""Candidates over which gains are looked at."""
 CLEARLY = 0.99
 """The part of the analytic choice's time that a candidate may take, at most, to be called better."""
 
@@ -54,18 +54,18 @@ class Kernel:
     name: str
     weight: int
     tuner: KernelTuner
-    times: list[float] = field(default_factory=list[float])
-    """The best time after each round, in seconds."""
 
     @property
     def promise(self) -> float:
-        """By how many seconds of a run one more round might shorten it."""
-        if self.tuner.is_over or not self.times:
+        """By how many seconds of a run one more candidate might shorten it. Without bounds while none was right."""
+        if self.tuner.is_over:
             return 0.0
-        now, rounds = self.times[-1], len(self.times)
-        before = self.times[max(0, rounds - 1 - WINDOW)]
-        gained = (before - now) / min(WINDOW, max(1, rounds - 1))
-        return self.weight * (ALPHA * gained + (1 - ALPHA) * now / rounds)
+        found, now = self.tuner.history.throughputs, self.tuner.best_seconds
+        if now is None:
+            return inf
+        earlier = found[: max(1, len(found) - WINDOW)]
+        gained = (1 / max(earlier) - now) / min(WINDOW, len(found)) if max(earlier) > 0 else 0.0
+        return self.weight * (ALPHA * gained + (1 - ALPHA) * now / len(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +118,11 @@ class ModelTuner:
 
     def _round(self, kernel: Kernel) -> Progress:
         kernel.tuner.round()
-        best = kernel.tuner.best_seconds
-        if best is not None:
-            kernel.times.append(best)
         return Progress(kernel.name, self.kernels, self._measurer.measured)
 
     def confirm(self) -> list[Gain]:
         """Measure the best candidates of each kernel again. One that is not clearly better is not to be used."""
-        return [self._confirmed(kernel) for kernel in self.kernels if kernel.times]
+        return [self._confirmed(kernel) for kernel in self.kernels if kernel.tuner.history.best is not None]
 
     def _confirmed(self, kernel: Kernel) -> Gain:
         first, *others = kernel.tuner.confirm()
