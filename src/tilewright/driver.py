@@ -1,6 +1,6 @@
 """The way of a model, on one page.
 
-graph -> normalize -> recognize -> affine -> choose -> layout -> flatten -> fuse -> loops -> schedule -> main ->
+graph -> normalize -> recognize -> algebra -> choose -> layout -> flatten -> fuse -> loops -> schedule -> main ->
 llvm, asm
 
 The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes. What follows is no text: the image
@@ -22,7 +22,6 @@ from tilewright.cost.analytic import schedule
 from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
 from tilewright.loops.program import Program
-from tilewright.passes.affine import fold_affine
 from tilewright.passes.choose import Choices, choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
@@ -31,6 +30,7 @@ from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.main_program import Step, main_program, used_constants
 from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
+from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.runtime.elsewhere import executable_for
 from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable
@@ -187,8 +187,8 @@ def decide(
     note(Stage.NORMALIZE, graph)
     graph = eliminate_dead_code(recognize(graph))
     note(Stage.RECOGNIZE, graph)
-    graph = fold_affine(graph)
-    note(Stage.AFFINE, graph)
+    graph = rewrite(graph, load_rules(ALGEBRA))
+    note(Stage.ALGEBRA, graph)
     target, math = options.target, options.math
     has_times = tuned is not None and tuned.has_ways()
     times = times_of(graph, target, math, tuned.microseconds) if tuned is not None and has_times else None

@@ -197,7 +197,7 @@ def _compiler() -> str:
 def _sources() -> Iterator[bytes]:
     """Names and contents."""
     folder = Path(__file__).parent
-    paths = sorted(folder.rglob("*.py"))
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".rules"))
     if not paths or max(path.stat().st_mtime for path in paths) > _STARTED:
         raise OSError("the compiler's sources are missing, or newer than this process")
     for path in paths:

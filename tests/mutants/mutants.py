@@ -33,7 +33,7 @@ _WORK = ("tests/cost/test_work.py",)
 _RELAYOUT = "tests/kernels/test_relayout.py"
 _TRANSPOSITION = "tests/codegen/test_transposition.py"
 _LAYOUT = "tests/passes/test_layout.py"
-_AFFINE = "tests/passes/test_affine.py"
+_ALGEBRA = "tests/passes/rules/test_algebra.py"
 _EXACT = "tests/test_exact_numbers.py"
 _RECOGNIZE = "tests/passes/test_recognize.py"
 _FLATTEN = "tests/passes/test_flatten.py"
@@ -680,32 +680,34 @@ MUTANTS = (
         (f"{_LAYOUT}::test_concatenation_keeps_whole_blocks",),
     ),
     Mutant(
-        "affine: the bias is not scaled",
-        "passes/affine.py",
-        "offset * affine.scale + affine.shift",
-        "offset + affine.shift",
-        (f"{_AFFINE}::test_batch_normalization_goes_into_the_convolution",),
+        "algebra: the bias is not scaled",
+        "passes/rules/algebra.rules",
+        """  from BatchNormalization(Conv(x, w, a, **conv), g, b, m, v, **norm)
+  to Conv(x, Mul(w, Reshape(f, shape=(o, 1, 1...))), Add(Mul(a, f), Sub(b, Mul(m, f))), **conv)""",
+        """  from BatchNormalization(Conv(x, w, a, **conv), g, b, m, v, **norm)
+  to Conv(x, Mul(w, Reshape(f, shape=(o, 1, 1...))), Add(a, Sub(b, Mul(m, f))), **conv)""",
+        (f"{_ALGEBRA}::test_batch_normalization_goes_into_the_convolution",),
     ),
     Mutant(
-        "affine: other readers are ignored",
-        "passes/affine.py",
-        "return len(readers.get(value, ())) == 1 and value not in self.graph.outputs",
-        "return value not in self.graph.outputs",
-        (f"{_AFFINE}::test_a_convolution_that_others_read_stays",),
+        "rules: other readers are ignored",
+        "passes/rules/match.py",
+        "any(reader.outputs[0].name not in going for reader in readers)",
+        "False",
+        (f"{_ALGEBRA}::test_a_convolution_that_others_read_stays",),
     ),
     Mutant(
-        "affine: outputs are ignored",
-        "passes/affine.py",
-        "return len(readers.get(value, ())) == 1 and value not in self.graph.outputs",
-        "return len(readers.get(value, ())) == 1",
-        (f"{_AFFINE}::test_a_convolution_that_leaves_the_graph_stays",),
+        "rules: outputs are ignored",
+        "passes/rules/match.py",
+        "value.name in index.leaving or any",
+        "any",
+        (f"{_ALGEBRA}::test_a_convolution_that_leaves_the_graph_stays",),
     ),
     Mutant(
-        "affine: numbers that are not finite are folded",
-        "passes/affine.py",
-        "if not all(bool(np.isfinite(array).all()) for array in narrowed.values()):",
-        "if not narrowed:",
-        (_AFFINE,),
+        "rules: numbers that are not finite are folded",
+        "passes/rules/weights.py",
+        "if not bool(np.isfinite(result).all()):",
+        "if not result.shape and False:",
+        (_ALGEBRA,),
     ),
     Mutant(
         "winograd: the signs of transformed filters",

@@ -28,7 +28,7 @@ class Stage(Enum):
     GRAPH = "graph"
     NORMALIZE = "normalize"
     RECOGNIZE = "recognize"
-    AFFINE = "affine"
+    ALGEBRA = "algebra"
     CHOOSE = "choose"
     LAYOUT = "layout"
     FLATTEN = "flatten"

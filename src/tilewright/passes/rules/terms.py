@@ -23,6 +23,7 @@ everywhere. A weight is known when a model is compiled: an initializer, or what 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TypeAlias, Union
 
@@ -134,6 +135,7 @@ def subterms(terms: Sequence[Term]) -> Iterator[Term]:
         yield from visit(term)
 
 
+@lru_cache(maxsize=4096)
 def symbols_of(term: Term) -> frozenset[Var]:
     """The symbols in a term's shapes and attributes, those of its operands included."""
     found: set[Var] = set()

@@ -13,6 +13,10 @@
 
 ``.1`` is the second result of an operator; without it, the first is meant. ``**rest`` stands for all attributes that
 are not written. Terms and conditions have Python's syntax for calls and integers.
+
+A block can be a rule for each of several ranks. After ``ranks 1 to 3``, ``x[n, c, h...]`` is ``x[n, c, h1]`` in one
+rule, ``x[n, c, h1, h2]`` in the next, and so on; ``1...`` is as many ones. Their names end with ``-1d``, ``-2d`` ...
+They are rules of their own from then on, and print as such.
 """
 
 import ast
@@ -46,6 +50,8 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Expr, Expr], Expr]] = {
 }
 _RESULT = re.compile(r"(?<=\))\.(\d+)")
 """``f(x).1``: Python has no such expression, but it has ``f(x)[1]``."""
+_REPEATED = re.compile(r"(\w+)\.\.\.,?")
+_RANKS = re.compile(r"(\d) to (\d)")
 
 
 def parse_rules(text: str) -> list[Rule]:
@@ -60,6 +66,7 @@ def parse_rules(text: str) -> list[Rule]:
             raise ParseError(f"line {number}: `{content}` stands before the first rule")
         elif content:
             blocks[-1].lines.append((number, keyword, rest.strip()))
+    blocks = [one for block in blocks for one in block.ranked()]
     names: set[str] = set()
     for block in blocks:
         if block.name in names:
@@ -146,6 +153,24 @@ class _Block:
     terms: dict[str, Term] = field(default_factory=dict[str, Term])
     variables: list[Variable] = field(default_factory=list[Variable])
 
+    def ranked(self) -> "list[_Block]":
+        """A block for each of the ranks, if it names some. Raises ``ParseError``."""
+        ranks = [(number, text) for number, keyword, text in self.lines if keyword == "ranks"]
+        if not ranks:
+            return [self]
+        found = _RANKS.fullmatch(ranks[0][1])
+        if found is None or len(ranks) > 1:
+            _Reader(*ranks[-1], {}).fail("ranks are given once, as `1 to 3`")
+        return [self._of_rank(rank) for rank in range(int(found[1]), int(found[2]) + 1)]
+
+    def _of_rank(self, rank: int) -> "_Block":
+        lines = [
+            (number, keyword, _REPEATED.sub(lambda found: _repeated(found[1], rank), text))
+            for number, keyword, text in self.lines
+            if keyword != "ranks"
+        ]
+        return _Block(self.number, f"{self.name}-{rank}d", lines)
+
     def rule(self) -> Rule:
         """Raises ``ParseError``."""
         sources: list[Term] = []
@@ -183,6 +208,11 @@ class _Block:
                 reader.fail(f"{variable.name} is declared twice")
             self.terms[variable.name] = variable
             self.variables.append(variable)
+
+
+def _repeated(word: str, rank: int) -> str:
+    """``word`` for each of ``rank`` dimensions; with a comma after it, as one number in parentheses is no tuple."""
+    return "".join(f"{word}, " if word.isdigit() else f"{word}{position}, " for position in range(1, rank + 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import tilewright
 from tests.frontend.models import single_node
 from tests.passes.graphs import apply, value
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
-from tilewright.passes.affine import fold_affine
+from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 
 Array = NDArray[np.generic]
 CHANNELS = 3
@@ -31,7 +31,7 @@ def graph_of(known: dict[Value, Array], *nodes: Node, outputs: int = 1) -> Graph
 
 
 def check(graph: Graph, operators: list[str]) -> None:
-    after = fold_affine(graph)
+    after = rewrite(graph, load_rules(ALGEBRA))
     verify(after)
     assert after.outputs == graph.outputs
     assert [node.op.name for node in after.nodes] == operators

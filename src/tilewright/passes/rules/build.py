@@ -1,0 +1,197 @@
+"""Targets of rules as nodes.
+
+Equal terms are one node. What replaces a value has its name; names of others say where they are read
+(``y.weight``: the parameter ``weight`` of the operator that makes ``y``).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from inspect import signature
+
+import numpy as np
+
+from tilewright.base.dtypes import DType, from_numpy
+from tilewright.base.errors import BadProgram
+from tilewright.base.names import Names
+from tilewright.graph import Array, Node, Value, make_node
+from tilewright.ops import Operator
+from tilewright.ops.operator import require
+from tilewright.ops.shapes import same_extent
+from tilewright.passes.rules.binding import Binding
+from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
+from tilewright.passes.rules.weights import folded, is_weight
+from tilewright.symbolic.expr import const
+
+_IDENTITY = require("Identity")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where the sources of a rule are in a graph."""
+
+    rule: Rule
+    binding: Binding
+    nodes: tuple[Node, ...]
+    """Those that make the sources, in the order of the graph."""
+
+    @property
+    def replaced(self) -> tuple[Value, ...]:
+        """What the sources are."""
+        return tuple(self.binding.values[source] for source in self.rule.sources)
+
+    @property
+    def source(self) -> str:
+        """Where in the user's model the nodes come from."""
+        return ", ".join(dict.fromkeys(node.source for node in self.nodes if node.source))
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What stands in the place of a match."""
+
+    match: Match
+    nodes: tuple[Node, ...]
+    constants: Mapping[Value, Array]
+    renamed: Mapping[str, Value]
+    """Values that other values stand for from now on, as no node of ``nodes`` makes them."""
+
+
+def replacement(
+    match: Match, names: Names, leaving: frozenset[str], arrays: Mapping[str, Array] | None = None
+) -> Replacement | None:
+    """The nodes of the targets; None if they are not well-typed, or not of the types of the sources.
+
+    ``leaving``: the names of the graph's outputs, which stay what nodes make. ``arrays``: the constants by name; if
+    they are given, what follows from weights only is folded, and it is None if that can't be.
+    """
+    building = _Building(match, names, leaving, arrays)
+    try:
+        return building.built()
+    except BadProgram:
+        return None
+
+
+class _OtherType(BadProgram):
+    """A target has another type than its source."""
+
+
+@dataclass(slots=True)
+class _Building:
+    """Terms that are values so far, and what had to be made for them."""
+
+    match: Match
+    names: Names
+    leaving: frozenset[str]
+    arrays: Mapping[str, Array] | None
+    values: dict[Term, Value] = field(init=False)
+    roots: dict[Term, Value] = field(default_factory=dict[Term, Value])
+    nodes: list[Node] = field(default_factory=list[Node])
+    constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
+    renamed: dict[str, Value] = field(default_factory=dict[str, Value])
+
+    def __post_init__(self) -> None:
+        sources = set(self.match.rule.sources)
+        self.values = {term: value for term, value in self.match.binding.values.items() if term not in sources}
+
+    def built(self) -> Replacement:
+        """Raises ``BadProgram``."""
+        targets = list(zip(self.match.rule.targets, self.match.replaced, strict=True))
+        for target, old in targets:
+            if isinstance(target, Apply) and target not in self.values and not self._is_folded(target):
+                self.roots.setdefault(target, old)
+        for target, old in targets:
+            made = self._value(target, old.name, old.dtype)
+            if made.dtype != old.dtype or not _same_shape(made, old):
+                raise _OtherType(f"{self.match.rule.name}: {made!r} can't replace {old!r}")
+            if made.name != old.name:
+                self._rename(old, made)
+        return Replacement(self.match, tuple(self.nodes), self.constants, self.renamed)
+
+    def _rename(self, old: Value, made: Value) -> None:
+        if old.name in self.leaving:
+            self.nodes.append(make_node(_IDENTITY, [made], [old.name], {}, self.match.source))
+        else:
+            self.renamed[old.name] = made
+
+    def _value(self, term: Term, name: str, dtype: DType) -> Value:
+        """The value of ``term``, called ``name`` if that is free; ``dtype``: that of a number on its own."""
+        found = self.values.get(term)
+        if found is None:
+            assert not isinstance(term, Variable), "variables are bound"
+            if isinstance(term, Number):  # of another dtype, it is another constant
+                return self._constant(np.asarray(term.value, dtype.numpy), name)
+            found = self._folded(term, name) if self._is_folded(term) else self._apply(term, name, dtype)
+            self.values[term] = found
+        return found
+
+    def _is_folded(self, term: Apply) -> bool:
+        return self.arrays is not None and is_weight(term)
+
+    def _folded(self, term: Apply, name: str) -> Value:
+        assert self.arrays is not None, "somebody asked for it"
+        return self._constant(folded(term, self.match.binding, self.arrays), name)
+
+    def _constant(self, array: Array, name: str) -> Value:
+        value = Value(self.names.fresh(name), from_numpy(array.dtype), tuple(map(const, array.shape)))
+        self.constants[value] = array
+        return value
+
+    def _apply(self, term: Apply, name: str, dtype: DType) -> Value:
+        root = self.roots[term].name if term in self.roots else name
+        operands = self._operands(term, root, dtype)
+        options = {name: self.match.binding.attribute(value) for name, value in term.attributes}
+        if term.rest is not None:
+            options = {**dict(self.match.binding.rests[term.rest]), **options}
+        siblings = self._siblings(term)
+        names = [self.roots[s].name if s in self.roots else self.names.fresh(root) for s in siblings]
+        node = make_node(term.op, operands, names, options, self.match.source)
+        node = replace(node, outputs=tuple(map(self._as_before, siblings, node.outputs)))
+        self.nodes.append(node)
+        self.values.update(zip(siblings, node.outputs, strict=True))
+        return self.values[term]
+
+    def _as_before(self, term: Apply, made: Value) -> Value:
+        """``made`` with its extents written as those of what it replaces."""
+        old = self.roots.get(term)
+        return old if old is not None and old.dtype == made.dtype and _same_shape(old, made) else made
+
+    def _operands(self, term: Apply, root: str, dtype: DType) -> list[Value]:
+        """Numbers last, as they take the dtype of the others."""
+        names = [f"{root}.{parameter}" for parameter in _parameters(term.op, len(term.operands))]
+        typed = {
+            position: self._value(operand, names[position], dtype)
+            for position, operand in enumerate(term.operands)
+            if not isinstance(operand, Number)
+        }
+        known = [value.dtype for value in typed.values()]
+        own = dtype if not known or dtype in known else known[-1]
+        return [
+            typed[position] if position in typed else self._value(operand, names[position], own)
+            for position, operand in enumerate(term.operands)
+        ]
+
+    def _siblings(self, term: Apply) -> list[Apply]:
+        """All results of the node that makes ``term``, up to the last one that is used."""
+        alone = replace(term, output=0)
+        used = [
+            t.output
+            for t in _applications(self.match.rule.targets)
+            if t.op == term.op and replace(t, output=0) == alone
+        ]
+        return [replace(term, output=output) for output in range(max(used) + 1)]
+
+
+def _applications(terms: Sequence[Term]) -> Iterator[Apply]:
+    return (term for term in subterms(terms) if isinstance(term, Apply))
+
+
+def _same_shape(a: Value, b: Value) -> bool:
+    return len(a.shape) == len(b.shape) and all(map(same_extent, a.shape, b.shape))
+
+
+@lru_cache(maxsize=512)
+def _parameters(op: Operator, count: int) -> tuple[str, ...]:
+    """What ``op`` calls its first ``count`` operands; the last of its parameters may stand for several."""
+    listed = list(signature(op.function).parameters)
+    return tuple(listed[min(position, len(listed) - 1)] for position in range(count))

@@ -1,0 +1,90 @@
+"""Rules applied wherever they match, until none does: the pass that always runs.
+
+The first rule of a list that matches at a node is applied. A sweep goes over the graph once and applies all matches
+that share no node with an earlier one; the graph is made anew once for each sweep. What targets compute of weights only
+is folded at once; where that would not be finite, there is no match.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.base.errors import InternalError
+from tilewright.base.names import Names
+from tilewright.graph import Graph, Node
+from tilewright.passes.rules.apply import spliced
+from tilewright.passes.rules.build import Match, Replacement, replacement
+from tilewright.passes.rules.index import Index, index_of
+from tilewright.passes.rules.match import matches_at
+from tilewright.passes.rules.terms import Apply, Rule
+
+SWEEPS = 100
+"""More than any list of rules needs that does not undo its own work."""
+
+
+def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
+    """``graph`` with ``rules`` applied. Raises ``InternalError`` if they never come to an end."""
+    by_operator: dict[str, list[_Candidate]] = {}
+    for rule in rules:
+        candidate = _Candidate.of(rule)
+        by_operator.setdefault(candidate.op, []).append(candidate)
+    made: list[Replacement] = []
+    for _ in range(SWEEPS):
+        sweep = _Sweep(index_of(graph), by_operator, graph.names())
+        made = sweep.replacements()
+        if not made:
+            return graph
+        graph = spliced(graph, made)
+    names = ", ".join(sorted({one.match.rule.name for one in made}))
+    raise InternalError(f"after {SWEEPS} sweeps, {names} still match: they undo what they do")
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A rule, and what is seen of it at once: its first operator, and those that make operands of that."""
+
+    rule: Rule
+    op: str
+    operands: frozenset[str]
+
+    @staticmethod
+    def of(rule: Rule) -> "_Candidate":
+        first = rule.sources[0]
+        assert isinstance(first, Apply), "what is a variable or a number matches anything"
+        return _Candidate(rule, first.op.name, frozenset(o.op.name for o in first.operands if isinstance(o, Apply)))
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """One pass over a graph, and the nodes that are taken so far."""
+
+    index: Index
+    rules: Mapping[str, Sequence[_Candidate]]
+    names: Names
+    taken: set[str] = field(default_factory=set[str])
+    has_several: bool = False
+    """Whether a match with several sources is among them: two of those could make a cycle together."""
+
+    def replacements(self) -> list[Replacement]:
+        """What is to be replaced at once."""
+        found = (self._at(node) for node in self.index.graph.nodes if node.op.name in self.rules)
+        return [one for one in found if one is not None]
+
+    def _at(self, node: Node) -> Replacement | None:
+        producers = (self.index.producers.get(value.name) for value in node.inputs if value is not None)
+        operands = {producer.op.name for producer in producers if producer is not None}
+        for candidate in self.rules[node.op.name]:
+            if not candidate.operands <= operands:
+                continue
+            for match in matches_at(candidate.rule, node, self.index):
+                if self._is_taken(match):
+                    return None  # in the next sweep: a later rule must not be preferred to this one
+                made = replacement(match, self.names, self.index.leaving, self.index.arrays)
+                if made is not None:
+                    self.taken.update(one.outputs[0].name for one in match.nodes)
+                    self.has_several |= len(match.rule.sources) > 1
+                    return made
+        return None
+
+    def _is_taken(self, match: Match) -> bool:
+        several = self.has_several and len(match.rule.sources) > 1
+        return several or any(node.outputs[0].name in self.taken for node in match.nodes)
