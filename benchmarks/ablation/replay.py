@@ -75,7 +75,8 @@ def curve(table: Table, way: Way, trials: int, seed: int) -> Floats:
         return model.score(known[space.rows(digits)])
 
     searcher = _searcher(space, way, seed, score)
-    while len(seen) < trials:
+    best = table.microseconds.min()
+    while len(seen) < trials and not (table.microseconds[seen] == best).any():
         batch = searcher.propose(min(SETUP.round_size(len(seen)), trials - len(seen)))
         if not len(batch):
             break
@@ -84,8 +85,8 @@ def curve(table: Table, way: Way, trials: int, seed: int) -> Floats:
         searcher.learn(batch, throughputs[rows])
         if model is not None:
             model.fit(known[seen], throughputs[seen])
-    best = np.minimum.accumulate(table.microseconds[seen]) / table.microseconds.min()
-    return np.concatenate([best, np.full(trials - len(best), best[-1])])
+    found = np.minimum.accumulate(table.microseconds[seen]) / best
+    return np.concatenate([found, np.full(trials - len(found), found[-1])])
 
 
 def _searcher(space: TableSpace, way: Way, seed: int, score: Callable[[Digits], Floats]) -> Searcher:
