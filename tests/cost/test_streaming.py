@@ -1,11 +1,11 @@
-"""Panels that come from memory for few rows are asked for ahead, and have flat tiles."""
+"""Panels that come from memory for few rows are asked for ahead, by a tile that has much to do meanwhile."""
 
 import numpy as np
 import pytest
 
 from tests.passes.graphs import apply, value
 from tilewright.base.target import Target
-from tilewright.cost.model import STREAM_ROWS, best
+from tilewright.cost.model import best
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph
 from tilewright.kernels.contraction import Roles
@@ -31,14 +31,16 @@ def test_what_is_streamed(rows: int, size: int, expected: bool) -> None:
     np.testing.assert_allclose(result, data.astype(np.float64) @ weights, rtol=1e-4, atol=1e-3)
 
 
-def test_tiles_of_streamed_panels_are_flat() -> None:
+def test_the_tile_that_waits_for_a_stream_has_most_rows() -> None:
+    """Of 16 rows: 8 and 8 would wait for memory and then have as much to do again, 12 and 4 hide it."""
     registers = Registers(32, 16)
     for rows in (1, 5, 8, 16, 32):
         facts = TileFacts(512, rows, 1, 1, 1, 256, 4, streamed=1 << 24)
         nest = Tiles("product", knobs_of(facts, registers), Roles(1, 0), facts, registers, parallel=False)
         (choice,) = best(Space((nest,)), TARGET).choices
         values = dict(zip((knob.name for knob in nest.knobs), choice, strict=True))
-        assert values["rows"] <= STREAM_ROWS and values["prefetch"]
+        assert values["prefetch"]
+        assert values["rows"] >= min(rows, 11)
 
 
 def knobs_of(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:

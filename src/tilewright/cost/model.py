@@ -43,13 +43,8 @@ STREAM_BYTES_PER_CYCLE = 12.0
 """What comes from memory, asked for ahead."""
 WAITED_BYTES_PER_CYCLE = 6.0
 """The same, not asked for, or of panels wider than the tile: rows of them are not read as they lie."""
-STREAM_PASSES = 4
-"""Up to so many tiles that use a panel one after the other, it pays to ask for panels ahead."""
-STREAM_ROWS = 8
-"""Rows of a tile whose panels are streamed: the rows of a matrix, often powers of two apart, share few sets of the L1
-cache with the stream."""
-CROWDED = 1.3
-"""By how much taller tiles take longer."""
+STREAMED_ROWS = 32
+"""Up to so many rows that use a panel, it pays to ask for panels ahead."""
 ASKING = 0.1
 """Cycles to ask for a vector ahead."""
 CROSSED_PANELS = 2
@@ -131,7 +126,6 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     arithmetic = np.zeros(len(population))
     start = np.where(population.column("unroll") == 1, UNROLLED_START, TILE_START)
-    crowded = np.where(rows > STREAM_ROWS, CROWDED, 1.0) if is_streamed(facts, target) else 1.0
     for vector_size, vector_count in _pieces(facts.vector, lanes):
         vectors = -(-vector_size // registers.lanes)
         for panel_size, panel_count in _pieces(facts.panels, panels):
@@ -140,7 +134,7 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
                 if facts.is_window:
                     one = _window(facts, population, row_size, vectors, target)
                 else:
-                    one = crowded * _contraction(facts, row_size, vectors * panel_size, target)
+                    one = _contraction(facts, row_size, vectors * panel_size, target)
                 arithmetic += count * (one + start + TILE_STORE * row_size * vectors * panel_size)
             arithmetic += vector_count * panel_count * _waiting(facts, population, vectors * panel_size, target)
     if facts.crosses:
@@ -150,7 +144,7 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
 
 def is_streamed(facts: TileFacts, target: Target) -> bool:
     """Whether panels come from beyond a core's own caches, for too few rows to hide that."""
-    return facts.streamed > target.l2_bytes and facts.rows <= STREAM_PASSES * STREAM_ROWS
+    return facts.streamed > target.l2_bytes and facts.rows <= STREAMED_ROWS
 
 
 def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64], target: Target) -> Cycles:
