@@ -34,6 +34,7 @@ _RELAYOUT = "tests/kernels/test_relayout.py"
 _TRANSPOSITION = "tests/codegen/test_transposition.py"
 _LAYOUT = "tests/passes/test_layout.py"
 _ALGEBRA = "tests/passes/rules/test_algebra.py"
+_MATCH = "tests/passes/rules/test_match.py"
 _EXACT = "tests/test_exact_numbers.py"
 _RECOGNIZE = "tests/passes/test_recognize.py"
 _FLATTEN = "tests/passes/test_flatten.py"
@@ -708,6 +709,48 @@ MUTANTS = (
         "if not bool(np.isfinite(result).all()):",
         "if not result.shape and False:",
         (_ALGEBRA,),
+    ),
+    Mutant(
+        "rules: operators match in one order only",
+        "passes/rules/match.py",
+        "if term.op.name in _COMMUTATIVE:",
+        "if term.op.name in ():",
+        (f"{_MATCH}::test_operators_that_commute",),
+    ),
+    Mutant(
+        "rules: needs are not checked",
+        "passes/rules/binding.py",
+        "*(substitute(n, symbols) for n in rule.needs)",
+        "*(substitute(n, symbols) for n in ())",
+        (f"{_MATCH}::test_needs",),
+    ),
+    Mutant(
+        "rules: attributes that are not written may be any",
+        "passes/rules/binding.py",
+        "return bound if all(Exact(left.get(n)) == Exact(v) for n, v in others) else None",
+        "return bound",
+        (f"{_MATCH}::test_attributes_that_are_not_written_are_defaults",),
+    ),
+    Mutant(
+        "rules: cycles are made",
+        "passes/rules/match.py",
+        "        if name in replaced:\n            return False",
+        "        if name in replaced:\n            continue",
+        (f"{_MATCH}::test_no_cycles",),
+    ),
+    Mutant(
+        "rules: what a view reads is computed twice",
+        "passes/rules/match.py",
+        "staying.add(node.outputs[0].name)",
+        "staying.discard(node.outputs[0].name)",
+        (f"{_MATCH}::test_views_may_be_read_by_others",),
+    ),
+    Mutant(
+        "rules: readers are not moved behind what they read",
+        "passes/rules/apply.py",
+        "        if key in done or not missing:",
+        "        if key in done or missing is not None:",
+        (f"{_MATCH}::test_several_sources",),
     ),
     Mutant(
         "winograd: the signs of transformed filters",

@@ -121,4 +121,3 @@ class _Instance:
                 return {"alpha": 0.5}
             case _:
                 return {}
-

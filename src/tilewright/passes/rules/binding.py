@@ -60,11 +60,10 @@ class Binding:
 
     def with_attributes(self, term: Apply, node: Node) -> "Binding | None":
         """Where ``node`` is what ``term`` says of its attributes; None if it is not."""
-        if not term.attributes and term.rest is None:
-            return self if _written(node.op, node.attributes) == _written(node.op, ()) else None
         given, equations = dict(node.attributes), _Equations(dict(self.symbols), list(self.open))
         written = frozenset(name for name, _ in term.attributes)
-        for name, pattern in term.attributes:
+        for name, attribute in term.attributes:
+            pattern = spliced(attribute, self.leading)
             actual = given.get(name, _defaults(node.op).get(name))
             if name in _AXES and node.op.name != _FLATTEN:
                 rank = max(len(value.shape) for value in (*node.inputs[:1], node.outputs[0]) if value is not None)
@@ -87,14 +86,18 @@ class Binding:
         if not equations.solve():
             return None
         symbols = equations.symbols
-        if not rule.symbols <= symbols.keys():
+        if any(not self._is_bound(symbol, symbols) for symbol in rule.symbols):
             return None
         extents = frozenset[Var]().union(*map(symbols_of, rule.variables))
         conditions = [*(symbols[extent] >= 0 for extent in extents), *(substitute(n, symbols) for n in rule.needs)]
         return replace(self, symbols=symbols, open=()) if all(prove(c, bounds) for c in conditions) else None
 
+    def _is_bound(self, symbol: Var, symbols: Mapping[Var, Expr]) -> bool:
+        return symbol in symbols or (symbol.name.startswith("*") and symbol.name[1:] in self.leading)
+
     def attribute(self, value: Attribute) -> Attribute:
         """An attribute of a term, with what its symbols stand for."""
+        value = spliced(value, self.leading)
         if isinstance(value, tuple):
             integers = [part for part in value if isinstance(part, int | Expr)]
             return tuple(map(self._integer, integers)) if len(integers) == len(value) else value
@@ -154,6 +157,19 @@ class _Equations:
             return False
         self.symbols[symbol] = simplified(actual - at_zero)
         return same_extent(substitute(pattern, self.symbols), actual)
+
+
+def spliced(value: Attribute, leading: Mapping[str, Shape]) -> Attribute:
+    """``value`` with the extents that names of leading dimensions (``*b``) in it stand for."""
+    if not isinstance(value, tuple) or not any(isinstance(part, Var) for part in value):
+        return value
+    parts: list[int | Expr] = []
+    for part in value:
+        if isinstance(part, Var) and part.name[1:] in leading and part.name.startswith("*"):
+            parts += leading[part.name[1:]]
+        elif isinstance(part, int | Expr):
+            parts.append(part)
+    return tuple(parts)
 
 
 def _as_extent(value: Attribute) -> Expr | None:

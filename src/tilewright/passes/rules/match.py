@@ -126,9 +126,10 @@ def _applications(term: Apply, value: Value, binding: Binding, index: Index) -> 
         orders = [list(order) for order in dict.fromkeys(permutations(inputs))]
     for order in orders:
         if all(map(_may_be, term.operands, order, [index] * len(order))):
-            bound = binding.with_attributes(term, node)
-            for found in () if bound is None else _all(term.operands, order, bound, index):
-                yield found.with_value(term, value)
+            for found in _all(term.operands, order, binding, index):
+                bound = found.with_attributes(term, node)
+                if bound is not None:
+                    yield bound.with_value(term, value)
 
 
 def _operands(node: Node) -> list[Value] | None:

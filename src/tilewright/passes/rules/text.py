@@ -12,7 +12,8 @@
       proof proved by slice-of-concat, matmul-concat-columns; 8 shapes
 
 ``.1`` is the second result of an operator; without it, the first is meant. ``**rest`` stands for all attributes that
-are not written. Terms and conditions have Python's syntax for calls and integers.
+are not written, and ``*b`` in an attribute, as in ``shape=(*b, m * k)``, for the extents of leading dimensions. Terms
+and conditions have Python's syntax for calls and integers.
 
 A block can be a rule for each of several ranks. After ``ranks 1 to 3``, ``x[n, c, h...]`` is ``x[n, c, h1]`` in one
 rule, ``x[n, c, h1, h2]`` in the next, and so on; ``1...`` is as many ones. Their names end with ``-1d``, ``-2d`` ...
@@ -314,6 +315,8 @@ class _Reader:
         match node:
             case ast.Name(id=name):
                 return Var(name)
+            case ast.Starred(value=ast.Name(id=name)):
+                return Var(f"*{name}")
             case ast.Constant(value=int() as value):
                 return const(value)
             case ast.UnaryOp(op=ast.USub(), operand=operand):

@@ -18,7 +18,7 @@ from tilewright.graph import Array
 from tilewright.loops.evaluate_extern import evaluate_extern
 from tilewright.ops.build import narrowed, tensor
 from tilewright.ops.shapes import Shape
-from tilewright.passes.rules.binding import Attributes, Binding
+from tilewright.passes.rules.binding import Attributes, Binding, spliced
 from tilewright.passes.rules.terms import Apply, Number, Term, Variable, subterms
 from tilewright.symbolic.expr import Const, Expr, Read, const
 from tilewright.symbolic.traversal import substitute, transform_reads
@@ -94,7 +94,9 @@ def _program(
             case Apply():
                 rest = {} if part.rest is None else dict(attributes[part.rest].value)
                 operands = [program.tensors[operand] for operand in part.operands]
-                results = part.op.apply(operands, {**rest, **dict(part.attributes)})
+                results = part.op.apply(
+                    operands, {**rest, **{name: spliced(value, before) for name, value in part.attributes}}
+                )
                 program.tensors[part] = results[part.output]
     result = program.tensors[term]
     dtype = next((dtype for _, dtype in dtypes if dtype.is_float), f64) if result.dtype.is_float else result.dtype
