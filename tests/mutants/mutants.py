@@ -52,6 +52,10 @@ _DAMAGE = ("tests/measure/test_runner.py::test_who_dies_of_anothers_damage_is_me
 _MODEL_CACHE = ("tests/test_model_cache.py",)
 _POLICIES = ("tests/test_policies.py",)
 
+_FIELD = ("tests/superopt/test_field.py",)
+_EXTENTS = ("tests/superopt/test_extents.py",)
+_GENERATION = ("tests/superopt/test_generation.py",)
+
 MUTANTS = (
     Mutant(
         "signed compare becomes unsigned",
@@ -1283,5 +1287,47 @@ MUTANTS = (
         "for node, others, best in reversed(self._decided):",
         "for node, others, best in self._decided:",
         ("tests/passes/test_assignment.py",),
+    ),
+    Mutant(
+        "sums of products overflow",
+        "superopt/domains.py",
+        "_FOLD = 4",
+        "_FOLD = 5",
+        _FIELD,
+    ),
+    Mutant(
+        "numbers below zero are above it",
+        "superopt/domains.py",
+        "np.subtract(_MIDDLE, opposite)",
+        "np.add(_MIDDLE, opposite)",
+        _FIELD,
+    ),
+    Mutant(
+        "the first point of a reduction counts twice",
+        "superopt/field.py",
+        "for p in points[1:]:",
+        "for p in points:",
+        _FIELD,
+    ),
+    Mutant(
+        "a part is cut where the other ends",
+        "superopt/extents.py",
+        "left = (*self._opened(x, y.size), *left[1:])",
+        "left = (*self._opened(x, x.size - y.size), *left[1:])",
+        _EXTENTS,
+    ),
+    Mutant(
+        "a rule that holds at some extents is taken",
+        "superopt/generalization.py",
+        "return all(self._agree(rule, pool, field)",
+        "return any(self._agree(rule, pool, field)",
+        _GENERATION,
+    ),
+    Mutant(
+        "extents that are numbers are not looked at",
+        "superopt/generation.py",
+        "if any(at >= len(found) or found[at] != size for at, size in pins.items()):",
+        "if False:",
+        _GENERATION,
     ),
 )

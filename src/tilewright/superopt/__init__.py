@@ -8,6 +8,10 @@ The system of Jia et al., "TASO: Optimizing Deep Learning Computation with Autom
 
 In: operators and axioms. Out: rules, as ``passes.rules`` has them.
 
-    domains     what scalars are: integers modulo a prime, or float64
-    field       operators and terms evaluated on many samples at once
+    domains                 what scalars are: integers modulo a prime, or float64
+    field                   operators and terms evaluated on many samples at once
+    operators, extents      what the generator combines, and which extents must be equal
+    universe, enumeration   values of millions of expressions, and which are equal
+    generalization          from two equal expressions to a rule over symbols
+    generation              all of this for a family of operators; `tilewright rules generate`
 """

@@ -1,0 +1,112 @@
+"""``tilewright rules generate``: rules of algebra, found by enumeration."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.base.errors import BadInput
+from tilewright.cli.options import positive
+from tilewright.cli.output import emit
+from tilewright.cli.status import Status
+
+if TYPE_CHECKING:
+    from tilewright.superopt.enumeration import Level
+    from tilewright.superopt.generation import Generation
+    from tilewright.superopt.operators import Family
+
+_DEEPEST = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to combine, how deep, and where to write what is found."""
+    parser.add_argument("--depth", type=positive, default=3, help="operations of a side (default: %(default)s)")
+    parser.add_argument("--outputs", type=int, choices=(1, 2), default=1, help="of a rule, at most (default: 1)")
+    parser.add_argument("--families", metavar="NAME,...", help="which sets of operations (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="of random values; the same one, the same rules")
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to write the rules")
+    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Generate, write, and show what each level took."""
+    from tilewright.superopt.generation import Plan, generate, print_generations
+
+    families = _families(options.families)
+    if options.depth > _DEEPEST:
+        raise BadInput(f"--depth {options.depth}: at most {_DEEPEST} can be enumerated")
+    progress = Console(stderr=True, quiet=options.quiet or options.json)
+    found: list[Generation] = []
+    for family in families:
+        progress.print(f"generating {family.name} ...", highlight=False)
+        plan = Plan(family, options.depth, options.outputs, options.seed)
+        found.append(generate(plan, lambda level: progress.print(_line(level), highlight=False)))
+    if options.out is not None:
+        options.out.write_text(print_generations(found))
+    if options.json:
+        emit({"output": None if options.out is None else str(options.out), "families": list(map(_report, found))})
+    else:
+        _show(found, console)
+    return Status.DONE
+
+
+def _families(names: str | None) -> "Sequence[Family]":
+    from tilewright.superopt.operators import FAMILIES
+
+    known = {family.name: family for family in FAMILIES}
+    listed = list(known) if names is None else names.split(",")
+    for name in listed:
+        if name not in known:
+            raise BadInput(f"--families {names}: there is no {name}; there are {', '.join(known)}")
+    return [known[name] for name in listed]
+
+
+def _line(level: "Level") -> str:
+    return f"  level {level.depth}: {level.evaluations} evaluations, {level.classes} new values, {level.seconds:.1f} s"
+
+
+def _report(generation: "Generation") -> dict[str, object]:
+    levels = [
+        {
+            "depth": level.depth,
+            "evaluations": level.evaluations,
+            "classes": level.classes,
+            "candidates": level.candidates,
+            "seconds": level.seconds,
+            "memory_bytes": level.memory,
+        }
+        for level in generation.levels
+    ]
+    fates = [{"fate": fate.value, "candidates": count} for fate, count in generation.fates.items()]
+    return {
+        "family": generation.plan.family.name,
+        "levels": levels,
+        "fates": fates,
+        "rules": len(generation.rules),
+        "seconds": generation.seconds,
+    }
+
+
+def _show(generations: "Sequence[Generation]", console: Console) -> None:
+    levels = Table(title="Levels")
+    for heading in ("family", "operations", "evaluations", "new values", "candidates", "seconds", "memory MB"):
+        levels.add_column(heading, justify="left" if heading == "family" else "right")
+    fates = Table(title="Candidates")
+    for heading in ("family", "what became of them", "candidates"):
+        fates.add_column(heading, justify="right" if heading == "candidates" else "left")
+    for generation in generations:
+        name = generation.plan.family.name
+        for level in generation.levels:
+            counts = (level.depth, level.evaluations, level.classes, level.candidates)
+            levels.add_row(name, *map(str, counts), f"{level.seconds:.2f}", f"{level.memory / 1e6:.0f}")
+        for fate, count in generation.fates.items():
+            fates.add_row(name, fate.value, str(count))
+    console.print(levels)
+    console.print(fates)
+    for generation in generations:
+        told = f"{generation.plan.family.name}: {len(generation.rules)} rules in {generation.seconds:.1f} s"
+        console.print(told, highlight=False)

@@ -1,0 +1,157 @@
+"""Extents of which only equalities are known, and what makes terms well-typed.
+
+An extent is a sum of parts in order, as concatenation makes it: so a cut has a place, ``n`` of ``n + p``, also where
+nothing else says how large ``n`` is. Each part has a size, which tells where sums begin and end that must be equal:
+``unify`` is unification of words whose lengths are known, and has one most general solution or none.
+"""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tilewright.ops.shapes import simplified
+from tilewright.symbolic.expr import Const, Expr, Var, const
+
+
+class Mismatch(Exception):
+    """Extents that can't be equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """``size`` elements; a number that stays if it has no ``name``."""
+
+    size: int
+    name: str | None = None
+
+
+Extent: TypeAlias = tuple[Part, ...]
+Shape: TypeAlias = tuple[Extent, ...]
+
+
+def literal(size: int) -> Extent:
+    """An extent that is a number."""
+    return (Part(size),)
+
+
+def size_of(extent: Extent) -> int:
+    """How many elements there are."""
+    return sum(part.size for part in extent)
+
+
+def sizes(shape: Shape) -> tuple[int, ...]:
+    """The extents as numbers."""
+    return tuple(map(size_of, shape))
+
+
+def concrete(shape: Shape) -> Shape:
+    """The same shape without symbols."""
+    return tuple(literal(size_of(extent)) for extent in shape)
+
+
+def as_attribute(extent: Extent) -> int | Expr:
+    """The extent as an attribute of an operator: a number, or a sum of symbols."""
+    number = sum(part.size for part in extent if part.name is None)
+    total: Expr | None = None
+    for part in extent:
+        if part.name is not None:
+            total = Var(part.name) if total is None else total + Var(part.name)
+    return number if total is None else total + number if number else total
+
+
+def difference(whole: Extent, part: Extent) -> int | Expr:
+    """What is left of ``whole`` without its last ``part``."""
+    left = simplified(as_expr(whole) - as_expr(part))
+    return int(left.value) if isinstance(left, Const) else left
+
+
+def as_expr(extent: Extent) -> Expr:
+    """The extent of a variable."""
+    value = as_attribute(extent)
+    return value if isinstance(value, Expr) else const(value)
+
+
+def as_shape(shape: Shape) -> tuple[int | Expr, ...]:
+    """A shape as an attribute."""
+    return tuple(map(as_attribute, shape))
+
+
+@dataclass(slots=True)
+class Solver:
+    """What symbols stand for, as far as equalities say."""
+
+    _meaning: dict[str, Extent] = field(default_factory=dict[str, Extent])
+    _count: int = 0
+
+    def fresh(self, size: int) -> Extent:
+        """A symbol of its own."""
+        self._count += 1
+        return (Part(size, f"s{self._count}"),)
+
+    def resolved(self, extent: Extent) -> Extent:
+        """The extent in symbols of which nothing more is known."""
+        found: list[Part] = []
+        for part in extent:
+            known = None if part.name is None else self._meaning.get(part.name)
+            found.extend((part,) if known is None else self.resolved(known))
+        return tuple(found)
+
+    def shape(self, shape: Shape) -> Shape:
+        """All extents resolved."""
+        return tuple(map(self.resolved, shape))
+
+    def unify(self, a: Extent, b: Extent) -> None:
+        """Let two extents be equal. Raises ``Mismatch`` if their sizes are not."""
+        left, right = self.resolved(a), self.resolved(b)
+        if size_of(left) != size_of(right):
+            raise Mismatch
+        while left:
+            x, y = left[0], right[0]
+            if x.size > y.size:
+                left = (*self._opened(x, y.size), *left[1:])
+            elif x.size < y.size:
+                right = (*self._opened(y, x.size), *right[1:])
+            else:
+                self._equate(x, y)
+                left, right = left[1:], right[1:]
+            left, right = self.resolved(left), self.resolved(right)
+
+    def pin(self, extent: Extent) -> None:
+        """Let an extent be the number that it is now."""
+        self.unify(extent, literal(size_of(extent)))
+
+    def unify_shapes(self, a: Shape, b: Shape, but: int | None = None) -> None:
+        """Let two shapes be equal, except along the dimension ``but``. Raises ``Mismatch`` if they can't be."""
+        if len(a) != len(b):
+            raise Mismatch
+        for position, (x, y) in enumerate(zip(a, b, strict=True)):
+            if position != but:
+                self.unify(x, y)
+
+    def halves(self, extent: Extent) -> tuple[Extent, Extent]:
+        """The extent cut where half of its size is. Raises ``Mismatch`` for an odd one."""
+        parts = self.resolved(extent)
+        half, odd = divmod(size_of(parts), 2)
+        if odd or not half:
+            raise Mismatch
+        first: Extent = ()
+        while (missing := half - size_of(first)) > 0:
+            part = parts[0]
+            if part.size > missing:
+                parts = (*self._opened(part, missing), *parts[1:])
+            else:
+                first, parts = (*first, part), parts[1:]
+        return first, parts
+
+    def _equate(self, x: Part, y: Part) -> None:
+        """Let two parts of one size be equal; a number stays a number."""
+        if x.name is not None and x != y:
+            self._meaning[x.name] = (y,)
+        elif y.name is not None and x != y:
+            self._meaning[y.name] = (x,)
+
+    def _opened(self, part: Part, size: int) -> Extent:
+        """``part`` as a sum whose first part has ``size``."""
+        if part.name is None:
+            return (Part(size), Part(part.size - size))
+        self._meaning[part.name] = (*self.fresh(size), *self.fresh(part.size - size))
+        return self._meaning[part.name]

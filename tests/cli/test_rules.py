@@ -1,0 +1,41 @@
+"""``tilewright rules``: what it writes, what it prints, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.schema import report
+from tilewright.cli import main
+from tilewright.passes.rules import parse_rules
+
+
+def test_rules_are_generated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "found.rules"
+    command = ["rules", "generate", "--depth", "1", "--families", "taso,normalization", "-o", str(out)]
+    assert main([*command, "--json"]) == 0
+    found = report("rules", capsys.readouterr().out)
+    families = found["families"]
+    assert isinstance(families, list)
+    assert [family["family"] for family in families] == ["taso", "normalization"]
+    assert sum(family["rules"] for family in families) == len(parse_rules(out.read_text())) > 5
+    before = out.read_bytes()
+    assert main(command) == 0
+    shown = capsys.readouterr()
+    assert "taso: 6 rules" in shown.out
+    assert "level 1:" in shown.err
+    assert out.read_bytes() == before
+    assert main([*command, "--seed", "5", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert b"seed 5" in out.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["--families", "tasso"], "there are taso, transformer, normalization"),
+        (["--depth", "5"], "at most 4"),
+    ],
+)
+def test_what_cannot_be_generated(arguments: list[str], remedy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "generate", *arguments]) == 2
+    assert remedy in " ".join(capsys.readouterr().err.split())
