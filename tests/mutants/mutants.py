@@ -1317,10 +1317,10 @@ MUTANTS = (
         _EXTENTS,
     ),
     Mutant(
-        "a rule that holds at some extents is taken",
+        "what is well-typed is taken for a rule",
         "superopt/generalization.py",
-        "return all(self._agree(rule, pool, field)",
-        "return any(self._agree(rule, pool, field)",
+        "if made is not None and self._holds(made.rule) else None",
+        "if made is not None else None",
         _GENERATION,
     ),
     Mutant(

@@ -12,7 +12,7 @@ import pytest
 from tilewright.passes.rules import Apply, Number, Rule, Term, Variable, parse_rules
 from tilewright.superopt.domains import Modular
 from tilewright.superopt.field import Evaluator
-from tilewright.superopt.generalization import instantiated
+from tilewright.superopt.generalization import Abstraction, Generalizer, Tree, instantiated
 from tilewright.superopt.generation import Fate, Generation, Plan, generate, print_generations
 from tilewright.superopt.operators import NORMALIZATION, TASO, TRANSFORMER, Family
 from tilewright.symbolic.expr import Expr
@@ -55,6 +55,11 @@ SHALLOW = {
     "a scalar moves through matmul": ("x[a, b], v[b, c], s[]", "MatMul(Mul(x, s), v)", "MatMul(x, Mul(v, s))"),
     "a scalar moves out of matmul": ("x[a, b], v[b, c], s[]", "Mul(MatMul(x, v), s)", "MatMul(x, Mul(v, s))"),
     "a scalar moves through a convolution": (IMAGES, f"Conv(Mul(x, s), u, {SAME})", f"Conv(x, Mul(u, s), {SAME})"),
+    "a scalar moves through a convolution of 1 x 3": (
+        "x[n, c, h, w], v[d, c, 1, 3], s[]",
+        "Conv(Mul(x, s), v, pads=(0, 1, 0, 1))",
+        "Conv(x, Mul(v, s), pads=(0, 1, 0, 1))",
+    ),
     "the first half of a concatenation": (
         MATRICES,
         "Slice(Concat(x, y, axis=1), axes=(1,), starts=(0,), ends=(b,))",
@@ -289,6 +294,17 @@ def test_all_rules_hold_at_other_extents() -> None:
             for source, target in zip(rule.sources, rule.targets, strict=True):
                 left, right = evaluator.term(source, bindings), evaluator.term(target, bindings)
                 assert evaluator.domain.agree(left, right), str(rule)
+
+
+def test_what_is_false_at_other_extents_is_no_rule() -> None:
+    names = [operation.name for operation in TASO.operations]
+    inputs = [each.name for each in TASO.inputs]
+    scale, add, image, scalar = names.index("Scale"), names.index("Add"), inputs.index("i1"), inputs.index("s1")
+    scaled: Tree = (scale, (image, scalar))
+    generalizer = Generalizer(TASO, 0)
+    assert generalizer.rule(Abstraction((scaled, (add, (image, image))), ())) is None
+    doubled: Tree = (add, (scaled, scaled))
+    assert generalizer.rule(Abstraction((doubled, (scale, ((add, (image, image)), scalar))), ())) is not None
 
 
 def test_what_is_pruned_is_counted() -> None:

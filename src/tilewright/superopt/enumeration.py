@@ -161,7 +161,7 @@ class Enumeration:
             for left in range(depth):
                 right = depth - 1 - left
                 if not operation.commutes or left >= right:
-                    parts += self._binary(number, self.levels[left], self.levels[right], ordered_only)
+                    parts += self._binary(number, left, right, ordered_only)
         return joined(parts)
 
     def _unary(self, number: int, classes: Ids) -> list[Expressions]:
@@ -171,20 +171,20 @@ class Enumeration:
             if (result := self.types.result(number, kind)) is not None
         ]
 
-    def _binary(self, number: int, left: Ids, right: Ids, ordered_only: bool) -> list[Expressions]:
+    def _binary(self, number: int, left: int, right: int, ordered_only: bool) -> list[Expressions]:
         operation = self.family.operations[number]
         parts: list[Expressions] = []
-        for kind, ids in self._of_role(left, operation.roles[0]):
-            for other, others in self._of_role(right, operation.roles[1]):
+        for kind, ids in self._of_role(self.levels[left], operation.roles[0]):
+            for other, others in self._of_role(self.levels[right], operation.roles[1]):
                 result = self.types.result(number, kind, other)
                 if result is None:
                     continue
                 first, second = np.repeat(ids, len(others)), np.tile(others, len(ids))
-                kept = np.ones(len(first), np.bool_) if not operation.commutes else first <= second
-                if operation.commutes and left is not right:
-                    kept[:] = True
+                kept = np.ones(len(first), np.bool_)
+                if operation.commutes and left == right:
+                    kept = first <= second
                 if ordered_only:
-                    kept &= self._is_ordered(first, second, len(left) >= len(right))
+                    kept &= self._is_ordered(first, second, left >= right)
                 first, second = first[kept], second[kept]
                 parts.append(Expressions(np.full(len(first), number), first, second, np.full(len(first), result)))
         return parts
