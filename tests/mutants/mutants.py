@@ -694,6 +694,15 @@ MUTANTS = (
         (f"{_ALGEBRA}::test_batch_normalization_goes_into_the_convolution",),
     ),
     Mutant(
+        "algebra: a merged product is cut one column late",
+        "passes/rules/search.rules",
+        """  from Add(MatMul(x, v), a); Add(MatMul(x, w), c)
+  to Slice(t, axes=(-1,), starts=(0,), ends=(n1,)); Slice(t, axes=(-1,), starts=(n1,), ends=(n1 + n2,))""",
+        """  from Add(MatMul(x, v), a); Add(MatMul(x, w), c)
+  to Slice(t, axes=(-1,), starts=(0,), ends=(n1,)); Slice(t, axes=(-1,), starts=(n1 + 1,), ends=(n1 + n2 + 1,))""",
+        ("tests/passes/rules/test_built_in.py",),
+    ),
+    Mutant(
         "rules: other readers are ignored",
         "passes/rules/match.py",
         "any(reader.outputs[0].name not in going for reader in readers)",
