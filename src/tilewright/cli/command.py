@@ -22,7 +22,7 @@ VERBS: Mapping[str, str] = {
     "report": "show what was tuned, as a page",
     "doctor": "show what this machine can do, and what stands in the way",
     "repro": "pack a model or one kernel, to be run again elsewhere",
-    "rules": "find rules of algebra by enumeration",
+    "rules": "find rules of algebra, or prove them",
     "profile": "show where the time of a model goes, kernel by kernel",
 }
 

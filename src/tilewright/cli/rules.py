@@ -1,18 +1,20 @@
-"""``tilewright rules``: rules of algebra, generated."""
+"""``tilewright rules``: rules of algebra, generated and verified."""
 
 import argparse
 
 from rich.console import Console
 
-from tilewright.cli import rules_generate
+from tilewright.cli import rules_generate, rules_verify
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do with rules, and the options of that."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="generate")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="generate or verify")
     rules_generate.add_arguments(actions.add_parser("generate", help="find rules by enumeration"))
+    rules_verify.add_arguments(actions.add_parser("verify", help="prove rules, or find where they are false"))
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Do it."""
-    return rules_generate.execute(options, console)
+    verb = rules_verify if options.action == "verify" else rules_generate
+    return verb.execute(options, console)

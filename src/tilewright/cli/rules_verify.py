@@ -1,0 +1,83 @@
+"""``tilewright rules verify``: rules are proved, or a shape is found at which they are false."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tilewright.base.errors import BadInput
+from tilewright.cli.options import positive
+from tilewright.cli.output import emit
+from tilewright.cli.status import Status
+
+if TYPE_CHECKING:
+    from tilewright.passes.rules import Rule
+    from tilewright.superopt.verification import Finding
+
+_BUILT_IN = "built-in"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which rules, and who decides."""
+    parser.add_argument(
+        "files", type=Path, nargs="*", metavar="FILE", help="files of rules (default: the axioms and rules built in)"
+    )
+    parser.add_argument(
+        "--engine", choices=("egglog", "field"), default="egglog", help="who proves (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--shapes", type=positive, default=6, metavar="N", help="instances to evaluate first (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Verify all, show what fails; the status says whether anything does."""
+    from tilewright.superopt.verification import Engine, verify
+
+    found: list[tuple[str, Finding]] = []
+    for name, rules in _rules(options.files).items():
+        found += [(name, finding) for finding in verify(rules, Engine(options.engine), shapes=options.shapes)]
+    failures = [(name, finding) for name, finding in found if not finding.holds]
+    if options.json:
+        emit({"engine": options.engine, "rules": len(found), "failures": [_report(*pair) for pair in failures]})
+    else:
+        _show(failures, console)
+        console.print(f"{len(found) - len(failures)} of {len(found)} rules hold", highlight=False)
+    return Status.DIFFERENT if failures else Status.DONE
+
+
+def _rules(files: Sequence[Path]) -> "dict[str, Sequence[Rule]]":
+    from tilewright.passes.rules import parse_rules
+    from tilewright.superopt.verification import built_in
+
+    if not files:
+        return {_BUILT_IN: built_in()}
+    found: dict[str, Sequence[Rule]] = {}
+    for path in files:
+        try:
+            found[str(path)] = parse_rules(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"{path} can't be read: {error}") from error
+    return found
+
+
+def _report(name: str, finding: "Finding") -> dict[str, object]:
+    where = None if finding.counterexample is None else str(finding.counterexample)
+    return {"file": name, "rule": finding.rule.name, "reason": finding.reason, "counterexample": where}
+
+
+def _show(failures: "Sequence[tuple[str, Finding]]", console: Console) -> None:
+    if not failures:
+        return
+    table = Table(title="Rules that fail")
+    for heading in ("file", "rule", "why", "for example at"):
+        table.add_column(heading, overflow="fold")
+    for name, finding in failures:
+        where = "" if finding.counterexample is None else str(finding.counterexample)
+        table.add_row(*map(escape, (name, finding.rule.name, finding.reason, where)))
+    console.print(table)

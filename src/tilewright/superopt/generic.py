@@ -1,0 +1,119 @@
+"""Extents at a generic point: symbols become random numbers, and equal numbers mean equal expressions.
+
+Two polynomials over the symbols of a rule that agree at a random point of a field of about 2**31 elements are the same
+polynomial, but for one case in 2**31 for each degree (Schwartz, 1980; Zippel, 1979). So a proof whose extents are such
+numbers is a proof for all extents. A quotient, which is no polynomial, is one fixed function that is not linear and is
+``a`` for ``a // 1``: quotients are equal where their operands are, and for no other reason.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from tilewright.base.errors import BadProgram
+from tilewright.symbolic.expr import Binary, Const, Expr, Unary, Var, const
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+
+PRIME = 2**31 - 1
+"""Products of two elements fit into the 64 bits of egglog's integers."""
+
+MIX = (1_103_515_245, 12_345)
+"""Any two numbers: they make a quotient differ from polynomials that occur."""
+
+
+def element(name: str) -> int:
+    """A number for a name, which looks random and is always the same; never one that a literal would be."""
+    digest = blake2b(name.encode(), digest_size=8).digest()
+    return 1_000_003 + int.from_bytes(digest, "big") % (PRIME - 2_000_003)
+
+
+def quotient(a: int, b: int) -> int:
+    """What stands for ``a // b``."""
+    return (a + (b - 1) * (a * a + MIX[0] * b + MIX[1])) % PRIME
+
+
+@dataclass(slots=True)
+class Point:
+    """A number for each symbol: one that follows from its name, unless what is required of it says another."""
+
+    known: dict[Var, int] = field(default_factory=dict[Var, int])
+    required: list[tuple[Expr, Expr]] = field(default_factory=list[tuple[Expr, Expr]])
+    """Equations that were solved for a symbol."""
+
+    def value(self, extent: Expr | int) -> int:
+        """``extent`` at this point. Raises ``BadProgram`` for what is no arithmetic of integers."""
+        match extent:
+            case int():
+                return extent % PRIME
+            case Const(value):
+                return int(value) % PRIME
+            case Var(name):
+                return self.known.get(extent, element(name))
+            case Unary(UnaryOp.NEG, a):
+                return -self.value(a) % PRIME
+            case Binary(op, a, b):
+                return self._binary(op, self.value(a), self.value(b), extent)
+            case _:
+                raise BadProgram(f"the extent `{extent}` is no sum, difference, product or quotient")
+
+    def _binary(self, op: BinaryOp, a: int, b: int, whole: Expr) -> int:
+        match op:
+            case BinaryOp.ADD:
+                return (a + b) % PRIME
+            case BinaryOp.SUB:
+                return (a - b) % PRIME
+            case BinaryOp.MUL:
+                return a * b % PRIME
+            case BinaryOp.FLOORDIV:
+                return quotient(a, b)
+            case _:
+                raise BadProgram(f"the extent `{whole}` is no sum, difference, product or quotient")
+
+    def equal(self, a: Expr | int, b: Expr | int) -> bool:
+        """Whether two extents are the same function of the symbols."""
+        return self.value(a) == self.value(b)
+
+    def require(self, a: Expr, b: Expr) -> bool:
+        """Move to a point where two extents are equal, if a symbol of theirs is free to; whether they are equal."""
+        if self.equal(a, b):
+            return True
+        for left, right in ((a, b), (b, a)):
+            if self._solve(left, right):
+                self.required.append((a, b))
+                return self.equal(a, b)
+        return False
+
+    def _solve(self, a: Expr, b: Expr) -> bool:
+        """Give a symbol the value that makes ``a == b``, if ``a`` is that symbol, or a multiple of it."""
+        match a:
+            case Var() if a not in self.known and a not in b.variables:
+                self.known[a] = self.value(b)
+            case Binary(BinaryOp.MUL, Var() as symbol, factor) if symbol not in self.known and self.value(factor):
+                self.known[symbol] = self.value(b) * pow(self.value(factor), -1, PRIME) % PRIME
+            case _:
+                return False
+        return True
+
+
+def point_where(needs: Iterable[Expr]) -> Point:
+    """A generic point among those where ``needs`` hold.
+
+    Only what can be solved for a symbol is used: ``n == EXTENT`` and ``n % NUMBER == 0``. What is proved without the
+    others is proved for more than is needed.
+    """
+    point = Point()
+    for need in needs:
+        match need:
+            case Binary(BinaryOp.EQ, Binary(BinaryOp.MOD, Var() as symbol, divisor), Const(value=0)):
+                multiple = element(f"{symbol} // {divisor}")
+                point.known.setdefault(symbol, point.value(divisor) * multiple % PRIME)
+            case Binary(BinaryOp.EQ, a, b):
+                point.require(a, b)
+            case _:
+                pass
+    return point
+
+
+def as_extent(value: int | Expr) -> Expr:
+    """An extent as an expression."""
+    return value if isinstance(value, Expr) else const(value)

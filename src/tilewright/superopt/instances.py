@@ -1,0 +1,309 @@
+"""Instances of rules: sizes for symbols, lists of extents for leading dimensions, attributes for those not written.
+
+A rule is tested by evaluating both sides of its instances at random points of a finite field, and in float64. An
+instance at which a side is ill-typed says nothing; the first at which the sides differ is a counter-example.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
+from math import prod
+from random import Random
+
+import numpy as np
+
+from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
+from tilewright.ops import Attribute
+from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
+from tilewright.superopt.domains import Array, Domain, Modular, Real
+from tilewright.superopt.field import Bindings, Evaluator
+from tilewright.superopt.generic import point_where
+from tilewright.superopt.normal import normal_rule
+from tilewright.symbolic import Bounds, simplify
+from tilewright.symbolic.expr import TRUE, Const, Expr, Var, const
+from tilewright.symbolic.traversal import substitute
+
+_SAMPLES = 4
+"""Random points for each instance; two that agree by chance do so once in 2**31 for each degree."""
+
+_LISTS: Mapping[str, tuple[int, int, int]] = {
+    "strides": (1, 1, 2),
+    "pads": (2, 0, 1),
+    "dilations": (1, 1, 2),
+    "kernel_shape": (1, 1, 3),
+}
+"""Lists of integers for windows: how many for each spatial dimension, from which one up to which one."""
+
+_CHOICES: Mapping[str, tuple[Attribute, ...]] = {
+    "group": (1, 2, 3),
+    "epsilon": (1e-5, 0.5),
+    "count_include_pad": (False, True),
+    "keepdims": (True, False),
+    "axis": (-1,),
+}
+"""What unwritten attributes are tried with; all others keep their defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One choice for all that a rule leaves open."""
+
+    symbols: Mapping[Var, int]
+    leading: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    rests: Mapping[str, Mapping[str, Attribute]] = field(default_factory=dict[str, Mapping[str, Attribute]])
+
+    def __str__(self) -> str:
+        parts = [f"{symbol}={value}" for symbol, value in sorted(self.symbols.items(), key=lambda item: item[0].name)]
+        parts += [f"*{name}={list(extents)}" for name, extents in sorted(self.leading.items())]
+        parts += [f"{name}={value}" for _, rest in sorted(self.rests.items()) for name, value in sorted(rest.items())]
+        return ", ".join(parts) or "no choice"
+
+    def shape(self, variable: Variable) -> tuple[int, ...]:
+        """The extents of a variable."""
+        leading = self.leading[variable.leading] if variable.leading else ()
+        return *leading, *(self.integer(extent) for extent in variable.shape)
+
+    def integer(self, value: Expr) -> int:
+        """An expression over symbols. Raises ``BadProgram`` for one that is not chosen."""
+        known = self.simplified(value)
+        if not isinstance(known, Const):
+            raise BadProgram(f"{value} has a symbol without a value")
+        return int(known.value)
+
+    def simplified(self, value: Expr) -> Expr:
+        """An expression, symbols replaced by their values."""
+        return simplify(
+            substitute(value, {symbol: const(number) for symbol, number in self.symbols.items()}), Bounds({})
+        )
+
+    def concrete_rule(self, rule: Rule) -> Rule:
+        """``rule`` at this instance: all shapes and attributes are literals."""
+        sides = [tuple(map(self.concrete, side)) for side in (rule.sources, rule.targets)]
+        variables = [self.concrete(variable) for variable in rule.variables]
+        return Rule(rule.name, tuple(v for v in variables if isinstance(v, Variable)), sides[0], sides[1])
+
+    def concrete(self, term: Term) -> Term:
+        """``term`` without symbols, leading dimensions and unwritten attributes."""
+        if isinstance(term, Variable):
+            return Variable(term.name, tuple(map(const, self.shape(term))), None, term.is_weight)
+        if not isinstance(term, Apply):
+            return term
+        written = {name: self._concrete(value) for name, value in term.attributes}
+        for name, value in self.rests[term.rest].items() if term.rest is not None else ():
+            if name in signature(term.op.function).parameters:
+                written.setdefault(name, value)
+        return Apply(term.op, tuple(map(self.concrete, term.operands)), tuple(written.items()), None, term.output)
+
+    def _concrete(self, value: Attribute) -> Attribute:
+        if isinstance(value, Expr):
+            return self.integer(value)
+        if not isinstance(value, tuple) or not any(isinstance(item, Expr) for item in value):
+            return value
+        found: list[int] = []
+        for item in value:
+            if isinstance(item, Var) and item.name.startswith("*"):
+                found += self.leading[item.name[1:]]
+            else:
+                found.append(self.integer(item) if isinstance(item, Expr) else int(item))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What evaluation says: how many instances agree, and one that does not, if any does not."""
+
+    shapes: int
+    counterexample: Instance | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the sides agreed, at one instance at least."""
+        return self.counterexample is None and self.shapes > 0
+
+
+def try_rule(rule: Rule, *, shapes: int = 8, largest: int = 4, seed: int = 0, tries: int = 400) -> Trial:
+    """Evaluate both sides at up to ``shapes`` instances, sizes from 1 to ``largest``; at most ``tries`` are drawn.
+    An instance without a value over any domain says as little as one that is ill-typed.
+    """
+    found = 0
+    exact, real = Evaluator(Modular(seed)), Evaluator(Real(1e-7))
+    seen: set[str] = set()
+    for instance in sampled(rule, largest, seed, tries):
+        if found == shapes:
+            break
+        if str(instance) in seen:
+            continue
+        seen.add(str(instance))
+        agrees = _agrees(rule, instance, exact, real)
+        if agrees is False:
+            return Trial(found, instance)
+        found += agrees is True
+    return Trial(found)
+
+
+def try_instance(rule: Rule, instance: Instance, seed: int = 0) -> bool | None:
+    """Whether both sides agree at one instance; None if one is ill-typed there."""
+    return _agrees(rule, instance, Evaluator(Modular(seed)), Evaluator(Real(1e-7)))
+
+
+def _agrees(rule: Rule, instance: Instance, exact: Evaluator, real: Evaluator) -> bool | None:
+    if not _holds(rule, instance):
+        return None
+    try:
+        return _equal(rule, instance, exact) and _equal(rule, instance, real)
+    except Unsupported:
+        return _equal_or_none(rule, instance, real)
+    except (BadProgram, OutOfBounds):
+        return None
+
+
+def _equal_or_none(rule: Rule, instance: Instance, real: Evaluator) -> bool | None:
+    try:
+        return _equal(rule, instance, real)
+    except (BadProgram, OutOfBounds, Unsupported):
+        return None
+
+
+def _holds(rule: Rule, instance: Instance) -> bool:
+    """Whether the rule's needs hold, and all bounds and pads are such as a rule may have."""
+    if any(instance.simplified(need) != TRUE for need in rule.needs):
+        return False
+    return all(
+        min((i for i in value if isinstance(i, int)), default=0) >= 0
+        for term in (*rule.sources, *rule.targets)
+        for part in subterms([instance.concrete(term)])
+        if isinstance(part, Apply)
+        for name, value in part.attributes
+        if name in ("pads", "before", "after", "starts", "ends") and isinstance(value, tuple)
+    )
+
+
+def _equal(rule: Rule, instance: Instance, evaluator: Evaluator) -> bool:
+    domain: Domain = evaluator.domain
+    values = {
+        variable.name: domain.random((*instance.shape(variable), _SAMPLES), seed)
+        for seed, variable in enumerate(rule.variables)
+    }
+    bindings, known = Bindings(values), dict[Term, Array]()
+    for source, target in zip(rule.sources, rule.targets, strict=True):
+        left, right = (_value(instance.concrete(side), evaluator, bindings, known) for side in (source, target))
+        if left.shape[:-1] != right.shape[:-1]:
+            return False
+        samples = max(left.shape[-1], right.shape[-1])
+        wide = [np.broadcast_to(side, (*side.shape[:-1], samples)) for side in (left, right)]
+        if not domain.agree(wide[0], wide[1]):
+            return False
+    return True
+
+
+def _value(side: Term, evaluator: Evaluator, bindings: Bindings, known: dict[Term, Array]) -> Array:
+    for part in subterms([side]):
+        if isinstance(part, Apply) and part.op.name == "Slice":
+            _check_slice(part, known[part.operands[0]].shape[:-1])
+        evaluator.term(part, bindings, known)
+    return known[side]
+
+
+def _check_slice(term: Apply, extents: Sequence[int]) -> None:
+    """Raises ``BadProgram`` for a slice that goes beyond its operand, or is empty: in a rule, bounds are places."""
+    bounds = [term.attribute(name) for name in ("axes", "starts", "ends")]
+    for axis, start, end in zip(*(bound for bound in bounds if isinstance(bound, tuple)), strict=True):
+        at, first, last = int(str(axis)), int(str(start)), int(str(end))
+        if not -len(extents) <= at < len(extents) or not 0 <= first < last <= extents[at]:
+            raise BadProgram(f"Slice {first} to {last} along axis {at} of {list(extents)}")
+
+
+def sampled(rule: Rule, largest: int, seed: int, tries: int) -> Iterator[Instance]:
+    """``tries`` random choices. Equations that well-typed terms imply are solved, so that many are well-typed."""
+    random = Random(f"{seed} {rule.name}")
+    equations = _equations(rule)
+    names = _Names.of(rule)
+    for _ in range(tries):
+        rests = {name: names.attributes(name, random) for name in names.rests}
+        symbols = {symbol: random.randint(1, largest) for symbol in names.extents}
+        symbols |= {symbol: random.randint(0, largest) for symbol in names.others}
+        symbols |= _given(rests)
+        for a, b in equations:
+            _solve(symbols, a, b)
+        symbols = {symbol: value for symbol, value in symbols.items() if symbol in names.extents | names.others}
+        yield Instance(symbols, names.leading_extents(random, largest), rests)
+
+
+def _equations(rule: Rule) -> list[tuple[Expr, Expr]]:
+    try:
+        return list(normal_rule(rule, point_where(rule.needs))[1].point.required)
+    except BadProgram:
+        return []
+
+
+def _given(rests: Mapping[str, Mapping[str, Attribute]]) -> dict[Var, int]:
+    """What equations call the integers among unwritten attributes."""
+    return {
+        Var(f"{name}.{attribute}"): value
+        for name, rest in rests.items()
+        for attribute, value in rest.items()
+        if isinstance(value, int)
+    }
+
+
+def _solve(symbols: dict[Var, int], a: Expr, b: Expr) -> None:
+    """Let ``a == b`` hold, where one of them is a symbol."""
+    for left, right in ((a, b), (b, a)):
+        if isinstance(left, Var) and left in symbols and right.variables <= symbols.keys() - {left}:
+            symbols[left] = Instance(symbols).integer(right)
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """All that a rule leaves open."""
+
+    extents: frozenset[Var]
+    """Symbols in shapes of variables."""
+    others: frozenset[Var]
+    declared: tuple[str, ...]
+    """Leading dimensions of variables."""
+    targets: frozenset[str]
+    """Leading dimensions that occur in attributes only."""
+    rests: Mapping[str, Sequence[Parameter]]
+    spatial: int
+    """Dimensions of windows: of what has most dimensions, all but the first two."""
+
+    @staticmethod
+    def of(rule: Rule) -> "_Names":
+        extents = frozenset[Var]().union(*(extent.variables for v in rule.variables for extent in v.shape))
+        starred = {symbol.name[1:] for symbol in rule.symbols if symbol.name.startswith("*")}
+        declared = tuple(dict.fromkeys(v.leading for v in rule.variables if v.leading))
+        others = frozenset(symbol for symbol in rule.symbols - extents if not symbol.name.startswith("*"))
+        rests: dict[str, dict[str, Parameter]] = {}
+        for term in subterms([*rule.sources, *rule.targets]):
+            if isinstance(term, Apply) and term.rest is not None:
+                written = {name for name, _ in term.attributes}
+                open_ = {n: p for n, p in signature(term.op.function).parameters.items() if n not in written}
+                rests.setdefault(term.rest, {}).update(open_)
+        unwritten = {name: list(found.values()) for name, found in rests.items()}
+        spatial = max((len(v.shape) for v in rule.variables if not v.leading), default=4) - 2
+        return _Names(extents, others, declared, frozenset(starred - set(declared)), unwritten, spatial)
+
+    def attributes(self, rest: str, random: Random) -> dict[str, Attribute]:
+        """A choice for ``**rest``."""
+        found: dict[str, Attribute] = {}
+        for parameter in self.rests[rest]:
+            if parameter.kind is Parameter.KEYWORD_ONLY and parameter.name in _CHOICES:
+                found[parameter.name] = random.choice(_CHOICES[parameter.name])
+            elif parameter.kind is Parameter.KEYWORD_ONLY and parameter.name in _LISTS:
+                times, low, high = _LISTS[parameter.name]
+                found[parameter.name] = tuple(random.randint(low, high) for _ in range(times * self.spatial))
+        return found
+
+    def leading_extents(self, random: Random, largest: int) -> dict[str, tuple[int, ...]]:
+        """Lists that broadcast with each other; other shapes of as many elements for those in attributes."""
+        base = tuple(random.randint(1, largest) for _ in range(random.randint(0, 2)))
+        found = {name: base for name in self.declared}
+        if len(self.declared) > 1:
+            for name in self.declared:
+                kept = base[random.randint(0, len(base)) if random.random() < 0.5 else 0 :]
+                found[name] = tuple(1 if random.random() < 0.2 else extent for extent in kept)
+        for name in sorted(self.targets):
+            found[name] = random.choice([base, base[::-1], (prod(base),), (*base, 1), (1, *base)])
+        return found

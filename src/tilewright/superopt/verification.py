@@ -1,0 +1,87 @@
+"""Whether rules hold: by evaluation, which finds what is false, and by proof, which accepts what is true.
+
+A rule is accepted if its sides agree wherever they were evaluated, and axioms prove it. What can't be decided is
+rejected. Axioms are only evaluated.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from importlib.resources import files
+
+from tilewright.base.errors import BadProgram
+from tilewright.passes.rules import Evidence, Rule, parse_rules
+from tilewright.superopt.axioms import axioms
+from tilewright.superopt.instances import Instance, try_rule
+from tilewright.superopt.proofs import all_axioms, replays
+from tilewright.superopt.ranks import at_ranks
+
+
+class Engine(Enum):
+    """Who decides."""
+
+    EGGLOG = "egglog"
+    """Evaluation, then a proof from axioms by equality saturation."""
+    FIELD = "field"
+    """Evaluation only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one rule; ``reason`` is empty if it holds."""
+
+    rule: Rule
+    reason: str = ""
+    counterexample: Instance | None = None
+    shapes: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rule is accepted."""
+        return not self.reason
+
+
+def built_in() -> list[Rule]:
+    """The axioms, and all rules that come with the compiler."""
+    folder = files("tilewright.passes.rules")
+    texts = [
+        entry.read_text(encoding="utf-8")
+        for entry in sorted(folder.iterdir(), key=str)
+        if entry.name.endswith(".rules")
+    ]
+    return [*axioms().values(), *(rule for text in texts for rule in parse_rules(text))]
+
+
+def verify(rules: Sequence[Rule], engine: Engine = Engine.EGGLOG, *, shapes: int = 8) -> Iterator[Finding]:
+    """What becomes of each rule. Raises ``BadInput`` if the package of ``engine`` is not installed."""
+    for rule in rules:
+        yield verify_rule(rule, engine, shapes=shapes)
+
+
+def verify_rule(rule: Rule, engine: Engine = Engine.EGGLOG, *, shapes: int = 8) -> Finding:
+    """What becomes of one rule: evaluated at ``shapes`` instances, then proved, if its evidence says that it can be."""
+    trial = try_rule(rule, shapes=shapes)
+    if trial.counterexample is not None:
+        return Finding(rule, "the sides differ", trial.counterexample, trial.shapes)
+    if not trial.shapes:
+        return Finding(rule, "at no shape that was tried are both sides well-typed")
+    reason = "" if engine is Engine.FIELD or not _is_claimed_proved(rule) else _unproved(rule)
+    return Finding(rule, reason, None, trial.shapes)
+
+
+def _is_claimed_proved(rule: Rule) -> bool:
+    return rule.proof is None or rule.proof.evidence is Evidence.PROVED
+
+
+def _unproved(rule: Rule) -> str:
+    """Why a rule is not proved; empty if it is."""
+    try:
+        if rule.proof is None or not rule.proof.axioms:
+            proved = all(map(all_axioms().proves, at_ranks(rule)))
+            return "" if proved else "the axioms do not prove it"
+        unknown = [name for name in rule.proof.axioms if name not in axioms()]
+        if unknown:
+            return f"there is no axiom {unknown[0]}"
+        return "" if replays(rule, rule.proof.axioms) else "the axioms that its proof names do not prove it"
+    except BadProgram as error:
+        return str(error)

@@ -1,0 +1,196 @@
+"""Proofs from axioms: what is proved, what is not, and that what is proved is true."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tilewright.ops.operator import require
+from tilewright.passes.rules import Apply, Evidence, Proof, Rule, Term, Variable, parse_rules
+from tilewright.passes.rules.terms import subterms
+from tilewright.superopt.axioms import axioms
+from tilewright.superopt.instances import try_rule
+from tilewright.superopt.proofs import all_axioms, find_proof, redundant, replays
+from tilewright.superopt.saturate import proves
+from tilewright.superopt.verification import Engine, verify_rule
+
+IDENTITIES = parse_rules(Path(__file__).with_name("identities.rules").read_text())
+
+
+@pytest.mark.parametrize("rule", IDENTITIES, ids=lambda rule: rule.name)
+def test_identities_are_proved(rule: Rule) -> None:
+    assert verify_rule(rule).holds
+
+
+@pytest.mark.parametrize("name", ["matmul-shared-left", "relu-twice", "enlarge-and-merge", "conv-linear"])
+def test_a_proof_replays_and_none_of_its_axioms_can_be_left_out(name: str) -> None:
+    (rule,) = (rule for rule in IDENTITIES if rule.name == name)
+    names = find_proof(rule)
+    assert names
+    assert replays(rule, names)
+    for left_out in names:
+        assert not replays(rule, [other for other in names if other != left_out])
+
+
+def test_a_stored_proof_is_what_is_replayed() -> None:
+    (rule,) = parse_rules("""
+rule sum
+  for x[m, k], y[k, n], z[k, n]
+  from Add(MatMul(x, y), MatMul(x, z))
+  to MatMul(x, Add(y, z))
+  proof proved by MatMul-of-sum-right; 8 shapes
+""")
+    assert verify_rule(rule).holds
+    wrong = Rule(rule.name, rule.variables, rule.sources, rule.targets, (), Proof(Evidence.PROVED, ("Add-commutes",)))
+    assert "do not prove" in verify_rule(wrong).reason
+    unknown = Rule(rule.name, rule.variables, rule.sources, rule.targets, (), Proof(Evidence.PROVED, ("Nobody",)))
+    assert verify_rule(unknown).reason == "there is no axiom Nobody"
+
+
+FALSE = parse_rules("""
+# A fault of stand-ins: relu(1) was 3.
+rule relu-of-one
+  for x[a, b, c, d], one[a, b, c, d]
+  from Add(x, Add(x, x))
+  to Mul(x, Relu(Expand(1.0, shape=(a, b, c, d))))
+
+# True only if averages are sums.
+rule ones-of-a-pool
+  for w[c, 1, 3, 3], s[]
+  from Mul(w, Mul(Expand(0.25, shape=(c, 1, 3, 3)), s))
+  to Mul(w, s)
+
+rule grouped-convolutions
+  for x[n, g * c, h, w], y[n, e * d, h, w], a[o, c, r, s], b[p, d, r, s]
+  from Concat(Conv(x, a, group=g, **conv), Conv(y, b, group=e, **conv), axis=1)
+  to Conv(Concat(x, y, axis=1), Concat(a, b, axis=0), group=g + e, **conv)
+
+rule grouped-convolutions-and-relu
+  for x[n, g * c, h, w], y[n, e * d, h, w], a[o, c, r, s], b[p, d, r, s]
+  from Concat(Relu(Conv(x, a, group=g, **conv)), Relu(Conv(y, b, group=e, **conv)), axis=1)
+  to Relu(Conv(Concat(x, y, axis=1), Concat(a, b, axis=0), group=g + e, **conv))
+
+rule equal-groups-of-other-sizes
+  for x[n, g * c, h, w], y[n, g * c, h, w], a[o, c, r, s], b[p, c, r, s]
+  from Concat(Conv(x, a, group=g, **conv), Conv(y, b, group=g, **conv), axis=1)
+  to Conv(Concat(x, y, axis=1), Concat(a, b, axis=0), group=2 * g, **conv)
+
+rule slice-of-the-wrong-half
+  for x[*s, n1], y[*s, n2]
+  from Slice(Concat(x, y, axis=-1), axes=(-1,), starts=(0,), ends=(n2,))
+  to x
+""")
+
+
+@pytest.mark.parametrize("rule", FALSE, ids=lambda rule: rule.name)
+def test_false_rules_are_rejected_by_evaluation_and_are_not_proved(rule: Rule) -> None:
+    assert not verify_rule(rule, Engine.FIELD, shapes=40).holds
+    assert not verify_rule(Rule(rule.name, rule.variables, rule.sources, rule.targets), shapes=1).holds
+
+
+def test_what_is_true_at_all_small_sizes_is_not_proved_for_that() -> None:
+    """Differs from five filters on only: groups of 1 and 2, which 3 divides."""
+    (rule,) = parse_rules("""
+rule equal-sizes-of-other-groups
+  for x[n, g * c, h, w], y[n, e * c, h, w], a[o, c, r, s], b[o, c, r, s]
+  from Concat(Conv(x, a, group=g, **conv), Conv(y, b, group=e, **conv), axis=1)
+  to Conv(Concat(x, y, axis=1), Concat(a, b, axis=0), group=g + e, **conv)
+""")
+    assert try_rule(rule, shapes=20).holds
+    assert verify_rule(rule, shapes=2).reason == "the axioms do not prove it"
+
+
+def test_grouped_convolutions_with_their_precondition() -> None:
+    """Rejected as such; as many groups with equally many filters each are accepted."""
+    (rule,) = (rule for rule in FALSE if rule.name == "grouped-convolutions")
+    text = """
+rule grouped-convolutions
+  for x[n, g * c, h, w], y[n, e * d, h, w], a[o, c, r, s], b[p, d, r, s]
+  from Concat(Conv(x, a, group=g, **conv), Conv(y, b, group=e, **conv), axis=1)
+  to Conv(Concat(x, y, axis=1), Concat(a, b, axis=0), group=g + e, **conv)
+  need e == g, p == o
+"""
+    (needy,) = parse_rules(text)
+    assert needy.sources == rule.sources
+    assert needy.targets == rule.targets
+    assert verify_rule(needy, shapes=6).holds
+
+
+def test_the_axioms_do_not_contradict_each_other() -> None:
+    """No two different values become equal in graphs as rich as the identities."""
+    p, q = Variable("p'", (), "z"), Variable("q'", (), "z")
+    add, mul = Apply(require("Add"), (p, q)), Apply(require("Mul"), (p, q))
+    for rule in IDENTITIES:
+        richer = Rule(rule.name, (*rule.variables, p, q), (*rule.sources, add), (*rule.targets, mul), rule.needs)
+        assert all_axioms().proves(rule)
+        assert not all_axioms().proves(richer)
+
+
+def test_lemmas_and_axioms() -> None:
+    names = ["Relu-of-concat.-1", "MatMul-associates", "Conv-of-channels", "Mul-distributes"]
+    assert redundant(names) == ["Relu-of-concat.-1"]
+
+
+@pytest.mark.slow
+def test_what_is_redundant_is_proved_by_the_others() -> None:
+    found = redundant(list(axioms()))
+    assert {"Sqrt-of-slice.-1", "Neg-of-concat.-1"} & set(found)
+    assert len(found) < len(axioms()) // 2
+
+
+_SWAPS = (("Add", "Mul", "Max", "Min", "Sub", "Div"), ("Relu", "Exp", "Sqrt", "Tanh"), ("MatMul", "Add"))
+
+
+def _mutated(rule: Rule, random: Random) -> Rule:
+    """``rule`` with one node of its target changed: another operator, swapped operands, or another variable."""
+    target = random.randrange(len(rule.targets))
+    nodes = [part for part in subterms([rule.targets[target]]) if isinstance(part, Apply)]
+    if not nodes:
+        changed = tuple(Apply(require("Relu"), (term,)) for term in rule.targets)
+        return Rule(f"{rule.name}'", rule.variables, rule.sources, changed, rule.needs)
+    chosen = random.choice(nodes)
+    other = _changed(chosen, rule, random)
+
+    def replaced(term: Term) -> Term:
+        if term == chosen:
+            return other
+        if not isinstance(term, Apply):
+            return term
+        return Apply(term.op, tuple(map(replaced, term.operands)), term.attributes, term.rest, term.output)
+
+    targets = [replaced(t) if place == target else t for place, t in enumerate(rule.targets)]
+    if list(rule.targets) == targets:
+        return _mutated(rule, random)
+    return Rule(f"{rule.name}'", rule.variables, rule.sources, tuple(targets), rule.needs)
+
+
+def _changed(node: Apply, rule: Rule, random: Random) -> Apply:
+    others = [name for family in _SWAPS if node.op.name in family for name in family if name != node.op.name]
+    way = random.randrange(3)
+    if way == 0 and others:
+        return Apply(require(random.choice(others)), node.operands, (), None)
+    if way == 1 and len(node.operands) > 1:
+        return Apply(node.op, node.operands[::-1], node.attributes, node.rest, node.output)
+    operands = list(node.operands)
+    if operands and rule.variables:
+        operands[random.randrange(len(operands))] = random.choice(rule.variables)
+    changed = Apply(node.op, tuple(operands), node.attributes, node.rest, node.output)
+    return Apply(require("Relu"), (node,)) if changed == node else changed
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.slow)])
+def test_no_mutated_rule_is_accepted_unless_it_is_true(count: int) -> None:
+    random = Random(6)
+    accepted = 0
+    for _ in range(count):
+        mutant = _mutated(random.choice(IDENTITIES), random)
+        if verify_rule(mutant, shapes=2).holds:
+            accepted += 1
+            assert try_rule(mutant, shapes=40, seed=7).holds, mutant
+    assert accepted < 0.3 * count
+
+
+def test_a_prover_knows_only_its_axioms() -> None:
+    (commuted,) = parse_rules("rule r\n  for x[*s], y[*t]\n  from Add(x, y)\n  to Add(y, x)")
+    assert proves(commuted, [axioms()["Add-commutes"]])
+    assert not proves(commuted, [axioms()["Mul-commutes"], axioms()["Add-associates"]])
