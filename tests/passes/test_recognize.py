@@ -50,10 +50,20 @@ class Builder:
         return Graph("g", (self.x,), (output,), tuple(self.nodes), self.constants)
 
 
+def power(b: Builder, x: Value, exponent: int, how: str) -> Value:
+    """``x ** exponent`` as it is written by hand, by the importer, and as products."""
+    if how == "Pow":
+        return b("Pow", x, b.number(exponent))
+    if how == "IntegerPower":
+        return b("IntegerPower", x, exponent=exponent)
+    return b("Mul", x, x) if exponent == 2 else b("Mul", b("Mul", x, x), x)
+
+
 def layer_normalization(
     b: Builder,
     *,
     square: str = "Pow",
+    exponent: int = 2,
     quotient: str = "Div",
     bias: bool = True,
     axes: tuple[int, ...] = (-1,),
@@ -61,7 +71,7 @@ def layer_normalization(
 ) -> Value:
     """The mean over ``axes``, the variance over ``spread`` (None: those, too)."""
     centered = b("Sub", X, b("ReduceMean", X, axes=axes))
-    squared = b("Pow", centered, b.number(2.0)) if square == "Pow" else b("Mul", centered, centered)
+    squared = power(b, centered, exponent, square)
     root = b("Sqrt", b("Add", b("ReduceMean", squared, axes=spread or axes), b.number(1e-5)))
     normal = b("Div", centered, root) if quotient == "Div" else b("Mul", b("Reciprocal", root), centered)
     scaled = b("Mul", b.vector(1), normal)
@@ -101,7 +111,7 @@ def gelu(b: Builder, form: int, root: float = sqrt(2), one: float = 1.0) -> Valu
 
 
 def gelu_tanh(b: Builder, cube: str = "Pow") -> Value:
-    cubed = b("Pow", X, b.number(3.0)) if cube == "Pow" else b("Mul", b("Mul", X, X), X)
+    cubed = power(b, X, 3, cube)
     inner = b("Mul", b("Add", X, b("Mul", b.number(0.044715), cubed)), b.number(sqrt(2 / pi)))
     return b("Mul", b("Mul", b.number(0.5), X), b("Add", b.number(1.0), b("Tanh", inner)))
 
@@ -119,6 +129,8 @@ RAISED: dict[str, tuple[Callable[[Builder], Value], str]] = {
         lambda b: layer_normalization(b, square="Mul", quotient="Reciprocal"),
         "LayerNormalization",
     ),
+    "layer norm, imported": (lambda b: layer_normalization(b, square="IntegerPower"), "LayerNormalization"),
+    "GELU by tanh, imported": (lambda b: gelu_tanh(b, "IntegerPower"), "Gelu"),
     "layer norm without bias": (lambda b: layer_normalization(b, bias=False), "LayerNormalization"),
     "RMS norm": (rms_normalization, "RMSNormalization"),
     "softmax": (softmax, "Softmax"),
@@ -132,6 +144,8 @@ RAISED: dict[str, tuple[Callable[[Builder], Value], str]] = {
 }
 LEFT: dict[str, Callable[[Builder], Value]] = {
     "the axis is not the last": lambda b: layer_normalization(b, axes=(1,)),
+    "cubes": lambda b: layer_normalization(b, square="Pow", exponent=3),
+    "cubes, imported": lambda b: layer_normalization(b, square="IntegerPower", exponent=3),
     "mean and variance over other axes": lambda b: layer_normalization(b, spread=(1,)),
     "maximum and sum over other axes": lambda b: softmax(b, axis=2, total=1),
     "a softmax of two axes": lambda b: quotient_of_axes(b, -1, 1),

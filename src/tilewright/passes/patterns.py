@@ -4,7 +4,7 @@
 
     pattern = Any(name)                       any value; one name stands for one value
             | Number(name, near)              a constant of one element: ``near``, if that is given, as its dtype has it
-            | Apply(op, operands, name)       what one application of an operator makes
+            | Apply(op, operands, name, attributes)    what one application of an operator makes
 
 ``Add`` and ``Mul`` match with their operands in either order. A match binds names to values, numbers and nodes.
 """
@@ -40,11 +40,15 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """The first result of an operator; the node is bound to ``name``, if there is one. One name stands for one node."""
+    """The first result of an operator with these ``attributes``, and any others.
+
+    The node is bound to ``name``, if there is one. One name stands for one node.
+    """
 
     op: str
     operands: tuple["Pattern", ...]
     name: str = ""
+    attributes: frozenset[tuple[str, int]] = frozenset()
 
 
 Pattern = Any | Number | Apply
@@ -90,6 +94,8 @@ class Matcher:
         if len(inputs) != len(pattern.operands) or len(inputs) != len(node.inputs):
             return
         if pattern.name and match.nodes.get(pattern.name, node) != node:
+            return
+        if pattern.attributes and not pattern.attributes.issubset(node.attributes):
             return
         bound = replace(match, nodes={**match.nodes, pattern.name: node}) if pattern.name else match
         orders = permutations(inputs) if pattern.op in _COMMUTATIVE else [tuple(inputs)]

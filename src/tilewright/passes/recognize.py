@@ -111,8 +111,14 @@ def _activation(op: str, **attributes: Attribute) -> Callable[[Match], Composite
 _X, _SCALE, _BIAS = Any("x"), Any("scale"), Any("bias")
 
 
+def _powers(x: Pattern, exponent: int) -> tuple[Pattern, ...]:
+    """``x ** exponent``: the importer writes known exponents as attributes."""
+    integer = frozenset({("exponent", exponent)})
+    return Apply("IntegerPower", (x,), attributes=integer), Apply("Pow", (x, Number(near=float(exponent))))
+
+
 def _squares(x: Pattern) -> tuple[Pattern, ...]:
-    return Apply("Pow", (x, Number(near=2.0))), _mul(x, x)
+    return (*_powers(x, 2), _mul(x, x))
 
 
 def _over_root(numerator: Pattern, radicand: Pattern) -> tuple[Pattern, ...]:
@@ -157,7 +163,7 @@ def _activations() -> list[Recognition]:
     for scaled in (_div(_X, Number(near=sqrt(2))), _mul(_X, Number(near=sqrt(0.5)))):
         for pattern in _half_of_products(_add(Apply("Erf", (scaled,)), Number(near=1.0))):
             found.append(Recognition("GELU", pattern, _activation("Gelu")))
-    for cube in (Apply("Pow", (_X, Number(near=3.0))), _mul(_X, _mul(_X, _X))):
+    for cube in (*_powers(_X, 3), _mul(_X, _mul(_X, _X))):
         inner = _mul(_add(_X, _mul(cube, Number(near=0.044715))), Number(near=sqrt(2 / pi)))
         for pattern in _half_of_products(_add(Apply("Tanh", (inner,)), Number(near=1.0))):
             found.append(Recognition("GELU by tanh", pattern, _activation("Gelu", approximate="tanh")))
