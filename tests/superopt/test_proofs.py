@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from tilewright.base.errors import BadProgram
 from tilewright.ops.operator import require
 from tilewright.passes.rules import Apply, Evidence, Proof, Rule, Term, Variable, parse_rules
 from tilewright.passes.rules.terms import subterms
@@ -188,6 +189,19 @@ def test_no_mutated_rule_is_accepted_unless_it_is_true(count: int) -> None:
             accepted += 1
             assert try_rule(mutant, shapes=40, seed=7).holds, mutant
     assert accepted < 0.3 * count
+
+
+def test_a_rule_whose_shapes_differ_at_one_rank_is_rejected() -> None:
+    """With two leading ones, the source has a dimension more than the target."""
+    (rule,) = parse_rules("""
+rule scale
+  for x[n, c, h, w], a[o, d, r, s], z[*e, o, 1, 1]
+  from Mul(Conv(x, a, **conv), z)
+  to Conv(x, Mul(a, Reshape(z, shape=(o, 1, 1, 1))), **conv)
+""")
+    assert not verify_rule(rule, shapes=1).holds
+    with pytest.raises(BadProgram):
+        find_proof(rule)
 
 
 def test_a_prover_knows_only_its_axioms() -> None:

@@ -16,25 +16,18 @@ _MOST = 2
 def at_ranks(rule: Rule) -> Sequence[Rule]:
     """``rule`` itself, if its shapes are known whatever the number of leading dimensions.
 
-    Else its versions with up to two extents in the place of each, as far as they are well-typed: what is proved of them
-    is claimed of all. Raises ``BadProgram`` if no version is well-typed.
+    Else its versions with up to two extents in the place of each: what is proved of them is claimed of all. One that is
+    ill-typed, or whose sides have different shapes, can't be proved: so nothing is claimed of a rank that was left out.
+    Raises ``BadProgram`` if shapes are not known and there are no leading dimensions.
     """
     try:
         normal_rule(rule, point_where(rule.needs))
-    except BadProgram as error:
-        found = [version for version in _versions(rule) if _is_typed(version)]
+    except BadProgram:
+        found = _versions(rule)
         if not found:
-            raise error from None
+            raise
         return found
     return [rule]
-
-
-def _is_typed(rule: Rule) -> bool:
-    try:
-        normal_rule(rule, point_where(rule.needs))
-    except BadProgram:
-        return False
-    return True
 
 
 def _versions(rule: Rule) -> Sequence[Rule]:
