@@ -12,18 +12,29 @@ from tilewright.base.errors import InvalidModel, UnsupportedModel
 X = np.array([[-1, 2, -3], [4, -5, 6]], np.float32)
 
 
-def chain(length: int) -> onnx.ModelProto:
-    nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(length)]
-    return model(nodes, {"v0": X}, [f"v{length}"])
+HALVES = X / 2
+
+
+def chain(op: str, length: int) -> onnx.ModelProto:
+    nodes = [helper.make_node(op, [f"v{i}"], [f"v{i + 1}"]) for i in range(length)]
+    return model(nodes, {"v0": HALVES}, [f"v{length}"])
 
 
 @pytest.mark.parametrize("length", [2_000, pytest.param(200_000, marks=pytest.mark.slow)])
 def test_a_long_chain(length: int) -> None:
     """Nothing on the way is recursive, and equal kernels are made once."""
-    compiled = tilewright.compile(chain(length))
-    np.testing.assert_array_equal(compiled.run(None, {"v0": X})[0], np.maximum(X, 0))
+    compiled = tilewright.compile(chain("Ceil", length))
+    np.testing.assert_array_equal(compiled.run(None, {"v0": HALVES})[0], np.ceil(HALVES))
     assert len(compiled.compiled.kernels) <= 2
     assert str(compiled.compiled.main).count("v") > length / 64
+
+
+@pytest.mark.parametrize("length", [2_000, pytest.param(200_000, marks=pytest.mark.slow)])
+def test_a_long_chain_that_is_one_operator(length: int) -> None:
+    """Rules are applied all along, not one after the other from the start."""
+    compiled = tilewright.compile(chain("Relu", length))
+    np.testing.assert_array_equal(compiled.run(None, {"v0": HALVES})[0], np.maximum(HALVES, 0))
+    assert len(compiled.compiled.kernels) == 1
 
 
 NAMES = ["a\0b", "a\nb", "\x1b[31m", "x" * 1_000_000, "../../etc/passwd", "ünïcode", "%s{}", "node\u202eedon"]
