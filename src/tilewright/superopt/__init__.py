@@ -1,4 +1,4 @@
-"""The super-optimizer of graphs: rules of algebra are generated, proved, pruned and searched over.
+"""The super-optimizer of graphs: rules of algebra are generated, proved and pruned.
 
 The system of Jia et al., "TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions"
 (SOSP 2019), over this compiler's operators. A rule that is false at some shape is told from a true one by evaluation:
@@ -14,4 +14,7 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     universe, enumeration   values of millions of expressions, and which are equal
     generalization          from two equal expressions to a rule over symbols
     generation              all of this for a family of operators; `tilewright rules generate`
+    instances               a rule at sizes, evaluated: where it is false
+    axioms, proofs          a rule from axioms, by equality saturation; `tilewright rules verify`
+    pruning                 rules that say nothing beyond the others
 """
