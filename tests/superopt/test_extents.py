@@ -1,6 +1,6 @@
 """Extents that must be equal: what is found is a solution, and leaves all freedom that there is."""
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -25,14 +25,31 @@ def _ends(extent: Extent) -> set[int]:
     return {0, *accumulate(part.size for part in extent)}
 
 
+@st.composite
+def _two_of_one_size(draw: st.DrawFn) -> tuple[list[tuple[int, bool]], ...]:
+    """Two lists of parts, cut at places of their own."""
+    size = draw(st.integers(1, 12))
+
+    def parts() -> list[tuple[int, bool]]:
+        ends = sorted({*draw(st.sets(st.integers(1, size))), size})
+        return [(end - start, draw(st.booleans())) for start, end in pairwise([0, *ends])]
+
+    return parts(), parts()
+
+
 @given(PARTS, PARTS)
-def test_sums_that_are_equal_have_equal_parts(one: list[tuple[int, bool]], other: list[tuple[int, bool]]) -> None:
+def test_sums_of_other_sizes_are_not_equal(one: list[tuple[int, bool]], other: list[tuple[int, bool]]) -> None:
     solver = Solver()
     a, b = _extent(solver, one), _extent(solver, other)
     if size_of(a) != size_of(b):
         with pytest.raises(Mismatch):
             solver.unify(a, b)
-        return
+
+
+@given(_two_of_one_size())
+def test_sums_that_are_equal_have_equal_parts(both: tuple[list[tuple[int, bool]], ...]) -> None:
+    solver = Solver()
+    a, b = (_extent(solver, parts) for parts in both)
     numbers = [None in pair for pair in zip(_elements(a), _elements(b), strict=True)]
     cuts = _ends(a) | _ends(b)
     solver.unify(a, b)
