@@ -3,7 +3,7 @@
 from itertools import accumulate, pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tilewright.superopt.extents import Extent, Mismatch, Part, Solver, as_attribute, difference, literal, size_of
@@ -46,6 +46,8 @@ def test_sums_of_other_sizes_are_not_equal(one: list[tuple[int, bool]], other: l
             solver.unify(a, b)
 
 
+@example(([(3, True)], [(1, True), (2, True)]))
+@example(([(5, True)], [(1, True), (3, False), (1, True)]))
 @given(_two_of_one_size())
 def test_sums_that_are_equal_have_equal_parts(both: tuple[list[tuple[int, bool]], ...]) -> None:
     solver = Solver()
