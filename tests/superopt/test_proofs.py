@@ -204,6 +204,17 @@ rule scale
         find_proof(rule)
 
 
+def test_a_file_can_not_make_axioms() -> None:
+    """It holds at each size that is tried, and no axiom says it."""
+    text = "rule pooled\n  for x[n, c, h, w]\n  from Floor(Relu(x))\n  to Relu(Floor(x))"
+    (claimed,) = parse_rules(f"{text}\n  proof defined; 8 shapes")
+    (tested,) = parse_rules(f"{text}\n  proof tested; 8 shapes")
+    axiom = axioms()["Add-commutes"]
+    assert verify_rule(axiom, shapes=1).holds
+    assert verify_rule(claimed, Engine.FIELD, shapes=1).holds == verify_rule(tested, shapes=1).holds
+    assert not verify_rule(claimed, shapes=1).holds
+
+
 def test_a_prover_knows_only_its_axioms() -> None:
     (commuted,) = parse_rules("rule r\n  for x[*s], y[*t]\n  from Add(x, y)\n  to Add(y, x)")
     assert proves(commuted, [axioms()["Add-commutes"]])
