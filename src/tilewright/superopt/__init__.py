@@ -17,4 +17,5 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     instances               a rule at sizes, evaluated: where it is false
     axioms, proofs          a rule from axioms, by equality saturation; `tilewright rules verify`
     pruning                 rules that say nothing beyond the others
+    costs, result           what graphs cost, and what a search found
 """

@@ -1,0 +1,21 @@
+"""What graphs cost: the interface behind which machines and their models stand.
+
+A cost is a time, in any unit: costs of one provider are compared with each other only. ``of_node`` is quick, additive,
+and guides the search; ``of_graph`` knows of fusion and layouts, and decides.
+"""
+
+from typing import Protocol
+
+from tilewright.graph import Graph, Node
+
+
+class CostProvider(Protocol):
+    """Says what graphs cost on some machine."""
+
+    def of_node(self, node: Node) -> float:
+        """Of one node by itself. Nodes that make weights of weights are never asked for: they cost nothing."""
+        ...
+
+    def of_graph(self, graph: Graph) -> float:
+        """Of a run of the whole graph."""
+        ...

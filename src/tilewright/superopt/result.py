@@ -1,0 +1,31 @@
+"""What a search found: a graph in the place of another, and the rules that lead there."""
+
+from dataclasses import dataclass
+
+from tilewright.graph import Graph
+from tilewright.passes.rules import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One application of a rule. ``replaced``, ``made``: names of the values before and after it.
+
+    ``cost_before``, ``cost_after``: of the graph around it, as the sum of its nodes.
+    """
+
+    rule: Rule
+    replaced: tuple[str, ...]
+    made: tuple[str, ...]
+    cost_before: float
+    cost_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """A graph and what was made of it; the costs are those of whole graphs."""
+
+    before: Graph
+    after: Graph
+    steps: tuple[Applied, ...]
+    cost_before: float
+    cost_after: float
