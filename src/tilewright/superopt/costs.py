@@ -4,6 +4,7 @@ A cost is a time, in any unit: costs of one provider are compared with each othe
 and guides the search; ``of_graph`` knows of fusion and layouts, and decides.
 """
 
+from collections.abc import Collection
 from typing import Protocol
 
 from tilewright.graph import Graph, Node
@@ -12,8 +13,11 @@ from tilewright.graph import Graph, Node
 class CostProvider(Protocol):
     """Says what graphs cost on some machine."""
 
-    def of_node(self, node: Node) -> float:
-        """Of one node by itself. Nodes that make weights of weights are never asked for: they cost nothing."""
+    def of_node(self, node: Node, weights: Collection[str]) -> float:
+        """Of one node by itself. ``weights``: the names of those of its inputs that are known when a model is compiled.
+
+        Nodes that make weights of weights are never asked for: they cost nothing.
+        """
         ...
 
     def of_graph(self, graph: Graph) -> float:
