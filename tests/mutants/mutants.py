@@ -725,7 +725,7 @@ MUTANTS = (
     ),
     Mutant(
         "rules: operators match in one order only",
-        "passes/rules/match.py",
+        "passes/rules/unify.py",
         "if term.op.name in _COMMUTATIVE:",
         "if term.op.name in ():",
         (f"{_MATCH}::test_operators_that_commute",),

@@ -11,27 +11,34 @@ from tilewright.symbolic.bounds import Bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Index:
-    """A graph, and where its values and operators are."""
+class Lookup:
+    """Values, and the nodes between them: all that terms are matched against."""
 
-    graph: Graph
-    producers: Mapping[str, Node]
-    positions: Mapping[str, int]
-    """Of nodes, by each value that they make."""
+    producers: Mapping[str, Sequence[Node]]
+    """The nodes that make a value: one in a graph; several where equal values are one (``superopt.egraph``)."""
     readers: Mapping[str, Sequence[Node]]
     by_operator: Mapping[str, Sequence[Node]]
     arrays: Mapping[str, Array]
     """The constants."""
     weights: frozenset[str]
     """Constants, and what follows from them only."""
-    leaving: frozenset[str]
     bounds: Bounds
     """What is known of run-time extents."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Index(Lookup):
+    """A graph, and where its values and operators are."""
+
+    graph: Graph
+    positions: Mapping[str, int]
+    """Of nodes, by each value that they make."""
+    leaving: frozenset[str]
+
+
 def index_of(graph: Graph) -> Index:
     """The index of ``graph``."""
-    producers: dict[str, Node] = {}
+    producers: dict[str, tuple[Node, ...]] = {}
     positions: dict[str, int] = {}
     readers: dict[str, list[Node]] = {}
     by_operator: dict[str, list[Node]] = {}
@@ -42,19 +49,24 @@ def index_of(graph: Graph) -> Index:
         for name in inputs:
             readers.setdefault(name, []).append(node)
         for value in node.outputs:
-            producers[value.name] = node
+            producers[value.name] = (node,)
             positions[value.name] = position
         if weights.issuperset(inputs) and not node.dims:
             weights.update(value.name for value in node.outputs)
-    extents = {extent for value in graph.inputs for size in value.shape for extent in size.variables}
     return Index(
-        graph,
         producers,
-        positions,
         readers,
         by_operator,
         {value.name: array for value, array in graph.constants.items()},
         frozenset(weights),
+        bounds_of(graph),
+        graph,
+        positions,
         frozenset(value.name for value in graph.outputs),
-        Bounds(dims={extent: graph.bounds.get(extent) for extent in sorted(extents, key=lambda v: v.name)}),
     )
+
+
+def bounds_of(graph: Graph) -> Bounds:
+    """What is known of the run-time extents of ``graph``."""
+    extents = {extent for value in graph.inputs for size in value.shape for extent in size.variables}
+    return Bounds(dims={extent: graph.bounds.get(extent) for extent in sorted(extents, key=lambda v: v.name)})

@@ -70,8 +70,8 @@ class _Sweep:
         return [one for one in found if one is not None]
 
     def _at(self, node: Node) -> Replacement | None:
-        producers = (self.index.producers.get(value.name) for value in node.inputs if value is not None)
-        operands = {producer.op.name for producer in producers if producer is not None}
+        producers = (self.index.producers.get(value.name, ()) for value in node.inputs if value is not None)
+        operands = {producer.op.name for several in producers for producer in several}
         for candidate in self.rules[node.op.name]:
             if not candidate.operands <= operands:
                 continue

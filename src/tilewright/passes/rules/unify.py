@@ -1,0 +1,174 @@
+"""What the names of a rule stand for where its sources are found: terms matched against values and nodes.
+
+A value may be made by several nodes: in an e-graph, a class of equal values is one value here, and each of its nodes is
+tried (e-matching: de Moura and Bjørner, "Efficient E-Matching for SMT Solvers", CADE 2007). Operators that commute
+match in either order. Rules are about rings: only what moves elements is matched on anything but floats.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import permutations
+
+import numpy as np
+
+from tilewright.base.exact import Exact
+from tilewright.graph import Array, Node, Value
+from tilewright.ops import FusionKind
+from tilewright.passes.rules.binding import Binding
+from tilewright.passes.rules.index import Lookup
+from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
+
+_COMMUTATIVE = frozenset({"Add", "Max", "Min", "Mul"})
+_MOVES = frozenset({"Concat", "Expand", "Slice", "Tile"})
+"""Operators that compute nothing, besides the views."""
+_ROUNDINGS = 2
+"""How many units (relative: the dtype's epsilon) a rounded number may be off: ``1 / sqrt(2)`` is not ``sqrt(0.5)``."""
+
+
+def first_source(rule: Rule) -> Apply:
+    """Where the search for ``rule`` starts."""
+    first = rule.sources[0]
+    assert isinstance(first, Apply), "what is a variable or a number matches anything"
+    return first
+
+
+def bindings_at(rule: Rule, node: Node, lookup: Lookup) -> Iterator[Binding]:
+    """All bindings for which the sources are there, the first of them made by ``node``; what ``rule`` needs holds.
+
+    One may come more than once where nodes are equal by several ways. Whether targets are well-typed is left open.
+    """
+    first = first_source(rule)
+    if first.output >= len(node.outputs):
+        return
+    for binding in _applied(first, node, Binding(), lookup):
+        for complete in _others(rule.sources, 1, binding, lookup):
+            solved = complete.solved(rule, lookup.bounds)
+            if solved is not None and _is_about_rings(rule, solved):
+                yield solved
+
+
+def _is_about_rings(rule: Rule, binding: Binding) -> bool:
+    """Whether the sources are floats, or nothing is computed."""
+    return all(binding.values[source].dtype.is_float for source in rule.sources) or not any(
+        term.op.kind is not FusionKind.VIEW and term.op.name not in _MOVES
+        for term in subterms(rule.sources)
+        if isinstance(term, Apply)
+    )
+
+
+def _others(sources: Sequence[Term], count: int, binding: Binding, lookup: Lookup) -> Iterator[Binding]:
+    """All bindings of the sources after the first ``count``, which share values with those."""
+    if count == len(sources):
+        yield binding
+        return
+    source = sources[count]
+    known = binding.values.get(source)
+    taken = {binding.values[term].name for term in sources[:count]}
+    for value in _within_reach(source, binding, lookup) if known is None else [known]:
+        if value.name not in taken:
+            for found in _matched(source, value, binding, lookup):
+                yield from _others(sources, count + 1, found, lookup)
+
+
+def _within_reach(source: Term, binding: Binding, lookup: Lookup) -> Iterable[Value]:
+    """What ``source`` may be: what is made of values that are bound, if it has any."""
+    assert isinstance(source, Apply), "a source is what an operator makes"
+    for operand in source.operands:
+        if operand in binding.values:
+            below: Iterable[Value] = [binding.values[operand]]
+        elif isinstance(operand, Apply) and any(term in binding.values for term in subterms([operand])):
+            below = _within_reach(operand, binding, lookup)
+        else:
+            continue
+        nodes = (node for value in below for node in lookup.readers.get(value.name, ()) if node.op is source.op)
+        return _results(source, nodes)
+    return _results(source, lookup.by_operator.get(source.op.name, ()))
+
+
+def _results(source: Apply, nodes: Iterable[Node]) -> Iterable[Value]:
+    """What ``nodes`` make in the place of ``source``, each value once."""
+    made = (node.outputs[source.output] for node in nodes if source.output < len(node.outputs))
+    return {value.name: value for value in made}.values()
+
+
+def _matched(term: Term, value: Value, binding: Binding, lookup: Lookup) -> Iterator[Binding]:
+    """All ways in which ``value`` is ``term``."""
+    known = binding.values.get(term)
+    if known is not None:
+        if known.name == value.name:
+            yield binding
+        return
+    match term:
+        case Variable():
+            shaped = (
+                None if term.is_weight and value.name not in lookup.weights else binding.with_shape(term, value.shape)
+            )
+            if shaped is not None:
+                yield shaped.with_value(term, value)
+        case Number(number):
+            array = lookup.arrays.get(value.name)
+            if array is not None and _stands_for(array, number):
+                yield binding
+        case Apply():
+            yield from _applications(term, value, binding, lookup)
+
+
+def _applications(term: Apply, value: Value, binding: Binding, lookup: Lookup) -> Iterator[Binding]:
+    for node in lookup.producers.get(value.name, ()):
+        if node.op is term.op and term.output < len(node.outputs) and node.outputs[term.output].name == value.name:
+            yield from _applied(term, node, binding, lookup)
+
+
+def _applied(term: Apply, node: Node, binding: Binding, lookup: Lookup) -> Iterator[Binding]:
+    """All ways in which ``node`` makes ``term``."""
+    inputs = _operands(node)
+    if inputs is None or len(inputs) != len(term.operands):
+        return
+    orders = [inputs]
+    if term.op.name in _COMMUTATIVE:
+        orders = [list(order) for order in dict.fromkeys(permutations(inputs))]
+    for order in orders:
+        if all(map(_may_be, term.operands, order, [lookup] * len(order))):
+            for found in _all(term.operands, order, binding, lookup):
+                bound = found.with_attributes(term, node)
+                if bound is not None:
+                    yield bound.with_value(term, node.outputs[term.output])
+
+
+def _operands(node: Node) -> list[Value] | None:
+    """Its inputs without those that are left out at the end; None if one in between is."""
+    inputs = list(node.inputs)
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    present = [value for value in inputs if value is not None]
+    return present if len(present) == len(inputs) else None
+
+
+def _may_be(term: Term, value: Value, lookup: Lookup) -> bool:
+    """False if ``value`` is made by other operators than ``term``: seen at once, before anything is bound."""
+    if not isinstance(term, Apply):
+        return True
+    return any(node.op is term.op for node in lookup.producers.get(value.name, ()))
+
+
+def _all(terms: Sequence[Term], values: Sequence[Value], binding: Binding, lookup: Lookup) -> Iterator[Binding]:
+    if not terms:
+        yield binding
+        return
+    for first in _matched(terms[0], values[0], binding, lookup):
+        yield from _all(terms[1:], values[1:], first, lookup)
+
+
+def _stands_for(array: Array, number: float) -> bool:
+    """Whether all elements of ``array`` are how its dtype has ``number``.
+
+    What has few digits (0.5, 3) must be that; what no float has (the root of 2) was rounded, perhaps more than once.
+    """
+    if not array.size or not _is(array, float(array.reshape(-1)[0]), number):
+        return False
+    return array.size == 1 or bool((array == array.reshape(-1)[0]).all())
+
+
+def _is(array: Array, found: float, number: float) -> bool:
+    if not np.issubdtype(array.dtype, np.floating) or float(np.float32(number)) == number:
+        return Exact(found) == Exact(number)
+    return abs(found - number) <= _ROUNDINGS * float(np.finfo(array.dtype.name).eps) * abs(number)
