@@ -28,7 +28,6 @@ PRELUDE = """
 (constructor Variable (i64) T)
 (constructor Number (i64) T)
 (constructor shape (T) S)
-(ruleset axioms)
 (ruleset shapes)
 (rewrite (Both s s) s :ruleset shapes)
 (rewrite (Both s t) (Both t s) :ruleset shapes)
@@ -43,6 +42,9 @@ _SHAPED = ("Reshape", "Expand")
 """Operators whose attribute ``shape`` is a shape, also with leading dimensions."""
 
 _WINDOW_LISTS = ("dilations", "pads", "strides")
+
+_CONSTRUCTOR = re.compile(r"\(([\w.]+/\w*)")
+"""What ``Signatures.constructor`` writes."""
 
 
 @dataclass(slots=True)
@@ -227,7 +229,24 @@ class _Conclusion:
         return name
 
 
-def axiom_clauses(axiom: Rule, signatures: Signatures) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One rewrite: where ``facts`` are found, ``actions`` are taken."""
+
+    facts: tuple[str, ...]
+    actions: tuple[str, ...]
+
+    @property
+    def constructors(self) -> frozenset[str]:
+        """The operators without which it finds nothing."""
+        return frozenset(_CONSTRUCTOR.findall(" ".join(self.facts)))
+
+    def text(self, ruleset: str) -> str:
+        """As egglog reads it."""
+        return f"(rule ({' '.join(self.facts)}) ({' '.join(self.actions)}) :ruleset {ruleset})"
+
+
+def axiom_clauses(axiom: Rule, signatures: Signatures) -> list[Clause]:
     """An axiom as rewrites: from left to right, from right to left, or both.
 
     A direction is left out if it starts from a bare variable, or would invent variables or integers. Raises
@@ -237,10 +256,12 @@ def axiom_clauses(axiom: Rule, signatures: Signatures) -> list[str]:
         raise BadProgram(f"axiom {axiom.name} can only need that extents are equal")
     pairs, forms = normal_rule(axiom, point_where(axiom.needs))
     directions = (pairs, [(target, source) for source, target in pairs])
-    return [text for pairs in directions if (text := _clause(axiom, pairs, forms, signatures)) is not None]
+    return [made for pairs in directions if (made := _clause(axiom, pairs, forms, signatures)) is not None]
 
 
-def _clause(axiom: Rule, pairs: Sequence[tuple[Term, Term]], forms: Normalizer, signatures: Signatures) -> str | None:
+def _clause(
+    axiom: Rule, pairs: Sequence[tuple[Term, Term]], forms: Normalizer, signatures: Signatures
+) -> Clause | None:
     found, made = [a for a, _ in pairs], [b for _, b in pairs]
     if not all(isinstance(term, Apply) for term in found):
         return None
@@ -256,7 +277,7 @@ def _clause(axiom: Rule, pairs: Sequence[tuple[Term, Term]], forms: Normalizer, 
     actions = list(_making(made, forms, conclusion.writer()))
     if conclusion.missing:
         return None
-    return f"(rule ({' '.join(facts)}) ({' '.join(actions)}) :ruleset axioms)"
+    return Clause(tuple(facts), tuple(actions))
 
 
 def _making(terms: Sequence[Term], forms: Normalizer, writer: _Writer) -> Iterable[str]:

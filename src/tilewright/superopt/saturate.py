@@ -4,13 +4,13 @@ Both sides of a rule are put into one e-graph, to which axioms add what is equal
 reached. Limits are counts, never times: the same question has the same answer on every machine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from tilewright.base.errors import BadInput
 from tilewright.passes.rules.terms import Rule
-from tilewright.superopt.clauses import PRELUDE, Goal, Signatures, axiom_clauses, goal
+from tilewright.superopt.clauses import PRELUDE, Clause, Goal, Signatures, axiom_clauses, goal
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,16 @@ DEFAULT_EFFORT = Effort()
 class _Graph(Protocol):
     """What is used of ``egglog.bindings.EGraph``."""
 
-    def run(self, program: str) -> None:
-        """Run a program."""
+    def run(self, program: str) -> bool:
+        """Run a program; whether rules in it found anything new."""
         ...
 
     def holds(self, claims: Sequence[str]) -> bool:
         """Whether facts are known."""
         ...
 
-    @property
-    def size(self) -> int:
-        """How many terms there are."""
+    def sizes(self) -> Mapping[str, int]:
+        """How many terms there are of each constructor."""
         ...
 
 
@@ -55,6 +54,8 @@ class Prover:
 
     def __init__(self, axioms: Sequence[Rule]) -> None:
         self._signatures = Signatures()
+        self._rulesets: dict[frozenset[str], str] = {}
+        """By the constructors without which rules find nothing."""
         self._graph = _new_graph()
         self._graph.run(PRELUDE)
         for axiom in axioms:
@@ -68,7 +69,13 @@ class Prover:
         self._signatures = signatures
         self._graph.run("\n".join(new))
         for clause in clauses:  # one by one: of many rules in one program, egglog 13 takes gigabytes
-            self._graph.run(clause)
+            self._graph.run(clause.text(self._ruleset(clause)))
+
+    def _ruleset(self, clause: Clause) -> str:
+        if clause.constructors not in self._rulesets:
+            self._rulesets[clause.constructors] = f"axioms-{len(self._rulesets)}"
+            self._graph.run(f"(ruleset {self._rulesets[clause.constructors]})")
+        return self._rulesets[clause.constructors]
 
     def proves(self, rule: Rule, effort: Effort = DEFAULT_EFFORT) -> bool:
         """Whether the axioms prove ``rule``. Raises ``BadProgram`` if it has no shapes that are known."""
@@ -81,18 +88,30 @@ class Prover:
             self._graph.run("(pop)")
 
     def _saturates(self, question: Goal, effort: Effort) -> bool:
-        for _ in range(effort.rounds):
+        for number in range(effort.rounds):
             if self._graph.holds(question.claims):
                 return True
-            if self._graph.size > effort.terms:
+            sizes = self._graph.sizes()
+            if sum(sizes.values()) > effort.terms or not self._round(number, sizes):
                 return False
-            self._graph.run("(run axioms 1) (run-schedule (saturate (run shapes)))")
         return self._graph.holds(question.claims)
+
+    def _round(self, number: int, sizes: Mapping[str, int]) -> bool:
+        """Apply once what can find anything; whether it found anything new.
+
+        Hundreds of rules that find nothing take longer than those that do.
+        """
+        present = {name for name, count in sizes.items() if count}
+        chosen = [ruleset for constructors, ruleset in self._rulesets.items() if constructors <= present]
+        self._graph.run(f"(unstable-combined-ruleset round-{number} {' '.join(chosen)})")
+        is_new = self._graph.run(f"(run round-{number} 1)")
+        self._graph.run("(run-schedule (saturate (run shapes)))")
+        return is_new
 
 
 def _new_graph() -> _Graph:
     try:
-        from egglog.bindings import EggSmolError, EGraph, PrintAllFunctionsSize
+        from egglog.bindings import EggSmolError, EGraph, PrintAllFunctionsSize, RunScheduleOutput
     except ImportError as error:
         raise BadInput("egglog is not installed: pip install 'tilewright[superopt]'") from error
 
@@ -102,8 +121,9 @@ def _new_graph() -> _Graph:
         def __init__(self) -> None:
             self._graph = EGraph()
 
-        def run(self, program: str) -> None:
-            self._graph.run_program(*self._graph.parse_program(program))
+        def run(self, program: str) -> bool:
+            outputs = self._graph.run_program(*self._graph.parse_program(program))
+            return any(output.report.updated for output in outputs if isinstance(output, RunScheduleOutput))
 
         def holds(self, claims: Sequence[str]) -> bool:
             try:
@@ -112,10 +132,9 @@ def _new_graph() -> _Graph:
                 return False
             return True
 
-        @property
-        def size(self) -> int:
+        def sizes(self) -> Mapping[str, int]:
             outputs = self._graph.run_program(*self._graph.parse_program("(print-size)"))
-            sizes = [output.sizes for output in outputs if isinstance(output, PrintAllFunctionsSize)]
-            return sum(count for table in sizes for _, count in table)
+            tables = [output.sizes for output in outputs if isinstance(output, PrintAllFunctionsSize)]
+            return {name: count for table in tables for name, count in table}
 
     return EgglogGraph()
