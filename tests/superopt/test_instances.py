@@ -5,7 +5,7 @@ import pytest
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.passes.rules import Rule, parse_rules
 from tilewright.superopt import instances
-from tilewright.superopt.axioms import axioms, parse_axioms
+from tilewright.superopt.axioms import axioms
 from tilewright.superopt.domains import Modular
 from tilewright.superopt.field import Bindings, Evaluator
 from tilewright.superopt.generic import Point
@@ -31,7 +31,7 @@ def test_axioms_hold_at_many_small_sizes(part: int) -> None:
         assert trial.holds, (axiom.name, str(trial.counterexample))
 
 
-WRONG = parse_axioms("""
+WRONG = parse_rules("""
 each A, D in -1: | -2: , k
 rule concat-commutes.A
   for x[*s, n D], y[*s, n D]

@@ -128,7 +128,7 @@ def test_the_axioms_do_not_contradict_each_other() -> None:
 
 
 def test_lemmas_and_axioms() -> None:
-    names = ["Relu-of-concat.-1", "MatMul-associates", "Conv-of-channels", "Mul-distributes"]
+    names = ["Relu-of-concat.-1", "MatMul-associates", "Conv-of-channels-2d", "Mul-distributes"]
     assert redundant(names) == ["Relu-of-concat.-1"]
 
 

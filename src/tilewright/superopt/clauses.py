@@ -36,6 +36,9 @@ PRELUDE = """
 (rewrite (Both (D n s) (D n t)) (D n (Both s t)) :ruleset shapes)
 (rewrite (Both (D 1 s) (D n t)) (D n (Both s t)) :ruleset shapes)
 (rule ((= (D m s) (D n t)) (!= m n)) ((panic "one term has two shapes")) :ruleset shapes)
+(rule ((= (Number a) (Number b)) (!= a b)) ((panic "two numbers are equal")) :ruleset shapes)
+(rule ((= (Variable a) (Variable b)) (!= a b)) ((panic "two variables are equal")) :ruleset shapes)
+(rule ((= (Variable a) (Number b))) ((panic "a variable is a number")) :ruleset shapes)
 """
 
 _SHAPED = ("Reshape", "Expand")

@@ -31,6 +31,9 @@ _LISTS: Mapping[str, tuple[int, int, int]] = {
     "pads": (2, 0, 1),
     "dilations": (1, 1, 2),
     "kernel_shape": (1, 1, 3),
+    "kernel": (1, 1, 4),
+    "begins": (1, 0, 2),
+    "spatial": (1, 1, 4),
 }
 """Lists of integers for windows: how many for each spatial dimension, from which one up to which one."""
 
@@ -40,6 +43,10 @@ _CHOICES: Mapping[str, tuple[Attribute, ...]] = {
     "count_include_pad": (False, True),
     "keepdims": (True, False),
     "axis": (-1,),
+    "transpose_a": (False, True),
+    "transpose_b": (False, True),
+    "alpha": (1.0, 0.5, -3.0),
+    "beta": (1.0, 0.25, 2.0),
 }
 """What unwritten attributes are tried with; all others keep their defaults."""
 
@@ -229,6 +236,13 @@ def sampled(rule: Rule, largest: int, seed: int, tries: int) -> Iterator[Instanc
         yield Instance(symbols, names.leading_extents(random, largest), rests)
 
 
+def _first_variable(term: Term) -> Variable | None:
+    """What stands first in ``term``: concatenations, sums ... have its rank."""
+    while isinstance(term, Apply) and term.operands:
+        term = term.operands[0]
+    return term if isinstance(term, Variable) else None
+
+
 def _equations(rule: Rule) -> list[tuple[Expr, Expr]]:
     try:
         return list(normal_rule(rule, point_where(rule.needs))[1].point.required)
@@ -266,8 +280,8 @@ class _Names:
     targets: frozenset[str]
     """Leading dimensions that occur in attributes only."""
     rests: Mapping[str, Sequence[Parameter]]
-    spatial: int
-    """Dimensions of windows: of what has most dimensions, all but the first two."""
+    spatial: Mapping[str, int]
+    """Dimensions of windows, by the name of the rest: all but the first two of what the windows slide over."""
 
     @staticmethod
     def of(rule: Rule) -> "_Names":
@@ -282,7 +296,11 @@ class _Names:
                 open_ = {n: p for n, p in signature(term.op.function).parameters.items() if n not in written}
                 rests.setdefault(term.rest, {}).update(open_)
         unwritten = {name: list(found.values()) for name, found in rests.items()}
-        spatial = max((len(v.shape) for v in rule.variables if not v.leading), default=4) - 2
+        spatial = {
+            term.rest: len(first.shape) - 2
+            for term in subterms([*rule.targets, *rule.sources])
+            if isinstance(term, Apply) and term.rest is not None and (first := _first_variable(term)) is not None
+        }
         return _Names(extents, others, declared, frozenset(starred - set(declared)), unwritten, spatial)
 
     def attributes(self, rest: str, random: Random) -> dict[str, Attribute]:
@@ -293,7 +311,9 @@ class _Names:
                 found[parameter.name] = random.choice(_CHOICES[parameter.name])
             elif parameter.kind is Parameter.KEYWORD_ONLY and parameter.name in _LISTS:
                 times, low, high = _LISTS[parameter.name]
-                found[parameter.name] = tuple(random.randint(low, high) for _ in range(times * self.spatial))
+                found[parameter.name] = tuple(
+                    random.randint(low, high) for _ in range(times * self.spatial.get(rest, 2))
+                )
         return found
 
     def leading_extents(self, random: Random, largest: int) -> dict[str, tuple[int, ...]]:

@@ -4,7 +4,8 @@
   that all are unwritten are one (``conv.window``).
 - Axes count from the end. A slice is along one axis, a concatenation of two; a transposition swaps two neighbours
   (every permutation is a product of such swaps).
-- ``Gemm``, the bias of a convolution, ``Sum``, ``Flatten``, ``Squeeze`` and ``Unsqueeze`` are what they stand for.
+- ``Gemm``, the bias of a convolution (also by phases), ``Sum``, ``Flatten``, ``Squeeze`` and ``Unsqueeze`` are what
+  they stand for.
 
 That a term and its normal form are equal is tested over the field, for all axioms and rules.
 """
@@ -24,6 +25,9 @@ from tilewright.symbolic.expr import ONE, Expr, Var
 
 _WINDOW_LISTS: Mapping[str, tuple[int, int]] = {"strides": (1, 1), "dilations": (1, 1), "pads": (2, 0)}
 """Attributes of windows: how many integers for each spatial dimension, and which one is the default."""
+
+_SPATIAL_LISTS = ("kernel_shape", "kernel", "begins", "spatial")
+"""Attributes that have one integer for each spatial dimension."""
 
 
 @dataclass(slots=True)
@@ -106,7 +110,7 @@ def _listed(value: Attribute) -> Attribute:
 def _unwritten(rest: str, name: str, spatial: int) -> Attribute:
     if name in _WINDOW_LISTS:
         return tuple(Var(f"{rest}.{name}.{place}") for place in range(_WINDOW_LISTS[name][0] * spatial))
-    if name == "kernel_shape":
+    if name in _SPATIAL_LISTS:
         return tuple(Var(f"{rest}.{name}.{place}") for place in range(spatial))
     return Var(f"{rest}.{name}")
 
@@ -167,6 +171,12 @@ class _Site:
         if not isinstance(value, tuple) or not all(isinstance(item, int | Expr) for item in value):
             raise BadProgram(f"{self.op}: {name}={value} must be a list of integers here")
         return tuple(item for item in value if isinstance(item, int | Expr))
+
+    def flag(self, name: str) -> bool:
+        value = self.attributes[name]
+        if not isinstance(value, bool | int):
+            raise BadProgram(f"{self.op}: {name} must be written here")
+        return bool(value)
 
     def literals(self, name: str) -> list[int]:
         found = [item for item in self.integers(name) if isinstance(item, int)]
@@ -291,7 +301,7 @@ def _conv(site: _Site) -> Term:
 
 def _gemm(site: _Site) -> Term:
     a, b = (
-        site.make("Transpose", operand, perm=(1, 0)) if site.attributes[name] is True else operand
+        site.make("Transpose", operand, perm=(1, 0)) if site.flag(name) else operand
         for operand, name in zip(site.operands, ("transpose_a", "transpose_b"), strict=False)
     )
     scaled = _scaled(site, site.make("MatMul", a, b), "alpha")
@@ -299,13 +309,13 @@ def _gemm(site: _Site) -> Term:
 
 
 def _scaled(site: _Site, term: Term, name: str) -> Term:
+    """``term`` times a factor: a number if it is written, else a variable of its name (``gemm.alpha``)."""
     factor = site.attributes[name]
-    if not isinstance(factor, int | float):
-        raise BadProgram(f"Gemm: {name} must be a literal here")
     if factor == 1:
         return term
-    site.forms.normal(Number(float(factor)))
-    return site.make("Mul", term, Number(float(factor)))
+    number = Number(float(factor)) if isinstance(factor, int | float) else Variable(str(factor))
+    site.forms.normal(number)
+    return site.make("Mul", term, number)
 
 
 def _softmax(site: _Site) -> Term:
@@ -326,6 +336,7 @@ _REWRITES: Mapping[str, Callable[[_Site], Term]] = {
     "Squeeze": _squeeze,
     "Sum": _sum,
     "Conv": _conv,
+    "PhaseConv": _conv,
     "Gemm": _gemm,
     **dict.fromkeys(_REDUCTIONS, _reduction),
     **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "Gather"), _softmax),

@@ -1,25 +1,34 @@
-"""Versions of a rule in which leading dimensions are written out."""
+"""Versions of a rule in which leading dimensions, and flags that shapes depend on, are written out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from inspect import signature
 from itertools import product
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute
-from tilewright.passes.rules.terms import Apply, Rule, Term, Variable
+from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.generic import point_where
 from tilewright.superopt.normal import normal_rule
 from tilewright.symbolic.expr import Expr, Var
 
 _MOST = 2
+_FLAGS = ("keepdims", "transpose_a", "transpose_b")
+"""Attributes on which shapes depend; they are true or false."""
 
 
 def at_ranks(rule: Rule) -> Sequence[Rule]:
-    """``rule`` itself, if its shapes are known whatever the number of leading dimensions.
+    """``rule`` for each value of the flags that it leaves open; itself, if there are none.
 
-    Else its versions with up to two extents in the place of each: what is proved of them is claimed of all. One that is
-    ill-typed, or whose sides have different shapes, can't be proved: so nothing is claimed of a rank that was left out.
+    If its shapes are not known whatever the number of leading dimensions, its versions with up to two extents in the
+    place of each: what is proved of them is claimed of all. One that is ill-typed, or whose sides have different
+    shapes, can't be proved: so nothing is claimed of a rank that was left out.
     Raises ``BadProgram`` if shapes are not known and there are no leading dimensions.
     """
+    return [version for flagged in _with_flags(rule) for version in _with_ranks(flagged)]
+
+
+def _with_ranks(rule: Rule) -> Sequence[Rule]:
     try:
         normal_rule(rule, point_where(rule.needs))
     except BadProgram:
@@ -30,41 +39,68 @@ def at_ranks(rule: Rule) -> Sequence[Rule]:
     return [rule]
 
 
+def _with_flags(rule: Rule) -> Sequence[Rule]:
+    applied = [part for part in subterms([*rule.sources, *rule.targets]) if isinstance(part, Apply)]
+    flags = sorted({(str(part.rest), name) for part in applied for name in _open_flags(part)})
+    choices = product((False, True), repeat=len(flags))
+    return [_Writing(flags=dict(zip(flags, choice, strict=True))).rule(rule) for choice in choices] if flags else [rule]
+
+
+def _open_flags(term: Apply) -> Sequence[str]:
+    """Those that ``**rest`` stands for."""
+    if term.rest is None:
+        return []
+    written = dict(term.attributes)
+    return [name for name in _FLAGS if name not in written and name in signature(term.op.function).parameters]
+
+
 def _versions(rule: Rule) -> Sequence[Rule]:
     names = sorted({v.leading for v in rule.variables if v.leading})
-    if not names:
-        return []
     counts = product(range(_MOST + 1), repeat=len(names))
-    return [_written(rule, dict(zip(names, count, strict=True))) for count in counts]
+    extents = [{name: _extents(name, many) for name, many in zip(names, count, strict=True)} for count in counts]
+    return [_Writing(leading).rule(rule) for leading in extents] if names else []
 
 
-def _written(rule: Rule, counts: dict[str, int]) -> Rule:
-    extents = {name: tuple(Var(f"{name}'{place}") for place in range(count)) for name, count in counts.items()}
+def _extents(name: str, count: int) -> tuple[Var, ...]:
+    return tuple(Var(f"{name}'{place}") for place in range(count))
 
-    def variable(v: Variable) -> Variable:
-        return Variable(v.name, (*(extents[v.leading] if v.leading else ()), *v.shape), None, v.is_weight)
 
-    def term(t: Term) -> Term:
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """What is written in the place of leading dimensions, and of flags (by the name of the rest)."""
+
+    leading: Mapping[str, tuple[Var, ...]] = field(default_factory=dict[str, tuple[Var, ...]])
+    flags: Mapping[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
+
+    def rule(self, rule: Rule) -> Rule:
+        sides = [tuple(map(self.term, side)) for side in (rule.sources, rule.targets)]
+        return Rule(rule.name, tuple(map(self.variable, rule.variables)), sides[0], sides[1], rule.needs, rule.proof)
+
+    def variable(self, v: Variable) -> Variable:
+        if v.leading not in self.leading:
+            return v
+        return Variable(v.name, (*self.leading[v.leading], *v.shape), None, v.is_weight)
+
+    def term(self, t: Term) -> Term:
         if isinstance(t, Variable):
-            return variable(t)
+            return self.variable(t)
         if not isinstance(t, Apply):
             return t
-        attributes = tuple((name, _spread(value, extents)) for name, value in t.attributes)
-        return Apply(t.op, tuple(map(term, t.operands)), attributes, t.rest, t.output)
+        written = [(name, self._spread(value)) for name, value in t.attributes]
+        written += [
+            (name, self.flags[str(t.rest), name]) for name in _open_flags(t) if (str(t.rest), name) in self.flags
+        ]
+        return Apply(t.op, tuple(map(self.term, t.operands)), tuple(written), t.rest, t.output)
 
-    sides = [tuple(map(term, side)) for side in (rule.sources, rule.targets)]
-    return Rule(rule.name, tuple(map(variable, rule.variables)), sides[0], sides[1], rule.needs, rule.proof)
-
-
-def _spread(value: Attribute, extents: dict[str, tuple[Var, ...]]) -> Attribute:
-    if not isinstance(value, tuple):
-        return value
-    found: list[int | Expr] = []
-    for item in value:
-        if isinstance(item, Var) and item.name[1:] in extents and item.name.startswith("*"):
-            found += extents[item.name[1:]]
-        elif isinstance(item, int | Expr):
-            found.append(item)
-        else:
+    def _spread(self, value: Attribute) -> Attribute:
+        if not isinstance(value, tuple):
             return value
-    return tuple(found)
+        found: list[int | Expr] = []
+        for item in value:
+            if isinstance(item, Var) and item.name[1:] in self.leading and item.name.startswith("*"):
+                found += self.leading[item.name[1:]]
+            elif isinstance(item, int | Expr):
+                found.append(item)
+            else:
+                return value
+        return tuple(found)

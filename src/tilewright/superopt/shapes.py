@@ -195,6 +195,16 @@ def _conv(typing: Typing) -> Shape:
     return Shape((batch, filters, *_windows(typing, spatial, kernel)))
 
 
+def _phase_conv(typing: Typing) -> Shape:
+    x, weight = typing.operands[:2]
+    batch, channels, *spatial = _ranked(x)
+    filters, depth = weight.dims[0], weight.extent(-1 - len(spatial))
+    if weight.rank != 2 + 2 * len(spatial):
+        raise BadProgram(f"PhaseConv of {x}: its filters {weight} have not {2 + 2 * len(spatial)} dimensions")
+    typing.check_equal(channels, typing.integer("group") * depth)
+    return Shape((batch, filters, *typing.integers("spatial")))
+
+
 def _pool(typing: Typing) -> Shape:
     batch, channels, *spatial = _ranked(typing.first)
     if typing.term.attribute("ceil_mode") is not False:
@@ -268,6 +278,7 @@ _RULES: Mapping[str, Callable[[Typing], Shape]] = {
     **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
     "MatMul": _matmul,
     "Conv": _conv,
+    "PhaseConv": _phase_conv,
     "Concat": _concat,
     "Slice": _slice,
     "Transpose": _transpose,

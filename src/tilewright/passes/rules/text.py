@@ -17,7 +17,19 @@ and conditions have Python's syntax for calls and integers.
 
 A block can be a rule for each of several ranks. After ``ranks 1 to 3``, ``x[n, c, h...]`` is ``x[n, c, h1]`` in one
 rule, ``x[n, c, h1, h2]`` in the next, and so on; ``1...`` is as many ones. Their names end with ``-1d``, ``-2d`` ...
-They are rules of their own from then on, and print as such.
+They are rules of their own from then on, and print as such. In a proof of such a block, ``Conv-of-batches-*d`` is the
+axiom of the same rank.
+
+Before a block, ``each A, B in 1: x | 2: y`` writes it once for each case, the words ``A`` and ``B`` replaced::
+
+    each F in Relu | Exp
+    each A, D in -1: | -2: , k
+    rule F-of-concat.A
+      for x[*s, n1 D], y[*s, n2 D]
+      from F(Concat(x, y, axis=A))
+      to Concat(F(x), F(y), axis=A)
+
+is four rules: ``Relu-of-concat.-1``, ``Relu-of-concat.-2`` and so on.
 """
 
 import ast
@@ -25,8 +37,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import NoReturn
+from itertools import count, product
+from typing import NoReturn, TypeAlias
 
 from tilewright.base.errors import ParseError
 from tilewright.ops import Attribute
@@ -53,21 +65,27 @@ _RESULT = re.compile(r"(?<=\))\.(\d+)")
 """``f(x).1``: Python has no such expression, but it has ``f(x)[1]``."""
 _REPEATED = re.compile(r"(\w+)\.\.\.,?")
 _RANKS = re.compile(r"(\d) to (\d)")
+Case: TypeAlias = Mapping[str, str]
+"""What words are replaced by."""
 
 
 def parse_rules(text: str) -> list[Rule]:
     """All rules of a file. Raises ``ParseError`` with the line."""
     blocks: list[_Block] = []
+    families: list[list[Case]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         content = line.split("#", 1)[0].strip()
         keyword, _, rest = content.partition(" ")
-        if keyword == "rule":
-            blocks.append(_Block(number, rest.strip()))
-        elif content and not blocks:
-            raise ParseError(f"line {number}: `{content}` stands before the first rule")
+        if keyword == "each":
+            families.append(_Reader(number, rest, {}).cases())
+        elif keyword == "rule":
+            blocks.append(_Block(number, rest.strip(), families=families))
+            families = []
+        elif content and (families or not blocks):
+            raise ParseError(f"line {number}: `{content}` stands before the first line of a rule")
         elif content:
             blocks[-1].lines.append((number, keyword, rest.strip()))
-    blocks = [one for block in blocks for one in block.ranked()]
+    blocks = [ranked for block in blocks for one in block.cases() for ranked in one.ranked()]
     names: set[str] = set()
     for block in blocks:
         if block.name in names:
@@ -151,8 +169,16 @@ class _Block:
     number: int
     name: str
     lines: list[tuple[int, str, str]] = field(default_factory=list[tuple[int, str, str]])
+    families: list[list[Case]] = field(default_factory=list[list[Case]])
     terms: dict[str, Term] = field(default_factory=dict[str, Term])
     variables: list[Variable] = field(default_factory=list[Variable])
+
+    def cases(self) -> "Iterator[_Block]":
+        """A block for each choice of a case of each family."""
+        for choice in product(*self.families):
+            values = {word: value for case in choice for word, value in case.items()}
+            name = _replaced(self.name, {word: value.replace(", ", "") for word, value in values.items()})
+            yield _Block(self.number, name, [(n, keyword, _replaced(text, values)) for n, keyword, text in self.lines])
 
     def ranked(self) -> "list[_Block]":
         """A block for each of the ranks, if it names some. Raises ``ParseError``."""
@@ -166,7 +192,7 @@ class _Block:
 
     def _of_rank(self, rank: int) -> "_Block":
         lines = [
-            (number, keyword, _REPEATED.sub(lambda found: _repeated(found[1], rank), text))
+            (number, keyword, _REPEATED.sub(lambda found: _repeated(found[1], rank), text).replace("-*d", f"-{rank}d"))
             for number, keyword, text in self.lines
             if keyword != "ranks"
         ]
@@ -211,6 +237,11 @@ class _Block:
             self.variables.append(variable)
 
 
+def _replaced(text: str, values: Case) -> str:
+    pattern = "|".join(map(re.escape, values))
+    return re.sub(rf"\b({pattern})\b", lambda found: values[found[1]], text) if values else text
+
+
 def _repeated(word: str, rank: int) -> str:
     """``word`` for each of ``rank`` dimensions; with a comma after it, as one number in parentheses is no tuple."""
     return "".join(f"{word}, " if word.isdigit() else f"{word}{position}, " for position in range(1, rank + 1))
@@ -235,6 +266,15 @@ class _Reader:
             parts = [part.strip() for part in extents.split(",") if part.strip()]
             leading = parts.pop(0)[1:].strip() if parts and parts[0].startswith("*") else None
             yield Variable(name, tuple(map(self._extent, parts)), leading, bool(weight))
+
+    def cases(self) -> list[Case]:
+        """What the words of one family are replaced by, for each of its cases."""
+        names, separator, listed = self.text.partition(" in ")
+        words = [name.strip() for name in names.split(",")]
+        rows = [[part.strip() for part in case.split(":")] for case in listed.split("|")]
+        if not separator or any(len(row) != len(words) for row in rows):
+            self.fail("write `each A, B in a: b | c: d`, as many entries as there are words")
+        return [dict(zip(words, row, strict=True)) for row in rows]
 
     def term(self) -> Term:
         return self._term(self._parsed(self.text))
