@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 from benchmarks.accuracy import accuracy
@@ -18,6 +20,10 @@ from benchmarks.zoo.samples import Array, Sample, load_samples
 from tilewright.api import CompiledModel
 from tilewright.api import compile as compile_model
 from tilewright.base.settings import Settings
+from tilewright.frontend import onnx_exporter, onnx_importer
+from tilewright.passes.normalize import normalize
+from tilewright.passes.recognize import recognize
+from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(os.environ.get("ZOO_FOLDER") or ROOT / ZOO)
@@ -53,6 +59,20 @@ def test_compiled_and_loaded(name: str, tmp_path: Path) -> None:
             assert one.dtype == other.dtype
             assert one.shape == other.shape
             assert one.tobytes() == other.tobytes(), f"{threads} threads: not the bits of the compiled model"
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_written_as_onnx(name: str, tmp_path: Path) -> None:
+    """What is left after the passes that know of algebra only, by ONNX Runtime with all its optimizations."""
+    graph = normalize(onnx_importer.load(FOLDER / f"{name}.onnx"))
+    for step in (graph, rewrite(recognize(graph), load_rules(ALGEBRA))):
+        onnx_exporter.save(step, tmp_path / "written.onnx")
+        onnx.checker.check_model(tmp_path / "written.onnx", full_check=True)
+        session = onnxruntime.InferenceSession(tmp_path / "written.onnx", providers=["CPUExecutionProvider"])
+        for sample in samples_of(name):
+            found = [np.asarray(array, np.float64) for array in session.run(None, dict(sample.inputs))]
+            error = accuracy(found, [sample.outputs[value.name] for value in graph.outputs])
+            assert np.max([error.norm, error.element]) <= TOLERANCE, error
 
 
 @pytest.mark.parametrize("name", SMALL)

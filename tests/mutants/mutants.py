@@ -52,6 +52,8 @@ _DAMAGE = ("tests/measure/test_runner.py::test_who_dies_of_anothers_damage_is_me
 _MODEL_CACHE = ("tests/test_model_cache.py",)
 _POLICIES = ("tests/test_policies.py",)
 
+_EXPORTER = ("tests/frontend/test_onnx_exporter.py",)
+
 _FIELD = ("tests/superopt/test_field.py",)
 _EXTENTS = ("tests/superopt/test_extents.py",)
 _GENERATION = ("tests/superopt/test_generation.py",)
@@ -1338,5 +1340,40 @@ MUTANTS = (
         "if any(at >= len(found) or found[at] != size for at, size in pins.items()):",
         "if False:",
         _GENERATION,
+    ),
+    Mutant(
+        "a written extent is rounded towards zero",
+        "frontend/export/writer.py",
+        "if low is None or low < 0:",
+        "if False:",
+        _EXPORTER,
+    ),
+    Mutant(
+        "a transposed convolution is cut off where it should be longer",
+        "frontend/export/convolution.py",
+        "output_padding=tuple(max(-end, 0) for end in ends),",
+        "output_padding=tuple(0 for end in ends),",
+        _EXPORTER,
+    ),
+    Mutant(
+        "the candidate's bias of a GRU is lost where the reset follows the product",
+        "frontend/export/recurrent.py",
+        "last = late if linear and late is not None else",
+        "last =",
+        _EXPORTER,
+    ),
+    Mutant(
+        "pads that are negative are written as they are",
+        "frontend/export/windows.py",
+        "if isinstance(pad, int) and pad >= 0]",
+        "if isinstance(pad, int)]",
+        _EXPORTER,
+    ),
+    Mutant(
+        "weights in a file overlap",
+        "frontend/onnx_exporter.py",
+        "offset += gap + size",
+        "offset += size",
+        _EXPORTER,
     ),
 )

@@ -1,0 +1,179 @@
+"""The parts of an ONNX model that is being written: nodes, initializers, and what computes run-time extents."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from tilewright.base.dtypes import DType, from_numpy
+from tilewright.base.errors import UnsupportedModel
+from tilewright.base.names import Names
+from tilewright.graph import Array, Graph, Node, Value
+from tilewright.symbolic.bounds import Bounds, interval
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+
+OnnxAttribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str]
+"""What an attribute of an ONNX node may be; None in its place: it is left out."""
+
+_BINARY: Mapping[BinaryOp, str] = {
+    BinaryOp.ADD: "Add",
+    BinaryOp.AND: "And",
+    BinaryOp.EQ: "Equal",
+    BinaryOp.GE: "GreaterOrEqual",
+    BinaryOp.GT: "Greater",
+    BinaryOp.LE: "LessOrEqual",
+    BinaryOp.LT: "Less",
+    BinaryOp.MAX: "Max",
+    BinaryOp.MIN: "Min",
+    BinaryOp.MOD: "Mod",
+    BinaryOp.MUL: "Mul",
+    BinaryOp.OR: "Or",
+    BinaryOp.SUB: "Sub",
+}
+_UNARY: Mapping[UnaryOp, str] = {UnaryOp.ABS: "Abs", UnaryOp.NEG: "Neg", UnaryOp.NOT: "Not"}
+
+
+def code_of(dtype: DType) -> int:
+    """ONNX's number of an element type."""
+    return helper.np_dtype_to_tensor_dtype(dtype.numpy)
+
+
+@dataclass(slots=True)
+class Writer:
+    """Collects what a model consists of. Values of the graph keep their names."""
+
+    graph: Graph
+    nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
+    literals: dict[str, Array] = field(default_factory=dict[str, Array])
+    """Constants that the graph has not, by name."""
+    producers: Mapping[Value, Node] = field(init=False)
+    _names: Names = field(init=False)
+    _bounds: Bounds = field(init=False)
+    _dims: dict[Var, tuple[Value, int]] = field(init=False)
+    """Which axis of which input tells a run-time extent."""
+    _extents: dict[Expr, str] = field(default_factory=dict[Expr, str])
+    _shared: dict[tuple[str, tuple[int, ...], bytes], str] = field(
+        default_factory=dict[tuple[str, tuple[int, ...], bytes], str]
+    )
+
+    def __post_init__(self) -> None:
+        self.producers = self.graph.producers()
+        self._names = self.graph.names()
+        sources = [(e, (v, axis)) for v in self.graph.inputs for axis, e in enumerate(v.shape) if isinstance(e, Var)]
+        self._dims = dict(reversed(sources))
+        self._bounds = Bounds(dims={dim: self.graph.bounds.get(dim) for dim in self._dims})
+
+    def add(
+        self, op: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, OnnxAttribute | None]
+    ) -> None:
+        """A node. ``""`` is an input that is left out; such at the end are dropped, as are attributes that are None."""
+        given = list(inputs)
+        while given and not given[-1]:
+            given.pop()
+        node = helper.make_node(op, given, list(outputs), name=outputs[0])
+        node.attribute.extend(_attribute(name, value) for name, value in attributes.items() if value is not None)
+        self.nodes.append(node)
+
+    def fresh(self, wanted: str) -> str:
+        """A name that nothing has."""
+        return self._names.fresh(wanted)
+
+    def literal(self, array: Array) -> str:
+        """The name of a constant that holds ``array``; equal ones are one."""
+        key = str(array.dtype), array.shape, array.tobytes()
+        if key not in self._shared:
+            self._shared[key] = self.fresh("constant")
+            self.literals[self._shared[key]] = array
+        return self._shared[key]
+
+    def shape(self, extents: Sequence[int | Expr]) -> str:
+        """A vector of integers, which may depend on run-time extents."""
+        numbers = [_number(extent) for extent in extents]
+        known = [number for number in numbers if number is not None]
+        if len(known) == len(extents):
+            return self.literal(np.array(known, np.int64))
+        parts = [self.literal(np.array([e], np.int64)) if isinstance(e, int) else self.element(e) for e in extents]
+        return parts[0] if len(parts) == 1 else self._made("Concat", parts, "shape", axis=0)
+
+    def element(self, value: Expr) -> str:
+        """``value``, over run-time extents, as a vector of one element. Raises ``UnsupportedModel``."""
+        if value not in self._extents:
+            self._extents[value] = self._element(value)
+        return self._extents[value]
+
+    def _element(self, value: Expr) -> str:
+        match value:
+            case Const(number, dtype):
+                return self.literal(np.array([number], dtype.numpy))
+            case Var() if value in self._dims:
+                source, axis = self._dims[value]
+                return self._made("Shape", [source.name], value.name, start=axis, end=axis + 1)
+            case Binary(op, a, b) if op in _BINARY:
+                return self._made(_BINARY[op], [self.element(a), self.element(b)], "extent")
+            case Binary(BinaryOp.NE, a, b):
+                return self._made("Not", [self._made("Equal", [self.element(a), self.element(b)], "extent")], "extent")
+            case Binary(BinaryOp.FLOORDIV, a, b):
+                return self._quotient(a, b)
+            case Unary(op, a) if op in _UNARY:
+                return self._made(_UNARY[op], [self.element(a)], "extent")
+            case Select(condition, a, b):
+                return self._made("Where", [self.element(part) for part in (condition, a, b)], "extent")
+            case Cast(a, dtype):
+                return self._made("Cast", [self.element(a)], "extent", to=code_of(dtype))
+            case _:
+                raise UnsupportedModel(f"{value} can't be computed by ONNX's operators; give the model's shapes")
+
+    def _quotient(self, a: Expr, b: Expr) -> str:
+        """``a // b``: ONNX's Div rounds towards zero."""
+        low, _ = interval(a, self._bounds)
+        dividend, divisor = self.element(a), self.element(b)
+        if low is None or low < 0:
+            rest = self._made("Mod", [dividend, divisor], "extent")
+            dividend = self._made("Sub", [dividend, rest], "extent")
+        return self._made("Div", [dividend, divisor], "extent")
+
+    def _made(self, op: str, inputs: Sequence[str], wanted: str, **attributes: OnnxAttribute) -> str:
+        name = self.fresh(wanted)
+        self.add(op, inputs, [name], attributes)
+        return name
+
+    def needed(self, outputs: Sequence[str]) -> list[onnx.NodeProto]:
+        """The nodes that ``outputs`` need, in order."""
+        wanted = set(outputs)
+        found: list[onnx.NodeProto] = []
+        for node in reversed(self.nodes):
+            if wanted.intersection(node.output):
+                wanted.update(node.input)
+                found.append(node)
+        return found[::-1]
+
+
+def types_of(op: str, position: int, opset: int) -> frozenset[str]:
+    """What ONNX allows for an input of an operator: names of tensor types. The last input may be several."""
+    formal = onnx.defs.get_schema(op, opset, "").inputs
+    return frozenset(formal[min(position, len(formal) - 1)].types)
+
+
+def type_name(dtype: DType) -> str:
+    """What ONNX calls tensors of ``dtype``."""
+    return f"tensor({onnx.TensorProto.DataType.Name(code_of(dtype)).lower()})"
+
+
+def tensor_of(array: Array, name: str) -> onnx.TensorProto:
+    """An initializer."""
+    code = code_of(from_numpy(array.dtype))
+    return helper.make_tensor(name, code, array.shape, np.ascontiguousarray(array).tobytes(), raw=True)
+
+
+def _attribute(name: str, value: OnnxAttribute) -> onnx.AttributeProto:
+    is_empty = not isinstance(value, int | float | str) and not value  # then nothing tells the type
+    return helper.make_attribute(name, value, attr_type=onnx.AttributeProto.INTS if is_empty else None)
+
+
+def _number(extent: int | Expr) -> int | None:
+    if isinstance(extent, Const):
+        return int(extent.value)
+    return extent if isinstance(extent, int) else None
