@@ -8,9 +8,12 @@ from tests.passes import graphs
 from tests.passes.graphs import apply
 from tests.passes.networks import HOST, LANES, Array, conv, networks
 from tilewright.base.numerics import Math
+from tilewright.base.target import Target
 from tilewright.graph import Graph, Value, verify
 from tilewright.passes.blocks import Reads, is_plain_in_blocks, reads
 from tilewright.passes.choose import Choices, Copy, Problem, Times, choose
+
+ZEN5 = Target.parse("x86_64,znver5,l1=48K,l2=1M,l3=32M,cores=2")
 
 
 def fewest(problem: Problem) -> float:
@@ -108,14 +111,14 @@ def test_strict_numerics_have_plain_sums_only() -> None:
 def test_depthwise_convolutions_stay_with_their_data() -> None:
     """By rows of plain data; in blocks where the data are: neither is worth a copy."""
     known: dict[Value, Array] = {}
-    x = graphs.value("x", 1, 2 * LANES, 24, 24)
-    first = conv(known, x, 2 * LANES, "a", group=2 * LANES)
-    second = conv(known, first.outputs[0], 2 * LANES, "b", kernel=1)
-    third = conv(known, second.outputs[0], 2 * LANES, "c", group=2 * LANES)
-    fourth = conv(known, third.outputs[0], 2 * LANES, "d", kernel=1)
+    x = graphs.value("x", 1, 2 * 16, 24, 24)
+    first = conv(known, x, 2 * 16, "a", group=2 * 16)
+    second = conv(known, first.outputs[0], 2 * 16, "b", kernel=1)
+    third = conv(known, second.outputs[0], 2 * 16, "c", group=2 * 16)
+    fourth = conv(known, third.outputs[0], 2 * 16, "d", kernel=1)
     flat = apply("ReduceMean", fourth.outputs, "e", axes=(2, 3), keepdims=False)
     graph = Graph("g", (x,), flat.outputs, (first, second, third, fourth, flat), known)
-    laid_out = choose(graph, HOST).apply(HOST)
+    laid_out = choose(graph, ZEN5).apply(ZEN5)
     assert {v.name for v in laid_out.layouts} >= {"b", "c"}
     assert not {"a"} & {v.name for v in laid_out.layouts}
 

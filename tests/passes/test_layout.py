@@ -176,6 +176,8 @@ def test_depthwise_convolutions_of_plain_data_go_by_rows(size: int, stride: int,
     compiled = compile_graph(graph, Options(target, threads=1))
     (result,) = compiled.executable.run(feeds)
     np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
+    if size < 14:  # rows are short: whether they are worth a copy to blocks depends on the processor
+        return
     assert len(compiled.kernels) == 1
     assert not compiled.layouts
     (tile,) = (stmt.buffer for stmt in walk(compiled.kernels[0].program.body) if isinstance(stmt, Alloc))

@@ -1,4 +1,4 @@
-"""Normalization: constants folded, nodes that do nothing, common subexpressions and dead code removed.
+"""Normalization: constants folded, slices written in one way; what does nothing, is there twice or is dead removed.
 
 Every pass keeps the graph's inputs and outputs, by name. A value that leaves the graph is made by a node before and
 after, so that it has a kernel to write it.
@@ -15,8 +15,9 @@ from tilewright.base.errors import InvalidModel, OutOfBounds
 from tilewright.base.exact import Exact
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node
 from tilewright.graph.ir import walk_back
-from tilewright.ops import FusionKind
+from tilewright.ops import Attribute, FusionKind
 from tilewright.ops.shapes import static
+from tilewright.symbolic.expr import Const
 
 FOLD_LIMIT = 1 << 26
 """Bytes: larger results are folded only if the inputs are as large, as they would bloat the artifact (``Expand``)."""
@@ -32,8 +33,8 @@ _MAY_DO_NOTHING = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape",
 
 
 def normalize(graph: Graph) -> Graph:
-    """All four, in the order in which each leaves work for the next. Raises ``InvalidModel``."""
-    graph = eliminate_identities(fold_constants(graph))
+    """All of it, in the order in which each leaves work for the next. Raises ``InvalidModel``."""
+    graph = eliminate_identities(canonical_slices(fold_constants(graph)))
     return eliminate_dead_code(eliminate_common_subexpressions(graph))
 
 
@@ -74,6 +75,37 @@ def _folded(node: Node, constants: Mapping[Value, Array]) -> list[Array]:
         return evaluate_node(node, constants)
     except OutOfBounds as error:
         raise InvalidModel(f"{node.source or node.op.name}: {error}") from error
+
+
+def canonical_slices(graph: Graph) -> Graph:
+    """Slices in steps of 1 with bounds that lie within their dimension, counted from the front, as rules need them."""
+    return replace(graph, nodes=tuple(map(_canonical, graph.nodes)))
+
+
+def _canonical(node: Node) -> Node:
+    data, given = node.inputs[0] if node.inputs else None, dict(node.attributes)
+    if node.op.name != "Slice" or data is None:
+        return node
+    starts, ends = (_integers(given.get(name)) for name in ("starts", "ends"))
+    steps, axes = _integers(given.get("steps")), _integers(given.get("axes"))
+    if starts is None or ends is None or set(steps or ()) - {1}:
+        return node
+    places = [axis % len(data.shape) for axis in (range(len(starts)) if axes is None else axes)]
+    extents = [data.shape[place] for place in places]
+    known = [int(extent.value) for extent in extents if isinstance(extent, Const)]
+    if len(known) < len(extents):
+        return node
+    cuts = [slice(*pair).indices(extent) for *pair, extent in zip(starts, ends, known, strict=True)]
+    first, last = tuple(cut[0] for cut in cuts), tuple(max(cut[:2]) for cut in cuts)
+    return replace(node, attributes=(("starts", first), ("ends", last), ("axes", tuple(places))))
+
+
+def _integers(value: Attribute) -> tuple[int, ...] | None:
+    """``value``, if it is a list of numbers that are known."""
+    if not isinstance(value, tuple):
+        return None
+    numbers = tuple(number for number in value if isinstance(number, int))
+    return numbers if len(numbers) == len(value) else None
 
 
 def eliminate_identities(graph: Graph) -> Graph:

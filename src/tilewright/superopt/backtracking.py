@@ -30,13 +30,13 @@ class Limits:
     """How far a search goes.
 
     ``alpha``: how much more than the best a graph may cost that is looked at; ``pops``: how many graphs are taken;
-    ``matches``: of each rule in one graph, those that are tried one by one; ``growth``: nodes, relative to the input.
+    ``matches``: of each rule in one graph, those that are tried one by one; ``nodes``: by how many a graph may grow.
     """
 
     alpha: float = 1.05
     pops: int = 40
     matches: int = 6
-    growth: float = 2.0
+    nodes: int = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Backtracking:
         """What costs least of all that was found; ``graph`` itself, if nothing costs less."""
         best = start = State(graph, self.cost(graph))
         waiting = [(start.cost, 0, start)]
-        seen, most = {fingerprint(graph)}, self.limits.growth * len(graph.nodes)
+        seen, most = {fingerprint(graph)}, len(graph.nodes) + self.limits.nodes
         for _ in range(self.limits.pops):
             if not waiting or not self.is_time_left():
                 break

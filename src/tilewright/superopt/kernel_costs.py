@@ -16,7 +16,13 @@ from tilewright.base.exact import Exact
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
 from tilewright.base.target import Target
-from tilewright.cost.kernels import FAR_BYTES_PER_CYCLE, KERNEL_START, NEAR_BYTES_PER_CYCLE, TYPICAL_EXTENT, kernel_cycles
+from tilewright.cost.kernels import (
+    FAR_BYTES_PER_CYCLE,
+    KERNEL_START,
+    NEAR_BYTES_PER_CYCLE,
+    TYPICAL_EXTENT,
+    kernel_cycles,
+)
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.ops import FusionKind
 from tilewright.ops.shapes import static

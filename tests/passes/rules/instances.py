@@ -10,7 +10,9 @@ from tilewright.base.errors import BadProgram
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.ops import Attribute
 from tilewright.passes.rules import Apply, Number, Rule, Term, Variable
+from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import Expr, const
+from tilewright.symbolic.simplify import prove
 from tilewright.symbolic.traversal import substitute
 
 Array = NDArray[np.generic]
@@ -51,7 +53,7 @@ class _Instance:
 
     def graph(self) -> Graph:
         for need in self.rule.needs:
-            if str(substitute(need, self.symbols)) != "true":
+            if not prove(substitute(need, self.symbols), Bounds()):
                 raise BadProgram("what the rule needs does not hold")
         outputs = tuple(map(self.value, self.rule.sources))
         graph = Graph("instance", tuple(self.inputs), outputs, tuple(self.nodes), dict(self.constants))

@@ -6,8 +6,8 @@
     for match in matches(rule, index):
         print(match.nodes)
 
-An inner value that others read, too, would be computed twice, so it is no match; only views, which cost nothing, may
-have other readers. What follows from one source must not be read by the target of another.
+An inner value that others read, too, would be computed twice, so it is no match; only what computes nothing
+(views, slices) may have other readers. What follows from one source must not be read by the target of another.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tilewright.passes.rules.binding import Binding
 from tilewright.passes.rules.build import Match, replacement
 from tilewright.passes.rules.index import Index
 from tilewright.passes.rules.terms import Apply, Rule, Variable, subterms
-from tilewright.passes.rules.unify import bindings_at, first_source
+from tilewright.passes.rules.unify import MOVES, bindings_at, first_source
 
 
 def matches(rule: Rule, index: Index) -> Iterator[Match]:
@@ -51,7 +51,7 @@ def _is_closed(match: Match, index: Index) -> bool:
     staying: set[str] = set()
     for node in reversed(match.nodes):
         if _stays(node, inside - staying, replaced, index):
-            if node.op.kind is not FusionKind.VIEW:
+            if node.op.kind is not FusionKind.VIEW and node.op.name not in MOVES:
                 return False
             staying.add(node.outputs[0].name)
     return True

@@ -18,7 +18,7 @@ from tilewright.passes.rules.index import Lookup
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
 
 _COMMUTATIVE = frozenset({"Add", "Max", "Min", "Mul"})
-_MOVES = frozenset({"Concat", "Expand", "Slice", "Tile"})
+MOVES = frozenset({"Concat", "Expand", "Slice", "Tile"})
 """Operators that compute nothing, besides the views."""
 _ROUNDINGS = 2
 """How many units (relative: the dtype's epsilon) a rounded number may be off: ``1 / sqrt(2)`` is not ``sqrt(0.5)``."""
@@ -49,7 +49,7 @@ def bindings_at(rule: Rule, node: Node, lookup: Lookup) -> Iterator[Binding]:
 def _is_about_rings(rule: Rule, binding: Binding) -> bool:
     """Whether the sources are floats, or nothing is computed."""
     return all(binding.values[source].dtype.is_float for source in rule.sources) or not any(
-        term.op.kind is not FusionKind.VIEW and term.op.name not in _MOVES
+        term.op.kind is not FusionKind.VIEW and term.op.name not in MOVES
         for term in subterms(rule.sources)
         if isinstance(term, Apply)
     )
