@@ -57,6 +57,7 @@ _EXPORTER = ("tests/frontend/test_onnx_exporter.py",)
 _FIELD = ("tests/superopt/test_field.py",)
 _EXTENTS = ("tests/superopt/test_extents.py",)
 _GENERATION = ("tests/superopt/test_generation.py",)
+_VALIDATION = ("tests/superopt/test_regions.py", "tests/superopt/test_validation.py")
 
 MUTANTS = (
     Mutant(
@@ -1375,5 +1376,82 @@ MUTANTS = (
         "offset += gap + size",
         "offset += size",
         _EXPORTER,
+    ),
+    Mutant(
+        "two graphs: attributes do not tell values apart",
+        "superopt/congruence.py",
+        "key = (node.op, Exact(attributes), tuple(operands))",
+        "key = (node.op, Exact(()), tuple(operands))",
+        _VALIDATION,
+    ),
+    Mutant(
+        "two graphs: a value that is made of others is leaf for ever",
+        "superopt/sweep.py",
+        "_GROWTH = 8",
+        "_GROWTH = 0",
+        _VALIDATION,
+    ),
+    Mutant(
+        "two graphs: undecided values are checked ones",
+        "superopt/sweep.py",
+        "if verdict.method is None:",
+        "if verdict.method is None and not verdict.reason:",
+        _VALIDATION,
+    ),
+    Mutant(
+        "smaller sizes: different extents become one",
+        "superopt/sizes.py",
+        "return [number for number in dict.fromkeys(tried) if number not in taken]",
+        "return list(dict.fromkeys(tried))",
+        _VALIDATION,
+    ),
+    Mutant(
+        "smaller sizes: groups are kept as they are",
+        "superopt/relations.py",
+        'return {"group": sizes.get(group, group)}',
+        'return {"group": group}',
+        _VALIDATION,
+    ),
+    Mutant(
+        "regions: what differs at small sizes differs",
+        "superopt/decide.py",
+        "            if found.is_equal:\n",
+        "            if found.is_equal is not None:\n",
+        _VALIDATION,
+    ),
+    Mutant(
+        "regions: no budget",
+        "superopt/decide.py",
+        "if program.points > budget:",
+        "if program.points > budget * 50:",
+        _VALIDATION,
+    ),
+    Mutant(
+        "regions: float64 need not agree",
+        "superopt/decide.py",
+        "if difference(left, right).worst > TOLERANCE:",
+        "if difference(left, right).worst > 10 * SAMPLES:",
+        _VALIDATION,
+    ),
+    Mutant(
+        "regions: infinities are numbers of the field",
+        "superopt/decide.py",
+        "if not isfinite(leaf.literal.value):",
+        "if leaf.literal.value != leaf.literal.value:",
+        _VALIDATION,
+    ),
+    Mutant(
+        "degrees of sums of fractions",
+        "superopt/degrees.py",
+        "self.above + max(0, count - 1) * self.below",
+        "self.above",
+        _VALIDATION,
+    ),
+    Mutant(
+        "outputs may differ by more than is allowed",
+        "superopt/validation.py",
+        "if not found <= tolerance:",
+        "if found > 4 * tolerance:",
+        _VALIDATION,
     ),
 )

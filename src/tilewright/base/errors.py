@@ -93,3 +93,12 @@ class OutOfBounds(TilewrightError):
 
 class InternalError(TilewrightError):
     """A fault of Tilewright itself."""
+
+
+class NotEquivalent(InternalError):
+    """A rewritten graph does not compute what it did; ``value``: the first output that differs."""
+
+    def __init__(self, value: str, reason: str) -> None:
+        super().__init__(f"output {value} is not what it was: {reason}")
+        self.value = value
+        self.reason = reason

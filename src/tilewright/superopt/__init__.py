@@ -18,4 +18,6 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     axioms, proofs          a rule from axioms, by equality saturation; `tilewright rules verify`
     pruning                 rules that say nothing beyond the others
     costs, result           what graphs cost, and what a search found
+    validation              an optimized graph held against its input
+    congruence, sweep       ... where both begin to differ     regions, decide, sizes    ... whether it matters
 """
