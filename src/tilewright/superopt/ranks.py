@@ -77,7 +77,7 @@ class _Writing:
         return Rule(rule.name, tuple(map(self.variable, rule.variables)), sides[0], sides[1], rule.needs, rule.proof)
 
     def variable(self, v: Variable) -> Variable:
-        if v.leading not in self.leading:
+        if v.leading is None or v.leading not in self.leading:
             return v
         return Variable(v.name, (*self.leading[v.leading], *v.shape), None, v.is_weight)
 
