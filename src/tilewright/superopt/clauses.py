@@ -234,8 +234,9 @@ class _Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One rewrite: where ``facts`` are found, ``actions`` are taken."""
+    """One rewrite: where ``facts`` are found, ``actions`` are taken. ``axiom``: the name of what it is of."""
 
+    axiom: str
     facts: tuple[str, ...]
     actions: tuple[str, ...]
 
@@ -244,9 +245,9 @@ class Clause:
         """The operators without which it finds nothing."""
         return frozenset(_CONSTRUCTOR.findall(" ".join(self.facts)))
 
-    def text(self, ruleset: str) -> str:
+    def text(self, ruleset: str, name: str) -> str:
         """As egglog reads it."""
-        return f"(rule ({' '.join(self.facts)}) ({' '.join(self.actions)}) :ruleset {ruleset})"
+        return f'(rule ({" ".join(self.facts)}) ({" ".join(self.actions)}) :ruleset {ruleset} :name "{name}")'
 
 
 def axiom_clauses(axiom: Rule, signatures: Signatures) -> list[Clause]:
@@ -280,7 +281,7 @@ def _clause(
     actions = list(_making(made, forms, conclusion.writer()))
     if conclusion.missing:
         return None
-    return Clause(tuple(facts), tuple(actions))
+    return Clause(axiom.name, tuple(facts), tuple(actions))
 
 
 def _making(terms: Sequence[Term], forms: Normalizer, writer: _Writer) -> Iterable[str]:

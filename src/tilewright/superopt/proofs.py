@@ -20,13 +20,15 @@ def find_proof(rule: Rule) -> tuple[str, ...] | None:
 
     Needs the extra ``superopt``. Raises ``BadProgram`` if the rule has no shapes that are known.
     """
+    used: set[str] = set()
     versions = at_ranks(rule)
-    if not all(map(all_axioms().proves, versions)):
-        return None
-    near = relevant(rule)
-    if not _proves(versions, list(near.values())):
-        near = axioms()
-    return _fewest(versions, near)
+    for version in versions:
+        found = all_axioms().used(version)
+        if found is None:
+            return None
+        used |= found
+    near = {name: axiom for name, axiom in axioms().items() if name in used}
+    return _fewest(versions, near if _proves(versions, list(near.values())) else axioms())
 
 
 def replays(rule: Rule, names: Sequence[str]) -> bool:

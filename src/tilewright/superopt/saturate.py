@@ -30,8 +30,8 @@ DEFAULT_EFFORT = Effort()
 class _Graph(Protocol):
     """What is used of ``egglog.bindings.EGraph``."""
 
-    def run(self, program: str) -> bool:
-        """Run a program; whether rules in it found anything new."""
+    def run(self, program: str) -> frozenset[str] | None:
+        """Run a program; the names of rules that found something, None if that was nothing new."""
         ...
 
     def holds(self, claims: Sequence[str]) -> bool:
@@ -59,6 +59,8 @@ class Prover:
         self._signatures = Signatures()
         self._rulesets: dict[frozenset[str], str] = {}
         """By the constructors without which rules find nothing."""
+        self._axioms: list[str] = []
+        """Of each clause, by its number: the name of the axiom."""
         self._graph = _new_graph()
         self._graph.run(PRELUDE)
         for axiom in axioms:
@@ -72,7 +74,8 @@ class Prover:
         self._signatures = signatures
         self._graph.run("\n".join(new))
         for clause in clauses:  # one by one: of many rules in one program, egglog 13 takes gigabytes
-            self._graph.run(clause.text(self._ruleset(clause)))
+            self._graph.run(clause.text(self._ruleset(clause), str(len(self._axioms))))
+            self._axioms.append(clause.axiom)
 
     def _ruleset(self, clause: Clause) -> str:
         if clause.constructors not in self._rulesets:
@@ -82,6 +85,13 @@ class Prover:
 
     def proves(self, rule: Rule, effort: Effort = DEFAULT_EFFORT) -> bool:
         """Whether the axioms prove ``rule``. Raises ``BadProgram`` if it has no shapes that are known."""
+        return self.used(rule, effort) is not None
+
+    def used(self, rule: Rule, effort: Effort = DEFAULT_EFFORT) -> frozenset[str] | None:
+        """The names of axioms that found something until ``rule`` was proved; None if it is not.
+
+        Raises as ``proves`` does.
+        """
         signatures = Signatures(dict(self._signatures.declared))
         question = goal(rule, signatures)
         self._graph.run("\n".join(["(push)", *signatures.since(self._signatures), question.program]))
@@ -90,26 +100,29 @@ class Prover:
         finally:
             self._graph.run("(pop)")
 
-    def _saturates(self, question: Goal, effort: Effort) -> bool:
+    def _saturates(self, question: Goal, effort: Effort) -> frozenset[str] | None:
+        used: frozenset[str] = frozenset()
         for number in range(effort.rounds):
             if self._graph.holds(question.claims):
-                return True
+                return used
             sizes = self._graph.sizes()
-            if sum(sizes.values()) > effort.terms or not self._round(number, sizes):
-                return False
-        return self._graph.holds(question.claims)
+            found = self._round(number, sizes) if sum(sizes.values()) <= effort.terms else None
+            if found is None:
+                return None
+            used |= found
+        return used if self._graph.holds(question.claims) else None
 
-    def _round(self, number: int, sizes: Mapping[str, int]) -> bool:
-        """Apply once what can find anything; whether it found anything new.
+    def _round(self, number: int, sizes: Mapping[str, int]) -> frozenset[str] | None:
+        """Apply once what can find anything; the axioms that did, None if that was nothing new.
 
         Hundreds of rules that find nothing take longer than those that do.
         """
         present = {name for name, count in sizes.items() if count}
         chosen = [ruleset for constructors, ruleset in self._rulesets.items() if constructors <= present]
         self._graph.run(f"(unstable-combined-ruleset round-{number} {' '.join(chosen)})")
-        is_new = self._graph.run(f"(run round-{number} 1)")
+        found = self._graph.run(f"(run round-{number} 1)")
         self._graph.run("(run-schedule (saturate (run shapes)))")
-        return is_new
+        return None if found is None else frozenset(self._axioms[int(name)] for name in found)
 
 
 def _new_graph() -> _Graph:
@@ -124,12 +137,16 @@ def _new_graph() -> _Graph:
         def __init__(self) -> None:
             self._graph = EGraph()
 
-        def run(self, program: str) -> bool:
+        def run(self, program: str) -> frozenset[str] | None:
             try:
                 outputs = self._graph.run_program(*self._graph.parse_program(program))
             except EggSmolError as error:
                 raise InternalError(f"axioms contradict each other, or egglog joins wrongly: {error}") from error
-            return any(output.report.updated for output in outputs if isinstance(output, RunScheduleOutput))
+            reports = [output.report for output in outputs if isinstance(output, RunScheduleOutput)]
+            if not any(report.updated for report in reports):
+                return None
+            matched = [(name, count) for report in reports for name, count in report.num_matches_per_rule.items()]
+            return frozenset(name for name, count in matched if count)
 
         def holds(self, claims: Sequence[str]) -> bool:
             try:
