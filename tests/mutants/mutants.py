@@ -35,6 +35,9 @@ _TRANSPOSITION = "tests/codegen/test_transposition.py"
 _LAYOUT = "tests/passes/test_layout.py"
 _ALGEBRA = "tests/passes/rules/test_algebra.py"
 _MATCH = "tests/passes/rules/test_match.py"
+_EGRAPH = "tests/superopt/test_egraph.py"
+_EXTRACTION = "tests/superopt/test_extraction.py"
+_SATURATION = "tests/superopt/test_saturation.py"
 _EXACT = "tests/test_exact_numbers.py"
 _RECOGNIZE = "tests/passes/test_recognize.py"
 _FLATTEN = "tests/passes/test_flatten.py"
@@ -729,7 +732,7 @@ MUTANTS = (
     Mutant(
         "rules: operators match in one order only",
         "passes/rules/unify.py",
-        "if term.op.name in _COMMUTATIVE:",
+        "if term.op.name in COMMUTATIVE:",
         "if term.op.name in ():",
         (f"{_MATCH}::test_operators_that_commute",),
     ),
@@ -767,6 +770,69 @@ MUTANTS = (
         "        if key in done or not missing:",
         "        if key in done or missing is not None:",
         (f"{_MATCH}::test_several_sources",),
+    ),
+    Mutant(
+        "e-graph: congruence is closed once only",
+        "superopt/egraph.py",
+        "        while self._is_stale:\n            self._is_stale = False",
+        "        if self._is_stale:\n            self._is_stale = False",
+        (f"{_EGRAPH}::test_what_follows_may_be_older",),
+    ),
+    Mutant(
+        "e-graph: only the first results of equal nodes are equal",
+        "superopt/egraph.py",
+        "            for old, new in zip(twin.node.outputs, one.node.outputs, strict=True):",
+        "            for old, new in zip(twin.node.outputs[:1], one.node.outputs[:1], strict=True):",
+        (f"{_EGRAPH}::test_all_results_of_equal_nodes_are_equal",),
+    ),
+    Mutant(
+        "extraction: circles are not cut",
+        "superopt/integer_program.py",
+        "        if all(circle.issuperset(edges[thing]) for thing in circle):",
+        "        if False and circle:",
+        ("tests/superopt/test_integer_program.py::test_circles_are_cut",),
+    ),
+    Mutant(
+        "extraction: a large number for infinity",
+        "superopt/integer_program.py",
+        "self._highs.addRow(least, kHighsInf, ",
+        "self._highs.addRow(least, 1.0, ",
+        ("tests/superopt/test_integer_program.py::test_a_thing_may_be_made_twice",),
+    ),
+    Mutant(
+        "extraction: what several nodes make has one name",
+        "superopt/extraction.py",
+        "        if self.makers.get(value.name) is not one or value.name in self.values:",
+        "        if one.node.op is _IDENTITY:",
+        (f"{_EXTRACTION}::test_a_result_that_another_node_makes_has_another_name",),
+    ),
+    Mutant(
+        "extraction: what greedy choices share is paid each time",
+        "superopt/choices.py",
+        "            bits |= self._used[thing]",
+        "            bits += self._used[thing] if bits.bit_length() < 400 else 0",
+        ("tests/superopt/test_integer_program.py",),
+    ),
+    Mutant(
+        "saturation: sources that lie apart are merged",
+        "superopt/saturation.py",
+        "if key in self.merged or [start for start, _ in ranges[1:]] != nearest:",
+        "if key in self.merged:",
+        (f"{_SATURATION}::test_of_n_products_less_than_n_squared_are_made",),
+    ),
+    Mutant(
+        "saturation: a match may be larger than what is left",
+        "superopt/saturation.py",
+        "len(self.egraph.nodes) + len(made.nodes) > self.budget.nodes",
+        "len(self.egraph.nodes) > self.budget.nodes",
+        (f"{_SATURATION}::test_merging_stays_within_the_budget",),
+    ),
+    Mutant(
+        "saturation: cycles are made",
+        "superopt/saturation.py",
+        "        possible = [match for match in found if not _is_cyclic(match, view)]",
+        "        possible = found",
+        (f"{_SATURATION}::test_what_would_be_made_of_itself_is_not_merged",),
     ),
     Mutant(
         "winograd: the signs of transformed filters",

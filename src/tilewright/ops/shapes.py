@@ -23,6 +23,11 @@ def same_extent(a: Expr, b: Expr) -> bool:
     return a == b or equivalent(a, b, _run_time(a.variables | b.variables))
 
 
+def same_shape(a: Shape, b: Shape) -> bool:
+    """Whether two shapes are provably equal."""
+    return len(a) == len(b) and all(map(same_extent, a, b))
+
+
 def simplified(extent: Expr) -> Expr:
     """``extent`` in its simplest form."""
     return simplify(extent, _run_time(extent.variables))

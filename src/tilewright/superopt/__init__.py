@@ -1,4 +1,4 @@
-"""The super-optimizer of graphs: rules of algebra are generated, proved and pruned.
+"""The super-optimizer of graphs: rules of algebra are generated, proved, pruned and searched over.
 
 The system of Jia et al., "TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions"
 (SOSP 2019), over this compiler's operators. A rule that is false at some shape is told from a true one by evaluation:
@@ -20,4 +20,7 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     costs, result           what graphs cost, and what a search found
     validation              an optimized graph held against its input
     congruence, sweep       ... where both begin to differ     regions, decide, sizes    ... whether it matters
+    egraph, acyclic         graphs in which equal values are one
+    saturation              rules applied to them, until nothing is new
+    extraction              the cheapest graph in one: choices, integer_program
 """

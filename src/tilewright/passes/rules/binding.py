@@ -12,7 +12,7 @@ from inspect import Parameter, signature
 from tilewright.base.exact import Exact
 from tilewright.graph import Node, Value
 from tilewright.ops import Attribute, Operator
-from tilewright.ops.shapes import Shape, same_extent, simplified
+from tilewright.ops.shapes import Shape, same_extent, same_shape, simplified
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, symbols_of
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ONE, Const, Expr, Var, const
@@ -51,7 +51,7 @@ class Binding:
             known = leading.get(variable.leading)
             if known is None:
                 leading = {**leading, variable.leading: shape[:count]}
-            elif not _same_shape(known, shape[:count]):
+            elif not same_shape(known, shape[:count]):
                 return None
         equations = _Equations(dict(self.symbols), list(self.open))
         if not all(map(equations.add, variable.shape, shape[count:])):
@@ -64,7 +64,7 @@ class Binding:
         written = frozenset(name for name, _ in term.attributes)
         for name, attribute in term.attributes:
             pattern = spliced(attribute, self.leading)
-            actual = given.get(name, _defaults(node.op).get(name))
+            actual = given.get(name, defaults(node.op).get(name))
             if name in _AXES and node.op.name != _FLATTEN:
                 rank = max(len(value.shape) for value in (*node.inputs[:1], node.outputs[0]) if value is not None)
                 pattern, actual = _from_front(pattern, rank), _from_front(actual, rank)
@@ -73,7 +73,7 @@ class Binding:
         bound = replace(self, symbols=equations.symbols, open=tuple(equations.open))
         others = tuple((name, value) for name, value in node.attributes if name not in written)
         if term.rest is None:
-            left = {name: value for name, value in _defaults(node.op).items() if name not in written}
+            left = {name: value for name, value in defaults(node.op).items() if name not in written}
             return bound if all(Exact(left.get(n)) == Exact(v) for n, v in others) else None
         known = bound.rests.get(term.rest)
         if known is None:
@@ -179,10 +179,6 @@ def _as_extent(value: Attribute) -> Expr | None:
     return const(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _same_shape(a: Shape, b: Shape) -> bool:
-    return len(a) == len(b) and all(map(same_extent, a, b))
-
-
 def _from_front(axes: Attribute, rank: int) -> Attribute:
     """``axes`` counted from the front."""
     if isinstance(axes, tuple):
@@ -192,7 +188,8 @@ def _from_front(axes: Attribute, rank: int) -> Attribute:
 
 
 @lru_cache(maxsize=512)
-def _defaults(op: Operator) -> Mapping[str, Attribute]:
+def defaults(op: Operator) -> Mapping[str, Attribute]:
+    """What attributes of ``op`` are where they are not written."""
     parameters = signature(op.function).parameters.values()
     return {
         p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY and p.default is not Parameter.empty
@@ -201,4 +198,4 @@ def _defaults(op: Operator) -> Mapping[str, Attribute]:
 
 def _written(op: Operator, attributes: Attributes) -> Mapping[str, Exact[Attribute]]:
     """``attributes`` and, where one is not among them, its default."""
-    return {name: Exact(value) for name, value in {**_defaults(op), **dict(attributes)}.items()}
+    return {name: Exact(value) for name, value in {**defaults(op), **dict(attributes)}.items()}

@@ -17,7 +17,7 @@ from tilewright.base.names import Names
 from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops import Operator
 from tilewright.ops.operator import require
-from tilewright.ops.shapes import same_extent
+from tilewright.ops.shapes import same_shape
 from tilewright.passes.rules.binding import Binding
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
 from tilewright.passes.rules.weights import folded, is_weight
@@ -102,7 +102,7 @@ class _Building:
                 self.roots.setdefault(target, old)
         for target, old in targets:
             made = self._value(target, old.name, old.dtype)
-            if made.dtype != old.dtype or not _same_shape(made, old):
+            if made.dtype != old.dtype or not same_shape(made.shape, old.shape):
                 raise _OtherType(f"{self.match.rule.name}: {made!r} can't replace {old!r}")
             if made.name != old.name:
                 self._rename(old, made)
@@ -154,7 +154,7 @@ class _Building:
     def _as_before(self, term: Apply, made: Value) -> Value:
         """``made`` with its extents written as those of what it replaces."""
         old = self.roots.get(term)
-        return old if old is not None and old.dtype == made.dtype and _same_shape(old, made) else made
+        return old if old is not None and old.dtype == made.dtype and same_shape(old.shape, made.shape) else made
 
     def _operands(self, term: Apply, root: str, dtype: DType) -> list[Value]:
         """Numbers last, as they take the dtype of the others."""
@@ -184,10 +184,6 @@ class _Building:
 
 def _applications(terms: Sequence[Term]) -> Iterator[Apply]:
     return (term for term in subterms(terms) if isinstance(term, Apply))
-
-
-def _same_shape(a: Value, b: Value) -> bool:
-    return len(a.shape) == len(b.shape) and all(map(same_extent, a.shape, b.shape))
 
 
 @lru_cache(maxsize=512)

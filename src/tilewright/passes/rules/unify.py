@@ -17,7 +17,8 @@ from tilewright.passes.rules.binding import Binding
 from tilewright.passes.rules.index import Lookup
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
 
-_COMMUTATIVE = frozenset({"Add", "Max", "Min", "Mul"})
+COMMUTATIVE = frozenset({"Add", "Max", "Min", "Mul"})
+"""Operators whose operands may change places."""
 MOVES = frozenset({"Concat", "Expand", "Slice", "Tile"})
 """Operators that compute nothing, besides the views."""
 _ROUNDINGS = 2
@@ -124,7 +125,7 @@ def _applied(term: Apply, node: Node, binding: Binding, lookup: Lookup) -> Itera
     if inputs is None or len(inputs) != len(term.operands):
         return
     orders = [inputs]
-    if term.op.name in _COMMUTATIVE:
+    if term.op.name in COMMUTATIVE:
         orders = [list(order) for order in dict.fromkeys(permutations(inputs))]
     for order in orders:
         if all(map(_may_be, term.operands, order, [lookup] * len(order))):
