@@ -32,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shapes", type=positive, default=6, metavar="N", help="instances to evaluate first (default: %(default)s)"
     )
+    parser.add_argument(
+        "--write", action="store_true", help="find proofs anew and write them into the files, before they are verified"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -39,6 +42,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Verify all, show what fails; the status says whether anything does."""
     from tilewright.superopt.verification import Engine, verify
 
+    if options.write:
+        _write_proofs(options.files, options.shapes)
     found: list[tuple[str, Finding]] = []
     for name, rules in _rules(options.files).items():
         found += [(name, finding) for finding in verify(rules, Engine(options.engine), shapes=options.shapes)]
@@ -57,13 +62,27 @@ def _rules(files: Sequence[Path]) -> "dict[str, Sequence[Rule]]":
 
     if not files:
         return {_BUILT_IN: built_in()}
-    found: dict[str, Sequence[Rule]] = {}
+    return {str(path): parse_rules(_text(path)) for path in files}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} can't be read: {error}") from error
+
+
+def _write_proofs(files: Sequence[Path], shapes: int) -> None:
+    from tilewright.superopt.stored import with_proofs
+
+    if not files:
+        raise BadInput("--write: name the files of rules to write proofs into")
     for path in files:
+        text = with_proofs(_text(path), shapes)
         try:
-            found[str(path)] = parse_rules(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path} can't be read: {error}") from error
-    return found
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"{path} can't be written: {error}") from error
 
 
 def _report(name: str, finding: "Finding") -> dict[str, object]:

@@ -14,6 +14,7 @@ conditions) are evaluated as what they are.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -62,8 +63,7 @@ class Evaluator:
         """
         key = (op, Exact(tuple(sorted(attributes.items()))), tuple(shapes))
         if key not in self._functions:
-            inputs = [placeholder(shape, dtypes.f64, f"x{i}") for i, shape in enumerate(shapes)]
-            self._functions[key] = Compiled(inputs, op.apply(inputs, attributes), self.domain)
+            self._functions[key] = Compiled(*_program(*key), self.domain)
         return self._functions[key]
 
     def term(self, term: Term, bindings: "Bindings", known: dict[Term, Array] | None = None) -> Array:
@@ -92,6 +92,15 @@ class Evaluator:
                 if output >= len(results):
                     raise BadProgram(f"{op} has {len(results)} results; there is no .{output}")
                 return results[output]
+
+
+@lru_cache(maxsize=1024)
+def _program(
+    op: Operator, attributes: Exact[tuple[tuple[str, Attribute], ...]], shapes: tuple[Shape, ...]
+) -> tuple[list[Tensor], Sequence[Tensor]]:
+    """Inputs and results of ``op``; several domains compile them."""
+    inputs = [placeholder(shape, dtypes.f64, f"x{i}") for i, shape in enumerate(shapes)]
+    return inputs, op.apply(inputs, dict(attributes.value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ instance at which a side is ill-typed says nothing; the first at which the sides
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from inspect import Parameter, signature
 from math import prod
 from random import Random
@@ -13,7 +14,7 @@ from random import Random
 import numpy as np
 
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
-from tilewright.ops import Attribute
+from tilewright.ops import Attribute, Operator
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.domains import Array, Domain, Modular, Real
 from tilewright.superopt.field import Bindings, Evaluator
@@ -51,6 +52,15 @@ _CHOICES: Mapping[str, tuple[Attribute, ...]] = {
 """What unwritten attributes are tried with; all others keep their defaults."""
 
 
+_FLOATS = 2
+"""At how many instances floats are evaluated, too: they find what the true functions do not keep."""
+
+
+@lru_cache(maxsize=512)
+def _parameters(op: Operator) -> Mapping[str, Parameter]:
+    return signature(op.function).parameters
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One choice for all that a rule leaves open."""
@@ -72,6 +82,8 @@ class Instance:
 
     def integer(self, value: Expr) -> int:
         """An expression over symbols. Raises ``BadProgram`` for one that is not chosen."""
+        if value in self.symbols:  # mostly it is a symbol
+            return self.symbols[value]
         known = self.simplified(value)
         if not isinstance(known, Const):
             raise BadProgram(f"{value} has a symbol without a value")
@@ -97,7 +109,7 @@ class Instance:
             return term
         written = {name: self._concrete(value) for name, value in term.attributes}
         for name, value in self.rests[term.rest].items() if term.rest is not None else ():
-            if name in signature(term.op.function).parameters:
+            if name in _parameters(term.op):
                 written.setdefault(name, value)
         return Apply(term.op, tuple(map(self.concrete, term.operands)), tuple(written.items()), None, term.output)
 
@@ -141,7 +153,7 @@ def try_rule(rule: Rule, *, shapes: int = 8, largest: int = 4, seed: int = 0, tr
         if str(instance) in seen:
             continue
         seen.add(str(instance))
-        agrees = _agrees(rule, instance, exact, real)
+        agrees = _agrees(rule, instance, exact, real, with_floats=found < _FLOATS)
         if agrees is False:
             return Trial(found, instance)
         found += agrees is True
@@ -150,50 +162,51 @@ def try_rule(rule: Rule, *, shapes: int = 8, largest: int = 4, seed: int = 0, tr
 
 def try_instance(rule: Rule, instance: Instance, seed: int = 0) -> bool | None:
     """Whether both sides agree at one instance; None if one is ill-typed there."""
-    return _agrees(rule, instance, Evaluator(Modular(seed)), Evaluator(Real(1e-7)))
+    return _agrees(rule, instance, Evaluator(Modular(seed)), Evaluator(Real(1e-7)), with_floats=True)
 
 
-def _agrees(rule: Rule, instance: Instance, exact: Evaluator, real: Evaluator) -> bool | None:
-    if not _holds(rule, instance):
+def _agrees(rule: Rule, instance: Instance, exact: Evaluator, real: Evaluator, *, with_floats: bool) -> bool | None:
+    if any(instance.simplified(need) != TRUE for need in rule.needs):
+        return None
+    concrete = instance.concrete_rule(rule)
+    if not _is_typed(concrete):
         return None
     try:
-        return _equal(rule, instance, exact) and _equal(rule, instance, real)
+        return _equal(concrete, exact) and (not with_floats or _equal(concrete, real))
     except Unsupported:
-        return _equal_or_none(rule, instance, real)
+        return _equal_or_none(concrete, real)
     except (BadProgram, OutOfBounds):
         return None
 
 
-def _equal_or_none(rule: Rule, instance: Instance, real: Evaluator) -> bool | None:
+def _equal_or_none(rule: Rule, real: Evaluator) -> bool | None:
     try:
-        return _equal(rule, instance, real)
+        return _equal(rule, real)
     except (BadProgram, OutOfBounds, Unsupported):
         return None
 
 
-def _holds(rule: Rule, instance: Instance) -> bool:
-    """Whether the rule's needs hold, and all bounds and pads are such as a rule may have."""
-    if any(instance.simplified(need) != TRUE for need in rule.needs):
-        return False
+def _is_typed(rule: Rule) -> bool:
+    """Whether all bounds and pads are such as a rule may have."""
     return all(
         min((i for i in value if isinstance(i, int)), default=0) >= 0
-        for term in (*rule.sources, *rule.targets)
-        for part in subterms([instance.concrete(term)])
+        for part in subterms((*rule.sources, *rule.targets))
         if isinstance(part, Apply)
         for name, value in part.attributes
         if name in ("pads", "before", "after", "starts", "ends") and isinstance(value, tuple)
     )
 
 
-def _equal(rule: Rule, instance: Instance, evaluator: Evaluator) -> bool:
+def _equal(rule: Rule, evaluator: Evaluator) -> bool:
+    """Whether the sides of a rule whose shapes are literals have equal values."""
     domain: Domain = evaluator.domain
     values = {
-        variable.name: domain.random((*instance.shape(variable), _SAMPLES), seed)
+        variable.name: domain.random((*(int(str(extent)) for extent in variable.shape), _SAMPLES), seed)
         for seed, variable in enumerate(rule.variables)
     }
     bindings, known = Bindings(values), dict[Term, Array]()
     for source, target in zip(rule.sources, rule.targets, strict=True):
-        left, right = (_value(instance.concrete(side), evaluator, bindings, known) for side in (source, target))
+        left, right = (_value(side, evaluator, bindings, known) for side in (source, target))
         if left.shape[:-1] != right.shape[:-1]:
             return False
         samples = max(left.shape[-1], right.shape[-1])
@@ -205,6 +218,8 @@ def _equal(rule: Rule, instance: Instance, evaluator: Evaluator) -> bool:
 
 def _value(side: Term, evaluator: Evaluator, bindings: Bindings, known: dict[Term, Array]) -> Array:
     for part in subterms([side]):
+        if part in known:
+            continue
         if isinstance(part, Apply) and part.op.name == "Slice":
             _check_slice(part, known[part.operands[0]].shape[:-1])
         evaluator.term(part, bindings, known)
@@ -293,7 +308,7 @@ class _Names:
         for term in subterms([*rule.sources, *rule.targets]):
             if isinstance(term, Apply) and term.rest is not None:
                 written = {name for name, _ in term.attributes}
-                open_ = {n: p for n, p in signature(term.op.function).parameters.items() if n not in written}
+                open_ = {n: p for n, p in _parameters(term.op).items() if n not in written}
                 rests.setdefault(term.rest, {}).update(open_)
         unwritten = {name: list(found.values()) for name, found in rests.items()}
         spatial = {

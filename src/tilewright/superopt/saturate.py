@@ -7,7 +7,7 @@ Every e-graph watches for contradictions: a term of two shapes, two numbers or t
 13.2 is one: it drops a condition of some joins. It is excluded in ``pyproject.toml``.)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,11 +27,19 @@ class Effort:
 DEFAULT_EFFORT = Effort()
 
 
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """What rules in a program did: whether they made anything new, and the names of those that found anything."""
+
+    has_news: bool
+    fired: frozenset[str]
+
+
 class _Graph(Protocol):
     """What is used of ``egglog.bindings.EGraph``."""
 
-    def run(self, program: str) -> frozenset[str] | None:
-        """Run a program; the names of rules that found something, None if that was nothing new."""
+    def run(self, program: str) -> "_Ran":
+        """Run a program."""
         ...
 
     def holds(self, claims: Sequence[str]) -> bool:
@@ -57,8 +65,8 @@ class Prover:
 
     def __init__(self, axioms: Sequence[Rule]) -> None:
         self._signatures = Signatures()
-        self._rulesets: dict[frozenset[str], str] = {}
-        """By the constructors without which rules find nothing."""
+        self._rulesets: dict[tuple[str, frozenset[str]], str] = {}
+        """By the axiom, and the constructors without which it finds nothing."""
         self._axioms: list[str] = []
         """Of each clause, by its number: the name of the axiom."""
         self._graph = _new_graph()
@@ -78,51 +86,62 @@ class Prover:
             self._axioms.append(clause.axiom)
 
     def _ruleset(self, clause: Clause) -> str:
-        if clause.constructors not in self._rulesets:
-            self._rulesets[clause.constructors] = f"axioms-{len(self._rulesets)}"
-            self._graph.run(f"(ruleset {self._rulesets[clause.constructors]})")
-        return self._rulesets[clause.constructors]
+        key = clause.axiom, clause.constructors
+        if key not in self._rulesets:
+            self._rulesets[key] = f"axioms-{len(self._rulesets)}"
+            self._graph.run(f"(ruleset {self._rulesets[key]})")
+        return self._rulesets[key]
 
-    def proves(self, rule: Rule, effort: Effort = DEFAULT_EFFORT) -> bool:
-        """Whether the axioms prove ``rule``. Raises ``BadProgram`` if it has no shapes that are known."""
-        return self.used(rule, effort) is not None
+    def proves(self, rule: Rule, effort: Effort = DEFAULT_EFFORT, among: Collection[str] | None = None) -> bool:
+        """Whether the axioms prove ``rule``; only those called ``among``, if names are given.
 
-    def used(self, rule: Rule, effort: Effort = DEFAULT_EFFORT) -> frozenset[str] | None:
-        """The names of axioms that found something until ``rule`` was proved; None if it is not.
+        Raises ``BadProgram`` if the rule has no shapes that are known.
+        """
+        return self.used(rule, effort, among) is not None
 
-        Raises as ``proves`` does.
+    def used(
+        self, rule: Rule, effort: Effort = DEFAULT_EFFORT, among: Collection[str] | None = None
+    ) -> frozenset[str] | None:
+        """The names of axioms that applied until ``rule`` was proved, most of them for nothing; None if it was not.
+
+        Raises ``BadProgram`` if the rule has no shapes that are known.
         """
         signatures = Signatures(dict(self._signatures.declared))
         question = goal(rule, signatures)
         self._graph.run("\n".join(["(push)", *signatures.since(self._signatures), question.program]))
         try:
-            return self._saturates(question, effort)
+            return self._saturated(question, effort, among)
         finally:
             self._graph.run("(pop)")
 
-    def _saturates(self, question: Goal, effort: Effort) -> frozenset[str] | None:
-        used: frozenset[str] = frozenset()
+    def _saturated(self, question: Goal, effort: Effort, among: Collection[str] | None) -> frozenset[str] | None:
+        applied: frozenset[str] = frozenset()
         for number in range(effort.rounds):
             if self._graph.holds(question.claims):
-                return used
+                break
             sizes = self._graph.sizes()
-            found = self._round(number, sizes) if sum(sizes.values()) <= effort.terms else None
-            if found is None:
+            if sum(sizes.values()) > effort.terms:
                 return None
-            used |= found
-        return used if self._graph.holds(question.claims) else None
+            ran = self._round(number, sizes, among)
+            applied |= ran.fired
+            if not ran.has_news:
+                return None
+        if not self._graph.holds(question.claims):
+            return None
+        return frozenset(self._axioms[int(name)] for name in applied)
 
-    def _round(self, number: int, sizes: Mapping[str, int]) -> frozenset[str] | None:
-        """Apply once what can find anything; the axioms that did, None if that was nothing new.
-
-        Hundreds of rules that find nothing take longer than those that do.
-        """
+    def _round(self, number: int, sizes: Mapping[str, int], among: Collection[str] | None) -> _Ran:
+        """Apply once what can find anything: hundreds of rules that find nothing take longer than those that do."""
         present = {name for name, count in sizes.items() if count}
-        chosen = [ruleset for constructors, ruleset in self._rulesets.items() if constructors <= present]
+        chosen = [
+            ruleset
+            for (axiom, constructors), ruleset in self._rulesets.items()
+            if constructors <= present and (among is None or axiom in among)
+        ]
         self._graph.run(f"(unstable-combined-ruleset round-{number} {' '.join(chosen)})")
-        found = self._graph.run(f"(run round-{number} 1)")
-        self._graph.run("(run-schedule (saturate (run shapes)))")
-        return None if found is None else frozenset(self._axioms[int(name)] for name in found)
+        terms = self._graph.run(f"(run round-{number} 1)")
+        shapes = self._graph.run("(run-schedule (saturate (run shapes)))")
+        return _Ran(terms.has_news or shapes.has_news, terms.fired)
 
 
 def _new_graph() -> _Graph:
@@ -137,16 +156,15 @@ def _new_graph() -> _Graph:
         def __init__(self) -> None:
             self._graph = EGraph()
 
-        def run(self, program: str) -> frozenset[str] | None:
+        def run(self, program: str) -> _Ran:
             try:
                 outputs = self._graph.run_program(*self._graph.parse_program(program))
             except EggSmolError as error:
                 raise InternalError(f"axioms contradict each other, or egglog joins wrongly: {error}") from error
             reports = [output.report for output in outputs if isinstance(output, RunScheduleOutput)]
-            if not any(report.updated for report in reports):
-                return None
-            matched = [(name, count) for report in reports for name, count in report.num_matches_per_rule.items()]
-            return frozenset(name for name, count in matched if count)
+            matched = (item for report in reports for item in report.num_matches_per_rule.items())
+            fired = frozenset(name for name, count in matched if count)
+            return _Ran(any(report.updated for report in reports), fired)
 
         def holds(self, claims: Sequence[str]) -> bool:
             try:

@@ -69,9 +69,38 @@ Case: TypeAlias = Mapping[str, str]
 """What words are replaced by."""
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The rules that one block of a file says: one for each case and rank."""
+
+    rules: tuple[Rule, ...]
+    ranks: range | None
+    last: int
+    """The number of its last line."""
+    proofs: frozenset[int]
+    """The numbers of the lines that say a proof."""
+
+
 def parse_rules(text: str) -> list[Rule]:
     """All rules of a file. Raises ``ParseError`` with the line."""
-    blocks: list[_Block] = []
+    return [rule for block in parse_blocks(text) for rule in block.rules]
+
+
+def parse_blocks(text: str) -> list[Block]:
+    """The rules of a file, and where they stand. Raises ``ParseError`` with the line."""
+    blocks = list(_blocks(text))
+    written = [[ranked for one in block.cases() for ranked in one.ranked()] for block in blocks]
+    names: set[str] = set()
+    for one in (one for ones in written for one in ones):
+        if one.name in names:
+            raise ParseError(f"line {one.number}: there are two rules {one.name}")
+        names.add(one.name)
+    return [block.read(ones) for block, ones in zip(blocks, written, strict=True)]
+
+
+def _blocks(text: str) -> "Iterator[_Block]":
+    """Raises ``ParseError``."""
+    block: _Block | None = None
     families: list[list[Case]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         content = line.split("#", 1)[0].strip()
@@ -79,19 +108,16 @@ def parse_rules(text: str) -> list[Rule]:
         if keyword == "each":
             families.append(_Reader(number, rest, {}).cases())
         elif keyword == "rule":
-            blocks.append(_Block(number, rest.strip(), families=families))
+            if block is not None:
+                yield block
+            block = _Block(number, rest.strip(), families=families)
             families = []
-        elif content and (families or not blocks):
+        elif content and (families or block is None):
             raise ParseError(f"line {number}: `{content}` stands before the first line of a rule")
-        elif content:
-            blocks[-1].lines.append((number, keyword, rest.strip()))
-    blocks = [ranked for block in blocks for one in block.cases() for ranked in one.ranked()]
-    names: set[str] = set()
-    for block in blocks:
-        if block.name in names:
-            raise ParseError(f"line {block.number}: there are two rules {block.name}")
-        names.add(block.name)
-    return [block.rule() for block in blocks]
+        elif content and block is not None:
+            block.lines.append((number, keyword, rest.strip()))
+    if block is not None:
+        yield block
 
 
 def print_rules(rules: Iterable[Rule]) -> str:
@@ -112,9 +138,14 @@ def print_rule(rule: Rule) -> str:
     if rule.needs:
         lines.append(f"need {', '.join(map(str, rule.needs))}")
     if rule.proof is not None:
-        by = f" by {', '.join(rule.proof.axioms)}" if rule.proof.axioms else ""
-        lines.append(f"proof {rule.proof.evidence.value}{by}; {rule.proof.shapes} shapes")
+        lines.append(print_proof(rule.proof))
     return "\n  ".join(lines)
+
+
+def print_proof(proof: Proof) -> str:
+    """The line that says it."""
+    by = f" by {', '.join(proof.axioms)}" if proof.axioms else ""
+    return f"proof {proof.evidence.value}{by}; {proof.shapes} shapes"
 
 
 def print_term(term: Term, names: Mapping[Term, str] | None = None) -> str:
@@ -182,13 +213,24 @@ class _Block:
 
     def ranked(self) -> "list[_Block]":
         """A block for each of the ranks, if it names some. Raises ``ParseError``."""
-        ranks = [(number, text) for number, keyword, text in self.lines if keyword == "ranks"]
-        if not ranks:
-            return [self]
-        found = _RANKS.fullmatch(ranks[0][1])
-        if found is None or len(ranks) > 1:
-            _Reader(*ranks[-1], {}).fail("ranks are given once, as `1 to 3`")
-        return [self._of_rank(rank) for rank in range(int(found[1]), int(found[2]) + 1)]
+        ranks = self.ranks()
+        return [self] if ranks is None else list(map(self._of_rank, ranks))
+
+    def ranks(self) -> range | None:
+        """The ranks that it names. Raises ``ParseError``."""
+        lines = [(number, text) for number, keyword, text in self.lines if keyword == "ranks"]
+        if not lines:
+            return None
+        found = _RANKS.fullmatch(lines[0][1])
+        if found is None or len(lines) > 1:
+            _Reader(*lines[-1], {}).fail("ranks are given once, as `1 to 3`")
+        return range(int(found[1]), int(found[2]) + 1)
+
+    def read(self, written: "Sequence[_Block]") -> Block:
+        """What it says, if it is ``written`` once for each case and rank. Raises ``ParseError``."""
+        last = max((number for number, _, _ in self.lines), default=self.number)
+        proofs = frozenset(number for number, keyword, _ in self.lines if keyword == "proof")
+        return Block(tuple(one.rule() for one in written), self.ranks(), last, proofs)
 
     def _of_rank(self, rank: int) -> "_Block":
         lines = [
