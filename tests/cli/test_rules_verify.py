@@ -32,3 +32,13 @@ def test_a_false_rule_is_shown_with_a_shape(tmp_path: Path, capsys: pytest.Captu
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "verify", str(tmp_path / "none.rules")]) == 2
     assert "can't be read" in capsys.readouterr().err
+
+
+def test_proofs_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "both.rules"
+    path.write_text(f"# Two.\n{_TRUE}\n{_FALSE}")
+    assert main(["rules", "verify", str(path), "--write", "--shapes", "2"]) == 1
+    assert path.read_text() == f"# Two.\n{_TRUE}  proof proved by Add-commutes; 2 shapes\n\n{_FALSE}"
+    assert "1 of 2 rules hold" in capsys.readouterr().out
+    assert main(["rules", "verify", "--write"]) == 2
+    assert "name the files" in capsys.readouterr().err

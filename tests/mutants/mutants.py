@@ -61,6 +61,7 @@ _FIELD = ("tests/superopt/test_field.py",)
 _EXTENTS = ("tests/superopt/test_extents.py",)
 _GENERATION = ("tests/superopt/test_generation.py",)
 _VALIDATION = ("tests/superopt/test_regions.py", "tests/superopt/test_validation.py")
+_PROOFS = "tests/superopt/test_proofs.py"
 
 MUTANTS = (
     Mutant(
@@ -1519,5 +1520,31 @@ MUTANTS = (
         "if not found <= tolerance:",
         "if found > 4 * tolerance:",
         _VALIDATION,
+        "an axiom is used that was not asked for",
+        "superopt/saturate.py",
+        "and (among is None or axiom in among)",
+        "and True",
+        (f"{_PROOFS}::test_lemmas_and_axioms",),
+    ),
+    Mutant(
+        "variables that become equal are not noticed",
+        "superopt/clauses.py",
+        '(rule ((= (Variable a) (Variable b)) (!= a b)) ((panic "two variables are equal")) :ruleset shapes)',
+        "",
+        (f"{_PROOFS}::test_a_contradiction_is_no_proof",),
+    ),
+    Mutant(
+        "a block has the proof of its last rule",
+        "superopt/stored.py",
+        "needed |= {",
+        "needed = {",
+        ("tests/superopt/test_stored.py",),
+    ),
+    Mutant(
+        "only one value of a flag is proved",
+        "superopt/ranks.py",
+        "product((False, True), repeat=len(flags))",
+        "product((False,), repeat=len(flags))",
+        (f"{_PROOFS}::test_a_flag_that_is_open_is_proved_for_both_values",),
     ),
 )

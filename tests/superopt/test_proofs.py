@@ -5,14 +5,15 @@ from random import Random
 
 import pytest
 
-from tilewright.base.errors import BadProgram
+from tilewright.base.errors import BadProgram, InternalError
 from tilewright.ops.operator import require
 from tilewright.passes.rules import Apply, Evidence, Proof, Rule, Term, Variable, parse_rules
 from tilewright.passes.rules.terms import subterms
 from tilewright.superopt.axioms import axioms
 from tilewright.superopt.instances import try_rule
 from tilewright.superopt.proofs import all_axioms, find_proof, redundant, replays
-from tilewright.superopt.saturate import proves
+from tilewright.superopt.ranks import at_ranks
+from tilewright.superopt.saturate import Prover, proves
 from tilewright.superopt.verification import Engine, verify_rule
 
 IDENTITIES = parse_rules(Path(__file__).with_name("identities.rules").read_text())
@@ -127,6 +128,26 @@ def test_the_axioms_do_not_contradict_each_other() -> None:
         assert not all_axioms().proves(richer)
 
 
+@pytest.mark.parametrize(
+    ("claim", "source", "target", "contradiction"),
+    [
+        ("for x[*s], y[*s]\n  from Max(x, y)\n  to x", "Max(x, y)", "Relu(x)", "two variables are equal"),
+        ("for x[]\n  from Max(x, x)\n  to 1.0", "Max(Max(2.0, 2.0), x)", "Relu(x)", "two numbers are equal"),
+        ("for x[*s]\n  from Max(x, x)\n  to Min(x, 1.0)", "Max(x, x)", "Relu(x)", ""),
+    ],
+)
+def test_a_contradiction_is_no_proof(claim: str, source: str, target: str, contradiction: str) -> None:
+    """What is false may make all things equal, which is noticed."""
+    (wrong,) = parse_rules(f"rule wrong\n  {claim}")
+    (goal,) = parse_rules(f"rule r\n  for x[a, b], y[a, b]\n  from {source}\n  to {target}")
+    prover = Prover([axioms()["Max-commutes"], axioms()["Max-of-same"], wrong])
+    if contradiction:
+        with pytest.raises(InternalError, match=contradiction):
+            prover.proves(goal)
+    else:
+        assert not prover.proves(goal)
+
+
 def test_lemmas_and_axioms() -> None:
     names = ["Relu-of-concat.-1", "MatMul-associates", "Conv-of-channels-2d", "Mul-distributes"]
     assert redundant(names) == ["Relu-of-concat.-1"]
@@ -202,6 +223,16 @@ rule scale
     assert not verify_rule(rule, shapes=1).holds
     with pytest.raises(BadProgram):
         find_proof(rule)
+
+
+def test_a_flag_that_is_open_is_proved_for_both_values() -> None:
+    """True only where the first matrix is not transposed."""
+    (rule,) = parse_rules(
+        "rule r\n  for x[k, k], w[k, k]\n  from Gemm(x, w, transpose_b=False, alpha=1.0, **g)\n  to MatMul(x, w)"
+    )
+    assert verify_rule(rule, shapes=0).reason
+    assert find_proof(rule) is None
+    assert find_proof(next(iter(at_ranks(rule)))) == ()
 
 
 def test_a_file_can_not_make_axioms() -> None:

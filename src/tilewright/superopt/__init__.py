@@ -15,7 +15,7 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     generalization          from two equal expressions to a rule over symbols
     generation              all of this for a family of operators; `tilewright rules generate`
     instances               a rule at sizes, evaluated: where it is false
-    axioms, proofs          a rule from axioms, by equality saturation; `tilewright rules verify`
+    axioms, proofs, stored  a rule from axioms, by equality saturation; `tilewright rules verify`
     pruning                 rules that say nothing beyond the others
     costs, result           what graphs cost, and what a search found
     validation              an optimized graph held against its input

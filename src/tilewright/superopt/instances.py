@@ -82,7 +82,7 @@ class Instance:
 
     def integer(self, value: Expr) -> int:
         """An expression over symbols. Raises ``BadProgram`` for one that is not chosen."""
-        if value in self.symbols:  # mostly it is a symbol
+        if isinstance(value, Var) and value in self.symbols:  # mostly it is one
             return self.symbols[value]
         known = self.simplified(value)
         if not isinstance(known, Const):
