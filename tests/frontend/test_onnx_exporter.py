@@ -26,6 +26,7 @@ from tilewright.base.dtypes import DType, f32, f64, i32
 from tilewright.base.errors import BadInput, UnsupportedModel
 from tilewright.frontend import onnx_exporter, onnx_importer
 from tilewright.frontend.export import FORMS, NOT_WRITTEN, Form
+from tilewright.frontend.export.opsets import NEW, OLD
 from tilewright.graph import Graph, Value, evaluate_graph, make_node, verify
 from tilewright.ops.operator import require
 from tilewright.passes.normalize import normalize
@@ -78,7 +79,7 @@ def test_forms_name_all_attributes_and_onnx_has_them(name: str) -> None:
     assert isinstance(form, Form)
     parameters = signature(require(name).function).parameters.values()
     assert {*form.attributes, *form.inputs} == {p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY}
-    schema = onnx.defs.get_schema(form.operator, onnx_exporter.OPSET, "")
+    schema = onnx.defs.get_schema(form.operator, NEW, "")
     assert set(form.attributes.values()) <= set(schema.attributes)
     operands = [p for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.VAR_POSITIONAL)]
     assert len(operands) + len(form.inputs) <= schema.max_input
@@ -99,6 +100,23 @@ def test_names_and_extents_are_kept() -> None:
     height = written.graph.output[1].type.tensor_type.shape.dim[2]
     assert not height.HasField("dim_param")
     assert not height.HasField("dim_value")
+
+
+def test_the_old_opset_is_written_where_it_is_enough() -> None:
+    feeds = {"x": values(1, 2, 8, 8)}
+    window = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    cases = [
+        (single_node("AveragePool", feeds, **window), OLD),
+        (single_node("AveragePool", feeds, **window, dilations=[1, 2]), NEW),
+        (single_node("Gelu", feeds), NEW),
+        (single_node("Pad", feeds, {"p": integers(0, 0, 1, 1, 0, 0, 2, 1)}, mode="reflect"), OLD),
+        (single_node("Pad", feeds, {"p": integers(0, 0, 1, 1, 0, 0, 2, 1)}, mode="wrap"), NEW),
+        (single_node("ReduceMax", {"x": feeds["x"] > 0}), NEW),
+        (single_node("Softmax", feeds), OLD),
+    ]
+    for proto, opset in cases:
+        written = onnx_exporter.export(onnx_importer.load(proto))
+        assert [entry.version for entry in written.opset_import] == [opset], proto.graph.node[0].op_type
 
 
 def test_images_of_any_size() -> None:

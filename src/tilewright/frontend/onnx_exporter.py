@@ -15,15 +15,14 @@ from tilewright.base import files
 from tilewright.base.errors import BadInput
 from tilewright.base.names import readable
 from tilewright.frontend.export import FORMS, NOT_WRITTEN, Writing
-from tilewright.frontend.export.writer import Writer, code_of, tensor_of, type_name, types_of
+from tilewright.frontend.export.opsets import NEW, OLD, objection
+from tilewright.frontend.export.writer import Writer, code_of, tensor_of
 from tilewright.frontend.onnx_proto import MAX_FILE_BYTES
 from tilewright.graph import Graph, Value
 from tilewright.symbolic.expr import Const, Expr, Var
 
-OPSET = 21
-"""Of ONNX 1.16 (2024): known to all runtimes in use, and new enough for Gelu and types of statistics."""
 IR_VERSION = 10
-"""That of the same release."""
+"""That of ONNX 1.16 (2024)."""
 _ROOM = 1 << 24
 """Bytes for all but the weights."""
 _PAGE = 1 << 12
@@ -33,8 +32,7 @@ _PAGE = 1 << 12
 def export(graph: Graph) -> onnx.ModelProto:
     """``graph`` as an ONNX model. Raises ``UnsupportedModel`` naming a node that ONNX can't say, and what helps."""
     writer = Writer(graph)
-    for node in graph.nodes:
-        _write(Writing(node, writer))
+    opset = max([OLD, *(_write(Writing(node, writer)) for node in graph.nodes)])
     outputs = [value.name for value in graph.outputs]
     nodes = writer.needed(outputs)
     used = {name for node in nodes for name in node.input}.union(outputs)
@@ -42,27 +40,26 @@ def export(graph: Graph) -> onnx.ModelProto:
     more = [tensor_of(array, name) for name, array in writer.literals.items() if name in used]
     infos = [[_info(value) for value in values] for values in (graph.inputs, graph.outputs)]
     proto = helper.make_graph(nodes, graph.name, *infos, initializer=[*own, *more])
-    opsets = [helper.make_opsetid("", OPSET)]
+    opsets = [helper.make_opsetid("", opset)]
     return helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="tilewright")
 
 
-def _write(writing: Writing) -> None:
+def _write(writing: Writing) -> int:
+    """Write a node; the opset that it needs."""
     op, writer = writing.node.op.name, writing.writer
     if op not in FORMS:
         raise writing.unsupported(NOT_WRITTEN.get(op, "ONNX has no such operator"))
     start = len(writer.nodes)
     FORMS[op](writing)
-    for node in writer.nodes[start:]:
-        _check_types(writing, node)
-
-
-def _check_types(writing: Writing, node: onnx.NodeProto) -> None:
-    """Raises ``UnsupportedModel`` for an input of a type that ONNX's operator does not take."""
     dtypes = {value.name: value.dtype for value in writing.node.inputs if value is not None}
-    for position, name in enumerate(node.input):
-        if name in dtypes and type_name(dtypes[name]) not in types_of(node.op_type, position, OPSET):
-            form = f"{node.op_type} of opset {OPSET} does not take {dtypes[name]}"
-            raise writing.unsupported(f"ONNX's {form}; convert this part of the model to another type")
+    needed = OLD
+    for node in writer.nodes[start:]:
+        if objection(node, dtypes, OLD) is not None:
+            reason = objection(node, dtypes, NEW)
+            if reason is not None:
+                raise writing.unsupported(f"{reason}; convert this part of the model to another type")
+            needed = NEW
+    return needed
 
 
 def _info(value: Value) -> onnx.ValueInfoProto:

@@ -25,7 +25,7 @@ def _swish(writing: Writing) -> None:
 
 
 def _mod(writing: Writing) -> None:
-    """Of floats, opset 21 has only the remainder with the sign of the dividend."""
+    """Of floats, older opsets have only the remainder with the sign of the dividend."""
     a, b = writing.inputs
     if writing.integer("fmod") or not writing.value(0).dtype.is_float:
         writing.result("Mod", [a, b], fmod=writing.integer("fmod"))

@@ -23,7 +23,7 @@ def _pooling(operator: str, **options: str) -> FormFunction:
 
 
 def _trimmed(writing: Writing, kernel: tuple[int, ...]) -> dict[str, OnnxAttribute]:
-    """Pads in the place of ``ceil_mode`` where that would make windows of padding only, which opset 21 keeps."""
+    """Pads in the place of ``ceil_mode`` where that would make windows of padding only, which older opsets keep."""
     extents, counts = static(writing.value(0).shape[2:]), static(writing.output.shape[2:])
     if not writing.integer("ceil_mode") or extents is None or counts is None:
         return {}

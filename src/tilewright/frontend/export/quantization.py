@@ -17,7 +17,7 @@ def _quantize(writing: Writing) -> None:
         "QuantizeLinear",
         [*operands, writing.input(2)],
         axis=writing.integer("axis"),
-        block_size=writing.integer("block_size"),
+        block_size=writing.integer("block_size") or None,
         output_dtype=None if dtype is None else code_of(dtype),
     )
 
@@ -27,7 +27,7 @@ def _dequantize(writing: Writing) -> None:
     scale = writing.value(1)
     wide = scale.dtype if writing.output.dtype == scale.dtype else f32
     operands = [writing.input(0), writing.cast(scale.name, scale.dtype, wide), writing.input(2)]
-    places = {name: writing.integer(name) for name in ("axis", "block_size")}
+    places = {"axis": writing.integer("axis"), "block_size": writing.integer("block_size") or None}
     if wide == writing.output.dtype:
         writing.result("DequantizeLinear", operands, **places)
     else:

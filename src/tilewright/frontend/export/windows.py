@@ -24,7 +24,8 @@ def slid(writing: Writing, kernel: Shape, around: str | None) -> Slid:
     Others are a Pad before it with the value ``around`` (``""``: zero). Raises ``UnsupportedModel`` if that is None.
     """
     strides, dilations, pads = writing.ints("strides"), writing.ints("dilations"), writing.extents("pads")
-    moves: dict[str, OnnxAttribute | None] = {"strides": strides, "dilations": dilations}
+    apart = None if dilations is None or max(dilations) == 1 else dilations  # old pooling has none
+    moves: dict[str, OnnxAttribute | None] = {"strides": strides, "dilations": apart}
     data = writing.input(0)
     known = [pad for pad in pads or () if isinstance(pad, int) and pad >= 0]
     if len(known) == len(pads or ()):

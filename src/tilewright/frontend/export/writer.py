@@ -151,17 +151,6 @@ class Writer:
         return found[::-1]
 
 
-def types_of(op: str, position: int, opset: int) -> frozenset[str]:
-    """What ONNX allows for an input of an operator: names of tensor types. The last input may be several."""
-    formal = onnx.defs.get_schema(op, opset, "").inputs
-    return frozenset(formal[min(position, len(formal) - 1)].types)
-
-
-def type_name(dtype: DType) -> str:
-    """What ONNX calls tensors of ``dtype``."""
-    return f"tensor({onnx.TensorProto.DataType.Name(code_of(dtype)).lower()})"
-
-
 def tensor_of(array: Array, name: str) -> onnx.TensorProto:
     """An initializer."""
     code = code_of(from_numpy(array.dtype))
