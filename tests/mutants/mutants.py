@@ -57,6 +57,8 @@ _POLICIES = ("tests/test_policies.py",)
 
 _EXPORTER = ("tests/frontend/test_onnx_exporter.py",)
 
+_TIMING = ("tests/superopt/test_timing.py", "tests/superopt/test_onnxruntime_costs.py")
+
 _FIELD = ("tests/superopt/test_field.py",)
 _EXTENTS = ("tests/superopt/test_extents.py",)
 _GENERATION = ("tests/superopt/test_generation.py",)
@@ -1415,6 +1417,34 @@ MUTANTS = (
         "if low is None or low < 0:",
         "if False:",
         _EXPORTER,
+    ),
+    Mutant(
+        "weights are taken for data",
+        "superopt/onnxruntime_costs.py",
+        "Operand(v.dtype, v.shape, v.name in weights)",
+        "Operand(v.dtype, v.shape, False)",
+        _TIMING,
+    ),
+    Mutant(
+        "a run that finds strange caches is counted",
+        "superopt/timing.py",
+        "        self.run()\n        return _mean(self.run, self.runs, self.clock)",
+        "        return _mean(self.run, self.runs, self.clock)",
+        _TIMING,
+    ),
+    Mutant(
+        "a node costs what any model takes besides",
+        "superopt/onnxruntime_costs.py",
+        "weights) - self._overhead, 0.0)",
+        "weights), 0.0)",
+        _TIMING,
+    ),
+    Mutant(
+        "graphs are not compared with each other",
+        "superopt/onnxruntime_costs.py",
+        "return self._reference * in_turns(self._first, run, self.clock, _GRAPH)",
+        "return seconds(run, self.clock, _GRAPH)",
+        _TIMING,
     ),
     Mutant(
         "a transposed convolution is cut off where it should be longer",
