@@ -15,8 +15,9 @@ from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
+from tilewright.base.superopt import Superopt
 from tilewright.base.target import Target
-from tilewright.driver import Options, compile_graph
+from tilewright.driver import Options
 from tilewright.frontend import onnx_importer, onnx_proto
 from tilewright.graph import Graph
 from tilewright.insight.repro import Request, pack_fault
@@ -27,6 +28,7 @@ from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.model import Executable
 from tilewright.runtime.sizing import default_threads
 from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
+from tilewright.superoptimizer import compile_graph
 from tilewright.tune.recorded import recorded, stamp
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def compile(
     dynamic: Dynamic | str = Dynamic.AUTO,
     math: Math | str = Math.DEFAULT,
     memory_limit: int | str | None = None,
+    superopt: Superopt | str = Superopt.OFF,
     target: Target | str = "host",
     threads: int | None = None,
     settings: Settings | None = None,
@@ -54,7 +57,8 @@ def compile(
     ``dynamic`` says what is done with those: one model for all sizes, or a version for each (a ``SpecializingModel``).
     ``math``: which algorithms may be used, by their errors (``base.numerics``). ``memory_limit``: the most that packed
     weights and the workspace of a run take together, in bytes or as ``"512MiB"``; faster algorithms that need more are
-    left out, those that save least for a byte first. ``threads``: the most that one call uses; by default all that this
+    left out, those that save least for a byte first. ``superopt``: how hard to look for a graph that computes the same
+    in less time, by proven rules (``base.superopt``). ``threads``: the most that one call uses; by default all that this
     process may use. ``listener`` hears how far compiling is (``base.events``).
 
     What was compiled before comes from a cache of models (``model_cache``), which checks all of it.
@@ -66,7 +70,7 @@ def compile(
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     wanted = chosen.num_threads if threads is None else threads
-    policies = (Math.named(math), _memory_limit(memory_limit))
+    policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt))
     options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, *policies)
     models = ModelCache.open(chosen, _both(to_log(_LOG), listener))
     compilation = _Compilation(model, options, chosen, listener, models)

@@ -1,6 +1,6 @@
 """The way of a model, on one page.
 
-graph -> normalize -> recognize -> algebra -> choose -> layout -> flatten -> fuse -> loops -> schedule -> main ->
+graph -> normalize -> recognize -> algebra (-> superopt) -> choose -> layout -> flatten -> fuse -> loops -> schedule -> main ->
 llvm, asm
 
 The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes. What follows is no text: the image
@@ -16,6 +16,7 @@ from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
 from tilewright.base.store import Store
+from tilewright.base.superopt import Superopt
 from tilewright.base.target import Target
 from tilewright.codegen import image
 from tilewright.cost.analytic import schedule
@@ -48,7 +49,8 @@ Watch = Callable[[Stage, object], None]
 class Options:
     """What a user may choose. ``threads``: None for all; ``bounds``: upper bounds of run-time extents, by name.
 
-    ``memory_limit``: the most bytes of packed weights and workspace together; None for no limit.
+    ``memory_limit``: the most bytes of packed weights and workspace together; None for no limit. ``superopt``: how hard
+    ``superoptimizer`` looks for a better graph; the driver itself does not.
     """
 
     target: Target
@@ -57,6 +59,7 @@ class Options:
     checked: bool = False
     math: Math = Math.DEFAULT
     memory_limit: int | None = None
+    superopt: Superopt = Superopt.OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +157,32 @@ def compile_graph(
     Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``, ``ResourceLimit`` if the
     model can't be kept within ``options.memory_limit``.
     """
+    return compile_prepared(prepare(graph, watch), options, cache, watch, listener, tuned)
+
+
+def prepare(graph: Graph, watch: Watch | None = None) -> Graph:
+    """``graph`` normalized, in composite operators, with all rules applied that always pay."""
     note = watch or _ignore
     note(Stage.GRAPH, graph)
+    graph = normalize(graph)
+    note(Stage.NORMALIZE, graph)
+    graph = eliminate_dead_code(recognize(graph))
+    note(Stage.RECOGNIZE, graph)
+    graph = rewrite(graph, load_rules(ALGEBRA))
+    note(Stage.ALGEBRA, graph)
+    return graph
+
+
+def compile_prepared(
+    graph: Graph,
+    options: Options,
+    cache: Store | None = None,
+    watch: Watch | None = None,
+    listener: Listener = ignore,
+    tuned: Recorded | None = None,
+) -> Compiled:
+    """What ``compile_graph`` does after ``prepare``."""
+    note = watch or _ignore
     options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
     planned = _plan_within_limit(graph, options, _Progress(note, listener, tuned))
     laid_out, main, constants = planned.laid_out, planned.main, planned.constants
@@ -177,18 +204,12 @@ def decide(
     spare: int | None = None,
     tuned: Recorded | None = None,
 ) -> Choices:
-    """The graph in its final operators, and how each is to be computed.
+    """How each node of a prepared graph is to be computed.
 
     ``spare``: the most bytes by which alternatives may enlarge weights; None for no limit. ``tuned``: times of
     alternatives that were measured before.
     """
     note = watch or _ignore
-    graph = normalize(graph)
-    note(Stage.NORMALIZE, graph)
-    graph = eliminate_dead_code(recognize(graph))
-    note(Stage.RECOGNIZE, graph)
-    graph = rewrite(graph, load_rules(ALGEBRA))
-    note(Stage.ALGEBRA, graph)
     target, math = options.target, options.math
     has_times = tuned is not None and tuned.has_ways()
     times = times_of(graph, target, math, tuned.microseconds) if tuned is not None and has_times else None

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from tilewright.base.errors import InternalError
+from tilewright.base.errors import BadInput, InternalError
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
+from tilewright.base.superopt import Superopt
 from tilewright.driver import Compiled, Options
 from tilewright.frontend import onnx_proto
 from tilewright.graph import Array, Graph
@@ -62,6 +63,8 @@ class CompiledModel(RunnableModel):
             if self._made is None:
                 made = self._origin.make()
                 if made.compiled.executable.manifest != self.executable.manifest:
+                    if self.options.superopt is not Superopt.OFF:
+                        raise BadInput("another graph was found this time; compile the model again to see how it is made")
                     raise InternalError("compiling the model again gave another one than the cache had")
                 self._made = Made(made.graph, replace(made.compiled, executable=self.executable))
             return self._made

@@ -174,6 +174,7 @@ def _key(
         "checked": options.checked,
         "math": options.math.value,
         "memory limit": options.memory_limit,
+        "superopt": options.superopt.value,
         "records": records,
     }
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=repr).encode()).hexdigest()

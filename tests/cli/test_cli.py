@@ -16,7 +16,7 @@ from tilewright.cli import command, main
 from tilewright.cli.bench import largest_difference
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import bounds, files, shapes
-from tilewright.cli.timing import Plan, Timing, measure, ratio, spread
+from tilewright.measure.turns import Plan, Timing, measure, ratio, spread
 from tilewright.runtime.manifest import TensorSpec
 
 X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)

@@ -29,6 +29,7 @@ class Stage(Enum):
     NORMALIZE = "normalize"
     RECOGNIZE = "recognize"
     ALGEBRA = "algebra"
+    SUPEROPT = "superopt"
     CHOOSE = "choose"
     LAYOUT = "layout"
     FLATTEN = "flatten"

@@ -19,7 +19,7 @@ from tilewright.cli.options import add_model_arguments, files, is_artifact, load
 from tilewright.cli.output import emit
 from tilewright.cli.peers import Engine, Session, sessions
 from tilewright.cli.status import Status
-from tilewright.cli.timing import Plan, Timing, measure, ratio, spread
+from tilewright.measure.turns import Plan, Timing, measure, ratio, spread
 from tilewright.graph import Array
 
 OURS = "tilewright"

@@ -11,6 +11,7 @@ from tilewright.base.events import Listener, ignore
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
+from tilewright.base.superopt import Superopt
 from tilewright.runtime.sizing import default_threads
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         help="the most bytes that packed weights and the workspace of a run take together, such as 512MiB",
     )
     parser.add_argument(
+        "--superopt",
+        choices=[level.value for level in Superopt],
+        default=Superopt.OFF.value,
+        help="how hard to look for a graph that computes the same in less time (default: %(default)s)",
+    )
+    parser.add_argument(
         "--records", type=Path, metavar="FILE.db", help="what was tuned (default: TILEWRIGHT_RECORDS, or in the home)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -120,6 +127,7 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
         "--target": options.target != "host",
         "--math": options.math != Math.DEFAULT.value,
         "--memory-limit": options.memory_limit,
+        "--superopt": options.superopt != Superopt.OFF.value,
         "--records": options.records,
     }
     unfit = [name for name, value in chosen.items() if value]
@@ -158,6 +166,7 @@ def compiled(
         dynamic=options.dynamic,
         math=options.math,
         memory_limit=options.memory_limit,
+        superopt=options.superopt,
         target=options.target,
         threads=options.threads,
         settings=settings or settings_of(options),

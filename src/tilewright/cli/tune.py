@@ -23,7 +23,7 @@ from tilewright.cli.options import add_compile_arguments, compiled, settings_of
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
-from tilewright.cli.timing import Plan, Timing, measure, ratio
+from tilewright.measure.turns import Plan, Timing, measure, ratio
 from tilewright.runtime.sizing import default_threads
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.settings import PREFIX
+from tilewright.base.superopt import Superopt
 from tilewright.driver import Options, ScheduledKernel
 from tilewright.insight.doctor import versions
 
@@ -54,6 +55,7 @@ class Request:
     checked: bool = False
     math: str = Math.DEFAULT.value
     memory_limit: int | None = None
+    superopt: str = Superopt.OFF.value
     seed: int = 0
 
     @staticmethod
@@ -67,6 +69,7 @@ class Request:
             options.checked,
             options.math.value,
             options.memory_limit,
+            options.superopt.value,
             seed,
         )
 

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
+from tilewright.base.superopt import Superopt
 from tilewright.base.target import Target
-from tilewright.driver import Options, build_program, compile_graph
+from tilewright.driver import Options, build_program
 from tilewright.frontend import onnx_importer
 from tilewright.graph import Array
 from tilewright.insight.compare import TOLERANCE, all_values, compare
@@ -23,6 +24,7 @@ from tilewright.measure.difference import difference
 from tilewright.runtime.manifest import Manifest, TensorSpec
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace
+from tilewright.superoptimizer import compile_graph
 
 UNKNOWN_EXTENT = 7
 """What a run-time extent is, if it has no smaller bound."""
@@ -74,6 +76,7 @@ def _options(settings: _Settings) -> Options:
         cast(bool, settings["checked"]),
         Math.named(cast(str, settings["math"])),
         cast("int | None", settings["memory_limit"]),
+        Superopt.named(cast(str, settings["superopt"])),
     )
 
 

@@ -34,7 +34,7 @@ def spliced(graph: Graph, replacements: Sequence[Replacement]) -> Graph:
             nodes.append(node)
         if node.outputs[0].name in at:
             nodes += at[node.outputs[0].name].nodes
-    ordered = tuple(_in_order([_reading(node, renamed) for node in nodes]))
+    ordered = tuple(in_order([_reading(node, renamed) for node in nodes]))
     return eliminate_dead_code(replace(graph, nodes=ordered, constants={**graph.constants, **constants}))
 
 
@@ -50,8 +50,8 @@ def _renamed(value: Value, renamed: Mapping[str, Value]) -> Value:
     return value
 
 
-def _in_order(nodes: Sequence[Node]) -> Iterator[Node]:
-    """``nodes`` as they are, but for those that read what is made later. Raises ``InternalError`` for a cycle."""
+def in_order(nodes: Sequence[Node]) -> Iterator[Node]:
+    """``nodes`` as they are, but for those that read what comes later. Raises ``InternalError`` for a cycle."""
     producers = {value.name: node for node in nodes for value in node.outputs}
     done: set[str] = set()
     for node in nodes:

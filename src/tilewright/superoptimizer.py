@@ -1,0 +1,186 @@
+"""Models compiled with a search for a better graph before it (``superopt="fast"`` or ``"max"``).
+
+The search works on the prepared graph, with all rules that come with the compiler, by the costs of its own kernels. What
+it found is checked against what it began with (``superopt.validation``); what rules compute of weights is folded then.
+At ``max``, the best few are compiled and measured in turns with the model as it was, which stays unless it is slower.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tilewright import interface
+from tilewright.base.errors import BadInput, ResourceLimit
+from tilewright.base.events import Listener, ignore, step
+from tilewright.base.numerics import Math
+from tilewright.base.settings import Stage
+from tilewright.base.store import Store
+from tilewright.base.superopt import Superopt
+from tilewright.driver import Compiled, Options, Watch, compile_prepared, prepare
+from tilewright.graph import Array, Graph
+from tilewright.measure.turns import Plan, measure, ratio
+from tilewright.passes.normalize import normalize
+from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
+from tilewright.superopt.fingerprint import fingerprint
+from tilewright.superopt.kernel_costs import KernelCosts
+from tilewright.superopt.optimization import EFFORTS, built_in_rules, optimize
+from tilewright.superopt.result import Optimized
+from tilewright.superopt.validation import Validation, random_feeds, validate
+from tilewright.tune.recorded import Recorded
+
+FINALISTS = 3
+"""How many graphs are compiled and measured, beside the one that was given."""
+CLEARLY = 0.99
+"""The part of the time of the graph that was given that another one may take, at most, to be taken instead."""
+TURNS = Plan(rounds=6, slot=0.15, rest=0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class Superoptimized:
+    """A model, the graph that was found for it, and how that was checked.
+
+    ``measured``: its time relative to that of the graph that was given; None if it was not measured.
+    """
+
+    compiled: Compiled
+    optimized: Optimized
+    validation: Validation
+    measured: float | None = None
+
+
+def compile_graph(
+    graph: Graph,
+    options: Options,
+    cache: Store | None = None,
+    watch: Watch | None = None,
+    listener: Listener = ignore,
+    tuned: Recorded | None = None,
+) -> Compiled:
+    """What ``driver.compile_graph`` does, with the search that ``options.superopt`` asks for.
+
+    Raises what that does, and ``BadInput`` if sums must not change at all: then there is nothing to search for.
+    """
+    return superoptimize(graph, options, cache, watch, listener, tuned).compiled
+
+
+def superoptimize(
+    graph: Graph,
+    options: Options,
+    cache: Store | None = None,
+    watch: Watch | None = None,
+    listener: Listener = ignore,
+    tuned: Recorded | None = None,
+) -> Superoptimized:
+    """The model compiled, and the story of its graph."""
+    if options.math is Math.STRICT and options.superopt is not Superopt.OFF:
+        raise BadInput(
+            f"superopt={options.superopt.value} changes the terms of sums, which math=strict forbids; "
+            "leave one of them out"
+        )
+    compiling = _Compiling(options, cache, watch, listener, tuned)
+    prepared = prepare(graph, watch)
+    if options.superopt is Superopt.OFF:
+        return compiling.result(_as_it_is(prepared))
+    with step(listener, "superopt"):
+        found = _search(prepared, options)
+        chosen, measured = compiling.chosen(found)
+    if watch is not None:
+        watch(Stage.SUPEROPT, chosen.after)
+    return replace(compiling.result(chosen), measured=measured)
+
+
+def _as_it_is(graph: Graph) -> Optimized:
+    return Optimized(graph, graph, (), 0.0, 0.0)
+
+
+def _search(graph: Graph, options: Options) -> list[Optimized]:
+    """Graphs that cost less, the cheapest first, and the graph itself."""
+    costs = KernelCosts.of(graph, options.target, options.math, interface.bounds_of(graph, options.bounds))
+    found = optimize(graph, built_in_rules(), costs, EFFORTS[options.superopt])
+    return [one for one in found if not one.steps or _is_finite(folded(one.after), graph)]
+
+
+def folded(graph: Graph) -> Graph:
+    """``graph`` with what follows from weights computed, and all rules applied that always pay."""
+    return rewrite(normalize(graph), load_rules(ALGEBRA))
+
+
+def _is_finite(graph: Graph, before: Graph) -> bool:
+    """Whether all weights that rules made are finite: a product of two large ones may not be."""
+    old = {value.name for value in before.constants}
+    made = (array for value, array in graph.constants.items() if value.name not in old and value.dtype.is_float)
+    return all(bool(np.isfinite(array.astype(np.float64)).all()) for array in made)
+
+
+@dataclass(slots=True)
+class _Compiling:
+    """What stays the same for all graphs of a model."""
+
+    options: Options
+    cache: Store | None
+    watch: Watch | None
+    listener: Listener
+    tuned: Recorded | None
+
+    def result(self, chosen: Optimized) -> Superoptimized:
+        """The model that was chosen, checked."""
+        return Superoptimized(self._compiled(chosen), chosen, self._validated(chosen))
+
+    def chosen(self, found: Sequence[Optimized]) -> tuple[Optimized, float | None]:
+        """The cheapest; at ``max`` the fastest, and its time relative to that of the graph as it was."""
+        if len(found) == 1 or self.options.superopt is not Superopt.MAX:
+            return found[0], None
+        key = self._key(found)
+        known = None if self.cache is None else self.cache.get(key)
+        for one in found:
+            if known == fingerprint(one.after):
+                return one, None
+        chosen, relative = self._fastest(found[-1], found[:-1][:FINALISTS])
+        if self.cache is not None:
+            self.cache.put(key, fingerprint(chosen.after))
+        return chosen, relative
+
+    def _key(self, found: Sequence[Optimized]) -> str:
+        """That of the choice among ``found``: who compiles the model again takes the same graph."""
+        options = self.options
+        asked = repr((str(options.target), options.threads, options.math, options.memory_limit)).encode()
+        graphs = b"".join(fingerprint(one.after) for one in found)
+        return hashlib.sha256(b"superopt" + asked + graphs).hexdigest()
+
+    def _fastest(self, given: Optimized, rivals: Sequence[Optimized]) -> tuple[Optimized, float]:
+        made = [(rival, compiled) for rival in rivals if (compiled := self._fitting(rival)) is not None]
+        feeds = random_feeds(given.before, 0)
+        runs = {str(number): _run(compiled, feeds) for number, (_, compiled) in enumerate(made)}
+        timings = measure({"given": _run(self._compiled(given), feeds), **runs}, TURNS)
+        ratios = [ratio(timings[name], timings["given"]) for name in runs]
+        if not ratios or min(ratios) > CLEARLY:
+            return given, 1.0
+        best = ratios.index(min(ratios))
+        return made[best][0], ratios[best]
+
+    def _fitting(self, one: Optimized) -> Compiled | None:
+        """None if it does not fit in memory, although the graph that was given does."""
+        try:
+            return self._compiled(one)
+        except ResourceLimit:
+            return None
+
+    def _compiled(self, one: Optimized) -> Compiled:
+        graph = folded(one.after) if one.steps else one.after
+        return compile_prepared(graph, self.options, self.cache, self.watch, self.listener, self.tuned)
+
+    def _validated(self, one: Optimized) -> Validation:
+        """Checked exactly; with floats as well at ``max``, and where the exact check left something open."""
+        math = self.options.math
+        if self.options.superopt is not Superopt.MAX:
+            validation = validate(one.before, one.after, math=math)
+            if validation.is_complete:
+                return validation
+        known = {id(graph): self._compiled(replace(one, after=graph)) for graph in (one.before, one.after)}
+        return validate(one.before, one.after, lambda graph, feeds: known[id(graph)].executable.run(feeds), math=math)
+
+
+def _run(compiled: Compiled, feeds: Mapping[str, Array]) -> Callable[[], object]:
+    return lambda: compiled.executable.run(feeds)
