@@ -76,7 +76,9 @@ def main() -> None:
     weights = load_pretrained(default_cache()).weights
     target = Target.host()
     options = Options(target)
-    laid_out = transform(decide(prepare(onnx_importer.load(build_model(weights, 1, arguments.sequence))), options), options)
+    laid_out = transform(
+        decide(prepare(onnx_importer.load(build_model(weights, 1, arguments.sequence))), options), options
+    )
     rows: dict[str, Row] = {}
     for group in fuse(laid_out.graph):
         key = f"{group.name} {[v.shape for v in group.inputs]} {[v.shape for v in group.outputs]}"

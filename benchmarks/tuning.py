@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 from tilewright.api import compile as compile_model
 from tilewright.base.settings import Settings
 from tilewright.cli.feeds import make_feeds
-from tilewright.measure.turns import Plan, measure, ratio
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
+from tilewright.measure.turns import Plan, measure, ratio
 from tilewright.model import CompiledModel
 from tilewright.tune.kernel_tuner import Setup, Start
 from tilewright.tune.measurer import Measurer

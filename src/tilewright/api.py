@@ -58,8 +58,8 @@ def compile(
     ``math``: which algorithms may be used, by their errors (``base.numerics``). ``memory_limit``: the most that packed
     weights and the workspace of a run take together, in bytes or as ``"512MiB"``; faster algorithms that need more are
     left out, those that save least for a byte first. ``superopt``: how hard to look for a graph that computes the same
-    in less time, by proven rules (``base.superopt``). ``threads``: the most that one call uses; by default all that this
-    process may use. ``listener`` hears how far compiling is (``base.events``).
+    in less time, by proven rules (``base.superopt``). ``threads``: the most that one call uses; by default all that
+    this process may use. ``listener`` hears how far compiling is (``base.events``).
 
     What was compiled before comes from a cache of models (``model_cache``), which checks all of it.
 

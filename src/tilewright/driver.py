@@ -1,7 +1,7 @@
 """The way of a model, on one page.
 
-graph -> normalize -> recognize -> algebra (-> superopt) -> choose -> layout -> flatten -> fuse -> loops -> schedule -> main ->
-llvm, asm
+graph -> normalize -> recognize -> algebra (-> superopt) -> choose -> layout -> flatten -> fuse -> loops -> schedule ->
+main -> llvm, asm
 
 The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes. What follows is no text: the image
 (relocatable objects and what they need) and the executable.

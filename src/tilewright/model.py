@@ -64,7 +64,9 @@ class CompiledModel(RunnableModel):
                 made = self._origin.make()
                 if made.compiled.executable.manifest != self.executable.manifest:
                     if self.options.superopt is not Superopt.OFF:
-                        raise BadInput("another graph was found this time; compile the model again to see how it is made")
+                        raise BadInput(
+                            "another graph was found this time; compile the model again to see how it is made"
+                        )
                     raise InternalError("compiling the model again gave another one than the cache had")
                 self._made = Made(made.graph, replace(made.compiled, executable=self.executable))
             return self._made

@@ -1,8 +1,9 @@
 """Models compiled with a search for a better graph before it (``superopt="fast"`` or ``"max"``).
 
-The search works on the prepared graph, with all rules that come with the compiler, by the costs of its own kernels. What
-it found is checked against what it began with (``superopt.validation``); what rules compute of weights is folded then.
-At ``max``, the best few are compiled and measured in turns with the model as it was, which stays unless it is slower.
+The search works on the prepared graph, with all rules that come with the compiler, by the costs of its own kernels.
+What it found is checked against what it began with (``superopt.validation``); what rules compute of weights is folded
+then. At ``max``, the best few are compiled and measured in turns with the model as it was, which stays unless another
+one is clearly faster.
 """
 
 import hashlib

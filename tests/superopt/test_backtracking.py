@@ -118,3 +118,13 @@ def test_fingerprints_forget_names_and_order_and_nothing_else() -> None:
         nodes = (make_node(a, [x], ["a"], {}), make_node(b, [x], ["b"], {}), other)
         same_terms = fingerprint(Graph("g", (x,), other.outputs, nodes, {})) == fingerprint(first)
         assert same_terms == (a is relu)
+
+
+def test_the_cost_is_that_of_the_graph() -> None:
+    """It is kept up to date by differences."""
+    graph = products(8)
+    search = Backtracking(load_rules(SEARCH), Counted())
+    found = search.best(graph)
+    assert abs(found.cost - search.cost(found.graph)) < 1e-6
+    assert found.steps[-1].cost_after == found.cost
+    same(graph, found.graph)

@@ -19,8 +19,8 @@ from tilewright.cli.options import add_model_arguments, files, is_artifact, load
 from tilewright.cli.output import emit
 from tilewright.cli.peers import Engine, Session, sessions
 from tilewright.cli.status import Status
-from tilewright.measure.turns import Plan, Timing, measure, ratio, spread
 from tilewright.graph import Array
+from tilewright.measure.turns import Plan, Timing, measure, ratio, spread
 
 OURS = "tilewright"
 

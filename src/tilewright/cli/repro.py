@@ -45,6 +45,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             Settings.from_environment().bounds_check,
             options.math,
             options.memory_limit,
+            options.superopt,
             options.random_seed,
         )
         files = pack_model(path, options.model, request)

@@ -137,6 +137,7 @@ def _settings(kind: str, request: Request, error: BaseException | None) -> str:
         "checked": request.checked,
         "math": request.math,
         "memory_limit": request.memory_limit,
+        "superopt": request.superopt,
         "seed": request.seed,
         "versions": versions(),
         "environment": {name: value for name, value in os.environ.items() if name.startswith((PREFIX, "OMP_"))},

@@ -5,11 +5,12 @@ as well, if it is new and costs less than ``alpha`` times the best so far: what 
 what costs less. Networks repeat themselves, so a rule is also applied wherever it pays, as one move.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
 
+from tilewright.base.errors import InternalError
 from tilewright.base.names import Names
 from tilewright.graph import Graph, Node
 from tilewright.passes.rules import Index, Rule, index_of
@@ -79,10 +80,9 @@ class Backtracking:
 
     def cost(self, graph: Graph) -> float:
         """What the nodes of ``graph`` cost together."""
-        weights = index_of(graph).weights
-        return self._sum(graph.nodes, weights)
+        return self._sum(graph.nodes, index_of(graph).weights)
 
-    def _sum(self, nodes: Sequence[Node], weights: frozenset[str]) -> float:
+    def _sum(self, nodes: Iterable[Node], weights: Collection[str]) -> float:
         return sum(self.costs.of_node(node, weights) for node in nodes if node.outputs[0].name not in weights)
 
     def _neighbours(self, state: State) -> Iterator[State]:
@@ -90,7 +90,7 @@ class Backtracking:
         for rule in self.rules:
             found = list(islice(self._applications(rule, index, names), self.limits.matches))
             for made in found:
-                yield self._after(state, made)
+                yield self._after(state, index, [made])
             if len(found) > 1:
                 yield self._everywhere(state, rule)
 
@@ -102,28 +102,52 @@ class Backtracking:
                     yield made
 
     def _everywhere(self, state: State, rule: Rule) -> State:
-        """``rule`` applied as long as that lowers the cost."""
+        """``rule`` applied as long as that lowers the cost: wherever it does at once, if that makes no cycle."""
         while True:
             index = index_of(state.graph)
-            found = self._applications(rule, index, state.graph.names())
-            paying = next((made for made in found if self._gain(made, index) > WORTH * state.cost), None)
-            if paying is None:
+            paying = self._paying(state, rule, index)
+            if not paying:
                 return state
-            state = self._after(state, paying)
+            try:
+                state = self._after(state, index, paying)
+            except InternalError:
+                state = self._after(state, index, paying[:1])
+
+    def _paying(self, state: State, rule: Rule, index: Index) -> list[Replacement]:
+        """Applications that lower the cost, no two of which share a node."""
+        found: list[Replacement] = []
+        taken: set[str] = set()
+        for made in self._applications(rule, index, state.graph.names()):
+            inside = {node.outputs[0].name for node in made.match.nodes}
+            if taken.isdisjoint(inside) and self._gain(made, index) > WORTH * state.cost:
+                found.append(made)
+                taken |= inside
+        return found
 
     def _gain(self, made: Replacement, index: Index) -> float:
         """By how much what ``made`` replaces costs more than it."""
-        weights = set(index.weights)
-        for node in made.nodes:
-            if all(value is None or value.name in weights or value in made.constants for value in node.inputs):
-                weights.update(value.name for value in node.outputs)
-        known = frozenset(weights)
-        return self._sum(made.match.nodes, index.weights) - self._sum(made.nodes, known)
+        return self._sum(made.match.nodes, index.weights) - self._sum(made.nodes, _weights_with(made, index))
 
-    def _after(self, state: State, made: Replacement) -> State:
-        graph = spliced(state.graph, [made])
-        cost = self.cost(graph)
-        replaced = tuple(value.name for value in made.match.replaced)
-        names = tuple(value.name for node in made.nodes for value in node.outputs)
-        step = Applied(made.match.rule, replaced, names, state.cost, cost)
-        return State(graph, cost, (*state.steps, step))
+    def _after(self, state: State, index: Index, replacements: Sequence[Replacement]) -> State:
+        """Raises ``InternalError`` if they make a cycle together."""
+        graph = spliced(state.graph, replacements)
+        left = {node.outputs[0].name: node for node in graph.nodes}
+        cost, steps = state.cost, list(state.steps)
+        for made in replacements:
+            before = cost
+            stays = {node.outputs[0].name for node in made.match.nodes if left.get(node.outputs[0].name) is node}
+            cost -= self._sum((n for n in made.match.nodes if n.outputs[0].name not in stays), index.weights)
+            cost += self._sum((n for n in made.nodes if n.outputs[0].name in left), _weights_with(made, index))
+            replaced = tuple(value.name for value in made.match.replaced)
+            names = tuple(value.name for node in made.nodes for value in node.outputs)
+            steps.append(Applied(made.match.rule, replaced, names, before, cost))
+        return State(graph, cost, tuple(steps))
+
+
+def _weights_with(made: Replacement, index: Index) -> Collection[str]:
+    """The weights, and what ``made`` computes of weights only."""
+    own = {value.name for value in made.constants}
+    for node in made.nodes:
+        if all(value is None or value.name in index.weights or value.name in own for value in node.inputs):
+            own.update(value.name for value in node.outputs)
+    return own | index.weights if own else index.weights

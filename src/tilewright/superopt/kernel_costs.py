@@ -50,6 +50,8 @@ class KernelCosts:
     bounds: Mapping[str, int]
     is_cold: bool
     _nodes: dict[object, float] = field(default_factory=dict[object, float])
+    _seen: dict[int, tuple[Node, float]] = field(default_factory=dict[int, tuple[Node, float]])
+    """By identity: most nodes are in many graphs. (Which of its operands are weights never changes.)"""
     _kernels: dict[str, float] = field(default_factory=dict[str, float])
 
     @staticmethod
@@ -60,6 +62,12 @@ class KernelCosts:
 
     def of_node(self, node: Node, weights: Collection[str]) -> float:
         """Of one node by itself; nodes that are alike are looked at once."""
+        known = self._seen.get(id(node))
+        if known is None:
+            known = self._seen[id(node)] = node, self._of_form(node, weights)
+        return known[1]
+
+    def _of_form(self, node: Node, weights: Collection[str]) -> float:
         entering = tuple(None if v is None else (v.dtype, v.shape, v.name in weights) for v in node.inputs)
         key = (node.op.name, entering, Exact(node.attributes))
         if key not in self._nodes:

@@ -32,9 +32,9 @@ class Effort:
 
 EFFORTS: Mapping[Superopt, Effort] = MappingProxyType(
     {
-    Superopt.FAST: Effort(Limits(pops=6, matches=3), 80, 3.0, 0),
-    Superopt.MAX: Effort(Limits(pops=30, matches=6), 120, 40.0, 4),
-}
+        Superopt.FAST: Effort(Limits(pops=6, matches=3), 80, 3.0, 0),
+        Superopt.MAX: Effort(Limits(pops=30, matches=6), 120, 40.0, 4),
+    }
 )
 
 

@@ -19,9 +19,6 @@ from tilewright.superopt.backtracking import State
 from tilewright.superopt.fingerprint import described
 from tilewright.superopt.result import Applied
 
-LITERAL = 16
-"""Elements: constants that are no larger may be what a rule asks for, so alike pieces have the same ones."""
-
 
 def pieces(graph: Graph, most: int) -> list[Graph]:
     """``graph`` in pieces of at most ``most`` nodes, in an order in which they could run."""
@@ -148,11 +145,9 @@ def _renamed(node: Node, values: Mapping[Value, Value]) -> Node:
     )
 
 
-def _literal(array: Array) -> object:
-    """What a rule may ask of a constant: its elements if they are few, its number if it has one everywhere."""
-    if array.size <= LITERAL:
-        return array.tobytes()
-    first = array.reshape(-1)[0]
+def _literal(array: Array) -> bytes | None:
+    """What a rule may ask of a constant: its number, if it has the same one everywhere."""
+    first = array.reshape(-1)[:1]
     return first.tobytes() if bool((array == first).all()) else None
 
 

@@ -1,0 +1,82 @@
+"""Models compiled with a search: the same results, told what was done, and never a silent change of the rules."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright
+from tilewright.base.errors import BadInput
+from tilewright.base.settings import Settings
+from tilewright.base.superopt import Superopt
+from tilewright.base.target import Target
+from tilewright.driver import Options
+from tilewright.frontend import onnx_importer
+from tilewright.superoptimizer import superoptimize
+
+SIZE = 512
+
+
+def cell(steps: int = 4) -> onnx.ModelProto:
+    """Steps of a recurrent cell: the weights of the input could be read once for all steps."""
+    random = np.random.default_rng(0)
+    weights = {name: random.standard_normal((SIZE, SIZE)).astype(np.float32) / SIZE for name in ("wx", "wh")}
+    nodes: list[onnx.NodeProto] = []
+    state = "h"
+    for step in range(steps):
+        nodes.append(helper.make_node("MatMul", [f"x{step}", "wx"], [f"a{step}"]))
+        nodes.append(helper.make_node("MatMul", [state, "wh"], [f"b{step}"]))
+        nodes.append(helper.make_node("Add", [f"a{step}", f"b{step}"], [f"c{step}"]))
+        state = f"h{step}" if step + 1 < steps else "y"
+        nodes.append(helper.make_node("Tanh", [f"c{step}"], [state]))
+    names = [*(f"x{step}" for step in range(steps)), "h"]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, SIZE]) for name in names]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, SIZE])
+    initializers = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "cell", inputs, [output], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(1)
+    return {v.name: random.standard_normal((1, SIZE)).astype(np.float32) for v in model.graph.input}
+
+
+@pytest.mark.parametrize("level", ["fast", "max"])
+def test_results_stay(level: str) -> None:
+    model = cell()
+    plain, searched = (tilewright.compile(model, superopt=given, threads=1) for given in ("off", level))
+    (expected,), (found,) = (m.run(None, feeds(model)) for m in (plain, searched))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_are_read_once_for_all_steps() -> None:
+    graph = onnx_importer.load(cell())
+    found = superoptimize(graph, Options(Target.host(), 1, superopt=Superopt.FAST))
+    assert "products-by-one-matrix" in {step.rule.name for step in found.optimized.steps}
+    assert found.optimized.cost_after < 0.9 * found.optimized.cost_before
+    assert found.validation.is_complete
+    assert sum(node.op.name == "MatMul" for node in found.compiled.graph.nodes) == 5
+    assert superoptimize(graph, Options(Target.host(), 1)).optimized.steps == ()
+
+
+def test_what_the_cache_has_can_be_explained(tmp_path: Path) -> None:
+    path = tmp_path / "cell.onnx"
+    onnx.save(cell(), path)
+    settings = Settings(cache_dir=tmp_path / "cache" / "kernels", key_dir=tmp_path / "keys")
+    first, again = (tilewright.compile(path, superopt="max", threads=1, settings=settings) for _ in range(2))
+    assert again.is_cached
+    assert not tilewright.compile(path, threads=1, settings=settings).is_cached
+    assert again.explain().kernels == first.explain().kernels
+
+
+def test_strict_numbers_leave_nothing_to_search_for() -> None:
+    with pytest.raises(BadInput, match=r"superopt=fast changes .* math=strict"):
+        tilewright.compile(cell(), superopt="fast", math="strict")
+
+
+def test_levels_are_known_by_name() -> None:
+    with pytest.raises(BadInput, match="superopt='most' is no level"):
+        tilewright.compile(cell(), superopt="most")
