@@ -1564,6 +1564,20 @@ MUTANTS = (
         (f"{_PROOFS}::test_a_contradiction_is_no_proof",),
     ),
     Mutant(
+        "what Z3 does not know is a proof",
+        "superopt/second_opinion.py",
+        "return solver.check() == z3.unsat",
+        "return str(solver.check()) != 'sat'",
+        ("tests/superopt/test_second_opinion.py",),
+    ),
+    Mutant(
+        "extents of one name may differ",
+        "superopt/second_opinion.py",
+        'pattern.expected.append((f"(head {text})", extent))',
+        "pass",
+        ("tests/superopt/test_second_opinion.py",),
+    ),
+    Mutant(
         "a block has the proof of its last rule",
         "superopt/stored.py",
         "needed |= {",

@@ -27,7 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", type=Path, nargs="*", metavar="FILE", help="files of rules (default: the axioms and rules built in)"
     )
     parser.add_argument(
-        "--engine", choices=("egglog", "field"), default="egglog", help="who proves (default: %(default)s)"
+        "--engine",
+        choices=("egglog", "z3", "field"),
+        default="egglog",
+        help="who proves: z3 is a second opinion beside egglog, field only evaluates (default: %(default)s)",
     )
     parser.add_argument(
         "--shapes", type=positive, default=6, metavar="N", help="instances to evaluate first (default: %(default)s)"
@@ -49,9 +52,13 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         found += [(name, finding) for finding in verify(rules, Engine(options.engine), shapes=options.shapes)]
     failures = [(name, finding) for name, finding in found if not finding.holds]
     if options.json:
-        emit({"engine": options.engine, "rules": len(found), "failures": [_report(*pair) for pair in failures]})
+        proofs = _proofs([finding for _, finding in found])
+        failed = [_report(*pair) for pair in failures]
+        emit({"engine": options.engine, "rules": len(found), "proofs": proofs, "failures": failed})
     else:
         _show(failures, console)
+        for engine, count in _proofs([finding for _, finding in found]).items():
+            console.print(f"{engine} proves {count} rules", highlight=False)
         console.print(f"{len(found) - len(failures)} of {len(found)} rules hold", highlight=False)
     return Status.DIFFERENT if failures else Status.DONE
 
@@ -83,6 +90,13 @@ def _write_proofs(files: Sequence[Path], shapes: int) -> None:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise BadInput(f"{path} can't be written: {error}") from error
+
+
+def _proofs(findings: "Sequence[Finding]") -> dict[str, int]:
+    """How many rules each prover proves, of those that it was asked about."""
+    opinions = [opinion for finding in findings for opinion in finding.opinions]
+    names = dict.fromkeys(opinion.engine.value for opinion in opinions)
+    return {name: sum(o.engine.value == name and not o.reason for o in opinions) for name in names}
 
 
 def _report(name: str, finding: "Finding") -> dict[str, object]:

@@ -135,6 +135,8 @@ def phase_conv(
     ``begins`` after the first output. Up to three stages: the padded input, the sum of products, the bias.
     """
     rank = x.ndim - 2
+    if rank < 1 or filters.ndim != 2 + 2 * rank:
+        raise BadProgram(f"the filters {filters} of phases are not those of {x}, which has {rank} spatial dimensions")
     channels = filters.shape[rank + 1]
     if x.dtype != filters.dtype:
         raise BadProgram(f"{x} and the filters {filters} must have one dtype")

@@ -16,6 +16,7 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     generation              all of this for a family of operators; `tilewright rules generate`
     instances               a rule at sizes, evaluated: where it is false
     axioms, proofs, stored  a rule from axioms, by equality saturation; `tilewright rules verify`
+    second_opinion          the same proofs by Z3
     pruning                 rules that say nothing beyond the others
     costs, result           what graphs cost, and what a search found
     validation              an optimized graph held against its input
