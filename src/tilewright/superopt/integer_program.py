@@ -9,16 +9,17 @@ that is taken::
 
 Nothing in it forbids that things make each other in a circle. Where a solution has such a set of things ``S``, a cut is
 added: who reads of ``S`` needs an option that makes something in ``S`` and reads nothing in ``S`` (the loop formulas of
-Lin and Zhao, "ASSAT", 2004). Bounds that do not bind are the solver's own infinity.
+Lin and Zhao, "ASSAT", 2004). As cuts may be many, options that close a circle are left out first; what is found then is
+where the search among all begins. Bounds that do not bind are the solver's own infinity.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
 from tilewright.base.errors import BadInput
-from tilewright.superopt.acyclic import components
+from tilewright.superopt.acyclic import Way, components, without_cycles
 from tilewright.superopt.choices import Plan, Problem, cost_of, makeable, plan_of
 
 _LARGEST = 1e3
@@ -70,8 +71,38 @@ def cheapest(problem: Problem, start: Plan, seconds: float) -> Cheapest:
     if not problem.wanted:
         return Cheapest({}, is_proven=True, cuts=0)
     end = monotonic() + seconds
+    all_, some = _makers(problem), _makers_without_cycles(problem, start)
+    if some != all_:
+        start = _solved(problem, some, start, end - seconds / 2).plan
+    return _solved(problem, all_, start, end)
+
+
+_Makers = Mapping[int, Sequence[int]]
+"""By thing, the options that may make it."""
+
+
+def _makers(problem: Problem) -> _Makers:
+    found: dict[int, list[int]] = {}
+    for number, option in enumerate(problem.options):
+        for thing in option.makes:
+            found.setdefault(thing, []).append(number)
+    return found
+
+
+def _makers_without_cycles(problem: Problem, start: Plan) -> _Makers:
+    """Those of ``start``, and others with which there are no circles, so that no cuts are needed."""
+    pairs = dict.fromkeys([*start.items(), *((t, n) for t, numbers in _makers(problem).items() for n in numbers)])
+    ways = [Way(str(thing), tuple(map(str, problem.options[number].reads))) for thing, number in pairs]
+    _, staying = without_cycles(ways)
+    listed = list(pairs)
+    kept = {listed[position] for position in staying}
+    return {t: [n for n in numbers if (t, n) in kept] for t, numbers in _makers(problem).items()}
+
+
+def _solved(problem: Problem, makers: _Makers, start: Plan, end: float) -> Cheapest:
+    """The cheapest plan of these ``makers``."""
     solver = _new_solver(problem, start)
-    for row in _rows(problem):
+    for row in _rows(problem, makers):
         solver.require(row)
     cuts = 0
     while True:
@@ -85,13 +116,12 @@ def cheapest(problem: Problem, start: Plan, seconds: float) -> Cheapest:
             solver.require(row)
 
 
-def _rows(problem: Problem) -> Iterator[_Row]:
-    makers = _makers(problem)
+def _rows(problem: Problem, makers: _Makers) -> Iterator[_Row]:
     for thing in problem.wanted:
-        yield _Row(makers[thing], None)
+        yield _Row(tuple(makers[thing]), None)
     for number, option in enumerate(problem.options):
         for thing in option.reads:
-            yield _Row(makers[thing], number)
+            yield _Row(tuple(makers[thing]), number)
 
 
 def _cuts(problem: Problem, taken: Sequence[int]) -> Iterator[_Row]:
@@ -117,14 +147,6 @@ def _way_out(problem: Problem, circle: frozenset[int], taken: Sequence[int]) -> 
     if not circle.isdisjoint(problem.wanted):
         yield _Row(ways, None)
     yield from (_Row(ways, number) for number in taken if not circle.isdisjoint(problem.options[number].reads))
-
-
-def _makers(problem: Problem) -> dict[int, tuple[int, ...]]:
-    found: dict[int, list[int]] = {}
-    for number, option in enumerate(problem.options):
-        for thing in option.makes:
-            found.setdefault(thing, []).append(number)
-    return {thing: tuple(numbers) for thing, numbers in found.items()}
 
 
 def _new_solver(problem: Problem, start: Plan) -> _Solver:
