@@ -62,6 +62,7 @@ _TIMING = ("tests/superopt/test_timing.py", "tests/superopt/test_onnxruntime_cos
 _FIELD = ("tests/superopt/test_field.py",)
 _EXTENTS = ("tests/superopt/test_extents.py",)
 _GENERATION = ("tests/superopt/test_generation.py",)
+_SUPEROPT_PAGE = ("tests/report/test_superopt.py",)
 _VALIDATION = ("tests/superopt/test_regions.py", "tests/superopt/test_validation.py")
 _PROOFS = "tests/superopt/test_proofs.py"
 
@@ -1543,6 +1544,27 @@ MUTANTS = (
         "self.above + max(0, count - 1) * self.below",
         "self.above",
         _VALIDATION,
+    ),
+    Mutant(
+        "pictures: an edge over several layers has no bends",
+        "report/layers.py",
+        "for level in range(depth[begin] + 1, depth[end]):",
+        "for level in range(0):",
+        _SUPEROPT_PAGE,
+    ),
+    Mutant(
+        "pictures: layers are not ordered",
+        "report/layers.py",
+        "    layer.sort(key=mean)",
+        "    sorted(layer, key=mean)",
+        _SUPEROPT_PAGE,
+    ),
+    Mutant(
+        "pictures: names are HTML",
+        "report/graphs.py",
+        "<title>{escape(box.name)}</title>",
+        "<title>{box.name}</title>",
+        _SUPEROPT_PAGE,
     ),
     Mutant(
         "outputs may differ by more than is allowed",

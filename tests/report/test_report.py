@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.cli.schema import report
 from tests.measure.jobs import HOST, job, product
+from tests.report.balanced import Balanced
 from tilewright.cli import main
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
@@ -18,24 +18,6 @@ from tilewright.report.charts import Axis, Scale, Series, chart
 from tilewright.report.history import Search, Trial, searches
 from tilewright.report.page import page
 from tilewright.report.tuning import tuning_sections
-
-
-class Balanced(HTMLParser):
-    """Tags that are open."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Open and closed at once."""
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
 
 
 def ok(us: float, predicted: float | None = None) -> Outcome:

@@ -1,0 +1,120 @@
+"""Pictures of graphs as SVG: a box for each operator, edges from top to bottom."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from html import escape
+
+from tilewright.base.names import readable
+from tilewright.graph import Node, Value
+from tilewright.report.layers import Layered, layered
+
+_HEIGHT, _LETTER, _MARGIN = 36, 6.4, 8
+_ACROSS, _DOWN = 16, 30
+_BEND = 4
+_LONGEST = 26
+
+
+class Role(Enum):
+    """What a box is; the name of its style."""
+
+    SAME = "same"
+    REPLACED = "replaced"
+    MADE = "made"
+    VALUE = "value"
+    """An input, a constant, or a value from elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """``label``: what it is; ``detail``: the type of what it makes; ``name``: all of it, shown when pointed at."""
+
+    label: str
+    detail: str
+    name: str
+    role: Role
+
+
+def picture(title: str, nodes: Sequence[Node], roles: Mapping[str, Role], results: Sequence[Value] = ()) -> str:
+    """``nodes``, in the order of a graph, and what they read. ``roles``: by the first output; others are the same.
+
+    ``results``: values that leave the picture, drawn below.
+    """
+    boxes: list[Box] = []
+    edges: dict[tuple[int, int], None] = {}
+    made: dict[str, int] = {}
+    for node in nodes:
+        for value in node.inputs:
+            if value is not None and value.name not in made:
+                made[value.name] = len(boxes)
+                boxes.append(Box(_short(value.name), _type(value), repr(value), Role.VALUE))
+        number = len(boxes)
+        boxes.append(Box(node.op.name, _type(node.outputs[0]), str(node), roles.get(node.outputs[0].name, Role.SAME)))
+        edges.update(dict.fromkeys((made[value.name], number) for value in node.inputs if value is not None))
+        made.update((value.name, number) for value in node.outputs)
+    for value in results:
+        if value.name in made:
+            edges[made[value.name], len(boxes)] = None
+            boxes.append(Box(_short(value.name), "", repr(value), Role.VALUE))
+    return _drawn(title, boxes, layered(len(boxes), list(edges)))
+
+
+def _short(name: str) -> str:
+    shown = readable(name)
+    return shown if len(shown) <= _LONGEST else f"...{shown[3 - _LONGEST :]}"
+
+
+def _type(value: Value) -> str:
+    return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+
+
+def _drawn(title: str, boxes: Sequence[Box], found: Layered) -> str:
+    widths = [max(len(box.label), len(box.detail)) * _LETTER + 2 * _MARGIN for box in boxes]
+    rows = [_row(layer, widths) for layer in found.layers]
+    across = max((width for _, width in rows), default=0.0)
+    places: dict[int, tuple[float, float]] = {}
+    for level, (centres, width) in enumerate(rows):
+        top = _DOWN + level * (_HEIGHT + _DOWN)
+        places.update((vertex, (x + (across - width) / 2 + _ACROSS, top)) for vertex, x in centres.items())
+    width, height = across + 2 * _ACROSS, _DOWN + len(rows) * (_HEIGHT + _DOWN)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
+            'class="graph" role="img">',
+            f"<title>{escape(title)}</title>",
+            f'<text x="{_ACROSS}" y="16" class="title">{escape(title)}</text>',
+            *(_edge([places[vertex] for vertex in path]) for path in found.paths),
+            *(_box(box, widths[number], places[number]) for number, box in enumerate(boxes)),
+            "</svg>",
+        ]
+    )
+
+
+def _row(layer: Sequence[int], widths: Sequence[float]) -> tuple[dict[int, float], float]:
+    """The centre of each vertex, side by side, and how wide they are together."""
+    centres: dict[int, float] = {}
+    at = 0.0
+    for vertex in layer:
+        width = widths[vertex] if vertex < len(widths) else _BEND
+        centres[vertex] = at + width / 2
+        at += width + _ACROSS
+    return centres, max(0.0, at - _ACROSS)
+
+
+def _edge(places: Sequence[tuple[float, float]]) -> str:
+    """From the bottom of the first to the top of the last, straight through the bends between."""
+    (x, y), bends, (end, top) = places[0], places[1:-1], places[-1]
+    through = "".join(f"L{a:.1f} {b}V{b + _HEIGHT}" for a, b in bends)
+    return f'<path d="M{x:.1f} {y + _HEIGHT}{through}L{end:.1f} {top}" class="edge"/>'
+
+
+def _box(box: Box, width: float, place: tuple[float, float]) -> str:
+    x, top = place
+    lines = [(box.label, 15), (box.detail, 29)] if box.detail else [(box.label, 22)]
+    texts = "".join(
+        f'<text x="{x:.1f}" y="{top + down}" text-anchor="middle">{escape(line)}</text>' for line, down in lines
+    )
+    return (
+        f'<g class="{box.role.value}"><title>{escape(box.name)}</title>'
+        f'<rect x="{x - width / 2:.1f}" y="{top}" width="{width:.1f}" height="{_HEIGHT}" rx="5"/>{texts}</g>'
+    )

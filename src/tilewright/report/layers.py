@@ -1,0 +1,77 @@
+"""Places for the vertices of a directed acyclic graph: in layers, edges pointing down.
+
+Each vertex is as far down as the longest path to it (Sugiyama, Tagawa and Toda, "Methods for visual understanding of
+hierarchical system structures", 1981). An edge over several layers has a bend in each between; vertices and bends of
+a layer are put in the order of the means of their neighbours, layer by layer, down and up a few times.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+_SWEEPS = 4
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """Layers from the top, each with its vertices from the left, and the vertices through which each edge goes.
+
+    Vertices from ``count`` on are bends.
+    """
+
+    count: int
+    layers: tuple[tuple[int, ...], ...]
+    paths: tuple[tuple[int, ...], ...]
+
+
+def layered(count: int, edges: Sequence[Edge]) -> Layered:
+    """Layers for ``count`` vertices; of each edge, the first vertex has a smaller number than the second."""
+    depth = _depths(count, edges)
+    layers: list[list[int]] = [[] for _ in range(max(depth, default=-1) + 1)]
+    for vertex, level in enumerate(depth):
+        layers[level].append(vertex)
+    paths: list[tuple[int, ...]] = []
+    bends = count
+    for begin, end in edges:
+        path = [begin]
+        for level in range(depth[begin] + 1, depth[end]):
+            layers[level].append(bends)
+            path.append(bends)
+            bends += 1
+        paths.append((*path, end))
+    return Layered(count, tuple(map(tuple, _ordered(layers, paths))), tuple(paths))
+
+
+def _depths(count: int, edges: Iterable[Edge]) -> list[int]:
+    depth = [0] * count
+    for begin, end in sorted(edges, key=lambda edge: edge[1]):
+        depth[end] = max(depth[end], depth[begin] + 1)
+    return depth
+
+
+def _ordered(layers: list[list[int]], paths: Iterable[Sequence[int]]) -> list[list[int]]:
+    above: dict[int, list[int]] = {}
+    below: dict[int, list[int]] = {}
+    for path in paths:
+        for begin, end in pairwise(path):
+            above.setdefault(end, []).append(begin)
+            below.setdefault(begin, []).append(end)
+    for _ in range(_SWEEPS):
+        for before, layer in pairwise(layers):
+            _sort(layer, before, above)
+        for after, layer in pairwise(reversed(layers)):
+            _sort(layer, after, below)
+    return layers
+
+
+def _sort(layer: list[int], fixed: Sequence[int], neighbours: Mapping[int, Sequence[int]]) -> None:
+    """Order ``layer`` by the mean places of neighbours in ``fixed``; what has none stays about where it is."""
+    place = {vertex: (number + 0.5) / len(fixed) for number, vertex in enumerate(fixed)}
+    own = {vertex: (number + 0.5) / len(layer) for number, vertex in enumerate(layer)}
+
+    def mean(vertex: int) -> float:
+        near = [place[one] for one in neighbours.get(vertex, ())]
+        return sum(near) / len(near) if near else own[vertex]
+
+    layer.sort(key=mean)
