@@ -24,6 +24,7 @@ from tilewright.graph import Array, Graph
 from tilewright.measure.turns import Plan, measure, ratio
 from tilewright.passes.normalize import normalize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
+from tilewright.superopt.costs import CostProvider
 from tilewright.superopt.fingerprint import fingerprint
 from tilewright.superopt.kernel_costs import KernelCosts
 from tilewright.superopt.optimization import EFFORTS, built_in_rules, optimize
@@ -75,11 +76,7 @@ def superoptimize(
     tuned: Recorded | None = None,
 ) -> Superoptimized:
     """The model compiled, and the story of its graph."""
-    if options.math is Math.STRICT and options.superopt is not Superopt.OFF:
-        raise BadInput(
-            f"superopt={options.superopt.value} changes the terms of sums, which math=strict forbids; "
-            "leave one of them out"
-        )
+    _check(options.math, options.superopt)
     compiling = _Compiling(options, cache, watch, listener, tuned)
     prepared = prepare(graph, watch)
     if options.superopt is Superopt.OFF:
@@ -90,6 +87,28 @@ def superoptimize(
     if watch is not None:
         watch(Stage.SUPEROPT, chosen.after)
     return replace(compiling.result(chosen), measured=measured)
+
+
+def optimize_for(graph: Graph, costs: CostProvider, level: Superopt, math: Math) -> tuple[Optimized, Validation]:
+    """What ``costs`` rate best of what follows from an imported graph, and how it was checked: for other runtimes.
+
+    Raises ``NotEquivalent`` if it is not equal to ``graph``.
+    """
+    _check(math, level)
+    prepared = normalize(graph)
+    if level is Superopt.OFF:
+        chosen = _as_it_is(prepared)
+    else:
+        found = optimize(prepared, built_in_rules(), costs, EFFORTS[level])
+        chosen = next(one for one in found if not one.steps or _is_finite(folded(one.after), prepared))
+    return chosen, validate(prepared, chosen.after, math=math)
+
+
+def _check(math: Math, level: Superopt) -> None:
+    if math is Math.STRICT and level is not Superopt.OFF:
+        raise BadInput(
+            f"superopt={level.value} changes the terms of sums, which math=strict forbids; leave one of them out"
+        )
 
 
 def _as_it_is(graph: Graph) -> Optimized:

@@ -19,6 +19,7 @@ VERBS: Mapping[str, str] = {
     "bench": "compare the speed and the results with those of another engine",
     "explain": "say what of a model can be compiled, and what was made of it",
     "tune": "search for faster schedules, by measuring them here",
+    "optimize": "look for a graph that computes the same in less time",
     "report": "show what was tuned, as a page",
     "doctor": "show what this machine can do, and what stands in the way",
     "repro": "pack a model or one kernel, to be run again elsewhere",

@@ -19,6 +19,8 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     second_opinion          the same proofs by Z3
     pruning                 rules that say nothing beyond the others
     costs, result           what graphs cost, and what a search found
+    backtracking, partition the search in a graph, and in its pieces
+    optimization            both, and whole graphs ranked; `tilewright optimize`
     validation              an optimized graph held against its input
     congruence, sweep       ... where both begin to differ     regions, decide, sizes    ... whether it matters
     egraph, acyclic         graphs in which equal values are one

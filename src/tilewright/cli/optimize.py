@@ -1,0 +1,142 @@
+"""``tilewright optimize``: look for a graph that computes the same in less time; say by which rules, and write it."""
+
+import argparse
+import time
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.base.superopt import Superopt
+from tilewright.cli.options import add_compile_arguments, bounds, settings_of, shapes
+from tilewright.cli.output import emit
+from tilewright.cli.progress import reporting
+from tilewright.cli.status import Status
+
+if TYPE_CHECKING:
+    from tilewright.base.events import Listener
+    from tilewright.graph import Graph
+    from tilewright.superopt.result import Optimized
+    from tilewright.superopt.validation import Validation
+
+
+class Cost(Enum):
+    """Whose time is to be saved."""
+
+    COMPILER = "compiler"
+    ONNXRUNTIME = "onnxruntime"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See ``options``; whose costs count, and what to write."""
+    add_compile_arguments(parser)
+    parser.set_defaults(superopt=Superopt.MAX.value)
+    parser.add_argument(
+        "--cost",
+        choices=[cost.value for cost in Cost],
+        default=Cost.COMPILER.value,
+        help="whose time is to be saved: that of code compiled here, or ONNX Runtime's (default: %(default)s)",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.onnx", help="write the graph as an ONNX model")
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page: rules, proofs, costs, pictures")
+    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the search found, how it was checked, and the relative time that was measured."""
+
+    optimized: "Optimized"
+    validation: "Validation"
+    measured: float | None
+    seconds: float
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Import, search, check, write, report."""
+    from tilewright.frontend import onnx_importer
+
+    graph = onnx_importer.load(options.model, shapes(options.shapes), bounds(options.bounds))
+    with reporting(f"optimizing {options.model}", Console(stderr=True, quiet=options.quiet)) as listener:
+        found = _search(graph, options, listener)
+    if options.output is not None:
+        _write(found, options.output)
+    if options.report is not None:
+        from tilewright.report.page import write_page
+        from tilewright.report.superopt import superopt_sections
+
+        title = f"Optimized: {options.model.name}"
+        write_page(options.report, title, superopt_sections(found.optimized, found.validation))
+    if options.json:
+        emit(_json(found, options))
+    else:
+        _show(found, options, console)
+    return Status.DONE
+
+
+def _search(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
+    from tilewright.base.numerics import Math
+    from tilewright.base.target import Target
+    from tilewright.driver import Options
+    from tilewright.superopt.onnxruntime_costs import OnnxRuntimeCosts
+    from tilewright.superoptimizer import optimize_for, superoptimize
+    from tilewright.tune.recorded import recorded
+
+    begin = time.perf_counter()
+    level, math = Superopt.named(options.superopt), Math.named(options.math)
+    if options.cost == Cost.ONNXRUNTIME.value:
+        optimized, validation = optimize_for(graph, OnnxRuntimeCosts(options.threads), level, math)
+        measured = optimized.cost_after / optimized.cost_before if optimized.steps else None
+        return _Found(optimized, validation, measured, time.perf_counter() - begin)
+    target = Target.host() if options.target == "host" else Target.parse(options.target)
+    limit = options.memory_limit
+    given = Options(target, options.threads, bounds(options.bounds), math=math, memory_limit=limit, superopt=level)
+    with recorded(settings_of(options).records, target, options.threads, listener) as tuned:
+        made = superoptimize(graph, given, listener=listener, tuned=tuned)
+    return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin)
+
+
+def _write(found: _Found, path: Path) -> None:
+    from tilewright.frontend import onnx_exporter
+    from tilewright.superoptimizer import folded
+
+    onnx_exporter.save(folded(found.optimized.after), path)
+
+
+def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:
+    optimized = found.optimized
+    return {
+        "model": str(options.model),
+        "output": None if options.output is None else str(options.output),
+        "cost": options.cost,
+        "superopt": options.superopt,
+        "nodes": {"before": len(optimized.before.nodes), "after": len(optimized.after.nodes)},
+        "costs": {"before": optimized.cost_before, "after": optimized.cost_after},
+        "rules": dict(Counter(step.rule.name for step in optimized.steps)),
+        "measured": found.measured,
+        "validation": str(found.validation),
+        "seconds": found.seconds,
+    }
+
+
+def _show(found: _Found, options: argparse.Namespace, console: Console) -> None:
+    optimized = found.optimized
+    if not optimized.steps:
+        console.print(f"no graph was found that takes less time; {found.seconds:.1f} s", highlight=False)
+        return
+    table = Table(title="Rules applied")
+    table.add_column("rule")
+    table.add_column("times", justify="right")
+    for name, times in Counter(step.rule.name for step in optimized.steps).items():
+        table.add_row(name, str(times))
+    console.print(table)
+    saved = optimized.cost_after / optimized.cost_before
+    lines = [f"estimated time: {saved:.3f} of before" if options.cost == Cost.COMPILER.value else ""]
+    lines += [] if found.measured is None else [f"measured time: {found.measured:.3f} of before"]
+    lines += [f"checked: {found.validation}", f"{found.seconds:.1f} s"]
+    for line in filter(None, lines):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
