@@ -1600,6 +1600,13 @@ MUTANTS = (
         ("tests/superopt/test_second_opinion.py",),
     ),
     Mutant(
+        "a precondition need not hold at all instances",
+        "superopt/needs.py",
+        ") <= true",
+        ") & true",
+        ("tests/superopt/test_needs.py",),
+    ),
+    Mutant(
         "a block has the proof of its last rule",
         "superopt/stored.py",
         "needed |= {",

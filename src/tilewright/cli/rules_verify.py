@@ -33,10 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="who proves: z3 is a second opinion beside egglog, field only evaluates (default: %(default)s)",
     )
     parser.add_argument(
-        "--shapes", type=positive, default=6, metavar="N", help="instances to evaluate first (default: %(default)s)"
+        "--shapes", type=positive, default=4, metavar="N", help="instances to evaluate first (default: %(default)s)"
     )
     parser.add_argument(
         "--write", action="store_true", help="find proofs anew and write them into the files, before they are verified"
+    )
+    parser.add_argument(
+        "--axioms",
+        action="store_true",
+        help="check the axioms: at every small size, against each other, for need of them",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -45,6 +50,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Verify all, show what fails; the status says whether anything does."""
     from tilewright.superopt.verification import Engine, verify
 
+    if options.axioms:
+        return _check_axioms(options, console)
     if options.write:
         _write_proofs(options.files, options.shapes)
     found: list[tuple[str, Finding]] = []
@@ -60,6 +67,30 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         for engine, count in _proofs([finding for _, finding in found]).items():
             console.print(f"{engine} proves {count} rules", highlight=False)
         console.print(f"{len(found) - len(failures)} of {len(found)} rules hold", highlight=False)
+    return Status.DIFFERENT if failures else Status.DONE
+
+
+def _check_axioms(options: argparse.Namespace, console: Console) -> int:
+    from tilewright.superopt.axiom_checks import check_axioms
+    from tilewright.superopt.axioms import axioms
+
+    found = list(check_axioms(list(axioms().values())))
+    failures = [check for check in found if not check.holds]
+    redundant = [check.axiom.name for check in found if check.is_redundant]
+    if options.json:
+        names = [check.axiom.name for check in failures]
+        emit({"axioms": len(found), "shapes": sum(c.shapes for c in found), "redundant": redundant, "failures": names})
+        return Status.DIFFERENT if failures else Status.DONE
+    for check in failures:
+        where = check.contradiction or check.counterexample or "no instance"
+        console.print(f"{check.axiom.name}: {where}", highlight=False, markup=False)
+    complete, shapes = (sum(check.is_complete for check in found), sum(check.shapes for check in found))
+    console.print(
+        f"{len(found) - len(failures)} of {len(found)} axioms hold at {shapes} choices of sizes up to 4 "
+        f"(of {complete} axioms, at all); {len(redundant)} follow from others: {', '.join(redundant)}",
+        highlight=False,
+        markup=False,
+    )
     return Status.DIFFERENT if failures else Status.DONE
 
 

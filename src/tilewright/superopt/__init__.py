@@ -17,6 +17,7 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     instances               a rule at sizes, evaluated: where it is false
     axioms, proofs, stored  a rule from axioms, by equality saturation; `tilewright rules verify`
     second_opinion          the same proofs by Z3
+    needs, axiom_checks     which extents a rule needs to be equal; what axioms are held to
     pruning                 rules that say nothing beyond the others
     costs, result           what graphs cost, and what a search found
     backtracking, partition the search in a graph, and in its pieces

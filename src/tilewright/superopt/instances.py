@@ -4,10 +4,11 @@ A rule is tested by evaluating both sides of its instances at random points of a
 instance at which a side is ill-typed says nothing; the first at which the sides differ is a counter-example.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import Parameter, signature
+from itertools import product
 from math import prod
 from random import Random
 
@@ -52,7 +53,7 @@ _CHOICES: Mapping[str, tuple[Attribute, ...]] = {
 """What unwritten attributes are tried with; all others keep their defaults."""
 
 
-_FLOATS = 2
+_FLOATS = 1
 """At how many instances floats are evaluated, too: they find what the true functions do not keep."""
 
 
@@ -144,10 +145,15 @@ def try_rule(rule: Rule, *, shapes: int = 8, largest: int = 4, seed: int = 0, tr
     """Evaluate both sides at up to ``shapes`` instances, sizes from 1 to ``largest``; at most ``tries`` are drawn.
     An instance without a value over any domain says as little as one that is ill-typed.
     """
+    return try_instances(rule, sampled(rule, largest, seed, tries), shapes, seed)
+
+
+def try_instances(rule: Rule, instances: Iterable[Instance], shapes: int, seed: int = 0) -> Trial:
+    """Evaluate both sides at up to ``shapes`` of ``instances``, each once."""
     found = 0
     exact, real = Evaluator(Modular(seed)), Evaluator(Real(1e-7))
     seen: set[str] = set()
-    for instance in sampled(rule, largest, seed, tries):
+    for instance in instances:
         if found == shapes:
             break
         if str(instance) in seen:
@@ -238,17 +244,38 @@ def _check_slice(term: Apply, extents: Sequence[int]) -> None:
 def sampled(rule: Rule, largest: int, seed: int, tries: int) -> Iterator[Instance]:
     """``tries`` random choices. Equations that well-typed terms imply are solved, so that many are well-typed."""
     random = Random(f"{seed} {rule.name}")
-    equations = _equations(rule)
-    names = _Names.of(rule)
+    equations, names = _equations(rule), _Names.of(rule)
     for _ in range(tries):
         rests = {name: names.attributes(name, random) for name in names.rests}
-        symbols = {symbol: random.randint(1, largest) for symbol in names.extents}
-        symbols |= {symbol: random.randint(0, largest) for symbol in names.others}
-        symbols |= _given(rests)
-        for a, b in equations:
-            _solve(symbols, a, b)
-        symbols = {symbol: value for symbol, value in symbols.items() if symbol in names.extents | names.others}
-        yield Instance(symbols, names.leading_extents(random, largest), rests)
+        sizes = {symbol: random.randint(1, largest) for symbol in names.extents}
+        sizes |= {symbol: random.randint(0, largest) for symbol in names.others}
+        yield _solved(names, sizes, rests, equations, names.leading_extents(random, largest))
+
+
+def at_every_size(rule: Rule, largest: int, seed: int) -> Iterator[Instance]:
+    """Each choice of sizes from 1 to ``largest`` (of places, from 0), once; all else is drawn."""
+    random = Random(f"{seed} {rule.name}")
+    equations, names = _equations(rule), _Names.of(rule)
+    symbols = sorted(names.extents | names.others, key=lambda symbol: symbol.name)
+    for choice in product(*(range(1 if symbol in names.extents else 0, largest + 1) for symbol in symbols)):
+        rests = {name: names.attributes(name, random) for name in names.rests}
+        sizes = dict(zip(symbols, choice, strict=True))
+        yield _solved(names, sizes, rests, equations, names.leading_extents(random, largest))
+
+
+def _solved(
+    names: "_Names",
+    sizes: Mapping[Var, int],
+    rests: Mapping[str, Mapping[str, Attribute]],
+    equations: Sequence[tuple[Expr, Expr]],
+    leading: Mapping[str, tuple[int, ...]],
+) -> Instance:
+    """The instance of these sizes, but for what equations say of others."""
+    symbols = {**sizes, **_given(rests)}
+    for a, b in equations:
+        _solve(symbols, a, b)
+    known = {symbol: value for symbol, value in symbols.items() if symbol in names.extents | names.others}
+    return Instance(known, leading, rests)
 
 
 def _first_variable(term: Term) -> Variable | None:

@@ -69,7 +69,12 @@ def relevant(rule: Rule, rounds: int = 2) -> frozenset[str]:
 
 def redundant(names: Sequence[str]) -> list[str]:
     """Those of the axioms called ``names`` that the others prove: lemmas, which make proofs short."""
-    return [name for name in names if _prove(at_ranks(axioms()[name]), relevant(axioms()[name]) - {name})]
+    return [name for name in names if is_redundant(axioms()[name])]
+
+
+def is_redundant(axiom: Rule) -> bool:
+    """Whether the axioms of other names prove it."""
+    return _prove(at_ranks(axiom), relevant(axiom) - {axiom.name})
 
 
 def _operators(terms: Sequence[Term]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Proofs in files of rules: the lines ``proof``, found and written.
+"""Proofs in files of rules: the lines ``proof`` and ``need``, found and written.
 
 A block that is a rule for each of several ranks or cases has one line: the axioms that any of its rules needs. Axioms
 of the rule's own rank are named ``NAME-*d``.
@@ -12,15 +12,18 @@ from tilewright.passes.rules import Evidence, Proof, Rule
 from tilewright.passes.rules.text import Block, parse_blocks, print_proof
 from tilewright.superopt.axioms import axioms
 from tilewright.superopt.instances import try_rule
+from tilewright.superopt.needs import find_needs
 from tilewright.superopt.proofs import find_proof
 
 
 def with_proofs(text: str, shapes: int) -> str:
     """``text``, a file of rules, with the proof of each block that axioms prove, as it is found now.
 
-    What they do not prove keeps what it says of itself. ``shapes``: at how many each rule is evaluated.
+    A rule that is false at some extents gets a line ``need``, if conditions are found with which it is proved. What is
+    not proved keeps what it says of itself. ``shapes``: at how many each rule is evaluated.
     Needs the extra ``superopt``. Raises ``ParseError``.
     """
+    text = _with_needs(text, shapes)
     lines = text.splitlines()
     blocks = parse_blocks(text)
     proofs = list(_proofs(blocks, shapes))
@@ -29,6 +32,17 @@ def with_proofs(text: str, shapes: int) -> str:
             lines.insert(block.last, f"  {print_proof(proof)}")
             for number in sorted(block.proofs, reverse=True):
                 del lines[number - 1]
+    return "\n".join(lines) + "\n"
+
+
+def _with_needs(text: str, shapes: int) -> str:
+    lines = text.splitlines()
+    for block in reversed(parse_blocks(text)):
+        if len(block.rules) == 1 and not block.rules[0].needs:
+            false = try_rule(block.rules[0], shapes=shapes).counterexample is not None
+            needs = find_needs(block.rules[0]) if false else None
+            if needs is not None:
+                lines.insert(block.last, f"  need {', '.join(map(str, needs))}")
     return "\n".join(lines) + "\n"
 
 
