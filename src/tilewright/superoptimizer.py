@@ -100,7 +100,8 @@ def optimize_for(graph: Graph, costs: CostProvider, level: Superopt, math: Math)
         chosen = _as_it_is(prepared)
     else:
         found = optimize(prepared, built_in_rules(), costs, EFFORTS[level])
-        chosen = next(one for one in found if not one.steps or _is_finite(folded(one.after), prepared))
+        paying = (one for one in found if one.cost_after < CLEARLY * one.cost_before)
+        chosen = next((one for one in paying if _is_finite(normalize(one.after), prepared)), found[-1])
     return chosen, validate(prepared, chosen.after, math=math)
 
 

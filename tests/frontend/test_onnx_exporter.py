@@ -219,6 +219,25 @@ def test_a_transposed_convolution_that_is_longer_than_its_taps_reach() -> None:
     check(proto, feeds)
 
 
+@pytest.mark.parametrize(
+    ("attributes", "shape", "op"),
+    [
+        ({}, (1, 1), "ConvTranspose"),
+        ({"pads": [1, 0, 2, 1], "dilations": [2, 3]}, (2, 2), "ConvTranspose"),
+        ({}, (9, 9), "Conv"),
+        ({"group": 2}, (1, 1), "Conv"),
+    ],
+)
+def test_transposed_convolutions_without_strides(attributes: dict[str, object], shape: Sequence[int], op: str) -> None:
+    """What is imported as a convolution with much padding is not written as one, if its data are few."""
+    feeds = {"x": values(2, 4, *shape)}
+    constants = {"w": values(4, 6 // attributes.get("group", 1), 4, 3), "b": values(6)}
+    proto = single_node("ConvTranspose", feeds, constants, **attributes)
+    check(proto, feeds)
+    (made,) = onnx_exporter.export(normalize(onnx_importer.load(proto))).graph.node
+    assert made.op_type == op
+
+
 def test_a_weight_of_a_transposed_convolution_that_is_data() -> None:
     feeds = {"x": values(2, 4, 5, 5), "w": values(4, 3, 3, 3)}
     check(single_node("ConvTranspose", feeds, strides=[2, 2]), feeds)

@@ -64,7 +64,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     with reporting(f"optimizing {options.model}", Console(stderr=True, quiet=options.quiet)) as listener:
         found = _search(graph, options, listener)
     if options.output is not None:
-        _write(found, options.output)
+        _write(found, Cost(options.cost), options.output)
     if options.report is not None:
         from tilewright.report.page import write_page
         from tilewright.report.superopt import superopt_sections
@@ -100,11 +100,14 @@ def _search(graph: "Graph", options: argparse.Namespace, listener: "Listener") -
     return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin)
 
 
-def _write(found: _Found, path: Path) -> None:
+def _write(found: _Found, cost: Cost, path: Path) -> None:
+    """With what follows from weights computed. (Rules that always pay here do not always pay elsewhere.)"""
     from tilewright.frontend import onnx_exporter
+    from tilewright.passes.normalize import normalize
     from tilewright.superoptimizer import folded
 
-    onnx_exporter.save(folded(found.optimized.after), path)
+    made = folded if cost is Cost.COMPILER else normalize
+    onnx_exporter.save(made(found.optimized.after), path)
 
 
 def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:

@@ -20,6 +20,8 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     needs, axiom_checks     which extents a rule needs to be equal; what axioms are held to
     pruning                 rules that say nothing beyond the others
     costs, result           what graphs cost, and what a search found
+    kernel_costs            ... of graphs that are compiled here, by the analytic model
+    onnxruntime_costs       ... in ONNX Runtime, measured: onnxruntime_session, timing
     backtracking, partition the search in a graph, and in its pieces
     optimization            both, and whole graphs ranked; `tilewright optimize`
     validation              an optimized graph held against its input

@@ -23,10 +23,42 @@ _Taps = NDArray[np.int64]
 
 
 def _conv(writing: Writing) -> None:
+    """A convolution whose result is much larger than the data multiplies zeros: its transpose does not."""
+    cut = _cut_of_transpose(writing)
+    if cut is not None:
+        _write_transposed(writing, cut)
+        return
     kernel = writing.value(1).shape[2:]
     window = slid(writing, kernel, "")
     options = {"kernel_shape": static(kernel), "group": writing.integer("group"), **window.attributes}
     writing.result("Conv", [window.data, *writing.inputs[1:]], **options)
+
+
+_MUCH = 2
+"""How many times as many elements make it worth to transpose a convolution."""
+
+
+def _cut_of_transpose(writing: Writing) -> list[int] | None:
+    """What the transpose of a convolution cuts off its result; None if it is not to be transposed."""
+    before, after = static(writing.value(0).shape[2:]), static(writing.output.shape[2:])
+    kernel, pads = static(writing.value(1).shape[2:]), writing.extents("pads")
+    if before is None or after is None or kernel is None or pads is None or writing.integer("group") > 1:
+        return None
+    is_strided = max(writing.ints("strides") or (1,)) > 1
+    if is_strided or writing.known(writing.value(1)) is None or math.prod(after) < _MUCH * math.prod(before):
+        return None
+    reach = [(k - 1) * d for k, d in zip(kernel, writing.ints("dilations") or (1,) * len(kernel), strict=True)]
+    cut = [r - pad for r, pad in zip(reach * 2, pads, strict=True) if isinstance(pad, int)]
+    return cut if len(cut) == len(pads) and min(cut) >= 0 else None
+
+
+def _write_transposed(writing: Writing, cut: Sequence[int]) -> None:
+    weight = writing.known(writing.value(1))
+    assert weight is not None, "only weights that are known are turned"
+    turned = np.flip(weight, tuple(range(2, weight.ndim))).swapaxes(0, 1)
+    operands = [writing.input(0), writing.constant(np.ascontiguousarray(turned)), *writing.inputs[2:]]
+    dilations, kernel = writing.ints("dilations"), weight.shape[2:]
+    writing.result("ConvTranspose", operands, kernel_shape=kernel, dilations=dilations, pads=tuple(cut))
 
 
 def _deformable_conv(writing: Writing) -> None:
