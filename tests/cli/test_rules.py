@@ -39,3 +39,44 @@ def test_rules_are_generated(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_what_cannot_be_generated(arguments: list[str], remedy: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "generate", *arguments]) == 2
     assert remedy in " ".join(capsys.readouterr().err.split())
+
+
+def test_rules_are_pruned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "all.rules", tmp_path / "kept.rules"
+    file.write_text("""# A header.
+
+rule linear
+  for x[m, k], v[k, n], w[k, n]
+  from MatMul(x, Add(v, w))
+  to Add(MatMul(x, v), MatMul(x, w))
+
+rule linear-again
+  for y[m, k], v[k, n], w[k, n]
+  from MatMul(y, Add(v, w))
+  to Add(MatMul(y, v), MatMul(y, w))
+
+rule turned
+  for x[*s], y[*s]
+  from Add(x, y)
+  to Add(y, x)
+
+rule false
+  for x[*s], y[*s]
+  from Add(Relu(x), Relu(y))
+  to Relu(Add(x, y))
+""")
+    assert main(["rules", "prune", str(file), "-o", str(out), "--json"]) == 0
+    found = report("rules", capsys.readouterr().out)
+    assert found["steps"] == [
+        {"step": "all", "rules": 4},
+        {"step": "renaming", "rules": 3},
+        {"step": "common subgraph", "rules": 3},
+        {"step": "derivability", "rules": 2},
+    ]
+    assert main(["rules", "prune", str(file), "-o", str(out), "--search", "--operations", "5"]) == 0
+    assert "derivability" in capsys.readouterr().out
+    (kept,) = parse_rules(out.read_text())
+    assert kept.name == "linear-reversed"
+    assert kept.proof is not None
+    assert out.read_text().startswith("# A header.")
+    assert main(["rules", "prune", str(tmp_path / "missing")]) == 2

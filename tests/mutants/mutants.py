@@ -63,6 +63,7 @@ _FIELD = ("tests/superopt/test_field.py",)
 _EXTENTS = ("tests/superopt/test_extents.py",)
 _GENERATION = ("tests/superopt/test_generation.py",)
 _SUPEROPT_PAGE = ("tests/report/test_superopt.py",)
+_GAINS = ("tests/superopt/test_gains.py",)
 _VALIDATION = ("tests/superopt/test_regions.py", "tests/superopt/test_validation.py")
 _PROOFS = "tests/superopt/test_proofs.py"
 
@@ -1411,6 +1412,34 @@ MUTANTS = (
         "if any(at >= len(found) or found[at] != size for at, size in pins.items()):",
         "if False:",
         _GENERATION,
+    ),
+    Mutant(
+        "weights are work, too",
+        "superopt/gains.py",
+        "if not _variables([part]) <= chosen}",
+        "if _variables([part])}",
+        _GAINS,
+    ),
+    Mutant(
+        "a rule pays if it takes more work",
+        "superopt/gains.py",
+        "return after < before or",
+        "return after > before or",
+        _GAINS,
+    ),
+    Mutant(
+        "what is given is forgotten",
+        "superopt/pruning.py",
+        "    for known in given:",
+        "    for known in given[:0]:",
+        _GAINS,
+    ),
+    Mutant(
+        "axioms are applied only if all their operators are new",
+        "superopt/saturate.py",
+        "if constructors <= present]",
+        "if constructors == present]",
+        ("tests/superopt/test_coverage.py",),
     ),
     Mutant(
         "a written extent is rounded towards zero",

@@ -11,10 +11,11 @@ import pytest
 
 from tilewright.passes.rules import Apply, Number, Rule, Term, Variable, parse_rules
 from tilewright.superopt.domains import Modular
+from tilewright.superopt.families import NORMALIZATION, TASO, TRANSFORMER
 from tilewright.superopt.field import Evaluator
 from tilewright.superopt.generalization import Abstraction, Generalizer, Tree, instantiated
 from tilewright.superopt.generation import Fate, Generation, Plan, generate, print_generations
-from tilewright.superopt.operators import NORMALIZATION, TASO, TRANSFORMER, Family
+from tilewright.superopt.operators import Family
 from tilewright.symbolic.expr import Expr
 
 _COMMUTATIVE = ("Add", "Mul")
@@ -323,11 +324,12 @@ def test_the_text_is_read_back() -> None:
     assert tuple(parse_rules(text)) == found.rules
 
 
-def test_the_same_plan_gives_the_same_bytes() -> None:
+@pytest.mark.parametrize(("depth", "outputs"), [(2, 1), pytest.param(3, 2, marks=pytest.mark.slow)])
+def test_the_same_plan_gives_the_same_bytes(depth: int, outputs: int) -> None:
     program = (
         "import sys; from tilewright.superopt.generation import Plan, generate, print_generations\n"
-        "from tilewright.superopt.operators import TASO\n"
-        "sys.stdout.write(print_generations([generate(Plan(TASO, 2, seed=3))]))"
+        "from tilewright.superopt.families import TASO\n"
+        f"sys.stdout.write(print_generations([generate(Plan(TASO, {depth}, {outputs}, seed=3))]))"
     )
     texts = [
         subprocess.run(

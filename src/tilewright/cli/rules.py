@@ -1,20 +1,21 @@
-"""``tilewright rules``: rules of algebra, generated and verified."""
+"""``tilewright rules``: rules of algebra, generated, pruned and verified."""
 
 import argparse
 
 from rich.console import Console
 
-from tilewright.cli import rules_generate, rules_verify
+from tilewright.cli import rules_generate, rules_prune, rules_verify
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do with rules, and the options of that."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="generate or verify")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="generate, prune or verify")
     rules_generate.add_arguments(actions.add_parser("generate", help="find rules by enumeration"))
+    rules_prune.add_arguments(actions.add_parser("prune", help="drop what other rules say as well"))
     rules_verify.add_arguments(actions.add_parser("verify", help="prove rules, or find where they are false"))
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Do it."""
-    verb = rules_verify if options.action == "verify" else rules_generate
-    return verb.execute(options, console)
+    verbs = {"generate": rules_generate, "prune": rules_prune, "verify": rules_verify}
+    return verbs[options.action].execute(options, console)

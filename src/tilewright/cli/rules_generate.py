@@ -55,7 +55,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _families(names: str | None) -> "Sequence[Family]":
-    from tilewright.superopt.operators import FAMILIES
+    from tilewright.superopt.families import FAMILIES
 
     known = {family.name: family for family in FAMILIES}
     listed = list(known) if names is None else names.split(",")

@@ -10,7 +10,8 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
 
     domains                 what scalars are: integers modulo a prime, or float64
     field                   operators and terms evaluated on many samples at once
-    operators, extents      what the generator combines, and which extents must be equal
+    operators, families     what the generator combines
+    extents, well_typed     which extents must be equal
     universe, enumeration   values of millions of expressions, and which are equal
     generalization          from two equal expressions to a rule over symbols
     generation              all of this for a family of operators; `tilewright rules generate`
@@ -18,7 +19,8 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     axioms, proofs, stored  a rule from axioms, by equality saturation; `tilewright rules verify`
     second_opinion          the same proofs by Z3
     needs, axiom_checks     which extents a rule needs to be equal; what axioms are held to
-    pruning                 rules that say nothing beyond the others
+    pruning                 rules that say nothing beyond the others; `tilewright rules prune`
+    gains, selection        rules by which a search may gain, each with a proof
     costs, result           what graphs cost, and what a search found
     kernel_costs            ... of graphs that are compiled here, by the analytic model
     onnxruntime_costs       ... in ONNX Runtime, measured: onnxruntime_session, timing

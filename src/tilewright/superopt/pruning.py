@@ -9,6 +9,7 @@ The steps are those of Jia et al. (TASO, SOSP 2019, section 2.3); the last one t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -16,6 +17,8 @@ from tilewright.base.errors import BadProgram
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
 from tilewright.superopt.ranks import at_ranks
 from tilewright.superopt.saturate import Effort, Prover
+
+_EFFORT = Effort(rounds=3, terms=2_000)
 
 
 class Step(Enum):
@@ -35,14 +38,20 @@ class Pruned:
     left: Mapping[Step, int]
 
 
-def prune(rules: Sequence[Rule], effort: Effort | None = None) -> Pruned:
-    """Drop what others say; smaller rules are kept first. Needs the extra ``superopt``."""
-    ordered = sorted(rules, key=lambda rule: (size(rule), rule.name))
-    renamed = list(_without_renamings(ordered))
+def prune(rules: Sequence[Rule], given: Sequence[Rule] = (), effort: Effort = _EFFORT) -> Pruned:
+    """Drop what others say; smaller rules are kept first, of equal ones those with more variables.
+
+    ``given``: what is known anyway. Needs the extra ``superopt``.
+    """
+    renamed = list(_without_renamings(sorted(rules, key=_rank)))
     distinct = [rule for rule in renamed if not has_common_subgraph(rule)]
-    kept = list(_without_derivable(distinct, effort or Effort(rounds=4, terms=4_000)))
+    kept = list(_without_derivable(distinct, given, effort))
     left = {Step.RENAMING: len(renamed), Step.COMMON_SUBGRAPH: len(distinct), Step.DERIVABILITY: len(kept)}
     return Pruned(tuple(kept), len(rules), left)
+
+
+def _rank(rule: Rule) -> tuple[int, int, int, str]:
+    return size(rule), -len(rule.variables), -len(rule.symbols), rule.name
 
 
 def size(rule: Rule) -> int:
@@ -114,9 +123,12 @@ def _is_congruence(a: Term, b: Term) -> bool:
     return sum(x != y for x, y in zip(a.operands, b.operands, strict=True)) <= 1
 
 
-def _without_derivable(rules: Sequence[Rule], effort: Effort) -> Iterator[Rule]:
-    """Each rule that those before it, which are no larger, do not prove."""
+def _without_derivable(rules: Sequence[Rule], given: Sequence[Rule], effort: Effort) -> Iterator[Rule]:
+    """Each rule that those before it, which are no larger, and those ``given`` do not prove."""
     prover = Prover([])
+    for known in given:
+        with suppress(BadProgram):  # without known shapes, nothing follows from it
+            prover.learn(known)
     for rule in rules:
         try:
             if all(prover.proves(version, effort) for version in at_ranks(rule)):

@@ -14,7 +14,7 @@ rule, write it there if it always makes less work, else into ``search.rules``.
 from tilewright.passes.rules.apply import applied
 from tilewright.passes.rules.build import Match
 from tilewright.passes.rules.index import Index, index_of
-from tilewright.passes.rules.library import ALGEBRA, SEARCH, load_rules
+from tilewright.passes.rules.library import ALGEBRA, GENERATED, SEARCH, load_rules
 from tilewright.passes.rules.match import matches
 from tilewright.passes.rules.rewrite import rewrite
 from tilewright.passes.rules.terms import Apply, Evidence, Number, Proof, Rule, Term, Variable
@@ -22,6 +22,7 @@ from tilewright.passes.rules.text import parse_rules, print_rule, print_rules
 
 __all__ = [
     "ALGEBRA",
+    "GENERATED",
     "SEARCH",
     "Apply",
     "Evidence",

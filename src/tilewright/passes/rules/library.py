@@ -1,7 +1,8 @@
 """The rules that come with the compiler.
 
 ``algebra.rules`` always run: what they make is never slower. ``search.rules`` are for who knows what things cost: they
-may well make a model slower. A new file of rules is a line here.
+may well make a model slower. So are ``generated.rules``, which nobody wrote: ``rules generate --depth 3 --outputs 2``
+found them, ``rules prune --search --operations 5`` kept them. A new file of rules is a line here.
 """
 
 from functools import lru_cache
@@ -12,6 +13,7 @@ from tilewright.passes.rules.text import parse_rules
 
 ALGEBRA = "algebra.rules"
 SEARCH = "search.rules"
+GENERATED = "generated.rules"
 
 
 @lru_cache(maxsize=4)

@@ -1,0 +1,95 @@
+"""``tilewright rules prune``: what other rules say as well is dropped."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.base.errors import BadInput
+from tilewright.cli.options import positive
+from tilewright.cli.output import emit
+from tilewright.cli.status import Status
+
+if TYPE_CHECKING:
+    from tilewright.passes.rules import Rule
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which rules, what for, and where to write those that are kept."""
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="files of rules")
+    parser.add_argument(
+        "--search",
+        action="store_true",
+        help="keep what a search may gain by and the compiler's rules do not say, directed, each with a proof",
+    )
+    parser.add_argument(
+        "--operations", type=positive, metavar="N", help="drop rules that have more, in both sides together"
+    )
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to write the rules that are kept")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Prune, write, and show how many rules each step leaves."""
+    from tilewright.superopt.gains import paying
+    from tilewright.superopt.pruning import prune, size
+    from tilewright.superopt.selection import arithmetic, is_provable, of_the_compiler, proved
+
+    rules = _rules(options.files)
+    counts = {"all": len(rules)}
+    if options.operations is not None:
+        rules = [rule for rule in rules if size(rule) <= options.operations]
+        counts["small"] = len(rules)
+    given = arithmetic()
+    if options.search:
+        given += of_the_compiler()
+        rules = [rule for rule in rules if any(paying(rule))]
+        counts["may pay"] = len(rules)
+        rules = [rule for rule in rules if is_provable(rule)]
+        counts["proved"] = len(rules)
+    pruned = prune(rules, given)
+    counts |= {step.value: left for step, left in pruned.left.items()}
+    kept: Sequence[Rule] = pruned.rules
+    if options.search:
+        kept = proved([directed for rule in kept for directed in paying(rule)])
+        counts["in each direction that may pay"] = len(kept)
+    if options.out is not None:
+        options.out.write_text(_text(options.files, counts, kept))
+    if options.json:
+        steps = [{"step": step, "rules": left} for step, left in counts.items()]
+        emit({"output": None if options.out is None else str(options.out), "steps": steps})
+    else:
+        _show(counts, console)
+    return Status.DONE
+
+
+def _rules(files: Sequence[Path]) -> "list[Rule]":
+    from tilewright.passes.rules import parse_rules
+
+    found: list[Rule] = []
+    for file in files:
+        if not file.is_file():
+            raise BadInput(f"{file}: there is no such file")
+        found += parse_rules(file.read_text())
+    return found
+
+
+def _text(files: Sequence[Path], counts: Mapping[str, int], rules: "Sequence[Rule]") -> str:
+    """The rules, and before them what made them: the headers of the files that they are from."""
+    from tilewright.passes.rules import print_rules
+
+    headers = [line for file in files for line in file.read_text().splitlines() if line.startswith("# ")]
+    steps = ", ".join(f"{step} {left}" for step, left in counts.items())
+    return "\n".join([*headers, f"# Pruned by tilewright rules prune: {steps}"]) + "\n\n" + print_rules(rules)
+
+
+def _show(counts: Mapping[str, int], console: Console) -> None:
+    table = Table(title="Rules")
+    table.add_column("after")
+    table.add_column("left", justify="right")
+    for step, left in counts.items():
+        table.add_row(step, str(left))
+    console.print(table)
