@@ -323,3 +323,9 @@ def test_a_prover_knows_only_its_axioms() -> None:
     (commuted,) = parse_rules("rule r\n  for x[*s], y[*t]\n  from Add(x, y)\n  to Add(y, x)")
     assert proves(commuted, [axioms()["Add-commutes"]])
     assert not proves(commuted, [axioms()["Mul-commutes"], axioms()["Add-associates"]])
+
+
+def test_a_convolution_of_other_ranks_has_no_shape() -> None:
+    (rule,) = parse_rules("rule r\n  for x[n, c, h], a[o, c, r, s]\n  from Conv(x, a, **conv)\n  to Conv(x, a, **conv)")
+    with pytest.raises(BadProgram, match="the ranks differ"):
+        find_proof(rule)

@@ -219,6 +219,8 @@ def _ranked(shape: Shape) -> tuple[Expr, ...]:
 
 
 def _windows(typing: Typing, spatial: Sequence[Expr], kernel: Sequence[Expr]) -> list[Expr]:
+    if len(kernel) != len(spatial):
+        raise BadProgram(f"{typing.term.op} of {', '.join(map(str, typing.operands))}: the ranks differ")
     window, value = typing.term.attribute(WINDOW), typing.point.value
     if window is not None:  # some function of what it depends on
         pairs = enumerate(zip(spatial, kernel, strict=True))
