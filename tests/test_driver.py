@@ -18,9 +18,10 @@ def test_every_stage_is_shown() -> None:
     compile_graph(
         Graph("g", (x,), node.outputs, (node,), {}), Options(Target.host()), None, lambda s, _: shown.append(s)
     )
-    assert shown == list(Stage)
+    assert shown == [stage for stage in Stage if stage is not Stage.SUPEROPT]  # only where it is asked for
 
 
 def test_every_stage_is_documented() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    assert ", ".join(f"`{stage.value}`" for stage in Stage) in page.replace("\n", " ")
+    told = page.replace("\n", " ").replace(" (if it is asked for)", "")
+    assert ", ".join(f"`{stage.value}`" for stage in Stage) in told

@@ -16,7 +16,7 @@ HOST = Target.host()
 TARGET = Target.parse("x86_64,znver5")
 
 
-@pytest.mark.parametrize(("rows", "size", "expected"), [(16, 1024, True), (16, 64, False), (128, 1024, False)])
+@pytest.mark.parametrize(("rows", "size", "expected"), [(4, 1024, True), (4, 64, False), (128, 1024, False)])
 def test_what_is_streamed(rows: int, size: int, expected: bool) -> None:
     """A large matrix for few rows; a small one stays in cache, and many rows hide where a panel comes from."""
     x, w = value("x", rows, size), value("w", size, size)

@@ -1437,8 +1437,8 @@ MUTANTS = (
     Mutant(
         "axioms are applied only if all their operators are new",
         "superopt/saturate.py",
-        "if constructors <= present]",
-        "if constructors == present]",
+        "if constructors <= present and",
+        "if constructors == present and",
         ("tests/superopt/test_coverage.py",),
     ),
     Mutant(
@@ -1601,6 +1601,8 @@ MUTANTS = (
         "if not found <= tolerance:",
         "if found > 4 * tolerance:",
         _VALIDATION,
+    ),
+    Mutant(
         "an axiom is used that was not asked for",
         "superopt/saturate.py",
         "and (among is None or axiom in among)",
@@ -1648,5 +1650,33 @@ MUTANTS = (
         "product((False, True), repeat=len(flags))",
         "product((False,), repeat=len(flags))",
         (f"{_PROOFS}::test_a_flag_that_is_open_is_proved_for_both_values",),
+    ),
+    Mutant(
+        "partition: what leaves the graph leaves no piece",
+        "superopt/partition.py",
+        "for value in node.inputs} | set(graph.outputs)",
+        "for value in node.inputs}",
+        ("tests/superopt/test_partition.py",),
+    ),
+    Mutant(
+        "partition: numbers in weights are not looked at",
+        "superopt/partition.py",
+        "return first.tobytes() if bool((array == first).all()) else None",
+        "return None",
+        ("tests/superopt/test_partition.py",),
+    ),
+    Mutant(
+        "fingerprint: the order of operands is lost",
+        "superopt/fingerprint.py",
+        "_digest(node.op.name, *written, *operands)",
+        "_digest(node.op.name, *written, *sorted(operands))",
+        ("tests/superopt/test_backtracking.py",),
+    ),
+    Mutant(
+        "backtracking: graphs grow without end",
+        "superopt/backtracking.py",
+        "if key in seen or len(found.graph.nodes) > most or",
+        "if key in seen or",
+        ("tests/superopt/test_backtracking.py",),
     ),
 )

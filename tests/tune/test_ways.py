@@ -18,11 +18,11 @@ from tilewright.measure.job import Job
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
-from tilewright.passes.choose import Copy, choose
+from tilewright.passes.choose import Copy, Problem, choose
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.recorded import recorded, recorded_text
 from tilewright.tune.tasks import copying, routes
-from tilewright.tune.ways import WayTuner, times_of
+from tilewright.tune.ways import WORTH_MEASURING, WayTuner, times_of
 
 OPTIONS = Options(HOST, threads=1)
 
@@ -53,6 +53,10 @@ def tuner() -> WayTuner:
 
 @pytest.mark.parametrize("way", ["direct, in blocks", "direct, plain", "F(2x2), in blocks", "F(4x4), in blocks"])
 def test_compile_uses_the_way_that_was_fastest(way: str, tmp_path: Path) -> None:
+    first = network().nodes[0].outputs[0]
+    estimates = {state.way.name: state.way.cycles for state in Problem.of(network(), HOST, Math.DEFAULT).states[first]}
+    if estimates[way] > WORTH_MEASURING * min(estimates.values()):
+        pytest.skip("on this processor, it is not worth measuring")
     path, ways = tmp_path / "r.db", tuner()
     with Records.open(path) as records, records.session({}) as session:
         copies = copying(Copy(network().inputs[0], from_blocks=False), HOST).kernels
@@ -66,8 +70,7 @@ def test_compile_uses_the_way_that_was_fastest(way: str, tmp_path: Path) -> None
         assert len(list(ways.used(records))) == len(ways.jobs)
     with recorded(path, HOST, 1, ignore) as known:
         made = compile_graph(network(), OPTIONS, tuned=known)
-    first = network().nodes[0].outputs[0].name
-    assert made.choices.decisions[first][0] == way
+    assert made.choices.decisions[first.name][0] == way
     data = np.random.default_rng(0).standard_normal((1, 32, 12, 12)).astype(np.float32)
     (found,) = made.executable.run({"x": data})
     (wanted,) = evaluate_graph(network(), {"x": data})
