@@ -1,6 +1,6 @@
 """Plants one fault at a time into a copy of the compiler; the tests named beside it must notice.
 
-    python tests/mutants/run.py [--only NAME] [--jobs N]
+    python tests/mutants/run.py [--only NAME] [--part 1/4] [--jobs N]
 
 A mutant that survives means that a kind of fault would go unnoticed: the exit status is 1.
 """
@@ -74,13 +74,21 @@ def _run(mutant: Mutant, copy: Path, limit: float | None) -> Outcome:
     return Outcome(mutant, Verdict.KILLED if failed else Verdict.BROKEN, last)
 
 
+def _part(text: str) -> tuple[int, int]:
+    """``3/4``: from the third on, every fourth; any number before the slash is taken round."""
+    number, _, count = text.partition("/")
+    return (int(number) - 1) % int(count), int(count)
+
+
 def main() -> int:
     """Judge all mutants, print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="the mutants whose name contains this")
+    parser.add_argument("--part", type=_part, default=(0, 1), metavar="I/N", help="every N-th mutant, from the I-th on")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
-    chosen = [m for m in MUTANTS if not arguments.only or arguments.only in m.name]
+    start, step = arguments.part
+    chosen = [m for m in MUTANTS if not arguments.only or arguments.only in m.name][start::step]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         without = pool.submit(judge, _nothing(chosen), None)
         outcomes = list(pool.map(_report, chosen))
