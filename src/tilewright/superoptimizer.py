@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tilewright import interface
+from tilewright import driver, interface
 from tilewright.base.errors import BadInput, ResourceLimit
 from tilewright.base.events import Listener, ignore, step
 from tilewright.base.numerics import Math
@@ -64,6 +64,8 @@ def compile_graph(
 
     Raises what that does, and ``BadInput`` if sums must not change at all: then there is nothing to search for.
     """
+    if options.superopt is Superopt.OFF:
+        return driver.compile_graph(graph, options, cache, watch, listener, tuned)
     return superoptimize(graph, options, cache, watch, listener, tuned).compiled
 
 
@@ -195,7 +197,7 @@ class _Compiling:
     def _validated(self, one: Optimized) -> Validation:
         """Checked exactly; with floats as well at ``max``, and where the exact check left something open."""
         math = self.options.math
-        if self.options.superopt is not Superopt.MAX:
+        if self.options.superopt is not Superopt.MAX or not one.steps:
             validation = validate(one.before, one.after, math=math)
             if validation.is_complete:
                 return validation

@@ -9,8 +9,9 @@ import pytest
 from tests.passes.graphs import apply, value
 from tilewright.graph import Graph, Node, Value, evaluate_graph, make_node, verify
 from tilewright.ops.operator import require
+from tilewright.superopt.costs import cost_by_nodes
 from tilewright.superopt.egraph import EGraph, ENode
-from tilewright.superopt.extraction import Extracted, cost_by_nodes, extract, extract_greedily
+from tilewright.superopt.extraction import Extracted, extract, extract_greedily
 
 X, Y, W = value("x", 4), value("y", 4), value("w", 4)
 OPERATORS = ("Neg", "Relu", "Tanh", "Exp", "Add", "Sub", "Mul", "TopK")

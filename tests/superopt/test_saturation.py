@@ -13,7 +13,7 @@ from tilewright.graph import Array, Graph, Node, Value, evaluate_graph, verify
 from tilewright.ops import FusionKind
 from tilewright.passes.normalize import normalize
 from tilewright.passes.rules import ALGEBRA, SEARCH, Rule, load_rules, parse_rules
-from tilewright.superopt.extraction import cost_by_nodes
+from tilewright.superopt.costs import cost_by_nodes
 from tilewright.superopt.saturation import Budget, Limits, optimize_by_saturation, saturate
 
 X = value("x", 6, 8)

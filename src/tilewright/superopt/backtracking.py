@@ -18,7 +18,7 @@ from tilewright.passes.rules.apply import spliced
 from tilewright.passes.rules.build import Replacement, replacement
 from tilewright.passes.rules.match import matches_at
 from tilewright.passes.rules.unify import first_source
-from tilewright.superopt.costs import CostProvider
+from tilewright.superopt.costs import CostProvider, cost_by_nodes
 from tilewright.superopt.fingerprint import fingerprint
 from tilewright.superopt.result import Applied
 
@@ -80,7 +80,7 @@ class Backtracking:
 
     def cost(self, graph: Graph) -> float:
         """What the nodes of ``graph`` cost together."""
-        return self._sum(graph.nodes, index_of(graph).weights)
+        return cost_by_nodes(graph, self.costs)
 
     def _sum(self, nodes: Iterable[Node], weights: Collection[str]) -> float:
         return sum(self.costs.of_node(node, weights) for node in nodes if node.outputs[0].name not in weights)

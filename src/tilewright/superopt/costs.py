@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from tilewright.graph import Graph, Node
+from tilewright.passes.rules import index_of
 
 
 class CostProvider(Protocol):
@@ -23,3 +24,9 @@ class CostProvider(Protocol):
     def of_graph(self, graph: Graph) -> float:
         """Of a run of the whole graph."""
         ...
+
+
+def cost_by_nodes(graph: Graph, costs: CostProvider) -> float:
+    """The sum over the nodes of ``graph``; those that make weights of weights cost nothing."""
+    weights = index_of(graph).weights
+    return sum(costs.of_node(node, weights) for node in graph.nodes if node.outputs[0].name not in weights)

@@ -13,10 +13,9 @@ from tilewright.graph import Array, Graph, Node, Value, make_node, verify
 from tilewright.ops.operator import require
 from tilewright.passes.normalize import eliminate_dead_code
 from tilewright.passes.rules import Rule
-from tilewright.passes.rules.index import index_of
 from tilewright.superopt.acyclic import components
 from tilewright.superopt.choices import Option, Plan, Problem, greedy
-from tilewright.superopt.costs import CostProvider
+from tilewright.superopt.costs import CostProvider, cost_by_nodes
 from tilewright.superopt.egraph import EGraph, ENode, View
 from tilewright.superopt.integer_program import cheapest
 from tilewright.symbolic.expr import const
@@ -36,12 +35,6 @@ class Extracted:
     cost: float
     rules: tuple[Rule, ...]
     is_proven: bool
-
-
-def cost_by_nodes(graph: Graph, costs: CostProvider) -> float:
-    """The sum over the nodes of ``graph``; those that make weights of weights cost nothing."""
-    weights = index_of(graph).weights
-    return sum(costs.of_node(node, weights) for node in graph.nodes if node.outputs[0].name not in weights)
 
 
 def extract_greedily(egraph: EGraph, costs: CostProvider) -> Extracted:

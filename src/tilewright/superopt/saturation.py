@@ -22,9 +22,9 @@ from tilewright.passes.rules.build import Match, Replacement, replacement
 from tilewright.passes.rules.terms import Rule
 from tilewright.passes.rules.unify import bindings_at, first_source
 from tilewright.superopt.backtracking import WORTH
-from tilewright.superopt.costs import CostProvider
+from tilewright.superopt.costs import CostProvider, cost_by_nodes
 from tilewright.superopt.egraph import EGraph, View
-from tilewright.superopt.extraction import Extracted, cost_by_nodes, extract, extract_greedily
+from tilewright.superopt.extraction import Extracted, extract, extract_greedily
 
 
 @dataclass(frozen=True, slots=True)
