@@ -338,9 +338,11 @@ def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"]),
         helper.make_node("MatMul", ["p", "v"], ["q"]),
-        helper.make_node("Add", ["q", "b"], ["y"]),
+        helper.make_node("Add", ["q", "b"], ["r"]),
+        helper.make_node("MatMul", ["r", "u"], ["y"]),
     ]
-    proto = static_model(nodes, feeds, ["y"], {"w": values(40, 33), "v": values(33, 50), "b": values(50)})
+    weights = {"w": values(40, 33), "v": values(33, 50), "b": values(50), "u": values(50, 30)}
+    proto = static_model(nodes, feeds, ["y"], weights)
     graph = onnx_importer.load(proto)
     onnx_exporter.save(graph, tmp_path / "whole.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["whole.onnx"]
@@ -348,7 +350,7 @@ def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
     onnx.checker.check_model(tmp_path / "split.onnx", full_check=True)
     inside = onnx.load(tmp_path / "split.onnx", load_external_data=False)
     apart = [tensor for tensor in inside.graph.initializer if tensor.data_location == onnx.TensorProto.EXTERNAL]
-    assert [tensor.name for tensor in apart] == ["w", "v"]
+    assert [tensor.name for tensor in apart] == ["w", "v", "u"]
     assert all(int(entry.value) % 4096 == 0 for t in apart for entry in t.external_data if entry.key == "offset")
     for name in ("whole", "split"):
         same(evaluate_graph(onnx_importer.load(tmp_path / f"{name}.onnx"), feeds), evaluate_graph(graph, feeds))

@@ -31,6 +31,13 @@ rule F-G
   for x[*s], y[*s]
   from F(x, y)
   to G(y, x)
+
+# Each of the two needs another axiom.
+each F in Add | Mul
+rule F-turned
+  for x[*s], y[*s]
+  from F(x, y)
+  to F(y, x)
 """
 
 
@@ -49,6 +56,7 @@ def test_what_is_written_is_found_and_everything_else_stays() -> None:
     assert proofs == [
         "  proof proved by MatMul-of-columns; 2 shapes",
         "  proof proved by Conv-of-channels-*d; 2 shapes",
+        "  proof proved by Add-commutes, Mul-commutes; 2 shapes",
     ]
     others = [line for line in RULES.splitlines() if not line.startswith("  proof ")]
     assert [line for line in written.splitlines() if line not in proofs] == others
