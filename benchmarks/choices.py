@@ -23,7 +23,7 @@ from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
 from tilewright.base.target import Target
 from tilewright.cost.model import estimate
-from tilewright.driver import Compiled, Options, compile_graph
+from tilewright.driver import Compiled, Options, Services, compile_graph
 from tilewright.frontend.onnx_importer import load
 from tilewright.graph import Graph
 from tilewright.kernels.space import Nest
@@ -209,7 +209,7 @@ def compiled(graph: Graph, target: Target) -> tuple[Compiled, Choices]:
         if stage is Stage.CHOOSE and isinstance(made, Choices):
             found.append(made)
 
-    made = compile_graph(graph, Options(target, threads=1), watch=note)
+    made = compile_graph(graph, Options(target, threads=1), Services(watch=note))
     return made, found[-1]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.passes.graphs import apply, value
 from tilewright.base.settings import Stage
 from tilewright.base.target import Target
-from tilewright.driver import Options, compile_graph
+from tilewright.driver import Options, Services, compile_graph
 from tilewright.graph import Graph
 
 ROOT = Path(__file__).parents[1]
@@ -15,9 +15,8 @@ def test_every_stage_is_shown() -> None:
     x = value("x", 4)
     node = apply("Relu", [x], "y")
     shown: list[Stage] = []
-    compile_graph(
-        Graph("g", (x,), node.outputs, (node,), {}), Options(Target.host()), None, lambda s, _: shown.append(s)
-    )
+    services = Services(watch=lambda stage, _: shown.append(stage))
+    compile_graph(Graph("g", (x,), node.outputs, (node,), {}), Options(Target.host()), services)
     assert shown == [stage for stage in Stage if stage is not Stage.SUPEROPT]  # only where it is asked for
 
 

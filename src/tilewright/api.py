@@ -17,7 +17,7 @@ from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
 from tilewright.base.target import Target
-from tilewright.driver import Options
+from tilewright.driver import Options, Services
 from tilewright.frontend import onnx_importer, onnx_proto
 from tilewright.graph import Graph
 from tilewright.insight.repro import Request, pack_fault
@@ -160,11 +160,11 @@ class _Compilation:
 
     def _make(self, graph: Graph, shapes: Shapes) -> Made:
         with self._faults_reported(shapes):
-            watch = self.settings.watch()
             options, listener = self.options, self.listener
             threads = options.threads or default_threads()
             with recorded(self.settings.records, options.target, threads, _both(to_log(_LOG), listener)) as tuned:
-                return Made(graph, compile_graph(graph, options, self._kernels(), watch, listener, tuned))
+                services = Services(self._kernels(), self.settings.watch(), listener, tuned)
+                return Made(graph, compile_graph(graph, options, services))
 
     def _kernels(self) -> Store | None:
         return Store.open(self.settings, to_log(_LOG))

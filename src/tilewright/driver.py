@@ -45,6 +45,28 @@ Watch = Callable[[Stage, object], None]
 """Called with each stage and what it made: printing and timing hang on it."""
 
 
+def _unwatched(stage: Stage, made: object) -> None:
+    """What is called with each stage if nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Who is told, and who is asked, on the way; what the model computes does not depend on them.
+
+    ``cache``: object code that was made before; ``listener`` hears how far it is; ``tuned``: schedules that were
+    measured before.
+    """
+
+    cache: Store | None = None
+    watch: Watch = _unwatched
+    listener: Listener = ignore
+    tuned: Recorded | None = None
+
+
+ALONE = Services()
+"""Nobody is told or asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a user may choose. ``threads``: None for all; ``bounds``: upper bounds of run-time extents, by name.
@@ -144,49 +166,33 @@ class _Planned:
         return self.weight_bytes + self.code.workspace_bytes
 
 
-def compile_graph(
-    graph: Graph,
-    options: Options,
-    cache: Store | None = None,
-    watch: Watch | None = None,
-    listener: Listener = ignore,
-    tuned: Recorded | None = None,
-) -> Compiled:
-    """Compile ``graph``; ``listener`` hears how far it is. ``tuned``: schedules that were measured before.
+def compile_graph(graph: Graph, options: Options, services: Services = ALONE) -> Compiled:
+    """Compile ``graph``.
 
     Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``, ``ResourceLimit`` if the
     model can't be kept within ``options.memory_limit``.
     """
-    return compile_prepared(prepare(graph, watch), options, cache, watch, listener, tuned)
+    return compile_prepared(prepare(graph, services.watch), options, services)
 
 
-def prepare(graph: Graph, watch: Watch | None = None) -> Graph:
+def prepare(graph: Graph, watch: Watch = _unwatched) -> Graph:
     """``graph`` normalized, in composite operators, with all rules applied that always pay."""
-    note = watch or _ignore
-    note(Stage.GRAPH, graph)
+    watch(Stage.GRAPH, graph)
     graph = normalize(graph)
-    note(Stage.NORMALIZE, graph)
+    watch(Stage.NORMALIZE, graph)
     graph = eliminate_dead_code(recognize(graph))
-    note(Stage.RECOGNIZE, graph)
+    watch(Stage.RECOGNIZE, graph)
     graph = rewrite(graph, load_rules(ALGEBRA))
-    note(Stage.ALGEBRA, graph)
+    watch(Stage.ALGEBRA, graph)
     return graph
 
 
-def compile_prepared(
-    graph: Graph,
-    options: Options,
-    cache: Store | None = None,
-    watch: Watch | None = None,
-    listener: Listener = ignore,
-    tuned: Recorded | None = None,
-) -> Compiled:
+def compile_prepared(graph: Graph, options: Options, services: Services = ALONE) -> Compiled:
     """What ``compile_graph`` does after ``prepare``."""
-    note = watch or _ignore
     options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
-    planned = _plan_within_limit(graph, options, _Progress(note, listener, tuned))
+    planned = _plan_within_limit(graph, options, services)
     laid_out, main, constants = planned.laid_out, planned.main, planned.constants
-    made = image.build(planned.code, options.target, cache, listener)
+    made = image.build(planned.code, options.target, services.cache, services.listener)
     limits = interface.limits_of(laid_out.graph, main.dims)
     values = (laid_out.graph.inputs, laid_out.graph.outputs, list(constants))
     manifest = interface.manifest(*values, main.dims, made, limits, options.math)
@@ -197,55 +203,37 @@ def compile_prepared(
     return Compiled(executable, made.objects, graph, main, planned.kernels, options, *stored, choices)
 
 
-def decide(
-    graph: Graph,
-    options: Options,
-    watch: Watch | None = None,
-    spare: int | None = None,
-    tuned: Recorded | None = None,
-) -> Choices:
+def decide(graph: Graph, options: Options, services: Services = ALONE, spare: int | None = None) -> Choices:
     """How each node of a prepared graph is to be computed.
 
-    ``spare``: the most bytes by which alternatives may enlarge weights; None for no limit. ``tuned``: times of
-    alternatives that were measured before.
+    ``spare``: the most bytes by which alternatives may enlarge weights; None for no limit.
     """
-    note = watch or _ignore
-    target, math = options.target, options.math
+    target, math, tuned = options.target, options.math, services.tuned
     has_times = tuned is not None and tuned.has_ways()
     times = times_of(graph, target, math, tuned.microseconds) if tuned is not None and has_times else None
     choices = choose(graph, target, math, spare, times)
-    note(Stage.CHOOSE, choices)
+    services.watch(Stage.CHOOSE, choices)
     return choices
 
 
-def transform(choices: Choices, options: Options, watch: Watch | None = None) -> LaidOut:
+def transform(choices: Choices, options: Options, watch: Watch = _unwatched) -> LaidOut:
     """The graph as it is computed, and how its values are stored."""
-    note = watch or _ignore
     laid_out = choices.apply(options.target)
-    note(Stage.LAYOUT, laid_out)
+    watch(Stage.LAYOUT, laid_out)
     laid_out = flatten_reductions(laid_out)
-    note(Stage.FLATTEN, laid_out)
+    watch(Stage.FLATTEN, laid_out)
     verify(laid_out.graph)
     return laid_out
 
 
-@dataclass(frozen=True, slots=True)
-class _Progress:
-    """Who is told, and who is asked, on the way."""
-
-    note: Watch
-    listener: Listener
-    tuned: Recorded | None
-
-
-def _plan(graph: Graph, options: Options, progress: _Progress, spare: int | None = None) -> _Planned:
+def _plan(graph: Graph, options: Options, services: Services, spare: int | None = None) -> _Planned:
     """Graph to kernels, main program and LLVM IR. ``spare``: see ``decide``."""
-    note = progress.note
-    choices = decide(graph, options, note, spare, progress.tuned)
+    note = services.watch
+    choices = decide(graph, options, services, spare)
     laid_out = transform(choices, options, note)
     groups = fuse(laid_out.graph, laid_out.leaving_blocks)
     note(Stage.FUSE, groups)
-    kernels, steps, packed = _schedule_all(groups, laid_out, options, progress)
+    kernels, steps, packed = _schedule_all(groups, laid_out, options, services)
     note(Stage.LOOPS, [kernel.naive for kernel in kernels])
     note(Stage.SCHEDULE, kernels)
     constants = used_constants(laid_out.graph, steps, packed)
@@ -267,13 +255,13 @@ _ATTEMPTS = 4
 """Plans between the fastest and the leanest that are tried for a memory limit."""
 
 
-def _plan_within_limit(graph: Graph, options: Options, progress: _Progress) -> _Planned:
+def _plan_within_limit(graph: Graph, options: Options, services: Services) -> _Planned:
     """The fastest plan within ``options.memory_limit``: what costs memory is left out until the rest fits."""
-    planned = _plan(graph, options, progress)
+    planned = _plan(graph, options, services)
     limit = options.memory_limit
     if limit is None or _fits(planned, limit):
         return planned
-    leanest = _plan(graph, options, progress, spare=0)
+    leanest = _plan(graph, options, services, spare=0)
     if not _fits(leanest, limit):
         raise ResourceLimit(
             f"the model needs {leanest.bytes} bytes ({leanest.weight_bytes} of weights, {leanest.code.workspace_bytes} "
@@ -281,7 +269,7 @@ def _plan_within_limit(graph: Graph, options: Options, progress: _Progress) -> _
         )
     spare = limit - leanest.bytes
     for _ in range(_ATTEMPTS):
-        planned = _plan(graph, options, progress, spare)
+        planned = _plan(graph, options, services, spare)
         if _fits(planned, limit):
             return planned
         used, excess = planned.unpacked_bytes - leanest.unpacked_bytes, planned.bytes - limit
@@ -300,12 +288,8 @@ def _fits(planned: _Planned, limit: int) -> bool:
     return planned.bytes <= limit
 
 
-def _ignore(stage: Stage, made: object) -> None:
-    """What is called with each stage if nobody watches."""
-
-
 def _schedule_all(
-    groups: Sequence[Group], laid_out: LaidOut, options: Options, progress: _Progress
+    groups: Sequence[Group], laid_out: LaidOut, options: Options, services: Services
 ) -> tuple[list[ScheduledKernel], list[Step], dict[Value, Array]]:
     """Kernels (equal groups share one), the calls of main, and the constants that were packed for them."""
     kernels: dict[str, ScheduledKernel] = {}
@@ -322,14 +306,14 @@ def _schedule_all(
             named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
             pairs = zip(named.params, kernel.arguments, strict=True)
             constant = tuple(parameter.name for parameter, value in pairs if value in laid_out.graph.constants)
-            known = _scheduled(named, constant, options.target, progress.tuned)
+            known = _scheduled(named, constant, options.target, services.tuned)
         kernels[kernel.text] = replace(known, groups=(*known.groups, group))
         arguments = tuple(_stored(value, kernel, laid_out) for value in kernel.arguments)
         for plain, stored in zip(kernel.arguments, arguments, strict=True):
             if plain in kernel.packings and stored not in packed:
                 packed[stored] = pack(laid_out.graph.constants[plain], kernel.packings[plain], aligned_array)
         steps.append(Step(known.program.name, arguments, kernel.program.outputs))
-        progress.listener(Advanced("schedule", position + 1, len(groups), known.program.name))
+        services.listener(Advanced("schedule", position + 1, len(groups), known.program.name))
     return list(kernels.values()), steps, packed
 
 

@@ -14,12 +14,11 @@ import numpy as np
 
 from tilewright import driver, interface
 from tilewright.base.errors import BadInput, ResourceLimit
-from tilewright.base.events import Listener, ignore, step
+from tilewright.base.events import step
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
-from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
-from tilewright.driver import Compiled, Options, Watch, compile_prepared, prepare
+from tilewright.driver import ALONE, Compiled, Options, Services, compile_prepared, prepare
 from tilewright.graph import Array, Graph
 from tilewright.measure.turns import Plan, measure, ratio
 from tilewright.passes.normalize import normalize
@@ -30,7 +29,6 @@ from tilewright.superopt.kernel_costs import KernelCosts
 from tilewright.superopt.optimization import EFFORTS, built_in_rules, optimize
 from tilewright.superopt.result import Optimized
 from tilewright.superopt.validation import Validation, random_feeds, validate
-from tilewright.tune.recorded import Recorded
 
 FINALISTS = 3
 """How many graphs are compiled and measured, beside the one that was given."""
@@ -52,42 +50,27 @@ class Superoptimized:
     measured: float | None = None
 
 
-def compile_graph(
-    graph: Graph,
-    options: Options,
-    cache: Store | None = None,
-    watch: Watch | None = None,
-    listener: Listener = ignore,
-    tuned: Recorded | None = None,
-) -> Compiled:
+def compile_graph(graph: Graph, options: Options, services: Services = ALONE) -> Compiled:
     """What ``driver.compile_graph`` does, with the search that ``options.superopt`` asks for.
 
     Raises what that does, and ``BadInput`` if sums must not change at all: then there is nothing to search for.
     """
     if options.superopt is Superopt.OFF:
-        return driver.compile_graph(graph, options, cache, watch, listener, tuned)
-    return superoptimize(graph, options, cache, watch, listener, tuned).compiled
+        return driver.compile_graph(graph, options, services)
+    return superoptimize(graph, options, services).compiled
 
 
-def superoptimize(
-    graph: Graph,
-    options: Options,
-    cache: Store | None = None,
-    watch: Watch | None = None,
-    listener: Listener = ignore,
-    tuned: Recorded | None = None,
-) -> Superoptimized:
+def superoptimize(graph: Graph, options: Options, services: Services = ALONE) -> Superoptimized:
     """The model compiled, and the story of its graph."""
     _check(options.math, options.superopt)
-    compiling = _Compiling(options, cache, watch, listener, tuned)
-    prepared = prepare(graph, watch)
+    compiling = _Compiling(options, services)
+    prepared = prepare(graph, services.watch)
     if options.superopt is Superopt.OFF:
         return compiling.result(_as_it_is(prepared))
-    with step(listener, "superopt"):
+    with step(services.listener, "superopt"):
         found = _search(prepared, options)
         chosen, measured = compiling.chosen(found)
-    if watch is not None:
-        watch(Stage.SUPEROPT, chosen.after)
+    services.watch(Stage.SUPEROPT, chosen.after)
     return replace(compiling.result(chosen), measured=measured)
 
 
@@ -142,10 +125,7 @@ class _Compiling:
     """What stays the same for all graphs of a model."""
 
     options: Options
-    cache: Store | None
-    watch: Watch | None
-    listener: Listener
-    tuned: Recorded | None
+    services: Services
 
     def result(self, chosen: Optimized) -> Superoptimized:
         """The model that was chosen, checked."""
@@ -155,14 +135,14 @@ class _Compiling:
         """The cheapest; at ``max`` the fastest, and its time relative to that of the graph as it was."""
         if len(found) == 1 or self.options.superopt is not Superopt.MAX:
             return found[0], None
-        key = self._key(found)
-        known = None if self.cache is None else self.cache.get(key)
+        key, cache = self._key(found), self.services.cache
+        known = None if cache is None else cache.get(key)
         for one in found:
             if known == fingerprint(one.after):
                 return one, None
         chosen, relative = self._fastest(found[-1], found[:-1][:FINALISTS])
-        if self.cache is not None:
-            self.cache.put(key, fingerprint(chosen.after))
+        if cache is not None:
+            cache.put(key, fingerprint(chosen.after))
         return chosen, relative
 
     def _key(self, found: Sequence[Optimized]) -> str:
@@ -192,7 +172,7 @@ class _Compiling:
 
     def _compiled(self, one: Optimized) -> Compiled:
         graph = folded(one.after) if one.steps else one.after
-        return compile_prepared(graph, self.options, self.cache, self.watch, self.listener, self.tuned)
+        return compile_prepared(graph, self.options, self.services)
 
     def _validated(self, one: Optimized) -> Validation:
         """Checked exactly; with floats as well at ``max``, and where the exact check left something open."""

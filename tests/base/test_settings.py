@@ -120,16 +120,15 @@ def test_any_text_gives_settings_or_a_clear_error(name: str, value: str) -> None
 def test_watch_prints_the_chosen_stages_only() -> None:
     written: list[str] = []
     watch = read(PRINT="graph,fuse").watch(written.append)
-    assert watch is not None
     watch(Stage.GRAPH, "a = b")
     watch(Stage.LOOPS, "for i")
     watch(Stage.FUSE, ("g0", "g1"))
     assert written == ["---- graph\na = b\n", "---- fuse\ng0\n\ng1\n"]
-    assert read().watch() is None
+    read().watch(written.append)(Stage.GRAPH, "a = b")
+    assert len(written) == 2
 
 
 def test_watch_writes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     watch = read(PRINT="all").watch()
-    assert watch is not None
     watch(Stage.MAIN, "x")
     assert capsys.readouterr() == ("", "---- main\nx\n")

@@ -11,7 +11,7 @@ from tests.passes.networks import HOST
 from tests.tune.test_tasks import network
 from tilewright.base.events import ignore
 from tilewright.base.numerics import Math
-from tilewright.driver import Options, compile_graph
+from tilewright.driver import Options, Services, compile_graph
 from tilewright.graph import evaluate_graph
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job
@@ -69,7 +69,7 @@ def test_compile_uses_the_way_that_was_fastest(way: str, tmp_path: Path) -> None
         ways.accept(measurer)
         assert len(list(ways.used(records))) == len(ways.jobs)
     with recorded(path, HOST, 1, ignore) as known:
-        made = compile_graph(network(), OPTIONS, tuned=known)
+        made = compile_graph(network(), OPTIONS, Services(tuned=known))
     assert made.choices.decisions[first.name][0] == way
     data = np.random.default_rng(0).standard_normal((1, 32, 12, 12)).astype(np.float32)
     (found,) = made.executable.run({"x": data})

@@ -104,13 +104,11 @@ class Settings:
         folder = None if self.cache_dir is None else self.cache_dir / _MODELS
         return replace(self, cache_dir=folder, cache_bytes=self.model_cache_bytes)
 
-    def watch(self, write: Callable[[str], object] | None = None) -> Callable[[Stage, object], None] | None:
-        """A watcher for the driver, which prints what the chosen stages make; None if none is chosen.
+    def watch(self, write: Callable[[str], object] | None = None) -> Callable[[Stage, object], None]:
+        """A watcher for the driver, which prints what the chosen stages make.
 
         ``write`` takes the text; standard error by default.
         """
-        if not self.print_stages:
-            return None
         sink = write or sys.stderr.write
 
         def show(stage: Stage, made: object) -> None:

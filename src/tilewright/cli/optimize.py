@@ -81,7 +81,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 def _search(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
     from tilewright.base.numerics import Math
     from tilewright.base.target import Target
-    from tilewright.driver import Options
+    from tilewright.driver import Options, Services
     from tilewright.superopt.onnxruntime_costs import OnnxRuntimeCosts
     from tilewright.superoptimizer import optimize_for, superoptimize
     from tilewright.tune.recorded import recorded
@@ -96,7 +96,7 @@ def _search(graph: "Graph", options: argparse.Namespace, listener: "Listener") -
     limit = options.memory_limit
     given = Options(target, options.threads, bounds(options.bounds), math=math, memory_limit=limit, superopt=level)
     with recorded(settings_of(options).records, target, options.threads, listener) as tuned:
-        made = superoptimize(graph, given, listener=listener, tuned=tuned)
+        made = superoptimize(graph, given, Services(listener=listener, tuned=tuned))
     return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin)
 
 
