@@ -16,7 +16,6 @@ from tilewright.cli import command, main
 from tilewright.cli.bench import largest_difference
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import bounds, files, shapes
-from tilewright.measure.turns import Plan, Timing, measure, ratio, spread
 from tilewright.runtime.manifest import TensorSpec
 
 X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
@@ -182,26 +181,3 @@ def test_differences() -> None:
     assert largest_difference([a], [a, a]) == float("inf")
     assert largest_difference([a], [a[:1]]) == float("inf")
     assert largest_difference([a.astype(np.float32)], [a]) == float("inf")
-
-
-def test_candidates_take_turns() -> None:
-    now = 0.0
-    calls: list[str] = []
-
-    def candidate(name: str, seconds: float) -> object:
-        def run() -> None:
-            nonlocal now
-            now += seconds
-            calls.append(name)
-
-        return run
-
-    both = {"a": candidate("a", 1.0), "b": candidate("b", 2.0)}
-    timings = measure(both, Plan(rounds=2, slot=2.0, rest=0.0), clock=lambda: now, sleep=lambda _: None)
-    assert calls == ["a", "a", "a", "b", "b"] * 2
-    assert timings["b"] == Timing(((2.0,), (2.0,)))
-    assert timings["a"].median == 1.0
-    assert ratio(timings["b"], timings["a"]) == 2.0
-    assert spread(Timing(((1.0,), (4.0,))), Timing(((2.0,), (2.0,)))) == (0.5, 2.0)
-    several = Timing(((1.0, 2.0, 3.0), (4.0, 5.0)))
-    assert (several.median, several.least, several.quartiles, several.runs) == (3.0, 1.0, (2.0, 4.0), 5)

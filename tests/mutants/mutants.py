@@ -57,7 +57,7 @@ _POLICIES = ("tests/test_policies.py",)
 
 _EXPORTER = ("tests/frontend/test_onnx_exporter.py",)
 
-_TIMING = ("tests/superopt/test_timing.py", "tests/superopt/test_onnxruntime_costs.py")
+_TIMING = ("tests/measure/test_turns.py", "tests/superopt/test_onnxruntime_costs.py")
 
 _FIELD = ("tests/superopt/test_field.py",)
 _EXTENTS = ("tests/superopt/test_extents.py",)
@@ -1457,9 +1457,23 @@ MUTANTS = (
     ),
     Mutant(
         "a run that finds strange caches is counted",
-        "superopt/timing.py",
-        "        self.run()\n        return _mean(self.run, self.runs, self.clock)",
-        "        return _mean(self.run, self.runs, self.clock)",
+        "measure/turns.py",
+        "    run()\n    runs: list[float] = []",
+        "    runs: list[float] = []",
+        _TIMING,
+    ),
+    Mutant(
+        "who comes first in a round always does",
+        "measure/turns.py",
+        "        order.reverse()\n",
+        "",
+        _TIMING,
+    ),
+    Mutant(
+        "rounds are measured beyond the budget",
+        "measure/turns.py",
+        "if number > 0 and clock() >= end:",
+        "if False:",
         _TIMING,
     ),
     Mutant(
@@ -1472,8 +1486,8 @@ MUTANTS = (
     Mutant(
         "graphs are not compared with each other",
         "superopt/onnxruntime_costs.py",
-        "return self._reference * in_turns(self._first, run, self.clock, _GRAPH)",
-        "return seconds(run, self.clock, _GRAPH)",
+        'return self._reference * ratio(timings["other"], timings["first"])',
+        'return timings["other"].median',
         _TIMING,
     ),
     Mutant(

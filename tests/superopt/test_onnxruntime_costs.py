@@ -9,12 +9,13 @@ import pytest
 from examples.sentence_similarity.model import build_model
 from tests.frontend.models import Array
 from tests.frontend.test_minilm import CONFIG, make_weights
-from tests.superopt.test_timing import Clock
+from tests.measure.test_turns import Clock
 from tests.test_dynamic_models import convolutional
 from tilewright.base.dtypes import f32, i64
 from tilewright.base.errors import BadInput, UnsupportedModel
 from tilewright.frontend import onnx_importer
 from tilewright.graph import Graph, Node, Value, make_node
+from tilewright.measure.turns import Run
 from tilewright.ops.operator import require
 from tilewright.passes.normalize import normalize
 from tilewright.passes.rules import index_of
@@ -22,7 +23,6 @@ from tilewright.superopt import onnxruntime_session
 from tilewright.superopt.costs import CostProvider
 from tilewright.superopt.onnxruntime_costs import OnnxRuntimeCosts
 from tilewright.superopt.onnxruntime_session import prepared
-from tilewright.superopt.timing import Run
 from tilewright.symbolic.expr import Var, const
 
 

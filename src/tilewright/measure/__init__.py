@@ -11,6 +11,7 @@ and, if it is OK, times.
     child           where candidates run (limits)               candidate       build, check, time
     workload        inputs and reference (difference)           guard, clock    memory that tells, times that count
     build           code, here or from another process          pool            batches: built by many, measured by one
+    turns           several things timed beside each other      roofline        what no schedule can beat
     records         the database (schema, row)                  exchange        JSON lines
 
 A new verdict is a member of ``Verdict`` and a migration of the schema; a new check is in ``candidate``.

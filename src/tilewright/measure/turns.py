@@ -1,20 +1,36 @@
-"""Interleaved timing: all candidates take turns, round by round, so that the machine's noise hits them alike."""
+"""Interleaved timing: all candidates take turns, round by round, so that the machine's noise hits them alike.
 
+timings = measure({"old": run_old, "new": run_new}, Plan(rounds=8, slot=0.2))
+ratio(timings["new"], timings["old"])
+"""
+
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+Run = Callable[[], object]
+"""What is timed: it can be run again and again."""
 Clock = Callable[[], float]
+"""Seconds from any point in time on."""
+
+_TICK = 1e-9
+"""What a run takes at least, in seconds: the clock may not have ticked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to measure; times in seconds. ``rest`` before a turn lets the threads of the one before fall asleep."""
+    """How to measure; times in seconds.
+
+    ``slot``: no run begins after so much of a turn; ``rest`` before a turn lets the threads of the one before fall
+    asleep; ``budget``: no round begins after that, but for the first.
+    """
 
     rounds: int = 8
     slot: float = 0.2
     rest: float = 0.1
+    budget: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +67,35 @@ class Timing:
 
 
 def measure(
-    candidates: Mapping[str, Callable[[], object]],
+    candidates: Mapping[str, Run],
     plan: Plan,
     clock: Clock = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Timing]:
-    """Time all candidates in turns; the first run of each turn is not counted."""
+    """Time all candidates in turns, in one order and in the other: a machine that slows down slows down all alike.
+
+    The first run of each turn is not counted: it finds the caches full of what another candidate left.
+    """
     turns: dict[str, list[tuple[float, ...]]] = {name: [] for name in candidates}
-    for _ in range(plan.rounds):
-        for name, function in candidates.items():
+    order, end = list(candidates), clock() + plan.budget
+    for number in range(plan.rounds):
+        if number > 0 and clock() >= end:
+            break
+        for name in order:
             sleep(plan.rest)
-            turns[name].append(_turn(function, plan.slot, clock))
+            turns[name].append(_turn(candidates[name], plan.slot, clock))
+        order.reverse()
     return {name: Timing(tuple(of_name)) for name, of_name in turns.items()}
 
 
-def _turn(function: Callable[[], object], slot: float, clock: Clock) -> tuple[float, ...]:
-    function()
+def _turn(run: Run, slot: float, clock: Clock) -> tuple[float, ...]:
+    run()
     runs: list[float] = []
     end = clock() + slot
     while not runs or clock() < end:
         begin = clock()
-        function()
-        runs.append(clock() - begin)
+        run()
+        runs.append(max(clock() - begin, _TICK))
     return tuple(runs)
 
 

@@ -23,7 +23,7 @@ In: operators and axioms. Out: rules, as ``passes.rules`` has them.
     gains, selection        rules by which a search may gain, each with a proof
     costs, result           what graphs cost, and what a search found
     kernel_costs            ... of graphs that are compiled here, by the analytic model
-    onnxruntime_costs       ... in ONNX Runtime, measured: onnxruntime_session, timing
+    onnxruntime_costs       ... in ONNX Runtime, measured: onnxruntime_session
     backtracking, partition the search in a graph, and in its pieces
     optimization            both, and whole graphs ranked; `tilewright optimize`
     validation              an optimized graph held against its input

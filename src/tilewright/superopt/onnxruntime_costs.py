@@ -17,19 +17,19 @@ from tilewright.base.exact import Exact
 from tilewright.cost.kernels import TYPICAL_EXTENT
 from tilewright.frontend import onnx_exporter
 from tilewright.graph import Array, Graph, Node, Value, make_node
+from tilewright.measure.turns import Clock, Plan, Run, Timing, measure, ratio
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import Shape, show, simplified
 from tilewright.superopt.onnxruntime_session import prepared
-from tilewright.superopt.timing import Clock, Patience, Run, in_turns, seconds
 from tilewright.symbolic.expr import Const, Expr, Var, const
 from tilewright.symbolic.traversal import substitute
 
 Prepare = Callable[[onnx.ModelProto, Mapping[str, Array], int], Run]
 """A model, its inputs by name, and a number of threads, as something that runs it."""
 
-_NODE = Patience(rounds=5, budget=0.03, least=0.001)
-_GRAPH = Patience(rounds=25, budget=2.0, least=0.002)
+_NODE = Plan(rounds=5, slot=0.001, rest=0.0, budget=0.03)
+_GRAPH = Plan(rounds=25, slot=0.002, rest=0.0, budget=2.0)
 _ENTRY = 0.5
 """What floats are made of: neither 0 nor 1, which optimizers know about."""
 _DIVISIONS = frozenset({"Div", "Mod"})
@@ -100,9 +100,10 @@ class OnnxRuntimeCosts:
         feeds = {value.name: _drawn(value, self._shape(value)) for value in graph.inputs}
         run = self.prepare(onnx_exporter.export(graph), feeds, self.threads)
         if self._first is None:
-            self._first, self._reference = run, seconds(run, self.clock, _GRAPH)
+            self._first, self._reference = run, self._timed({"first": run}, _GRAPH)["first"].median
             return self._reference
-        return self._reference * in_turns(self._first, run, self.clock, _GRAPH)
+        timings = self._timed({"first": self._first, "other": run}, _GRAPH)
+        return self._reference * ratio(timings["other"], timings["first"])
 
     def _measured(self, node: Node, weights: Collection[str]) -> float:
         given = list(dict.fromkeys(value for value in node.inputs if value is not None))
@@ -111,7 +112,10 @@ class OnnxRuntimeCosts:
         inputs = tuple(value for value in given if value not in constants)
         model = onnx_exporter.export(Graph("node", inputs, node.outputs, (node,), constants))
         feeds = {value.name: arrays[value] for value in inputs}
-        return seconds(self.prepare(model, feeds, self.threads), self.clock, _NODE)
+        return self._timed({"node": self.prepare(model, feeds, self.threads)}, _NODE)["node"].median
+
+    def _timed(self, runs: Mapping[str, Run], plan: Plan) -> dict[str, Timing]:
+        return measure(runs, plan, self.clock)
 
     def _at_sizes(self, node: Node) -> Node:
         """``node`` with numbers in the place of run-time extents."""

@@ -1,16 +1,14 @@
 """ONNX Runtime, an optional package: a model as something that can be run again and again on the same inputs."""
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
 import onnx
 
 from tilewright.base.errors import BadInput
 from tilewright.graph import Array
-
-Run = Callable[[], None]
-"""One run of a model on inputs that it has already."""
+from tilewright.measure.turns import Run
 
 
 class _Binding(Protocol):
