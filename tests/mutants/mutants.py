@@ -57,6 +57,7 @@ _POLICIES = ("tests/test_policies.py",)
 
 _EXPORTER = ("tests/frontend/test_onnx_exporter.py",)
 
+_SPAWN = ("tests/measure/test_spawn.py",)
 _TIMING = ("tests/measure/test_turns.py", "tests/superopt/test_onnxruntime_costs.py")
 
 _FIELD = ("tests/superopt/test_field.py",)
@@ -1461,6 +1462,27 @@ MUTANTS = (
         "    run()\n    runs: list[float] = []",
         "    runs: list[float] = []",
         _TIMING,
+    ),
+    Mutant(
+        "a process's first words are taken for its last",
+        "measure/spawn.py",
+        "file.seek(max(0, size - MAX_DETAIL))",
+        "file.seek(0)",
+        _SPAWN,
+    ),
+    Mutant(
+        "who starts a process keeps its end of the socket",
+        "measure/spawn.py",
+        "    theirs.close()\n",
+        "",
+        _SPAWN,
+    ),
+    Mutant(
+        "expressions in lists of attributes stay",
+        "ops/operator.py",
+        "tuple(change(item) if isinstance(item, Expr) else item for item in integers)",
+        "tuple(integers)",
+        ("tests/ops/test_operators.py",),
     ),
     Mutant(
         "who comes first in a round always does",

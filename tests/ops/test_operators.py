@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from tilewright.base.dtypes import boolean, f32, i32
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute, find
-from tilewright.ops.shapes import infer_reshape
-from tilewright.symbolic.expr import Var, const
+from tilewright.ops.operator import map_expressions
+from tilewright.ops.shapes import infer_reshape, simplified
+from tilewright.symbolic.expr import Const, Expr, Var, const
+from tilewright.symbolic.traversal import substitute
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.evaluate import evaluate
 from tilewright.tensor.ir import Tensor
@@ -127,3 +129,27 @@ def test_reshape_divides_only_what_changes() -> None:
     (body,) = apply("Reshape", x(N, 7, 32), shape=(0, 7, 4, 8)).op.bodies
     assert str(body) == "x[i0, i1, i2 * 8 + i3]"
     assert infer_reshape((N, const(12)), (0, 3, -1)) == (N, const(3), const(4))
+
+
+@pytest.mark.parametrize(
+    ("value", "changed"),
+    [
+        (N + 1, 8),
+        ((2, N, N * 2), (2, 7, 14)),
+        ((2, 3), (2, 3)),
+        ((1.5, 2.5), (1.5, 2.5)),
+        ("n", "n"),
+        (("n", "m"), ("n", "m")),
+        ((), ()),
+        (f32, f32),
+        (True, True),
+        (None, None),
+    ],
+)
+def test_expressions_in_attributes_are_replaced(value: Attribute, changed: Attribute) -> None:
+    def at_seven(expr: Expr) -> int:
+        found = simplified(substitute(expr, {N: const(7)}))
+        assert isinstance(found, Const)
+        return int(found.value)
+
+    assert map_expressions(value, at_seven) == changed

@@ -7,7 +7,8 @@ and, if it is OK, times.
         records.add(session, job, runner.measure(job))
 
     job, verdicts   what is wanted, and what is said of it      messages        how processes say it (fields)
-    runner          the user's end                              supervisor      deadlines and kills (worker, processes)
+    runner          the user's end                              supervisor      deadlines and kills (worker)
+    spawn           how both start processes                    processes       how they end them
     child           where candidates run (limits)               candidate       build, check, time
     workload        inputs and reference (difference)           guard, clock    memory that tells, times that count
     build           code, here or from another process          pool            batches: built by many, measured by one

@@ -8,10 +8,8 @@ Whatever a candidate does, the caller gets an ``Outcome``, and when the ``with``
 """
 
 import json
-import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,9 +20,11 @@ from tilewright.measure import fields
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
 from tilewright.measure.messages import MAX_REQUEST, Request, read_outcome, receive_blocking, send_blocking
+from tilewright.measure.spawn import spawn
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict
-from tilewright.measure.worker import CHILD, child_environment
+from tilewright.measure.worker import CHILD
 
+_SUPERVISOR = (sys.executable, "-P", "-m", "tilewright.measure.supervisor")
 _GOODBYE_SECONDS = 10.0
 
 
@@ -151,45 +151,28 @@ class _Supervisor:
     """The supervisor's process."""
 
     def __init__(self, limits: Limits, lanes: int, spares: int, command: Sequence[str], folder: Path | None) -> None:
-        self._socket, theirs = socket.socketpair()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # closed by ``close``
-        options = {"socket": theirs.fileno(), "lanes": lanes, "spares": spares, "limits": json.dumps(asdict(limits))}
+        options: dict[str, int | str] = {"lanes": lanes, "spares": spares, "limits": json.dumps(asdict(limits))}
         options["folder"] = "" if folder is None else str(folder)
-        with theirs:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-m", "tilewright.measure.supervisor"),
-                    *(f"--{name}={value}" for name, value in options.items()),
-                    "--",
-                    *command,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._errors,
-                pass_fds=(theirs.fileno(),),
-                env=child_environment(),
-                start_new_session=True,
-            )
+        self._spawned = spawn(_SUPERVISOR, options, ("--", *command))
 
     def send(self, message: Mapping[str, object]) -> None:
         """Send a request; if the supervisor is gone, ``receive`` will tell."""
         try:
-            send_blocking(self._socket, message)
+            send_blocking(self._spawned.socket, message)
         except ConnectionError:
             return
 
     def receive(self) -> dict[str, object] | None:
         """The next answer; None if the supervisor is gone."""
-        return receive_blocking(self._socket, MAX_REQUEST)
+        return receive_blocking(self._spawned.socket, MAX_REQUEST)
 
     def close(self) -> str:
         """Let the supervisor end everything, and wait for that; its last words."""
-        self._socket.close()
+        process = self._spawned.process
+        self._spawned.socket.close()
         try:
-            self._process.wait(_GOODBYE_SECONDS)
+            process.wait(_GOODBYE_SECONDS)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        with self._errors as file:
-            file.seek(0)
-            return file.read()[-MAX_DETAIL:].decode(errors="replace").strip()
+            process.kill()
+            process.wait()
+        return self._spawned.last_words()

@@ -2,20 +2,18 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tilewright.measure.limits import Limits
 from tilewright.measure.messages import MAX_ANSWER, Channel, Request
 from tilewright.measure.processes import kill_group
-from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict
+from tilewright.measure.spawn import spawn
+from tilewright.measure.verdicts import Outcome, Phase, Verdict
 
 CHILD: Sequence[str] = (sys.executable, "-P", "-m", "tilewright.measure.child")
 
@@ -37,25 +35,13 @@ class Worker:
     """One child process. Killed by ``end``, and in no other way."""
 
     def __init__(self, command: Sequence[str], limits: Limits, folder: str) -> None:
-        ours, theirs = socket.socketpair()
         self._limits = limits
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 # closed by ``end``
-        options: dict[str, int | str] = {"socket": theirs.fileno(), "parent": os.getpid()}
-        options |= {"memory": limits.memory_bytes, "files": limits.file_bytes, "folder": folder}
-        with theirs:
-            self._process = subprocess.Popen(
-                [*command, *(f"--{name}={value}" for name, value in options.items())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._errors,
-                pass_fds=(theirs.fileno(),),
-                env=child_environment(),
-                start_new_session=True,
-            )
-        self.id = self._process.pid
+        options: dict[str, int | str] = {"parent": os.getpid(), "memory": limits.memory_bytes}
+        self._spawned = spawn(command, {**options, "files": limits.file_bytes, "folder": folder})
+        self.id = self._spawned.process.pid
         self.handle = os.pidfd_open(self.id)
         """Readable when the process has ended, whoever still holds its socket."""
-        self.channel = Channel(ours, MAX_ANSWER)
+        self.channel = Channel(self._spawned.socket, MAX_ANSWER)
         self.ready = False
         self.uses = 0
         self.task: Task | None = None
@@ -114,20 +100,17 @@ class Worker:
 
     def end(self) -> int | None:
         """Kill the process and its group, and free everything; its exit status, if it had ended by itself."""
-        status = self._process.poll()
+        status = self._spawned.process.poll()
         kill_group(self.id)
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
+            self._spawned.process.wait(5)
         self.channel.close()
         os.close(self.handle)
         return status
 
     def errors(self) -> str:
-        """The end of what the child wrote to standard error. Closes the file."""
-        with self._errors as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - MAX_DETAIL))
-            return file.read(MAX_DETAIL).decode(errors="replace").strip()
+        """The end of what the child wrote to standard error; may be asked for once."""
+        return self._spawned.last_words()
 
 
 def verdict_of_end(status: int | None, errors: str, phase: Phase) -> Outcome:
@@ -149,11 +132,3 @@ def verdict_of_end(status: int | None, errors: str, phase: Phase) -> Outcome:
 def signal_name(number: int) -> str:
     """``SIGSEGV`` and so on."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-
-
-def child_environment() -> dict[str, str]:
-    """This process's environment, so that the same Tilewright is imported, and NumPy starts no threads."""
-    source = str(Path(__file__).resolve().parents[2])
-    paths = [source, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

@@ -29,6 +29,18 @@ Attribute: TypeAlias = (
     | None
 )
 Attributes: TypeAlias = Mapping[str, Attribute]
+
+
+def map_expressions(value: Attribute, change: Callable[[Expr], int | Expr]) -> Attribute:
+    """``value`` with what ``change`` makes of the expressions in it."""
+    if isinstance(value, Expr):
+        return change(value)
+    if isinstance(value, tuple) and any(isinstance(item, Expr) for item in value):
+        integers = [item for item in value if isinstance(item, int | Expr)]
+        return tuple(change(item) if isinstance(item, Expr) else item for item in integers)
+    return value
+
+
 Function: TypeAlias = Callable[..., Tensor | tuple[Tensor, ...]]
 Decorated = TypeVar("Decorated", bound=Function)
 

@@ -25,6 +25,7 @@ from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.base.exact import Exact
 from tilewright.ops import Attribute, Operator
+from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import simplified, static
 from tilewright.passes.rules.terms import Apply, Number, Term, Variable
 from tilewright.superopt.domains import Array, Domain
@@ -117,18 +118,8 @@ class Bindings:
         """Those of ``term``, with integers for symbols. Raises ``BadProgram`` for a name that is not bound."""
         if term.rest is not None and term.rest not in self.rests:
             raise BadProgram(f"no attributes are given for **{term.rest}")
-        written = {name: self._concrete(value) for name, value in term.attributes}
+        written = {name: map_expressions(value, self.integer) for name, value in term.attributes}
         return written if term.rest is None else {**self.rests[term.rest], **written}
-
-    def _concrete(self, value: Attribute) -> Attribute:
-        match value:
-            case Expr():
-                return self.integer(value)
-            case tuple():
-                items = tuple(self.integer(item) if isinstance(item, Expr) else item for item in value)
-                return items  # pyright: ignore[reportReturnType]  of one kind, as they were
-            case _:
-                return value
 
     def integer(self, value: Expr) -> int:
         """An expression over symbols. Raises ``BadProgram`` for one that is not bound."""

@@ -19,7 +19,7 @@ from tilewright.frontend import onnx_exporter
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.measure.turns import Clock, Plan, Run, Timing, measure, ratio
 from tilewright.ops import Attribute, Operator
-from tilewright.ops.operator import require
+from tilewright.ops.operator import map_expressions, require
 from tilewright.ops.shapes import Shape, show, simplified
 from tilewright.superopt.onnxruntime_session import prepared
 from tilewright.symbolic.expr import Const, Expr, Var, const
@@ -120,23 +120,13 @@ class OnnxRuntimeCosts:
     def _at_sizes(self, node: Node) -> Node:
         """``node`` with numbers in the place of run-time extents."""
         inputs = [v and Value(v.name, v.dtype, tuple(map(const, self._shape(v)))) for v in node.inputs]
-        attributes = {name: self._fixed(value) for name, value in node.attributes}
+        attributes = {name: map_expressions(value, self._number) for name, value in node.attributes}
         return make_node(node.op, inputs, [value.name for value in node.outputs], attributes, node.source)
-
-    def _fixed(self, value: Attribute) -> Attribute:
-        if isinstance(value, Expr):
-            return self._number(value)
-        if isinstance(value, tuple):
-            integers = [self._number(part) for part in value if isinstance(part, int | Expr)]
-            return tuple(integers) if len(integers) == len(value) else value
-        return value
 
     def _shape(self, value: Value) -> tuple[int, ...]:
         return tuple(map(self._number, value.shape))
 
-    def _number(self, extent: int | Expr) -> int:
-        if isinstance(extent, int):
-            return extent
+    def _number(self, extent: Expr) -> int:
         dims: dict[Var, Expr] = {v: const(self.sizes.get(v.name, TYPICAL_EXTENT)) for v in extent.variables}
         known = simplified(substitute(extent, dims))
         assert isinstance(known, Const), "all variables have values"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tilewright.base.errors import BadProgram
 from tilewright.base.exact import Exact
-from tilewright.ops import Attribute
+from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import simplified, static
 from tilewright.superopt.congruence import Attributes, Type
 from tilewright.superopt.regions import Region, Step
@@ -78,24 +78,16 @@ def _typed(kind: Type, values: Mapping[Var, Expr]) -> Type:
 
 
 def _stepped(step: Step, values: Mapping[Var, Expr]) -> Step:
-    attributes = tuple((name, _known(value, values)) for name, value in step.attributes.value)
+
+    def integer(value: Expr) -> int:
+        known = simplified(substitute(value, values))
+        if not isinstance(known, Const):
+            raise BadProgram(f"{value} is not known")
+        return int(known.value)
+
+    attributes = tuple((name, map_expressions(value, integer)) for name, value in step.attributes.value)
     types = tuple(_typed(kind, values) for kind in step.types)
     return Step(step.op, step.operands, Exact(attributes), types)
-
-
-def _known(value: Attribute, values: Mapping[Var, Expr]) -> Attribute:
-    if isinstance(value, Expr):
-        return _integer(simplified(substitute(value, values)))
-    if isinstance(value, tuple) and any(isinstance(item, Expr) for item in value):
-        parts = [item for item in value if isinstance(item, int | Expr)]
-        return tuple(_integer(simplified(substitute(p, values))) if isinstance(p, Expr) else p for p in parts)
-    return value
-
-
-def _integer(value: Expr) -> int:
-    if not isinstance(value, Const):
-        raise BadProgram(f"{value} is not known")
-    return int(value.value)
 
 
 # Smaller extents
