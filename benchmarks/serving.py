@@ -19,8 +19,8 @@ import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import tilewright
+from tilewright.base.arrays import Array
 from tilewright.base.settings import Settings
-from tilewright.runtime.feeds import Array
 from tilewright.runtime.runnable import RunnableModel
 
 LOAD = """

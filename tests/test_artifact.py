@@ -15,9 +15,9 @@ from onnx import helper
 from tests.frontend.models import model as onnx_model
 from tilewright.api import CompiledModel
 from tilewright.api import compile as compile_model
+from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed, BadInput, CorruptArtifact, UnsupportedTarget
 from tilewright.base.settings import Settings
-from tilewright.runtime.feeds import Array
 from tilewright.runtime.memory import address_of
 from tilewright.runtime.runnable import load
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tilewright import api
 from tilewright.base.errors import BadInput, InternalError, UnsupportedModel
 from tilewright.insight.repro import Request, pack_fault, pack_kernel, pack_model
 from tilewright.insight.rerun import random_inputs, rerun
+from tilewright.runtime.manifest import Symbol
 
 SOURCE = Path(__file__).parent.parent.parent / "src"
 
@@ -88,7 +90,11 @@ def test_run_time_extents_get_a_size() -> None:
     proto = single_node("Relu", {"x": np.zeros((2, 3), np.float32)})
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     _, made = compiled(proto)
-    assert random_inputs(made.executable.manifest, 0)["x"].shape == (7, 3)
+    manifest = made.executable.manifest
+    assert random_inputs(manifest, 0)["x"].shape == (7, 3)
+    for bounds, size in (((0, 5), 5), ((0, None), 7), ((9, None), 9), ((9, 12), 9)):
+        bounded = replace(manifest, symbols=(Symbol("n", *bounds),))
+        assert random_inputs(bounded, 0)["x"].shape == (size, 3)
 
 
 @pytest.mark.parametrize("error", [InternalError("broken"), KeyError("broken")])

@@ -57,6 +57,7 @@ _POLICIES = ("tests/test_policies.py",)
 
 _EXPORTER = ("tests/frontend/test_onnx_exporter.py",)
 
+_ARRAYS = ("tests/base/test_arrays.py",)
 _SPAWN = ("tests/measure/test_spawn.py",)
 _TIMING = ("tests/measure/test_turns.py", "tests/superopt/test_onnxruntime_costs.py")
 
@@ -1462,6 +1463,27 @@ MUTANTS = (
         "    run()\n    runs: list[float] = []",
         "    runs: list[float] = []",
         _TIMING,
+    ),
+    Mutant(
+        "random floats are never negative",
+        "base/arrays.py",
+        "generator.standard_normal(shape) if",
+        "generator.random(shape) if",
+        _ARRAYS,
+    ),
+    Mutant(
+        "random integers are all zero",
+        "base/arrays.py",
+        "generator.integers(0, 2, shape)",
+        "generator.integers(0, 1, shape)",
+        _ARRAYS,
+    ),
+    Mutant(
+        "inputs of a bundle are smaller than the model allows",
+        "insight/rerun.py",
+        "least = max(extent, symbol.minimum)",
+        "least = extent",
+        ("tests/insight/test_repro.py",),
     ),
     Mutant(
         "a process's first words are taken for its last",

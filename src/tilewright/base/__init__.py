@@ -2,8 +2,9 @@
 
 Enters: the environment, files of the kernel, texts that users write. Leaves: small frozen values, and errors.
 
-- ``errors``: the kinds of error. ``dtypes``: scalar types. ``names``: legal and unused names. ``sizes``: ``48K``.
-  ``exact``: keys that tell ``0.0`` from ``-0.0``, and ``1`` from ``True``.
+- ``errors``: the kinds of error. ``dtypes``: scalar types. ``arrays``: of any of them, and random ones.
+  ``names``: legal and unused names. ``sizes``: ``48K``. ``exact``: keys that tell ``0.0`` from ``-0.0``, and ``1`` from
+  ``True``.
 - ``target``: what the compiler knows of a processor. A new processor is a line in ``processors``; a new way to see what
   this machine is, ``host``.
 - ``settings``: what environment variables say. A new setting is a field of ``Settings``.

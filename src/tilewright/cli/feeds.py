@@ -6,9 +6,8 @@ from typing import cast
 
 import numpy as np
 
-from tilewright.base.dtypes import boolean
+from tilewright.base.arrays import Array, random_array
 from tilewright.base.errors import BadFeed
-from tilewright.graph import Array
 from tilewright.runtime.manifest import TensorSpec
 
 
@@ -23,7 +22,7 @@ def make_feeds(inputs: Sequence[TensorSpec], files: Mapping[str, Path], seed: in
         raise BadFeed(f"--input names {', '.join(unknown)}; the inputs are {', '.join(names) or 'none'}")
     generator = np.random.default_rng(seed)
     return {
-        spec.name: _loaded(spec.name, files[spec.name]) if spec.name in files else random_array(spec, generator)
+        spec.name: _loaded(spec.name, files[spec.name]) if spec.name in files else _drawn(spec, generator)
         for spec in inputs
     }
 
@@ -38,13 +37,7 @@ def _loaded(name: str, path: Path) -> Array:
     return cast(Array, loaded)
 
 
-def random_array(spec: TensorSpec, generator: np.random.Generator) -> Array:
-    """Normal floats, integers from 0 to 1 (they are often indices or masks), booleans."""
-    shape = spec.static_shape
-    if shape is None:
+def _drawn(spec: TensorSpec, generator: np.random.Generator) -> Array:
+    if spec.static_shape is None:
         raise BadFeed(f"input {spec} has dimensions that are known at run time only; give --shape or --input")
-    if spec.dtype.is_float:
-        return generator.standard_normal(shape).astype(spec.dtype.numpy)
-    if spec.dtype == boolean:
-        return generator.integers(0, 2, shape).astype(np.bool_)
-    return generator.integers(0, 2, shape).astype(spec.dtype.numpy)
+    return random_array(spec.dtype, spec.static_shape, generator)

@@ -18,9 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InternalError
 from tilewright.base.exact import Exact
@@ -31,8 +29,6 @@ from tilewright.symbolic.expr import Expr, Var
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.elements import Limit
 from tilewright.tensor.ir import Tensor
-
-Array = NDArray[np.generic]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,20 +8,20 @@ from typing import cast
 import numpy as np
 from rich.console import Console
 
+from tilewright.base.arrays import Array, random_array
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.superopt import Superopt
 from tilewright.base.target import Target
 from tilewright.driver import Options, build_program
 from tilewright.frontend import onnx_importer
-from tilewright.graph import Array
 from tilewright.insight.compare import TOLERANCE, all_values, compare
 from tilewright.insight.profile import extents_of
 from tilewright.insight.references import in_float64
 from tilewright.insight.repro import MODEL, PROGRAM, SETTINGS, TRACE
 from tilewright.loops.parser import parse_program
 from tilewright.measure.difference import difference
-from tilewright.runtime.manifest import Manifest, TensorSpec
+from tilewright.runtime.manifest import Manifest, Symbol
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace
 from tilewright.superoptimizer import compile_graph
@@ -81,15 +81,13 @@ def _options(settings: _Settings) -> Options:
 
 
 def random_inputs(manifest: Manifest, seed: int) -> dict[str, Array]:
-    """Normal floats, and integers from 0 to 1; run-time extents are ``UNKNOWN_EXTENT``, or their bound if smaller."""
+    """Arrays for each input (see ``random_array``); run-time extents are ``UNKNOWN_EXTENT``, or the nearest bound."""
     generator = np.random.default_rng(seed)
-    extents = {
-        s.name: min(UNKNOWN_EXTENT, UNKNOWN_EXTENT if s.maximum is None else s.maximum) for s in manifest.symbols
-    }
-    return {spec.name: _random(spec, extents, generator) for spec in manifest.inputs}
+    extents = {symbol.name: _within(symbol, UNKNOWN_EXTENT) for symbol in manifest.symbols}
+    return {spec.name: random_array(spec.dtype, spec.concrete(extents), generator) for spec in manifest.inputs}
 
 
-def _random(spec: TensorSpec, extents: Mapping[str, int], generator: np.random.Generator) -> Array:
-    shape, dtype = spec.concrete(extents), spec.dtype
-    drawn: Array = generator.standard_normal(shape) if dtype.is_float else generator.integers(0, 2, shape)
-    return drawn.astype(dtype.numpy)
+def _within(symbol: Symbol, extent: int) -> int:
+    """``extent``, or the bound of ``symbol`` that it is beyond."""
+    least = max(extent, symbol.minimum)
+    return least if symbol.maximum is None else min(least, symbol.maximum)

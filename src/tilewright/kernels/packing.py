@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.kernels.relayout import Layouts, block_factors
 from tilewright.schedule.index_map import IndexMap, digit
@@ -26,11 +26,11 @@ Widths = Callable[[int | None, int | None, DType, int], int]
 number of elements of the constant."""
 
 
-Empty = Callable[[tuple[int, ...], np.dtype[np.generic]], NDArray[np.generic]]
+Empty = Callable[[tuple[int, ...], np.dtype[np.generic]], Array]
 """Makes a C-contiguous array of a shape and dtype, with any elements."""
 
 
-def pack(array: NDArray[np.generic], index_map: IndexMap, empty: Empty = np.empty) -> NDArray[np.generic]:
+def pack(array: Array, index_map: IndexMap, empty: Empty = np.empty) -> Array:
     """``array`` stored by ``index_map`` in an array that ``empty`` makes; what is padded is zero."""
     digits = _Digits.of(index_map, array.shape)
     padded = array
@@ -43,7 +43,7 @@ def pack(array: NDArray[np.generic], index_map: IndexMap, empty: Empty = np.empt
     return result
 
 
-def unpack(stored: NDArray[np.generic], index_map: IndexMap, shape: tuple[int, ...]) -> NDArray[np.generic]:
+def unpack(stored: Array, index_map: IndexMap, shape: tuple[int, ...]) -> Array:
     """The array of ``shape`` that is stored by ``index_map``: undoes ``pack``."""
     digits = _Digits.of(index_map, shape)
     padded = stored.reshape(digits.extents).transpose(digits.order).reshape(digits.padded)

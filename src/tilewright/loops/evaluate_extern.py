@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.base.arrays import Array
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.lower import lower
-from tilewright.loops.storage import Array
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.ir import Extern, Tensor
 

@@ -20,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.base import dtypes
+from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed, BadProgram, OutOfBounds
 from tilewright.loops.dissolve import dissolve
 from tilewright.loops.ir import (
@@ -40,7 +41,7 @@ from tilewright.loops.ir import (
 )
 from tilewright.loops.program import Program
 from tilewright.loops.scalars import Evaluator, Value, as_int, as_value, evaluator
-from tilewright.loops.storage import Array, Box, Point, Progress, Storage
+from tilewright.loops.storage import Box, Point, Progress, Storage
 from tilewright.loops.visit import walk
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Const, Expr, Source, Var

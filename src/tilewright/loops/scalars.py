@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType, boolean, f32, f64, index
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_cast, evaluate_unary
@@ -17,7 +17,6 @@ from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, So
 from tilewright.symbolic.operations import BinaryOp, UnaryOp, wrap
 
 Value: TypeAlias = int | bool | np.generic
-_Array: TypeAlias = NDArray[np.generic]
 Env: TypeAlias = Mapping[str, int]
 """The loop variables, axes and run-time extents in scope, by name."""
 Evaluator: TypeAlias = Callable[[Env], Value]
@@ -56,7 +55,7 @@ _FLOAT: dict[BinaryOp, Callable[[_Float, _Float], np.generic]] = {
 }
 
 
-def as_value(element: _Array | np.generic, dtype: DType) -> Value:
+def as_value(element: Array | np.generic, dtype: DType) -> Value:
     """A NumPy scalar, or array without dimensions, as the interpreter holds it."""
     if dtype == index:
         return int(element.item())
@@ -128,9 +127,9 @@ def _wrapped(value: int) -> int:
     return value if -(1 << 63) <= value < (1 << 63) else wrap(value, index)
 
 
-def _array(value: Value, dtype: DType) -> _Array:
+def _array(value: Value, dtype: DType) -> Array:
     return np.asarray(value, dtype.numpy)
 
 
-def _take(array: _Array, dtype: DType) -> Value:
+def _take(array: Array, dtype: DType) -> Value:
     return as_value(array, dtype)

@@ -6,10 +6,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram
 from tilewright.loops.ir import Buffer
 
-Array: TypeAlias = NDArray[np.generic]
 Point: TypeAlias = tuple[int, ...]
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """A region's start and extent in each dimension."""

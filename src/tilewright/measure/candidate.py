@@ -7,6 +7,7 @@ and nothing written beside the arrays.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tilewright.base.arrays import Array
 from tilewright.base.errors import MeasureError, TilewrightError
 from tilewright.base.target import Target
 from tilewright.measure.build import Builder, Image, Kept, RefusedError, Start, start
@@ -17,7 +18,7 @@ from tilewright.measure.limits import Limits
 from tilewright.measure.messages import Built, Done, Request, Said, Unmeasurable
 from tilewright.measure.roofline import least_us
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
-from tilewright.measure.workload import Array, Workload, load
+from tilewright.measure.workload import Workload, load
 from tilewright.runtime.elsewhere import misfit
 from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable

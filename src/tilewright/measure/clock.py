@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tilewright.base.arrays import Array
 from tilewright.base.target import Target
 from tilewright.loops.lower import lower
 from tilewright.measure.build import image_of
@@ -21,8 +19,6 @@ from tilewright.runtime.model import Executable
 from tilewright.symbolic.expr import Var
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction
-
-Array = NDArray[np.generic]
 
 MAX_DRIFT = 0.05
 """If the baseline differs by more, before and after, the candidate is timed again."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.generic]
+from tilewright.base.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

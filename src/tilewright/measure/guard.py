@@ -9,12 +9,10 @@ import math
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.runtime.memory import PAGE, Pages, round_up
-
-Array = NDArray[np.generic]
 
 _NONE = 0  # PROT_NONE; the module mmap has no name for it
 PATTERN = 0xA5

@@ -4,22 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilewright.base.arrays import Array, random_array
 from tilewright.base.dtypes import DType, Kind
 from tilewright.base.errors import MeasureError, TilewrightError
 from tilewright.base.target import Target
 from tilewright.cost.work import count
 from tilewright.loops.interpreter import interpret
-from tilewright.loops.ir import Buffer
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.loops.verify import verify
 from tilewright.measure.build import image_of, shape_of
 from tilewright.measure.difference import difference
 from tilewright.runtime.memory import aligned_copy
-
-Array = NDArray[np.generic]
 
 INTERPRETED_OPERATIONS = 20_000
 """Programs of no more operations and bytes are run by the interpreter, which shares no code with code generation."""
@@ -65,15 +62,9 @@ def load(text: str, seed: int, target: Target) -> Workload:
 
 
 def draw(program: Program, seed: int) -> dict[str, Array]:
-    """Inputs by name: normal floats, and integers from 0 to 1, which are inside whatever they may index."""
+    """Inputs by name (see ``random_array``)."""
     generator = np.random.default_rng(seed)
-    return {buffer.name: _drawn(buffer, generator) for buffer in program.inputs}
-
-
-def _drawn(buffer: Buffer, generator: np.random.Generator) -> Array:
-    shape = shape_of(buffer)
-    drawn: Array = generator.standard_normal(shape) if buffer.dtype.is_float else generator.integers(0, 2, shape)
-    return np.asarray(drawn, buffer.dtype.numpy)
+    return {buffer.name: random_array(buffer.dtype, shape_of(buffer), generator) for buffer in program.inputs}
 
 
 def tolerance(dtype: DType) -> float:

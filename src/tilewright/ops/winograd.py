@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
@@ -21,7 +22,7 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 
-def transformed_filter(weight: NDArray[np.generic], tile: int, group: int) -> NDArray[np.float64]:
+def transformed_filter(weight: Array, tile: int, group: int) -> NDArray[np.float64]:
     """``G g G^T`` of filters ``[co, ci, d..., y, x]``, as ``WinogradProducts`` reads them: ``[points^2, d, group, ci,
     co]``, ``co`` those of a group."""
     filtering = FILTERINGS[tile]

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from tilewright.base import host
+from tilewright.base.arrays import Array
 from tilewright.base.errors import UnsupportedTarget
 from tilewright.base.processors import FEATURES, Architecture, closure
-from tilewright.runtime.feeds import Array
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.model import Executable, checked_constants, checked_threads
 

@@ -13,13 +13,11 @@ from difflib import get_close_matches
 from typing import Final, TypeGuard, cast
 
 import numpy as np
-import numpy.typing as npt
 
+from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.runtime.manifest import TensorSpec
-
-Array = npt.NDArray[np.generic]
 
 _DLPACK_HOST: Final = (1, 3, 11, 13)
 """DLPack device types in host memory: CPU, and memory that a GPU driver has pinned or manages."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tilewright.base.arrays import Array
 from tilewright.base.errors import (
     BadArtifact,
     BadFeed,
@@ -22,7 +23,7 @@ from tilewright.base.errors import (
 from tilewright.runtime import abi
 from tilewright.runtime.context import Context, Deadline
 from tilewright.runtime.entry import Entry
-from tilewright.runtime.feeds import Array, Feed, check_output, new_output, wrong_names
+from tilewright.runtime.feeds import Feed, check_output, new_output, wrong_names
 from tilewright.runtime.loader import LoadedImage, load_image
 from tilewright.runtime.manifest import Manifest, evaluate
 from tilewright.runtime.memory import address_of, aligned_copy

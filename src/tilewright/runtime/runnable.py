@@ -3,11 +3,11 @@
 import os
 from collections.abc import Mapping, Sequence
 
+from tilewright.base.arrays import Array
 from tilewright.base.errors import BadArtifact, BadFeed, CorruptArtifact
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.runtime import artifact
-from tilewright.runtime.feeds import Array
 from tilewright.runtime.manifest import TensorSpec
 from tilewright.runtime.model import Executable
 

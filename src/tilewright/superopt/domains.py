@@ -24,12 +24,12 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.arrays import Array
 from tilewright.base.dtypes import f64
 from tilewright.base.errors import Unsupported
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_unary
 from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
 
-Array: TypeAlias = NDArray[np.generic]
 Residues: TypeAlias = NDArray[np.uint64]
 
 PRIME = (1 << 31) - 1

@@ -22,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base import dtypes
+from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.base.exact import Exact
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import simplified, static
 from tilewright.passes.rules.terms import Apply, Number, Term, Variable
-from tilewright.superopt.domains import Array, Domain
+from tilewright.superopt.domains import Domain
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_unary
 from tilewright.symbolic.expr import TRUE, Binary, Cast, Const, Expr, Read, Select, Unary, Var, const

@@ -14,10 +14,11 @@ from random import Random
 
 import numpy as np
 
+from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.ops import Attribute, Operator
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
-from tilewright.superopt.domains import Array, Domain, Modular, Real
+from tilewright.superopt.domains import Domain, Modular, Real
 from tilewright.superopt.field import Bindings, Evaluator
 from tilewright.superopt.generic import point_where
 from tilewright.superopt.normal import normal_rule

@@ -13,8 +13,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.arrays import Array
 from tilewright.passes.rules.terms import Variable
-from tilewright.superopt.domains import PRIME, Array, Domain, Modular
+from tilewright.superopt.domains import PRIME, Domain, Modular
 from tilewright.superopt.extents import Mismatch, Shape, Solver, concrete, sizes
 from tilewright.superopt.field import Bindings, Evaluator
 from tilewright.superopt.operators import Family

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tilewright.base.arrays import random_array
 from tilewright.base.errors import NotEquivalent
 from tilewright.base.numerics import Math
 from tilewright.graph import Array, Graph, Value, verify
@@ -141,16 +142,15 @@ def _largest_difference(before: Graph, after: Graph, run: Runner, tolerance: flo
 
 
 def random_feeds(graph: Graph, seed: int) -> dict[str, Array]:
-    """Normal floats, and integers from 0 to 1, for each input."""
+    """Arrays for each input (see ``random_array``); run-time extents are 3, or their bound if that is smaller."""
     generator = np.random.default_rng(seed)
-    return {value.name: _random(value, graph.bounds, generator) for value in graph.inputs}
+    inputs = graph.inputs
+    return {value.name: random_array(value.dtype, _extents(value, graph.bounds), generator) for value in inputs}
 
 
-def _random(value: Value, bounds: Mapping[Var, int], generator: np.random.Generator) -> Array:
+def _extents(value: Value, bounds: Mapping[Var, int]) -> tuple[int, ...]:
     symbols = frozenset[Var]().union(*(extent.variables for extent in value.shape))
     sizes = {symbol: const(min(_RUN_TIME_EXTENT, bounds.get(symbol, _RUN_TIME_EXTENT))) for symbol in symbols}
     extents = static(tuple(simplified(substitute(extent, sizes)) for extent in value.shape))
     assert extents is not None, "all symbols have numbers"
-    if value.dtype.is_float:
-        return generator.standard_normal(extents).astype(value.dtype.numpy)
-    return generator.integers(0, 2, extents).astype(value.dtype.numpy)
+    return extents

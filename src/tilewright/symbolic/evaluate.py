@@ -13,15 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.base import dtypes
+from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType, Kind
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 
-Array: TypeAlias = NDArray[np.generic]
 _Function: TypeAlias = Callable[[list[Array]], Array]
 
 _erf: Callable[[Array], Array] = np.vectorize(math.erf, otypes=[np.float64])

@@ -12,11 +12,12 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.base import dtypes
+from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.symbolic.evaluate import compile_exprs
 from tilewright.symbolic.expr import TRUE, Binary, Expr
 from tilewright.symbolic.operations import BinaryOp
-from tilewright.tensor.grid import Array, Grid
+from tilewright.tensor.grid import Grid
 from tilewright.tensor.ir import Reducer, Reduction
 
 Combine: TypeAlias = Callable[..., list[Array]]

@@ -13,13 +13,14 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.base import dtypes
+from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadFeed, BadProgram, Unsupported
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import Expr, Source, Var
 from tilewright.symbolic.traversal import free_vars
 from tilewright.tensor.array_reduction import combined, combiner, factors, identities, product
-from tilewright.tensor.grid import Array, Grid
+from tilewright.tensor.grid import Grid
 from tilewright.tensor.ir import (
     Compute,
     Extern,

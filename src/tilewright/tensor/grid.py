@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base import dtypes
+from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_cast, evaluate_unary
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Source, Unary, Var
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars
 
-Array: TypeAlias = NDArray[np.generic]
 Ranges: TypeAlias = Mapping[Var, range]
 """The axes of a box, in order, and what each runs over."""
 

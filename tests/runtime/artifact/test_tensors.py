@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.base import dtypes as dt
+from tilewright.base.arrays import Array
 from tilewright.base.errors import CorruptArtifact
 from tilewright.runtime.artifact import tensors
-from tilewright.runtime.feeds import Array
 from tilewright.runtime.manifest import TensorSpec
 from tilewright.runtime.memory import address_of, aligned
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tilewright.base.arrays import Array
 from tilewright.base.errors import BadArtifact, BadInput, CorruptArtifact, UntrustedData
 from tilewright.base.files import reason as reason_of
 from tilewright.base.files import replace_file
@@ -16,7 +17,6 @@ from tilewright.runtime.artifact import archive, origin, tensors
 from tilewright.runtime.artifact.archive import Member, Part
 from tilewright.runtime.artifact.description import Build, Contents, Description, from_json, to_json
 from tilewright.runtime.elsewhere import misfit
-from tilewright.runtime.feeds import Array
 from tilewright.runtime.manifest import Manifest
 
 _MANIFEST: Final = "manifest.json"

@@ -19,10 +19,10 @@ from typing import Final
 import numpy as np
 
 from tilewright.base import dtypes
+from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import CorruptArtifact
 from tilewright.runtime.abi import ALIGNMENT
-from tilewright.runtime.feeds import Array
 from tilewright.runtime.manifest import TensorSpec, byte_size
 
 _NAMES: Final = {dtype: str(dtype).upper() for dtype in dtypes.ALL}

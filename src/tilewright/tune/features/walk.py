@@ -11,7 +11,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.symbolic.evaluate import Array, compile_exprs
+from tilewright.base.arrays import Array
+from tilewright.symbolic.evaluate import compile_exprs
 from tilewright.symbolic.expr import Expr, Var
 
 Floats: TypeAlias = NDArray[np.float64]
