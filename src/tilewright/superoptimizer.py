@@ -26,7 +26,7 @@ from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.superopt.costs import CostProvider
 from tilewright.superopt.fingerprint import fingerprint
 from tilewright.superopt.kernel_costs import KernelCosts
-from tilewright.superopt.optimization import EFFORTS, built_in_rules, optimize
+from tilewright.superopt.optimization import Search
 from tilewright.superopt.result import Optimized
 from tilewright.superopt.validation import Validation, random_feeds, validate
 
@@ -60,51 +60,50 @@ def compile_graph(graph: Graph, options: Options, services: Services = ALONE) ->
     return superoptimize(graph, options, services).compiled
 
 
-def superoptimize(graph: Graph, options: Options, services: Services = ALONE) -> Superoptimized:
-    """The model compiled, and the story of its graph."""
-    _check(options.math, options.superopt)
+def superoptimize(
+    graph: Graph, options: Options, services: Services = ALONE, search: Search | None = None
+) -> Superoptimized:
+    """The model compiled, and the story of its graph. ``search``: another one than that of ``options.superopt``."""
     compiling = _Compiling(options, services)
-    prepared = prepare(graph, services.watch)
     if options.superopt is Superopt.OFF:
-        return compiling.result(_as_it_is(prepared))
+        return compiling.result(_as_it_is(prepare(graph, services.watch)))
+    _check(options.math)
+    prepared = prepare(graph, services.watch)
     with step(services.listener, "superopt"):
-        found = _search(prepared, options)
+        found = _found(prepared, options, search or Search.at(options.superopt, options.memory_limit))
         chosen, measured = compiling.chosen(found)
     services.watch(Stage.SUPEROPT, chosen.after)
     return replace(compiling.result(chosen), measured=measured)
 
 
-def optimize_for(graph: Graph, costs: CostProvider, level: Superopt, math: Math) -> tuple[Optimized, Validation]:
+def optimize_for(graph: Graph, costs: CostProvider, search: Search | None, math: Math) -> tuple[Optimized, Validation]:
     """What ``costs`` rate best of what follows from an imported graph, and how it was checked: for other runtimes.
 
-    Raises ``NotEquivalent`` if it is not equal to ``graph``.
+    Without ``search``, that is the graph. Raises ``NotEquivalent`` if the result is not equal to ``graph``.
     """
-    _check(math, level)
     prepared = normalize(graph)
-    if level is Superopt.OFF:
-        chosen = _as_it_is(prepared)
-    else:
-        found = optimize(prepared, built_in_rules(), costs, EFFORTS[level])
+    chosen = _as_it_is(prepared)
+    if search is not None:
+        _check(math)
+        found = search.optimize(prepared, costs)
         paying = (one for one in found if one.cost_after < CLEARLY * one.cost_before)
         chosen = next((one for one in paying if _is_finite(normalize(one.after), prepared)), found[-1])
     return chosen, validate(prepared, chosen.after, math=math)
 
 
-def _check(math: Math, level: Superopt) -> None:
-    if math is Math.STRICT and level is not Superopt.OFF:
-        raise BadInput(
-            f"superopt={level.value} changes the terms of sums, which math=strict forbids; leave one of them out"
-        )
+def _check(math: Math) -> None:
+    if math is Math.STRICT:
+        raise BadInput("superopt changes the terms of sums, which math=strict forbids; leave one of them out")
 
 
 def _as_it_is(graph: Graph) -> Optimized:
     return Optimized(graph, graph, (), 0.0, 0.0)
 
 
-def _search(graph: Graph, options: Options) -> list[Optimized]:
+def _found(graph: Graph, options: Options, search: Search) -> list[Optimized]:
     """Graphs that cost less, the cheapest first, and the graph itself."""
     costs = KernelCosts.of(graph, options.target, options.math, interface.bounds_of(graph, options.bounds))
-    found = optimize(graph, built_in_rules(), costs, EFFORTS[options.superopt])
+    found = search.optimize(graph, costs)
     return [one for one in found if not one.steps or _is_finite(folded(one.after), graph)]
 
 
@@ -134,7 +133,7 @@ class _Compiling:
     def chosen(self, found: Sequence[Optimized]) -> tuple[Optimized, float | None]:
         """The cheapest; at ``max`` the fastest, and its time relative to that of the graph as it was."""
         if len(found) == 1 or self.options.superopt is not Superopt.MAX:
-            return found[0], None
+            return next((one for one in found[:-1] if self._is_fitting(one)), found[-1]), None
         key, cache = self._key(found), self.services.cache
         known = None if cache is None else cache.get(key)
         for one in found:
@@ -162,6 +161,9 @@ class _Compiling:
             return given, 1.0
         best = ratios.index(min(ratios))
         return made[best][0], ratios[best]
+
+    def _is_fitting(self, one: Optimized) -> bool:
+        return self.options.memory_limit is None or self._fitting(one) is not None
 
     def _fitting(self, one: Optimized) -> Compiled | None:
         """None if it does not fit in memory, although the graph that was given does."""

@@ -52,3 +52,34 @@ def test_what_was_done_is_shown(model: Path, capsys: pytest.CaptureFixture[str])
 def test_strict_numbers_are_refused(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["optimize", str(model), "--math", "strict", "--quiet"]) == 2
     assert "math=strict forbids" in capsys.readouterr().err
+
+
+def test_other_rules_and_another_strategy(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = tmp_path / "own.rules"
+    rules.write_text(
+        "rule own\n  for x[m, k], y[n, k], w: weight[k, p]\n  let t = MatMul(Concat(x, y, axis=0), w)\n"
+        "  from MatMul(x, w); MatMul(y, w)\n"
+        "  to Slice(t, axes=(0,), starts=(0,), ends=(m,)); Slice(t, axes=(0,), starts=(m,), ends=(m + n,))\n"
+    )
+    command = ["optimize", str(model), "--superopt", "fast", "--threads", "1", "--quiet", "--json"]
+    for strategy in ("backtracking", "saturation"):
+        assert main([*command, "--rules", str(rules), "--strategy", strategy]) == 0
+        assert set(report("optimize", capsys.readouterr().out)["rules"]) == {"own", "slice-of-rows-twice"}
+    assert main([*command, "--rules", str(rules), "--budget", "1", "--alpha", "1"]) == 0
+    assert sum(report("optimize", capsys.readouterr().out)["rules"].values()) >= 1
+
+
+def test_files_of_rules_that_are_none(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = tmp_path / "wrong.rules"
+    wrong.write_text("rule wrong\n  for x[m]\n  from Relu(x)\n")
+    for path, reason in ((wrong, f"{wrong}: line"), (tmp_path / "none.rules", "can't be read: ")):
+        assert main(["optimize", str(model), "--rules", str(path), "--quiet"]) == 2
+        assert reason in capsys.readouterr().err
+
+
+def test_a_false_rule_is_found_out(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = tmp_path / "false.rules"
+    rules.write_text("rule false\n  for x[*s], y[*s]\n  from Add(x, y)\n  to x\n")
+    assert main(["optimize", str(model), "--superopt", "fast", "--rules", str(rules), "--quiet"]) == 2
+    assert "output y is not what it was: y, made by" in (said := capsys.readouterr().err)
+    assert f"find the false rule with `tilewright rules verify {rules}`" in said

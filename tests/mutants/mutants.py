@@ -1710,6 +1710,27 @@ MUTANTS = (
         (f"{_PROOFS}::test_a_flag_that_is_open_is_proved_for_both_values",),
     ),
     Mutant(
+        "memory: a view has bytes of its own",
+        "superopt/memory.py",
+        "if node.op.kind is not FusionKind.VIEW:",
+        "if node.outputs:",
+        ("tests/superopt/test_memory.py",),
+    ),
+    Mutant(
+        "memory: what was put together again may take any",
+        "superopt/optimization.py",
+        "if state.steps and run.fits(state.graph, graph)",
+        "if state.steps",
+        ("tests/superopt/test_memory.py",),
+    ),
+    Mutant(
+        "places: operands must be made by the operators of the rule only",
+        "passes/rules/unify.py",
+        "if below <= lookup.operands[node.outputs[0].name]:",
+        "if below == lookup.operands[node.outputs[0].name]:",
+        (_MATCH,),
+    ),
+    Mutant(
         "partition: what leaves the graph leaves no piece",
         "superopt/partition.py",
         "for value in node.inputs} | set(graph.outputs)",

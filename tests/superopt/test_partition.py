@@ -8,8 +8,9 @@ from tests.superopt.test_backtracking import RANDOM, Counted, same, value
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.ops.operator import require
 from tilewright.passes.rules import SEARCH, load_rules
-from tilewright.superopt.backtracking import Backtracking, State
+from tilewright.superopt.backtracking import Backtracking
 from tilewright.superopt.partition import Form, pieces, searched
+from tilewright.superopt.result import State
 
 
 def layers(count: int, widths: tuple[int, ...] = (4, 4, 4)) -> Graph:

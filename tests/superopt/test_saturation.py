@@ -80,7 +80,7 @@ def test_queries_keys_and_values_are_one_product() -> None:
     found = optimize_by_saturation(attention(), load_rules(SEARCH), Launches())
     verify(found.graph)
     assert found.is_proven and found.cost == cost_by_nodes(found.graph, Launches())
-    assert {rule.name for rule in found.rules} == {"products-of-one-matrix"}
+    assert {rule.name for rule in found.made} == {"products-of-one-matrix"}
     nodes = normalize(found.graph).nodes  # folds the joined weights
     (wide,) = (node for node in nodes if X in node.inputs)
     assert wide.op.name == "MatMul" and str(wide.outputs[0].shape[1]) == "24"
@@ -91,7 +91,7 @@ def test_queries_keys_and_values_are_one_product() -> None:
 def test_without_rules_that_help_the_graph_stays() -> None:
     graph = attention()
     found = optimize_by_saturation(graph, load_rules(ALGEBRA), Launches())
-    assert found.graph is graph and found.cost == cost_by_nodes(graph, Launches()) and not found.rules
+    assert found.graph is graph and found.cost == cost_by_nodes(graph, Launches()) and not found.made
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])

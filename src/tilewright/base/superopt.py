@@ -1,4 +1,4 @@
-"""How hard to look for a better graph."""
+"""How hard to look for a better graph, and how."""
 
 from enum import Enum
 
@@ -23,3 +23,12 @@ class Superopt(Enum):
         if found is None:
             raise BadInput(f"superopt={name!r} is no level of the search; there is {', '.join(known)}")
         return found
+
+
+class Strategy(Enum):
+    """How the space of equal graphs is searched."""
+
+    BACKTRACKING = "backtracking"
+    """Graph after graph, the cheapest first; some may cost more than the best so far."""
+    SATURATION = "saturation"
+    """All that rules make is kept beside what there was; the cheapest graph is extracted at the end."""

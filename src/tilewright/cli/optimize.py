@@ -1,9 +1,10 @@
 """``tilewright optimize``: look for a graph that computes the same in less time; say by which rules, and write it."""
 
 import argparse
+import math
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,15 +12,18 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tilewright.base.superopt import Superopt
-from tilewright.cli.options import add_compile_arguments, bounds, settings_of, shapes
+from tilewright.base.errors import BadInput
+from tilewright.base.superopt import Strategy, Superopt
+from tilewright.cli.options import add_compile_arguments, bounds, positive, settings_of, shapes
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
+from tilewright.cli.rule_files import read_rules
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
     from tilewright.base.events import Listener
     from tilewright.graph import Graph
+    from tilewright.superopt.optimization import Search
     from tilewright.superopt.result import Optimized
     from tilewright.superopt.validation import Validation
 
@@ -41,9 +45,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Cost.COMPILER.value,
         help="whose time is to be saved: that of code compiled here, or ONNX Runtime's (default: %(default)s)",
     )
+    parser.add_argument(
+        "--rules", type=Path, nargs="+", metavar="FILE", help="search by these rules, and those that always pay, only"
+    )
+    parser.add_argument(
+        "--strategy",
+        choices=[strategy.value for strategy in Strategy],
+        default=Strategy.BACKTRACKING.value,
+        help="how equal graphs are searched (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--alpha", type=_alpha, metavar="A", help="go on from graphs that cost at most A times the best so far"
+    )
+    parser.add_argument("--budget", type=positive, metavar="N", help="go on from at most N graphs of each piece")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.onnx", help="write the graph as an ONNX model")
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page: rules, proofs, costs, pictures")
     parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+
+
+def _alpha(text: str) -> float:
+    value = float(text)
+    if not 1.0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 1")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +86,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
     graph = onnx_importer.load(options.model, shapes(options.shapes), bounds(options.bounds))
     with reporting(f"optimizing {options.model}", Console(stderr=True, quiet=options.quiet)) as listener:
-        found = _search(graph, options, listener)
+        found = _found_by_rules(graph, options, listener)
     if options.output is not None:
         _write(found, Cost(options.cost), options.output)
     if options.report is not None:
@@ -78,7 +102,20 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     return Status.DONE
 
 
-def _search(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
+def _found_by_rules(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
+    """Raises ``BadInput`` if rules of the user led to a graph that is not equal."""
+    from tilewright.superopt.validation import NotEquivalent
+
+    try:
+        return _found(graph, options, listener)
+    except NotEquivalent as error:
+        if options.rules is None:
+            raise
+        files = " ".join(map(str, options.rules))
+        raise BadInput(f"{error}; find the false rule with `tilewright rules verify {files}`") from error
+
+
+def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
     from tilewright.base.numerics import Math
     from tilewright.base.target import Target
     from tilewright.driver import Options, Services
@@ -88,16 +125,31 @@ def _search(graph: "Graph", options: argparse.Namespace, listener: "Listener") -
 
     begin = time.perf_counter()
     level, math = Superopt.named(options.superopt), Math.named(options.math)
+    search = None if level is Superopt.OFF else _search_of(options, level)
     if options.cost == Cost.ONNXRUNTIME.value:
-        optimized, validation = optimize_for(graph, OnnxRuntimeCosts(options.threads), level, math)
+        optimized, validation = optimize_for(graph, OnnxRuntimeCosts(options.threads), search, math)
         measured = optimized.cost_after / optimized.cost_before if optimized.steps else None
         return _Found(optimized, validation, measured, time.perf_counter() - begin)
     target = Target.host() if options.target == "host" else Target.parse(options.target)
     limit = options.memory_limit
     given = Options(target, options.threads, bounds(options.bounds), math=math, memory_limit=limit, superopt=level)
     with recorded(settings_of(options).records, target, options.threads, listener) as tuned:
-        made = superoptimize(graph, given, Services(listener=listener, tuned=tuned))
+        made = superoptimize(graph, given, Services(listener=listener, tuned=tuned), search)
     return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin)
+
+
+def _search_of(options: argparse.Namespace, level: Superopt) -> "Search":
+    """What was asked for. Raises ``BadInput`` for files of rules."""
+    from tilewright.passes.rules import ALGEBRA, load_rules
+    from tilewright.superopt.optimization import Search
+
+    usual = Search.at(level, options.memory_limit)
+    effort = usual.effort
+    limits = replace(
+        effort.limits, alpha=options.alpha or effort.limits.alpha, pops=options.budget or effort.limits.pops
+    )
+    rules = usual.rules if options.rules is None else (*load_rules(ALGEBRA), *read_rules(options.rules))
+    return replace(usual, rules=rules, effort=replace(effort, limits=limits), strategy=Strategy(options.strategy))
 
 
 def _write(found: _Found, cost: Cost, path: Path) -> None:

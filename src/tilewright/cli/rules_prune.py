@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tilewright.base.errors import BadInput
 from tilewright.cli.options import positive
 from tilewright.cli.output import emit
+from tilewright.cli.rule_files import read_rules, read_text
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.superopt.pruning import prune, size
     from tilewright.superopt.selection import arithmetic, is_provable, of_the_compiler, proved
 
-    rules = _rules(options.files)
+    rules = read_rules(options.files)
     counts = {"all": len(rules)}
     if options.operations is not None:
         rules = [rule for rule in rules if size(rule) <= options.operations]
@@ -66,22 +66,11 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     return Status.DONE
 
 
-def _rules(files: Sequence[Path]) -> "list[Rule]":
-    from tilewright.passes.rules import parse_rules
-
-    found: list[Rule] = []
-    for file in files:
-        if not file.is_file():
-            raise BadInput(f"{file}: there is no such file")
-        found += parse_rules(file.read_text())
-    return found
-
-
 def _text(files: Sequence[Path], counts: Mapping[str, int], rules: "Sequence[Rule]") -> str:
     """The rules, and before them what made them: the headers of the files that they are from."""
     from tilewright.passes.rules import print_rules
 
-    headers = [line for file in files for line in file.read_text().splitlines() if line.startswith("# ")]
+    headers = [line for file in files for line in read_text(file).splitlines() if line.startswith("# ")]
     steps = ", ".join(f"{step} {left}" for step, left in counts.items())
     return "\n".join([*headers, f"# Pruned by tilewright rules prune: {steps}"]) + "\n\n" + print_rules(rules)
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from tilewright.base.errors import BadInput
 from tilewright.cli.options import positive
 from tilewright.cli.output import emit
+from tilewright.cli.rule_files import read_rules, read_text
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
@@ -95,19 +96,11 @@ def _check_axioms(options: argparse.Namespace, console: Console) -> int:
 
 
 def _rules(files: Sequence[Path]) -> "dict[str, Sequence[Rule]]":
-    from tilewright.passes.rules import parse_rules
     from tilewright.superopt.verification import built_in
 
     if not files:
         return {_BUILT_IN: built_in()}
-    return {str(path): parse_rules(_text(path)) for path in files}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} can't be read: {error}") from error
+    return {str(path): read_rules([path]) for path in files}
 
 
 def _write_proofs(files: Sequence[Path], shapes: int) -> None:
@@ -116,7 +109,7 @@ def _write_proofs(files: Sequence[Path], shapes: int) -> None:
     if not files:
         raise BadInput("--write: name the files of rules to write proofs into")
     for path in files:
-        text = with_proofs(_text(path), shapes)
+        text = with_proofs(read_text(path), shapes)
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:

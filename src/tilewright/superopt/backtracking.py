@@ -17,13 +17,11 @@ from tilewright.passes.rules import Index, Rule, index_of
 from tilewright.passes.rules.apply import spliced
 from tilewright.passes.rules.build import Replacement, replacement
 from tilewright.passes.rules.match import matches_at
-from tilewright.passes.rules.unify import first_source
-from tilewright.superopt.costs import CostProvider, cost_by_nodes
+from tilewright.passes.rules.unify import places
+from tilewright.superopt.costs import WORTH, CostProvider, cost_by_nodes
 from tilewright.superopt.fingerprint import fingerprint
-from tilewright.superopt.result import Applied
-
-WORTH = 1e-6
-"""The part of a graph's cost by which an application must lower it to be worth anything: sums of floats are rounded."""
+from tilewright.superopt.memory import peak_memory
+from tilewright.superopt.result import Applied, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +39,25 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """A graph, what its nodes cost, and how it came about."""
-
-    graph: Graph
-    cost: float
-    steps: tuple[Applied, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Backtracking:
-    """A search with some rules. ``is_time_left``: whether another graph may be taken; it ends a search early."""
+    """A search with some rules.
+
+    ``is_time_left``: whether another rule may be tried; it ends a search early. ``memory``: the most bytes that a graph
+    may take (``peak_memory``), if it takes more than the one that is searched; None for any number.
+    """
 
     rules: Sequence[Rule]
     costs: CostProvider
     limits: Limits = field(default_factory=Limits)
     is_time_left: Callable[[], bool] = lambda: True
+    memory: int | None = None
 
     def best(self, graph: Graph) -> State:
         """What costs least of all that was found; ``graph`` itself, if nothing costs less."""
         best = start = State(graph, self.cost(graph))
         waiting = [(start.cost, 0, start)]
         seen, most = {fingerprint(graph)}, len(graph.nodes) + self.limits.nodes
+        memory = None if self.memory is None else max(self.memory, peak_memory(graph))
         for _ in range(self.limits.pops):
             if not waiting or not self.is_time_left():
                 break
@@ -74,6 +69,8 @@ class Backtracking:
                 if key in seen or len(found.graph.nodes) > most or found.cost > self.limits.alpha * best.cost:
                     continue
                 seen.add(key)
+                if memory is not None and peak_memory(found.graph) > memory:
+                    continue
                 heappush(waiting, (found.cost, len(seen), found))
                 best = found if found.cost < best.cost * (1 - WORTH) else best
         return best
@@ -88,6 +85,8 @@ class Backtracking:
     def _neighbours(self, state: State) -> Iterator[State]:
         index, names = index_of(state.graph), state.graph.names()
         for rule in self.rules:
+            if not self.is_time_left():
+                return
             found = list(islice(self._applications(rule, index, names), self.limits.matches))
             for made in found:
                 yield self._after(state, index, [made])
@@ -95,7 +94,7 @@ class Backtracking:
                 yield self._everywhere(state, rule)
 
     def _applications(self, rule: Rule, index: Index, names: Names) -> Iterator[Replacement]:
-        for node in index.by_operator.get(first_source(rule).op.name, ()):
+        for node in places(rule, index):
             for match in matches_at(rule, node, index):
                 made = replacement(match, names, index.leaving)
                 if made is not None:
@@ -103,15 +102,16 @@ class Backtracking:
 
     def _everywhere(self, state: State, rule: Rule) -> State:
         """``rule`` applied as long as that lowers the cost: wherever it does at once, if that makes no cycle."""
-        while True:
+        while self.is_time_left():
             index = index_of(state.graph)
             paying = self._paying(state, rule, index)
             if not paying:
-                return state
+                break
             try:
                 state = self._after(state, index, paying)
             except InternalError:
                 state = self._after(state, index, paying[:1])
+        return state
 
     def _paying(self, state: State, rule: Rule, index: Index) -> list[Replacement]:
         """Applications that lower the cost, no two of which share a node."""

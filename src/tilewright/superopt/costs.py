@@ -10,6 +10,9 @@ from typing import Protocol
 from tilewright.graph import Graph, Node
 from tilewright.passes.rules import index_of
 
+WORTH = 1e-6
+"""The part of a graph's cost by which a change must lower it to be worth anything: sums of floats are rounded."""
+
 
 class CostProvider(Protocol):
     """Says what graphs cost on some machine."""

@@ -273,8 +273,12 @@ def _lookup(
     producers = {name: [one.node for one in several] for name, several in _by_class(pairs).items()}
     readers: dict[str, list[Node]] = {}
     by_operator: dict[str, list[Node]] = {}
+    operands: dict[str, frozenset[str]] = {}
     for one in dict.fromkeys(one for _, one in pairs):
         by_operator.setdefault(one.node.op.name, []).append(one.node)
+        below = frozenset(node.op.name for name in one.reads for node in producers.get(name, ()))
+        for value in one.node.outputs:
+            operands[value.name] = below | operands.get(value.name, frozenset())
         for name in one.reads:
             readers.setdefault(name, []).append(one.node)
-    return Lookup(producers, readers, by_operator, arrays, weights, bounds)
+    return Lookup(producers, readers, by_operator, operands, arrays, weights, bounds)

@@ -27,13 +27,13 @@ _IDENTITY = require("Identity")
 class Extracted:
     """A graph that computes what the e-graph began with.
 
-    ``cost``: of the graph, as the sum of its nodes. ``rules``: those that made nodes of it. ``is_proven``: no graph in
-    the e-graph costs less.
+    ``cost``: of the graph, as the sum of its nodes. ``made``: the names of the values of its nodes that rules made, by
+    the rule. ``is_proven``: no graph in the e-graph costs less.
     """
 
     graph: Graph
     cost: float
-    rules: tuple[Rule, ...]
+    made: Mapping[Rule, Sequence[str]]
     is_proven: bool
 
 
@@ -82,9 +82,9 @@ class _Choice:
         """The graph of a plan."""
         makers = self.options.makers(plan)
         makers |= self._makers_of_weights(makers.values())
-        graph = _Assembly(self.egraph, self.view, makers).graph()
-        rules = {one.rule.name: one.rule for one in makers.values() if one.rule is not None}
-        return Extracted(graph, cost_by_nodes(graph, self.costs), tuple(rules.values()), is_proven)
+        assembly = _Assembly(self.egraph, self.view, makers)
+        graph = assembly.graph()
+        return Extracted(graph, cost_by_nodes(graph, self.costs), assembly.made, is_proven)
 
     def _makers_of_weights(self, makers: Collection[ENode]) -> dict[str, ENode]:
         """Weights in as few steps as may be."""
@@ -152,6 +152,7 @@ class _Assembly:
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     nodes: list[Node] = field(default_factory=list[Node])
+    made: dict[Rule, list[str]] = field(default_factory=dict[Rule, list[str]])
 
     def __post_init__(self) -> None:
         self.names = self.egraph.new_names()
@@ -178,6 +179,8 @@ class _Assembly:
         inputs = tuple(value and self._value(value) for value in one.node.inputs)
         outputs = tuple(self._result(one, value, leaving) for value in one.node.outputs)
         self.nodes.append(replace(one.node, inputs=inputs, outputs=outputs))
+        if one.rule is not None:
+            self.made.setdefault(one.rule, []).extend(value.name for value in outputs)
 
     def _result(self, one: ENode, value: Value, leaving: Mapping[str, Value]) -> Value:
         """What ``one`` makes in the class of ``value``: another node may make what is read of it."""

@@ -7,7 +7,6 @@ kernel that makes their operand, and cost what they read besides.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from math import prod
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from tilewright.cost.kernels import (
     FAR_BYTES_PER_CYCLE,
     KERNEL_START,
     NEAR_BYTES_PER_CYCLE,
-    TYPICAL_EXTENT,
     kernel_cycles,
 )
 from tilewright.graph import Array, Graph, Node, Value
@@ -33,7 +31,7 @@ from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.normalize import normalize
-from tilewright.symbolic.expr import Const
+from tilewright.superopt.memory import size_of
 
 _CONVOLUTIONS = frozenset({"Conv", "PhaseConv"})
 """Operators with several ways to be computed."""
@@ -123,11 +121,6 @@ class KernelCosts:
         laid_out = flatten_reductions(choose(graph, self.target, self.math).apply(self.target))
         lowering = Lowering(laid_out, self.target, self.bounds)
         return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph))
-
-
-def size_of(value: Value) -> int:
-    """Bytes; extents that are known at run time only count as ``TYPICAL_EXTENT``."""
-    return value.dtype.itemsize * prod(int(e.value) if isinstance(e, Const) else TYPICAL_EXTENT for e in value.shape)
 
 
 def _zeros(value: Value) -> Array:

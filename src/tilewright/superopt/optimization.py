@@ -7,69 +7,118 @@ with what it finds without each of the rules that were applied, and the order am
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
-from tilewright.base.superopt import Superopt
+from tilewright.base.superopt import Strategy, Superopt
 from tilewright.graph import Graph
-from tilewright.passes.rules import ALGEBRA, SEARCH, Rule, load_rules
-from tilewright.superopt.backtracking import Backtracking, Limits, State
-from tilewright.superopt.costs import CostProvider
+from tilewright.passes.rules import ALGEBRA, GENERATED, SEARCH, Rule, load_rules
+from tilewright.superopt import saturation
+from tilewright.superopt.backtracking import Backtracking, Limits
+from tilewright.superopt.costs import CostProvider, cost_by_nodes
 from tilewright.superopt.fingerprint import fingerprint
+from tilewright.superopt.memory import peak_memory
 from tilewright.superopt.partition import searched
-from tilewright.superopt.result import Optimized
+from tilewright.superopt.result import Applied, Optimized, State
+from tilewright.superopt.saturation import Budget, optimize_by_saturation
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a search may spend. ``piece``: the most nodes of a piece; ``seconds``: of the search with all rules, and of
-    all of it; ``rivals``: how many of the rules that were applied are left out, one at a time."""
+    """What a search may spend.
+
+    ``piece``: the most nodes of a piece; ``seconds``: of all of it; ``rivals``: how many of the rules that were applied
+    are left out, one at a time. Saturation goes as far as ``saturation`` says in each piece.
+    """
 
     limits: Limits
     piece: int
     seconds: float
     rivals: int
+    saturation: saturation.Limits
 
 
 EFFORTS: Mapping[Superopt, Effort] = MappingProxyType(
     {
-        Superopt.FAST: Effort(Limits(pops=6, matches=3), 80, 3.0, 0),
-        Superopt.MAX: Effort(Limits(pops=30, matches=6), 120, 40.0, 4),
+        Superopt.FAST: Effort(Limits(pops=6, matches=3), 400, 3.0, 0, saturation.Limits(Budget(4, 1500), 2.0)),
+        Superopt.MAX: Effort(Limits(pops=30, matches=6), 400, 40.0, 4, saturation.Limits(Budget(), 10.0)),
     }
 )
 
 
 def built_in_rules() -> tuple[Rule, ...]:
     """What a search goes by if it is told nothing else: all rules that come with the compiler."""
-    return (*load_rules(ALGEBRA), *load_rules(SEARCH))
+    return (*load_rules(ALGEBRA), *load_rules(SEARCH), *load_rules(GENERATED))
 
 
-def optimize(
-    graph: Graph,
-    rules: Sequence[Rule],
-    costs: CostProvider,
-    effort: Effort,
-    clock: Callable[[], float] = time.monotonic,
-) -> list[Optimized]:
-    """Graphs that compute what ``graph`` does and cost no more, the cheapest first; ``graph`` itself is the last.
+@dataclass(frozen=True, slots=True)
+class Search:
+    """By what and how it is searched. ``memory``: see ``Backtracking``; ``clock``: seconds."""
 
-    Whatever rules make of weights stays as nodes: to fold it is the compiler's.
-    """
-    end = clock() + effort.seconds
+    rules: Sequence[Rule]
+    effort: Effort
+    strategy: Strategy = Strategy.BACKTRACKING
+    memory: int | None = None
+    clock: Callable[[], float] = time.monotonic
 
-    def found(allowed: Sequence[Rule]) -> State:
-        search = Backtracking(allowed, costs, effort.limits, lambda: clock() < end)
-        return searched(graph, effort.piece, search.best)
+    @staticmethod
+    def at(level: Superopt, memory: int | None = None) -> "Search":
+        """That of a level, with all rules that come with the compiler."""
+        return Search(built_in_rules(), EFFORTS[level], memory=memory)
 
-    before = costs.of_graph(graph)
-    states = {fingerprint(graph): State(graph, 0.0)}
-    best = found(rules)
-    states.setdefault(fingerprint(best.graph), best)
-    for left_out in _most_applied(best)[: effort.rivals]:
-        rival = found([rule for rule in rules if rule is not left_out]) if clock() < end else best
-        states.setdefault(fingerprint(rival.graph), rival)
-    scored = [Optimized(graph, s.graph, s.steps, before, costs.of_graph(s.graph)) for s in states.values() if s.steps]
-    paying = sorted((one for one in scored if one.cost_after < before), key=lambda one: one.cost_after)
-    return [*paying, Optimized(graph, graph, (), before, before)]
+    def optimize(self, graph: Graph, costs: CostProvider) -> list[Optimized]:
+        """Graphs that compute what ``graph`` does and cost no more, the cheapest first; ``graph`` itself is the last.
+
+        Whatever rules make of weights stays as nodes: to fold it is the compiler's. Saturation needs the extra
+        ``superopt``; raises ``BadInput`` if it is missing.
+        """
+        run = _Run(self, costs, self.clock() + self.effort.seconds)
+        before = costs.of_graph(graph)
+        states = {fingerprint(graph): State(graph, 0.0)}
+        best = run.found(graph, self.rules)
+        states.setdefault(fingerprint(best.graph), best)
+        for left_out in _most_applied(best)[: self.effort.rivals]:
+            if run.is_time_left():
+                rival = run.found(graph, [rule for rule in self.rules if rule is not left_out])
+                states.setdefault(fingerprint(rival.graph), rival)
+        fitting = (state for state in states.values() if state.steps and run.fits(state.graph, graph))
+        found = [Optimized(graph, one.graph, one.steps, before, costs.of_graph(one.graph)) for one in fitting]
+        paying = sorted((one for one in found if one.cost_after < before), key=lambda one: one.cost_after)
+        return [*paying, Optimized(graph, graph, (), before, before)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A search that is under way, and when it ends."""
+
+    search: Search
+    costs: CostProvider
+    end: float
+
+    def is_time_left(self) -> bool:
+        return self.search.clock() < self.end
+
+    def fits(self, graph: Graph, given: Graph) -> bool:
+        """Whether ``graph`` keeps within the limit of memory, or takes no more than ``given``."""
+        memory = self.search.memory
+        return memory is None or peak_memory(graph) <= max(memory, peak_memory(given))
+
+    def found(self, graph: Graph, rules: Sequence[Rule]) -> State:
+        """The best graph by ``rules``, piece by piece."""
+        search = self.search
+        by = Backtracking(rules, self.costs, search.effort.limits, self.is_time_left, search.memory).best
+        if search.strategy is Strategy.SATURATION:
+            by = partial(self._saturated, rules=rules)
+        return searched(graph, search.effort.piece, by)
+
+    def _saturated(self, piece: Graph, rules: Sequence[Rule]) -> State:
+        """``piece`` itself where no time is left."""
+        before = State(piece, cost_by_nodes(piece, self.costs))
+        if not self.is_time_left():
+            return before
+        found = optimize_by_saturation(piece, rules, self.costs, self.search.effort.saturation)
+        steps = (Applied(rule, (), tuple(made), before.cost, found.cost) for rule, made in found.made.items())
+        return State(found.graph, found.cost, tuple(steps))
 
 
 def _most_applied(state: State) -> list[Rule]:

@@ -15,9 +15,8 @@ from tilewright.base.names import Names
 from tilewright.graph import Array, Graph, Node, Value, verify
 from tilewright.passes.normalize import eliminate_dead_code
 from tilewright.passes.rules.apply import in_order
-from tilewright.superopt.backtracking import State
 from tilewright.superopt.fingerprint import described
-from tilewright.superopt.result import Applied
+from tilewright.superopt.result import Applied, State
 
 
 def pieces(graph: Graph, most: int) -> list[Graph]:

@@ -10,7 +10,8 @@ from tilewright.passes.rules import Rule
 class Applied:
     """One application of a rule. ``replaced``, ``made``: names of the values before and after it.
 
-    ``cost_before``, ``cost_after``: of the graph around it, as the sum of its nodes.
+    ``cost_before``, ``cost_after``: of the graph around it, as the sum of its nodes. In an e-graph there is no graph
+    between the first and the last: there, a step is a rule and all that it made, and nothing is replaced.
     """
 
     rule: Rule
@@ -18,6 +19,15 @@ class Applied:
     made: tuple[str, ...]
     cost_before: float
     cost_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A graph, what its nodes cost, and how it came about."""
+
+    graph: Graph
+    cost: float
+    steps: tuple[Applied, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,8 @@ from tilewright.graph import Graph, Value
 from tilewright.passes.rules.binding import Binding
 from tilewright.passes.rules.build import Match, Replacement, replacement
 from tilewright.passes.rules.terms import Rule
-from tilewright.passes.rules.unify import bindings_at, first_source
-from tilewright.superopt.backtracking import WORTH
-from tilewright.superopt.costs import CostProvider, cost_by_nodes
+from tilewright.passes.rules.unify import bindings_at, first_source, places
+from tilewright.superopt.costs import WORTH, CostProvider, cost_by_nodes
 from tilewright.superopt.egraph import EGraph, View
 from tilewright.superopt.extraction import Extracted, extract, extract_greedily
 
@@ -116,7 +115,7 @@ class _Growth:
 
     def _new_matches(self, rule: Rule, view: View) -> Iterator[Match]:
         first = first_source(rule)
-        for node in view.lookup.by_operator.get(first.op.name, ()):
+        for node in places(rule, view.lookup):
             if first.output >= len(node.outputs) or node.outputs[first.output].name in view.lookup.weights:
                 continue  # what is known when a model is compiled costs nothing
             for binding in bindings_at(rule, node, view.lookup):
@@ -198,4 +197,4 @@ def optimize_by_saturation(
     egraph = saturate(graph, rules, limits.budget).egraph
     found = extract(egraph, costs, limits.seconds) if limits.seconds > 0 else extract_greedily(egraph, costs)
     cost = cost_by_nodes(graph, costs)
-    return found if found.cost < cost * (1 - WORTH) else Extracted(graph, cost, (), found.is_proven)
+    return found if found.cost < cost * (1 - WORTH) else Extracted(graph, cost, {}, found.is_proven)

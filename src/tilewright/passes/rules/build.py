@@ -143,7 +143,7 @@ class _Building:
         options = {name: self.match.binding.attribute(value) for name, value in term.attributes}
         if term.rest is not None:
             options = {**dict(self.match.binding.rests[term.rest]), **options}
-        siblings = self._siblings(term)
+        siblings = _siblings(term, self.match.rule.targets)
         names = [self.roots[s].name if s in self.roots else self.names.fresh(root) for s in siblings]
         node = make_node(term.op, operands, names, options, self.match.source)
         node = replace(node, outputs=tuple(map(self._as_before, siblings, node.outputs)))
@@ -171,15 +171,13 @@ class _Building:
             for position, operand in enumerate(term.operands)
         ]
 
-    def _siblings(self, term: Apply) -> list[Apply]:
-        """All results of the node that makes ``term``, up to the last one that is used."""
-        alone = replace(term, output=0)
-        used = [
-            t.output
-            for t in _applications(self.match.rule.targets)
-            if t.op == term.op and replace(t, output=0) == alone
-        ]
-        return [replace(term, output=output) for output in range(max(used) + 1)]
+
+@lru_cache(maxsize=4096)
+def _siblings(term: Apply, targets: tuple[Term, ...]) -> tuple[Apply, ...]:
+    """All results of the node that makes ``term``, up to the last one that is used in ``targets``."""
+    alone = replace(term, output=0)
+    used = [t.output for t in _applications(targets) if t.op == term.op and replace(t, output=0) == alone]
+    return tuple(replace(term, output=output) for output in range(max(used) + 1))
 
 
 def _applications(terms: Sequence[Term]) -> Iterator[Apply]:

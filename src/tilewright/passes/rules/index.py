@@ -18,6 +18,8 @@ class Lookup:
     """The nodes that make a value: one in a graph; several where equal values are one (``superopt.egraph``)."""
     readers: Mapping[str, Sequence[Node]]
     by_operator: Mapping[str, Sequence[Node]]
+    operands: Mapping[str, frozenset[str]]
+    """For each value the operators that make operands of what makes it."""
     arrays: Mapping[str, Array]
     """The constants."""
     weights: frozenset[str]
@@ -42,21 +44,25 @@ def index_of(graph: Graph) -> Index:
     positions: dict[str, int] = {}
     readers: dict[str, list[Node]] = {}
     by_operator: dict[str, list[Node]] = {}
+    operands: dict[str, frozenset[str]] = {}
     weights = {value.name for value in graph.constants}
     for position, node in enumerate(graph.nodes):
         by_operator.setdefault(node.op.name, []).append(node)
         inputs = dict.fromkeys(value.name for value in node.inputs if value is not None)
         for name in inputs:
             readers.setdefault(name, []).append(node)
+        below = frozenset(producers[name][0].op.name for name in inputs if name in producers)
         for value in node.outputs:
             producers[value.name] = (node,)
             positions[value.name] = position
+            operands[value.name] = below
         if weights.issuperset(inputs) and not node.dims:
             weights.update(value.name for value in node.outputs)
     return Index(
         producers,
         readers,
         by_operator,
+        operands,
         {value.name: array for value, array in graph.constants.items()},
         frozenset(weights),
         bounds_of(graph),

@@ -19,12 +19,12 @@ from tilewright.passes.rules.binding import Binding
 from tilewright.passes.rules.build import Match, replacement
 from tilewright.passes.rules.index import Index
 from tilewright.passes.rules.terms import Apply, Rule, Variable, subterms
-from tilewright.passes.rules.unify import MOVES, bindings_at, first_source
+from tilewright.passes.rules.unify import MOVES, bindings_at, places
 
 
 def matches(rule: Rule, index: Index) -> Iterator[Match]:
     """All matches of ``rule`` whose targets are well-typed, in the order of the graph."""
-    for node in index.by_operator.get(first_source(rule).op.name, ()):
+    for node in places(rule, index):
         for match in matches_at(rule, node, index):
             if replacement(match, Names(()), index.leaving) is not None:
                 yield match

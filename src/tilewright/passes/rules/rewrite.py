@@ -15,7 +15,8 @@ from tilewright.passes.rules.apply import spliced
 from tilewright.passes.rules.build import Match, Replacement, replacement
 from tilewright.passes.rules.index import Index, index_of
 from tilewright.passes.rules.match import matches_at
-from tilewright.passes.rules.terms import Apply, Rule
+from tilewright.passes.rules.terms import Rule
+from tilewright.passes.rules.unify import first_source, operators_below
 
 SWEEPS = 100
 """More than any list of rules needs that does not undo its own work."""
@@ -23,10 +24,9 @@ SWEEPS = 100
 
 def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
     """``graph`` with ``rules`` applied. Raises ``InternalError`` if they never come to an end."""
-    by_operator: dict[str, list[_Candidate]] = {}
+    by_operator: dict[str, list[Rule]] = {}
     for rule in rules:
-        candidate = _Candidate.of(rule)
-        by_operator.setdefault(candidate.op, []).append(candidate)
+        by_operator.setdefault(first_source(rule).op.name, []).append(rule)
     made: list[Replacement] = []
     for _ in range(SWEEPS):
         sweep = _Sweep(index_of(graph), by_operator, graph.names())
@@ -38,27 +38,12 @@ def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
     raise InternalError(f"after {SWEEPS} sweeps, {names} still match: they undo what they do")
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A rule, and what is seen of it at once: its first operator, and those that make operands of that."""
-
-    rule: Rule
-    op: str
-    operands: frozenset[str]
-
-    @staticmethod
-    def of(rule: Rule) -> "_Candidate":
-        first = rule.sources[0]
-        assert isinstance(first, Apply), "what is a variable or a number matches anything"
-        return _Candidate(rule, first.op.name, frozenset(o.op.name for o in first.operands if isinstance(o, Apply)))
-
-
 @dataclass(slots=True)
 class _Sweep:
     """One pass over a graph, and the nodes that are taken so far."""
 
     index: Index
-    rules: Mapping[str, Sequence[_Candidate]]
+    rules: Mapping[str, Sequence[Rule]]
     names: Names
     taken: set[str] = field(default_factory=set[str])
     has_several: bool = False
@@ -70,18 +55,17 @@ class _Sweep:
         return [one for one in found if one is not None]
 
     def _at(self, node: Node) -> Replacement | None:
-        producers = (self.index.producers.get(value.name, ()) for value in node.inputs if value is not None)
-        operands = {producer.op.name for several in producers for producer in several}
-        for candidate in self.rules[node.op.name]:
-            if not candidate.operands <= operands:
+        operands = self.index.operands[node.outputs[0].name]
+        for rule in self.rules[node.op.name]:
+            if not operators_below(first_source(rule)) <= operands:
                 continue
-            for match in matches_at(candidate.rule, node, self.index):
+            for match in matches_at(rule, node, self.index):
                 if self._is_taken(match):
                     return None  # in the next sweep: a later rule must not be preferred to this one
                 made = replacement(match, self.names, self.index.leaving, self.index.arrays)
                 if made is not None:
                     self.taken.update(one.outputs[0].name for one in match.nodes)
-                    self.has_several |= len(match.rule.sources) > 1
+                    self.has_several |= len(rule.sources) > 1
                     return made
         return None
 

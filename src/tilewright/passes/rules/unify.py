@@ -6,6 +6,7 @@ match in either order. Rules are about rings: only what moves elements is matche
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import permutations
 
 import numpy as np
@@ -30,6 +31,21 @@ def first_source(rule: Rule) -> Apply:
     first = rule.sources[0]
     assert isinstance(first, Apply), "what is a variable or a number matches anything"
     return first
+
+
+def places(rule: Rule, lookup: Lookup) -> Iterator[Node]:
+    """The nodes that may make the first source of ``rule``, by their operators and those of their operands."""
+    first = first_source(rule)
+    below = operators_below(first)
+    for node in lookup.by_operator.get(first.op.name, ()):
+        if below <= lookup.operands[node.outputs[0].name]:
+            yield node
+
+
+@lru_cache(maxsize=4096)
+def operators_below(term: Apply) -> frozenset[str]:
+    """Those that make its operands."""
+    return frozenset(operand.op.name for operand in term.operands if isinstance(operand, Apply))
 
 
 def bindings_at(rule: Rule, node: Node, lookup: Lookup) -> Iterator[Binding]:
