@@ -1,19 +1,24 @@
 """Models compiled with a search: the same results, told what was done, and never a silent change of the rules."""
 
+from collections import Counter
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from rich.console import Console
 
 import tilewright
+from tests.frontend.models import single_node
 from tilewright.base.errors import BadInput
 from tilewright.base.settings import Settings
 from tilewright.base.superopt import Superopt
 from tilewright.base.target import Target
 from tilewright.driver import Options
 from tilewright.frontend import onnx_importer
+from tilewright.insight.explain import Explanation
 from tilewright.superoptimizer import superoptimize
 
 SIZE = 512
@@ -70,6 +75,34 @@ def test_what_the_cache_has_can_be_explained(tmp_path: Path) -> None:
     assert again.is_cached
     assert not tilewright.compile(path, threads=1, settings=settings).is_cached
     assert again.explain().kernels == first.explain().kernels
+    assert again.explain().rules == first.explain().rules
+
+
+def printed(explanation: Explanation) -> str:
+    console = Console(width=80, record=True, file=StringIO())
+    explanation.show(console)
+    return console.export_text()
+
+
+def test_rules_that_were_applied_are_explained() -> None:
+    graph = onnx_importer.load(cell())
+    found = superoptimize(graph, Options(Target.host(), 1, superopt=Superopt.FAST))
+    explanation = tilewright.compile(cell(), superopt="fast", threads=1).explain()
+    assert explanation.superopt == "fast"
+    assert (explanation.rules[0].rule, explanation.rules[0].evidence) == ("products-by-one-matrix", "proved")
+    applied = [step.rule.name for step in found.optimized.steps]
+    assert {row.rule: row.times for row in explanation.rules} == Counter(applied)
+    assert [row.rule for row in explanation.rules] == list(dict.fromkeys(applied))
+    first = f"products-by-one-matrix ({applied.count('products-by-one-matrix')} times, proved)"
+    assert f"\nrules applied by superopt=fast: {first}" in printed(explanation)
+
+
+@pytest.mark.parametrize(("level", "told"), [("off", False), ("fast", True)])
+def test_where_no_rule_is_applied_that_is_said(level: str, told: bool) -> None:
+    model = single_node("Relu", {"x": np.zeros((2, 3), np.float32)})
+    explanation = tilewright.compile(model, superopt=level, threads=1).explain()
+    assert (explanation.superopt, explanation.rules) == (level, ())
+    assert ("rules applied by superopt=fast: none" in printed(explanation)) == told
 
 
 def test_strict_numbers_leave_nothing_to_search_for() -> None:

@@ -37,6 +37,7 @@ from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
+from tilewright.superopt.result import Applied
 from tilewright.symbolic.expr import ZERO
 from tilewright.tune.recorded import Recorded
 from tilewright.tune.ways import times_of
@@ -120,6 +121,8 @@ class Compiled:
     """Names of values in other layouts, and what the model calls these values."""
     choices: Choices
     """How each node is computed, and what else it could be."""
+    applied: tuple[Applied, ...] = ()
+    """The rules that a search applied before (``superoptimizer``), in order."""
 
     def name_in_model(self, name: str) -> str:
         """What the model calls the value ``name`` of ``graph``."""

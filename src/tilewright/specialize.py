@@ -205,9 +205,8 @@ class SpecializingModel(CompiledModel):
         extents = tuple(Finding("run-time extent", symbol.name, reason, step) for symbol in self._symbols)
         if not made:
             options, memory = self._options, Memory(0, 0, self._options.memory_limit)
-            return Explanation(
-                str(options.target), options.threads or 0, options.math.value, memory, (), (), findings=extents
-            )
+            asked = (str(options.target), options.threads or 0, options.math.value, memory, options.superopt.value)
+            return Explanation(*asked, rules=(), kernels=(), nodes=(), findings=extents)
         last = made[-1][1].explain(places)
         return replace(last, findings=(*last.findings, *extents))
 

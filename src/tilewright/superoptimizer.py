@@ -174,7 +174,7 @@ class _Compiling:
 
     def _compiled(self, one: Optimized) -> Compiled:
         graph = folded(one.after) if one.steps else one.after
-        return compile_prepared(graph, self.options, self.services)
+        return replace(compile_prepared(graph, self.options, self.services), applied=one.steps)
 
     def _validated(self, one: Optimized) -> Validation:
         """Checked exactly; with floats as well at ``max``, and where the exact check left something open."""

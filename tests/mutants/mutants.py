@@ -1465,6 +1465,13 @@ MUTANTS = (
         _TIMING,
     ),
     Mutant(
+        "what the search applied is not told",
+        "superoptimizer.py",
+        ", applied=one.steps)",
+        ")",
+        ("tests/test_superoptimizer.py",),
+    ),
+    Mutant(
         "random floats are never negative",
         "base/arrays.py",
         "generator.standard_normal(shape) if",

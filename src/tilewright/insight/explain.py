@@ -4,6 +4,7 @@ Every finding has a reason and a next step. What follows from the structure of t
 nothing is guessed: where the reason is not known, that is said.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -12,6 +13,7 @@ from math import prod
 from rich.console import Console
 from rich.table import Table
 
+from tilewright.base.superopt import Superopt
 from tilewright.cost.analytic import PARALLEL_WORK
 from tilewright.driver import Compiled, ScheduledKernel
 from tilewright.graph import Graph, Node, Value
@@ -23,6 +25,7 @@ from tilewright.loops.ir import Block, Loop, LoopKind
 from tilewright.loops.visit import walk
 from tilewright.ops import FusionKind
 from tilewright.passes.choose import Choices
+from tilewright.superopt.result import Applied
 from tilewright.symbolic.expr import Const, Expr
 
 
@@ -75,6 +78,19 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleFact:
+    """A rule that the search for a better graph applied, how often, and why it is believed."""
+
+    rule: str
+    times: int
+    evidence: str
+    """``proved`` and so on (``passes.rules.Evidence``); empty: its file states no proof."""
+
+    def __str__(self) -> str:
+        return f"{self.rule} ({self.times} times, {self.evidence or 'its file states no proof'})"
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes that a model takes beside its inputs and outputs. ``limit``: what it was compiled to stay within."""
 
@@ -99,6 +115,10 @@ class Explanation:
     math: str
     """The policy for numbers (``base.numerics``)."""
     memory: Memory
+    superopt: str
+    """How hard a better graph was searched (``base.superopt``)."""
+    rules: tuple[RuleFact, ...]
+    """Those that the search applied, in the order of their first use."""
     kernels: tuple[KernelFact, ...]
     nodes: tuple[NodeFate, ...]
     findings: tuple[Finding, ...]
@@ -110,11 +130,15 @@ class Explanation:
         return asdict(self)
 
     def show(self, console: Console | None = None) -> None:
-        """Print kernels, then nodes that have none, then findings."""
+        """Print rules, kernels, then nodes that have none, then findings."""
         out = console or Console()
         compiled = f"compiled for {self.target}; threads: {self.threads}; math: {self.math}"
         out.print(compiled, highlight=False, markup=False, soft_wrap=True)
         out.print(str(self.memory), highlight=False, markup=False, soft_wrap=True)
+        if self.superopt != Superopt.OFF.value:
+            told = ", ".join(map(str, self.rules)) or "none"
+            text = f"rules applied by superopt={self.superopt}: {told}"
+            out.print(text, highlight=False, markup=False, soft_wrap=True)
         if self.cached:
             out.print("it came from the cache of models, and was compiled again to be explained", highlight=False)
         out.print(_kernel_table(self.kernels))
@@ -155,10 +179,19 @@ def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> 
         compiled.executable.threads,
         options.math.value,
         _memory(compiled),
+        options.superopt.value,
+        tuple(_rules(compiled.applied)),
         kernels,
         _fates(compiled, imported, places),
         tuple(findings),
     )
+
+
+def _rules(applied: Sequence[Applied]) -> Iterator[RuleFact]:
+    rules = {step.rule.name: step.rule for step in applied}
+    for name, times in Counter(step.rule.name for step in applied).items():
+        proof = rules[name].proof
+        yield RuleFact(name, times, "" if proof is None else proof.evidence.value)
 
 
 def _memory(compiled: Compiled) -> Memory:
