@@ -1654,6 +1654,27 @@ MUTANTS = (
         _SUPEROPT_PAGE,
     ),
     Mutant(
+        "pictures: vertices are not pushed apart",
+        "report/placement.py",
+        "while len(blocks) > 1 and _mean(blocks[-2]) > _mean(blocks[-1]):",
+        "while False:",
+        _SUPEROPT_PAGE,
+    ),
+    Mutant(
+        "pictures: vertices do not look below them",
+        "report/placement.py",
+        "((found.layers, above), (found.layers[::-1], below))",
+        "((found.layers, above),)",
+        _SUPEROPT_PAGE,
+    ),
+    Mutant(
+        "pictures: inputs stand far from those that read them",
+        "report/layers.py",
+        "return [level if vertex in ends else nearest.get(vertex, 0) for vertex, level in enumerate(depth)]",
+        "return depth",
+        _SUPEROPT_PAGE,
+    ),
+    Mutant(
         "pictures: names are HTML",
         "report/graphs.py",
         "<title>{escape(box.name)}</title>",

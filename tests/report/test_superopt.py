@@ -17,7 +17,8 @@ from tilewright.passes.rules import SEARCH, Evidence, Proof, applied, index_of, 
 from tilewright.report.changes import changes
 from tilewright.report.graphs import Role, picture
 from tilewright.report.layers import Layered, layered
-from tilewright.report.page import page
+from tilewright.report.page import page, table
+from tilewright.report.placement import placed
 from tilewright.report.superopt import WHOLE, superopt_sections
 from tilewright.superopt.result import Applied, Optimized
 from tilewright.superopt.validation import validate
@@ -68,8 +69,13 @@ def test_edges_go_down_one_layer_after_the_other(graph: tuple[int, list[tuple[in
     assert [(path[0], path[-1]) for path in found.paths] == pairs
     assert all(level[b] == level[a] + 1 for path in found.paths for a, b in pairwise(path))
     assert all(vertex >= count for path in found.paths for vertex in path[1:-1])
+    longest: list[int] = []
     for vertex in range(count):
-        assert level[vertex] == max((level[a] + 1 for a, b in pairs if b == vertex), default=0)
+        longest.append(max((longest[a] + 1 for a, b in pairs if b == vertex), default=0))
+    for vertex in range(count):
+        readers = [level[b] for a, b in pairs if a == vertex]
+        is_source = all(b != vertex for _, b in pairs)
+        assert level[vertex] == (min(readers) - 1 if is_source and readers else longest[vertex])
 
 
 def _crossings(found: Layered) -> int:
@@ -86,6 +92,30 @@ def test_edges_do_not_cross_where_they_need_not() -> None:
     """Two chains whose ends are numbered the other way round, and an edge that is longer than a layer."""
     assert _crossings(layered(6, [(0, 3), (1, 2), (2, 5), (3, 4)])) == 0
     assert _crossings(layered(5, [(0, 1), (1, 2), (2, 3), (0, 3), (3, 4), (1, 4)])) <= 1
+
+
+@given(edges(), st.data())
+def test_vertices_stand_apart_in_their_order(graph: tuple[int, list[tuple[int, int]]], data: st.DataObject) -> None:
+    found = layered(*graph)
+    vertices = [vertex for layer in found.layers for vertex in layer]
+    widths = {vertex: data.draw(st.integers(1, 9).map(float)) for vertex in vertices}
+    centres = placed(found, widths, 2.0)
+    assert set(centres) == set(vertices)
+    assert min((centres[v] - widths[v] / 2 for v in vertices), default=0.0) == pytest.approx(0.0)
+    for layer in found.layers:
+        for a, b in pairwise(layer):
+            assert centres[a] + widths[a] / 2 + 2.0 <= centres[b] - widths[b] / 2 + 1e-6
+
+
+def test_vertices_stand_near_those_they_are_joined_to() -> None:
+    """Two chains, the second one beside a wide vertex; and what three vertices share is in their middle."""
+    chains = placed(layered(5, [(0, 2), (1, 3), (2, 4)]), {0: 90.0, 1: 10.0, 2: 10.0, 3: 10.0, 4: 10.0}, 2.0)
+    assert chains[0] == pytest.approx(chains[2]) == pytest.approx(chains[4])
+    assert chains[1] == pytest.approx(chains[3])
+    wide = placed(layered(4, [(0, 2), (1, 3)]), {0: 10.0, 1: 10.0, 2: 90.0, 3: 90.0}, 2.0)
+    assert (wide[0], wide[1]) == pytest.approx((wide[2], wide[3]))
+    shared = placed(layered(4, [(0, 3), (1, 3), (2, 3)]), dict.fromkeys(range(4), 10.0), 2.0)
+    assert [shared[vertex] for vertex in range(4)] == pytest.approx([5.0, 17.0, 29.0, 17.0])
 
 
 # Pictures
@@ -176,8 +206,8 @@ def test_the_page_is_complete_and_well_formed(count: int) -> None:
 def test_what_the_page_says() -> None:
     found = optimized(layers_of_products(2))
     text = _page(found)
-    cells = re.findall(r"<td>([^<]*)</td>", text)
-    assert cells[:8] == ["operators", "8", "12", "", "cost", "100", "97", "1.031"]
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", text)
+    assert cells[:8] == ["operators of a run", "8", "10", "", "cost, cycles", "100", "97", "1.031"]
     assert "applied 2 times; proved by slice-of-concat, matmul-columns, and evaluated at 8 shapes" in text
     assert "from MatMul(x, v); MatMul(x, w)" in text
     steps = cells[8 : 8 + 12]
@@ -185,6 +215,28 @@ def test_what_the_page_says() -> None:
     assert steps[6:] == ["2", "products-of-one-matrix", "qh1, kh1", "qh1, kh1", "98.5", "97"]
     assert cells[20:24] == ["qh0", "4", "modulo a prime", "4 as 2, 8 as 3, 16 as 6"]
     assert "4 changed ones equal modulo a prime" in text
+
+
+def test_what_was_measured_and_in_which_unit() -> None:
+    found = replace(optimized(layers_of_products(1)), cost_before=123456.7, cost_after=2e-05)
+    text = page("p", superopt_sections(found, measured=0.5, unit="seconds"))
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", text)
+    assert cells[4:7] == ["cost, seconds", "123,457", "2e-05"]
+    assert cells[8:12] == ["time, measured", "1", "0.500", "2.000"]
+
+
+def test_long_tables_are_folded() -> None:
+    text = _page(optimized(layers_of_products(21)))
+    assert "<summary>21 steps</summary>" in text
+    assert "<summary>42 values</summary>" in text
+    assert "<details>" not in _page(optimized(layers_of_products(2)))
+
+
+def test_columns_of_numbers_stand_on_the_right() -> None:
+    text = table(("name", "size", "none"), [("a", "1,000", ""), ("2", "-1e-3", "")])
+    assert '<th>name</th><th class="number">size</th><th class="number">none</th>' in text
+    assert '<td>2</td><td class="number">-1e-3</td>' in text
+    assert table(("a",), []).count("<th>a</th>") == 1
 
 
 def test_without_steps_and_validation() -> None:

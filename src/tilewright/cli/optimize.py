@@ -94,7 +94,9 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         from tilewright.report.superopt import superopt_sections
 
         title = f"Optimized: {options.model.name}"
-        write_page(options.report, title, superopt_sections(found.optimized, found.validation))
+        unit = "cycles" if options.cost == Cost.COMPILER.value else "seconds"
+        sections = superopt_sections(found.optimized, found.validation, found.measured, unit)
+        write_page(options.report, title, sections)
     if options.json:
         emit(_json(found, options))
     else:

@@ -8,7 +8,8 @@ In: a database of records, or an optimized graph. Out: text of a page.
     history     records by what was searched        charts      lines and dots, as SVG
     tuning      the page of a database of records   page        HTML around it
     superopt    the page of an optimized graph      changes     where two graphs differ
-    layers      places for vertices                 graphs      boxes and edges, as SVG
+    layers      vertices from top to bottom         placement   ... and from left to right
+    graphs      boxes and edges, as SVG
 
 A new report is a function that gives sections.
 """

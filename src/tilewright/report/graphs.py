@@ -8,11 +8,14 @@ from html import escape
 from tilewright.base.names import readable
 from tilewright.graph import Node, Value
 from tilewright.report.layers import Layered, layered
+from tilewright.report.placement import placed
 
 _HEIGHT, _LETTER, _MARGIN = 36, 6.4, 8
 _ACROSS, _DOWN = 16, 30
 _BEND = 4
 _LONGEST = 26
+_SMALLEST = 0.7
+"""How much of its size a picture keeps in a window that is too narrow for it, so that its text can be read."""
 
 
 class Role(Enum):
@@ -69,18 +72,17 @@ def _type(value: Value) -> str:
 
 
 def _drawn(title: str, boxes: Sequence[Box], found: Layered) -> str:
-    widths = [max(len(box.label), len(box.detail)) * _LETTER + 2 * _MARGIN for box in boxes]
-    rows = [_row(layer, widths) for layer in found.layers]
-    across = max((width for _, width in rows), default=0.0)
-    places: dict[int, tuple[float, float]] = {}
-    for level, (centres, width) in enumerate(rows):
-        top = _DOWN + level * (_HEIGHT + _DOWN)
-        places.update((vertex, (x + (across - width) / 2 + _ACROSS, top)) for vertex, x in centres.items())
-    width, height = across + 2 * _ACROSS, _DOWN + len(rows) * (_HEIGHT + _DOWN)
+    widths = {vertex: float(_BEND) for layer in found.layers for vertex in layer}
+    widths |= {n: max(len(box.label), len(box.detail)) * _LETTER + 2 * _MARGIN for n, box in enumerate(boxes)}
+    centres = placed(found, widths, _ACROSS)
+    tops = {vertex: _DOWN + level * (_HEIGHT + _DOWN) for level, layer in enumerate(found.layers) for vertex in layer}
+    places = {vertex: (centres[vertex] + _ACROSS, top) for vertex, top in tops.items()}
+    width = max((centres[vertex] + widths[vertex] / 2 for vertex in centres), default=0.0) + 2 * _ACROSS
+    height = _DOWN + len(found.layers) * (_HEIGHT + _DOWN)
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
-            'class="graph" role="img">',
+            f'style="min-width: {_SMALLEST * width:.0f}px" class="graph" role="img">',
             f"<title>{escape(title)}</title>",
             f'<text x="{_ACROSS}" y="16" class="title">{escape(title)}</text>',
             *(_edge([places[vertex] for vertex in path]) for path in found.paths),
@@ -88,17 +90,6 @@ def _drawn(title: str, boxes: Sequence[Box], found: Layered) -> str:
             "</svg>",
         ]
     )
-
-
-def _row(layer: Sequence[int], widths: Sequence[float]) -> tuple[dict[int, float], float]:
-    """The centre of each vertex, side by side, and how wide they are together."""
-    centres: dict[int, float] = {}
-    at = 0.0
-    for vertex in layer:
-        width = widths[vertex] if vertex < len(widths) else _BEND
-        centres[vertex] = at + width / 2
-        at += width + _ACROSS
-    return centres, max(0.0, at - _ACROSS)
 
 
 def _edge(places: Sequence[tuple[float, float]]) -> str:

@@ -1,8 +1,9 @@
 """Places for the vertices of a directed acyclic graph: in layers, edges pointing down.
 
 Each vertex is as far down as the longest path to it (Sugiyama, Tagawa and Toda, "Methods for visual understanding of
-hierarchical system structures", 1981). An edge over several layers has a bend in each between; vertices and bends of
-a layer are put in the order of the means of their neighbours, layer by layer, down and up a few times.
+hierarchical system structures", 1981); one that no edge leads to is just above the first one that it leads to. An edge
+over several layers has a bend in each between; vertices and bends of a layer are put in the order of the means of their
+neighbours, layer by layer, down and up a few times.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,20 +44,28 @@ def layered(count: int, edges: Sequence[Edge]) -> Layered:
     return Layered(count, tuple(map(tuple, _ordered(layers, paths))), tuple(paths))
 
 
-def _depths(count: int, edges: Iterable[Edge]) -> list[int]:
-    depth = [0] * count
-    for begin, end in sorted(edges, key=lambda edge: edge[1]):
-        depth[end] = max(depth[end], depth[begin] + 1)
-    return depth
-
-
-def _ordered(layers: list[list[int]], paths: Iterable[Sequence[int]]) -> list[list[int]]:
+def neighbours(paths: Iterable[Sequence[int]]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """For each vertex those above it, and those below it, that a path joins to it."""
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
     for path in paths:
         for begin, end in pairwise(path):
             above.setdefault(end, []).append(begin)
             below.setdefault(begin, []).append(end)
+    return above, below
+
+
+def _depths(count: int, edges: Sequence[Edge]) -> list[int]:
+    depth = [0] * count
+    for begin, end in sorted(edges, key=lambda edge: edge[1]):
+        depth[end] = max(depth[end], depth[begin] + 1)
+    ends = {end for _, end in edges}
+    nearest = {begin: depth[end] - 1 for begin, end in sorted(edges, key=lambda edge: -depth[edge[1]])}
+    return [level if vertex in ends else nearest.get(vertex, 0) for vertex, level in enumerate(depth)]
+
+
+def _ordered(layers: list[list[int]], paths: Iterable[Sequence[int]]) -> list[list[int]]:
+    above, below = neighbours(paths)
     for _ in range(_SWEEPS):
         for before, layer in pairwise(layers):
             _sort(layer, before, above)

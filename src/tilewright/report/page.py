@@ -10,15 +10,17 @@ from tilewright.base.files import reason, replace_file
 
 _STYLE = """
 body { font: 14px/1.45 sans-serif; max-width: 1320px; margin: 2em auto; padding: 0 1em; color: #222; }
-table { border-collapse: collapse; margin: 1em 0; }
-th, td { padding: 2px 10px; border-bottom: 1px solid #ddd; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
+table { border-collapse: collapse; margin: 1em 0; } .wide { overflow-x: auto; }
+th, td { padding: 2px 10px; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top; }
+th.number, td.number { text-align: right; white-space: nowrap; } th { white-space: nowrap; }
+summary { cursor: pointer; }
 svg { font: 11px sans-serif; margin: 4px; } svg .title { font-size: 13px; } svg .grid { stroke: #e5e5e5; }
-svg.graph { max-width: 100%; height: auto; } svg.graph rect { fill: #f4f4f4; stroke: #888; }
+svg { max-width: calc(100% - 8px); height: auto; } svg.graph rect { fill: #f4f4f4; stroke: #888; }
 svg.graph .value rect { fill: none; stroke-dasharray: 3 2; } svg .edge { fill: none; stroke: #999; }
 svg.graph .replaced rect { fill: #fbd5c7; stroke: #ca5b2b; } svg.graph .made rect { fill: #cdeed5; stroke: #1a7f37; }
 span.replaced { background: #fbd5c7; } span.made { background: #cdeed5; } pre { overflow-x: auto; }
-.pictures { display: flex; flex-wrap: wrap; } code { font-size: 12px; overflow-wrap: anywhere; }
+.pictures { display: flex; flex-wrap: wrap; align-items: flex-start; overflow-x: auto; }
+code { font-size: 12px; overflow-wrap: anywhere; }
 :root { color-scheme: light dark; }
 @media (prefers-color-scheme: dark) {
   body { color: #ddd; background: #1b1b1b; } th, td { border-color: #444; } svg text:not([fill]) { fill: #ddd; }
@@ -38,10 +40,30 @@ class Section:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are text, not HTML."""
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    lines = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
-    return f"<table><thead><tr>{head}</tr></thead><tbody>\n" + "\n".join(lines) + "\n</tbody></table>"
+    """Cells are text, not HTML. Columns of numbers are on the right of their place, all others on the left."""
+    styles = [' class="number"' if all(map(_is_number, column)) else "" for column in zip(*rows, strict=True)]
+    head = _cells("th", headings, styles or [""] * len(headings))
+    lines = [_cells("td", row, styles) for row in rows]
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>\n' + "\n".join(lines) + "\n</tbody></table></div>"
+
+
+def _cells(tag: str, row: Sequence[str], styles: Sequence[str]) -> str:
+    cells = (f"<{tag}{style}>{escape(cell)}</{tag}>" for cell, style in zip(row, styles, strict=True))
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _is_number(cell: str) -> bool:
+    """Whether it is one, or empty."""
+    try:
+        float(cell.replace(",", "") or "0")
+    except ValueError:
+        return False
+    return True
+
+
+def folded(summary: str, body: str) -> str:
+    """HTML that is shown when the summary, a text, is clicked."""
+    return f"<details><summary>{escape(summary)}</summary>\n{body}</details>"
 
 
 def pictures(svgs: Sequence[str]) -> str:
@@ -53,7 +75,8 @@ def page(title: str, sections: Sequence[Section]) -> str:
     """The text of a page."""
     bodies = "\n".join(f"<section><h2>{escape(one.heading)}</h2>\n{one.body}</section>" for one in sections)
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
         f"<style>{_STYLE}</style></head>\n<body><h1>{escape(title)}</h1>\n{bodies}\n</body></html>\n"
     )
 

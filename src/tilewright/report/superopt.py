@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 from tilewright.base.names import readable
 from tilewright.graph import Graph, Node
-from tilewright.passes.rules import Rule, print_rule
+from tilewright.passes.rules import Rule, index_of, print_rule
 from tilewright.report.changes import Change, changed, changes
 from tilewright.report.graphs import Role, picture
-from tilewright.report.page import Section, pictures, table
+from tilewright.report.page import Section, folded, pictures, table
 from tilewright.superopt.result import Applied, Optimized
 from tilewright.superopt.validation import Validation
 
@@ -19,27 +20,49 @@ _LARGEST = 120
 """Nodes of a part that is still drawn."""
 _SHOWN = 200
 """Rows of a table."""
+_UNFOLDED = 20
+"""Rows of a table that is shown at once."""
 
 
-def superopt_sections(found: Optimized, validation: Validation | None = None) -> list[Section]:
-    """An overview, the rules in the order of their first use, the steps, the pictures, and the validation."""
+def superopt_sections(
+    found: Optimized, validation: Validation | None = None, measured: float | None = None, unit: str = "cycles"
+) -> list[Section]:
+    """An overview, the rules in the order of their first use, the pictures, the steps, and the validation.
+
+    ``measured``: the relative time of what was found, if it was measured; ``unit``: of the costs.
+    """
     return [
-        Section("Overview", _overview(found, validation)),
+        Section("Overview", _overview(found, validation, measured, unit)),
         Section("Rules", _rules(found.steps)),
-        Section("Steps", _steps(found.steps)),
         Section("Graphs", _legend() + _graphs(found.before, found.after)),
+        Section("Steps", _steps(found.steps, unit)),
         *([] if validation is None else [Section("Validation", _validation(validation))]),
     ]
 
 
-def _overview(found: Optimized, validation: Validation | None) -> str:
+def _overview(found: Optimized, validation: Validation | None, measured: float | None, unit: str) -> str:
     gain = f"{found.cost_before / found.cost_after:.3f}" if found.cost_after else ""
     rows = [
-        ("operators", str(len(found.before.nodes)), str(len(found.after.nodes)), ""),
-        ("cost", f"{found.cost_before:.6g}", f"{found.cost_after:.6g}", gain),
+        ("operators of a run", *(str(_run_operators(graph)) for graph in (found.before, found.after)), ""),
+        (f"cost, {unit}", _cost(found.cost_before), _cost(found.cost_after), gain),
+        *([("time, measured", "1", f"{measured:.3f}", f"{1 / measured:.3f}")] if measured else []),
     ]
     checked = "not validated" if validation is None else str(validation)
     return table(("", "before", "after", "gain"), rows) + f"<p>{len(found.steps)} steps; {escape(checked)}.</p>"
+
+
+def _run_operators(graph: Graph) -> int:
+    """How many there are, but for those that make weights of weights: they run when the model is compiled."""
+    weights = index_of(graph).weights
+    return sum(node.outputs[0].name not in weights for node in graph.nodes)
+
+
+def _cost(cost: float) -> str:
+    return f"{cost:,.0f}" if cost >= _WHOLE_COST else f"{cost:.6g}"
+
+
+_WHOLE_COST = 1e4
+"""From here on, fractions do not matter."""
 
 
 def _rules(steps: Sequence[Applied]) -> str:
@@ -49,7 +72,7 @@ def _rules(steps: Sequence[Applied]) -> str:
         return '<p class="empty">No rule was applied.</p>'
     return "\n".join(
         f"<h3>{escape(name)}</h3><p>applied {counts[name]} times; {escape(_proof(rule))}</p>"
-        f"<pre>{escape(print_rule(rule))}</pre>"
+        f"<pre>{escape(print_rule(replace(rule, proof=None)))}</pre>"
         for name, rule in rules.items()
     )
 
@@ -64,20 +87,31 @@ def _proof(rule: Rule) -> str:
     return f"{proof.evidence.value}{axioms}{shapes}"
 
 
-def _steps(steps: Sequence[Applied]) -> str:
+def _steps(steps: Sequence[Applied], unit: str) -> str:
+    if not steps:
+        return '<p class="empty">None.</p>'
     rows = [
         (
             str(number),
             step.rule.name,
             _names(step.replaced),
             _names(step.made),
-            f"{step.cost_before:.6g}",
-            f"{step.cost_after:.6g}",
+            _cost(step.cost_before),
+            _cost(step.cost_after),
         )
         for number, step in enumerate(steps[:_SHOWN], 1)
     ]
-    more = f"<p>and {len(steps) - _SHOWN} more.</p>" if len(steps) > _SHOWN else ""
-    return table(("step", "rule", "replaced", "made", "cost before", "after"), rows) + more
+    told = (
+        f"<p>Large graphs are searched in pieces: costs are sums over the operators of a piece, in {escape(unit)}.</p>"
+    )
+    return told + _listed(("step", "rule", "replaced", "made", "cost before", "cost after"), rows, len(steps), "steps")
+
+
+def _listed(headings: Sequence[str], rows: Sequence[Sequence[str]], count: int, what: str) -> str:
+    """A table of the first ``rows`` of ``count``; a long one is folded."""
+    more = f"<p>and {count - len(rows)} more.</p>" if count > len(rows) else ""
+    shown = table(headings, rows) + more
+    return folded(f"{count} {what}", shown) if len(rows) > _UNFOLDED else shown
 
 
 def _names(names: Sequence[str]) -> str:
@@ -146,7 +180,8 @@ def _validation(validation: Validation) -> str:
         )
         for one in validation.checked[:_SHOWN]
     ]
-    told = table(("value", "operators compared", "how", "extents", "probability of an error"), rows)
-    undecided = [(readable(name), reason) for name, reason in validation.undecided.items()]
-    open_ = table(("not decided", "why"), undecided) if undecided else ""
+    headings = ("value", "operators compared", "how", "extents", "probability of an error")
+    told = _listed(headings, rows, len(validation.checked), "values")
+    undecided = [(readable(name), reason) for name, reason in validation.undecided.items()][:_SHOWN]
+    open_ = _listed(("not decided", "why"), undecided, len(validation.undecided), "not decided") if undecided else ""
     return f"<p>{escape(str(validation))}.</p>{told}{open_}"
