@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.cli.schema import report
 from tests.frontend.models import model as make_model
 from tests.insight.models import classifier
-from tilewright.base.events import Advanced, CacheLookup, Event
+from tilewright.base.events import Advanced, CacheLookup, Event, StepFinished, StepStarted
 from tilewright.cli import main
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
@@ -147,6 +147,39 @@ def test_progress_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
         "schedule: 4 of 4 kernels, about 8 s left",
         "code: 4 of 4 kernels, about 0 s left",
     ]
+
+
+def test_the_search_does_not_count_when_the_time_left_is_estimated(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    with reporting("compiling m", Console(stderr=True), lambda: now) as listen:
+        events: list[tuple[float, Event]] = [
+            (100.0, StepStarted("superopt")),
+            (120.0, Advanced("code", 2, 4, "k1")),
+            (200.0, StepFinished("superopt", 100.0)),
+            (201.0, Advanced("schedule", 1, 4, "k0")),
+            (206.0, Advanced("schedule", 2, 4, "k1")),
+        ]
+        for at, event in events:
+            now = at
+            listen(event)
+    assert capsys.readouterr().err.splitlines() == [
+        "compiling m ...",
+        "superopt: searching for a better graph ...",
+        "schedule: 2 of 4 kernels, about 18 s left",
+    ]
+
+
+def test_a_search_on_a_terminal() -> None:
+    console = Console(force_terminal=True, width=100, record=True)
+    with reporting("compiling m", console) as listen:
+        listen(StepStarted("superopt"))
+        listen(Advanced("code", 2, 2, "finalist"))
+    assert "superopt: searching" in (text := console.export_text())
+    assert "finalist" not in text
+    with reporting("compiling m", console) as listen:
+        for event in (StepStarted("superopt"), StepFinished("superopt", 1.0), Advanced("code", 2, 2, "k1")):
+            listen(event)
+    assert "code k1" in console.export_text()
 
 
 def test_progress_on_a_terminal() -> None:

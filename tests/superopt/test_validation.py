@@ -86,6 +86,7 @@ def test_a_graph_that_is_unchanged_needs_no_check() -> None:
     found = validate(graph, graph)
     assert (found.same, found.checked, found.largest_difference) == (len(graph.nodes), (), None)
     assert found.error_bound == 0.0
+    assert str(found) == f"{len(graph.nodes)} values as before"
 
 
 WIDTH, LAYERS = 1024, 30

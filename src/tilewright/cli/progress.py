@@ -10,11 +10,14 @@ from rich.console import Console
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-from tilewright.base.events import Advanced, Event, Listener
+from tilewright.base.events import Advanced, Event, Listener, StepFinished, StepStarted
 
 _SECONDS_BETWEEN_LINES = 5.0
 _PHASES = ("schedule", "code")
 """The steps that take time, in order. Each kernel goes through both."""
+_SEARCH = "superopt"
+"""The step before them, if a better graph is searched. Several graphs may be compiled in it, which is not told."""
+_SEARCHING = f"{_SEARCH}: searching for a better graph"
 
 
 @contextmanager
@@ -37,12 +40,22 @@ class _Bar:
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress = progress
         self._task = task
+        self._is_searching = False
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Advanced) and event.step in _PHASES:
-            done, total = _position(event)
-            text = f"{event.step} {event.subject}"
-            self._progress.update(self._task, completed=done, total=total, description=text)
+        match event:
+            case StepStarted(step=step) if step == _SEARCH:
+                self._is_searching = True
+                self._progress.update(self._task, description=_SEARCHING)
+            case StepFinished(step=step) if step == _SEARCH:
+                self._is_searching = False
+                self._progress.reset(self._task, total=None)
+            case Advanced() if event.step in _PHASES and not self._is_searching:
+                done, total = _position(event)
+                text = f"{event.step} {event.subject}"
+                self._progress.update(self._task, completed=done, total=total, description=text)
+            case _:
+                pass
 
 
 class _Lines:
@@ -52,17 +65,31 @@ class _Lines:
         self._console = console
         self._clock = clock
         self._start = self._last = clock()
+        self._is_searching = False
 
     def __call__(self, event: Event) -> None:
-        if not isinstance(event, Advanced) or event.step not in _PHASES:
-            return
+        match event:
+            case StepStarted(step=step) if step == _SEARCH:
+                self._is_searching = True
+                self._say(f"{_SEARCHING} ...")
+            case StepFinished(step=step) if step == _SEARCH:
+                self._is_searching = False
+                self._start = self._last = self._clock()
+            case Advanced() if event.step in _PHASES and not self._is_searching:
+                self._advanced(event)
+            case _:
+                pass
+
+    def _advanced(self, event: Advanced) -> None:
         now = self._clock()
         if event.done < event.total and now - self._last < _SECONDS_BETWEEN_LINES:
             return
         self._last = now
         done, total = _position(event)
         left = (now - self._start) * (total - done) / done
-        text = f"{event.step}: {event.done} of {event.total} kernels, about {left:.0f} s left"
+        self._say(f"{event.step}: {event.done} of {event.total} kernels, about {left:.0f} s left")
+
+    def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False)
 
 

@@ -34,7 +34,7 @@ def superopt_sections(
     return [
         Section("Overview", _overview(found, validation, measured, unit)),
         Section("Rules", _rules(found.steps)),
-        Section("Graphs", _legend() + _graphs(found.before, found.after)),
+        Section("Graphs", _graphs(found.before, found.after)),
         Section("Steps", _steps(found.steps, unit)),
         *([] if validation is None else [Section("Validation", _validation(validation))]),
     ]
@@ -133,8 +133,8 @@ def _graphs(before: Graph, after: Graph) -> str:
     if not found:
         return '<p class="empty">Both graphs are the same.</p>'
     if max(len(before.nodes), len(after.nodes)) <= WHOLE:
-        return pictures(_pair(before, after, before.nodes, after.nodes))
-    return "\n".join(_part(number, change, before, after) for number, change in enumerate(found, 1))
+        return _legend() + pictures(_pair(before, after, before.nodes, after.nodes))
+    return _legend() + "\n".join(_part(number, change, before, after) for number, change in enumerate(found, 1))
 
 
 def _part(number: int, change: Change, before: Graph, after: Graph) -> str:
@@ -181,7 +181,7 @@ def _validation(validation: Validation) -> str:
         for one in validation.checked[:_SHOWN]
     ]
     headings = ("value", "operators compared", "how", "extents", "probability of an error")
-    told = _listed(headings, rows, len(validation.checked), "values")
+    told = _listed(headings, rows, len(validation.checked), "values") if rows else ""
     undecided = [(readable(name), reason) for name, reason in validation.undecided.items()][:_SHOWN]
     open_ = _listed(("not decided", "why"), undecided, len(validation.undecided), "not decided") if undecided else ""
     return f"<p>{escape(str(validation))}.</p>{told}{open_}"

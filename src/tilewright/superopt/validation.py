@@ -64,14 +64,17 @@ class Validation:
 
     def __str__(self) -> str:
         exact = sum(one.method is Method.EXACT for one in self.checked)
-        parts = [f"{self.same} values as before", f"{exact} changed ones equal modulo a prime"]
+        parts = [f"{self.same} values as before"]
+        if exact:
+            parts.append(f"{exact} changed ones equal modulo a prime")
         if exact < len(self.checked):
             parts.append(f"{len(self.checked) - exact} in float64")
         if self.undecided:
             parts.append(f"{len(self.undecided)} undecided")
         if self.largest_difference is not None:
             parts.append(f"outputs differ by {self.largest_difference:.1e} at most")
-        return f"{', '.join(parts)}; wrong with a probability below {self.error_bound:.0e}"
+        chance = f"; wrong with a probability below {self.error_bound:.0e}" if self.error_bound else ""
+        return ", ".join(parts) + chance
 
 
 def validate(
