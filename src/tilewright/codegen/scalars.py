@@ -336,16 +336,12 @@ class ScalarEmitter:
         return self._masked_load(buffer, address, replace(guard, lanes=mask))
 
     def _masked_load(self, buffer: Buffer, address: Address, guard: Guard) -> Value:
-        lanes, element = self.env.lanes, memory_type(buffer.dtype)
-        vector = _vector(element, lanes)
+        lanes = self.env.lanes
+        vector = _vector(memory_type(buffer.dtype), lanes)
         mask = self._mask(guard)
-        gathers = address.stride is None
-        kind, at = ("gather", f"v{lanes}p0") if gathers else ("load", "p0")
-        name = f"llvm.masked.{kind}.v{lanes}{_suffix(element)}.{at}"
-        pointers = f"<{lanes} x ptr>" if gathers else "ptr"
-        pointer = self._lane_pointers(buffer, address) if gathers else address.pointer
+        name, pointers, place = self._masked("load", "gather", buffer, address, lanes)
         self.text.declare(f"declare {vector} @{name}({pointers}, i32, {mask.type}, {vector})")
-        args = f"{pointers} {pointer.text}, i32 {address.alignment}, {mask.typed}, {vector} zeroinitializer"
+        args = f"{place}, {mask.typed}, {vector} zeroinitializer"
         loaded = self.text.load(buffer.name, f"call {vector} @{name}({args})", self.env.places[buffer.name].constant)
         return Value(loaded, buffer.dtype, lanes, self.text.depth)
 
@@ -413,16 +409,20 @@ class ScalarEmitter:
             self.text.effect(f"store {stored.typed}, ptr {address.pointer.text}, align {address.alignment}")
             self.text.branch(guard.uniform, [(label, self.text.close_branch()[1])])
             return
-        lanes, element = stored.lanes, memory_type(stored.dtype)
         mask = self._mask(guard)
-        scatters = address.stride is None
-        kind, at = ("scatter", f"v{lanes}p0") if scatters else ("store", "p0")
-        name = f"llvm.masked.{kind}.v{lanes}{_suffix(element)}.{at}"
-        pointers = f"<{lanes} x ptr>" if scatters else "ptr"
-        pointer = self._lane_pointers(buffer, address) if scatters else address.pointer
+        name, pointers, place = self._masked("store", "scatter", buffer, address, stored.lanes)
         self.text.declare(f"declare void @{name}({stored.type}, {pointers}, i32, {mask.type})")
-        args = f"{stored.typed}, {pointers} {pointer.text}, i32 {address.alignment}, {mask.typed}"
-        self.text.effect(f"call void @{name}({args})")
+        self.text.effect(f"call void @{name}({stored.typed}, {place}, {mask.typed})")
+
+    def _masked(self, dense: str, apart: str, buffer: Buffer, address: Address, lanes: int) -> tuple[str, str, str]:
+        """An intrinsic, the type of its pointers, and these with their alignment: ``apart`` takes one for each lane."""
+        element = _suffix(memory_type(buffer.dtype))
+        if address.stride is None:
+            name, pointers = f"llvm.masked.{apart}.v{lanes}{element}.v{lanes}p0", f"<{lanes} x ptr>"
+            pointer = self._lane_pointers(buffer, address)
+        else:
+            name, pointers, pointer = f"llvm.masked.{dense}.v{lanes}{element}.p0", "ptr", address.pointer
+        return name, pointers, f"{pointers} {pointer.text}, i32 {address.alignment}"
 
 
 def active_lanes(mask: Value | None) -> tuple[int, ...] | None:

@@ -186,26 +186,28 @@ def _loop_name(block: Block, axis: IterVar) -> str:
 
 def insert_before(body: Stmt, holds: Callable[[Stmt], bool], new: Stmt) -> Stmt:
     """``body`` with ``new`` before the first statement that ``holds``; inside allocations, not inside loops."""
-    if isinstance(body, Alloc):
-        return Alloc(body.buffer, insert_before(body.body, holds, new))
-    items = list(seq_items(body))
-    position = next(i for i, item in enumerate(items) if holds(item))
-    if isinstance(items[position], Alloc):
-        items[position] = insert_before(items[position], holds, new)
-        return seq(*items)
-    return seq(*items[:position], new, *items[position:])
+    return _inserted(body, new, lambda items: min(_places(items, holds)), 0)
 
 
 def insert_after(body: Stmt, holds: Callable[[Stmt], bool], new: Stmt) -> Stmt:
     """``body`` with ``new`` after the last statement that ``holds``; inside allocations, not inside loops."""
+    return _inserted(body, new, lambda items: max(_places(items, holds)), 1)
+
+
+def _places(items: Sequence[Stmt], holds: Callable[[Stmt], bool]) -> Iterator[int]:
+    return (place for place, item in enumerate(items) if holds(item))
+
+
+def _inserted(body: Stmt, new: Stmt, find: Callable[[Sequence[Stmt]], int], behind: int) -> Stmt:
+    """``body`` with ``new`` as many statements ``behind`` the one that ``find`` chooses."""
     if isinstance(body, Alloc):
-        return Alloc(body.buffer, insert_after(body.body, holds, new))
+        return Alloc(body.buffer, _inserted(body.body, new, find, behind))
     items = list(seq_items(body))
-    position = max(i for i, item in enumerate(items) if holds(item))
-    if isinstance(items[position], Alloc):
-        items[position] = insert_after(items[position], holds, new)
+    place = find(items)
+    if isinstance(items[place], Alloc):
+        items[place] = _inserted(items[place], new, find, behind)
         return seq(*items)
-    return seq(*items[: position + 1], new, *items[position + 1 :])
+    return seq(*items[: place + behind], new, *items[place + behind :])
 
 
 def put(lifted: Lifted, body: Stmt) -> Program:
