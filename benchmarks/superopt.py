@@ -2,24 +2,29 @@
 
 Each network is compiled without any rules of algebra, with those that always run (`superopt="off"`), and with the
 search (`superopt="max"`); the three are run in turns. Printed are medians of ratios over the turns, how long the search
-and compiling took, and its rules. Measure on a quiet machine. Needs the zoo's files (`python -m benchmarks.zoo`).
+and compiling took, and its rules. `--rules FILE ...`: the search goes by those instead, and those that always run.
+Measure on a quiet machine. Needs the zoo's files (`python -m benchmarks.zoo`).
 """
 
 import argparse
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean
 
 from tilewright.base.superopt import Superopt
 from tilewright.base.target import Target
+from tilewright.cli.rule_files import read_rules
 from tilewright.driver import Compiled, Options, compile_prepared
 from tilewright.frontend import onnx_importer
 from tilewright.graph import Graph
 from tilewright.measure.turns import Plan, Timing, measure, ratio
 from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
+from tilewright.passes.rules import ALGEBRA, load_rules
+from tilewright.superopt.optimization import Search
 from tilewright.superopt.validation import random_feeds
 from tilewright.superoptimizer import superoptimize
 
@@ -38,23 +43,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"default all: {', '.join(NETWORKS)}")
     parser.add_argument("--zoo", type=Path, default=ZOO, metavar="FOLDER")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rules", type=Path, nargs="+", metavar="FILE")
     given = parser.parse_args(arguments)
+    search = Search.at(Superopt.MAX)
+    if given.rules is not None:
+        search = replace(search, rules=(*load_rules(ALGEBRA), *read_rules(given.rules)))
     print("| network | no rules / max | off / max | search, s | rules |\n|---|---|---|---|---|", flush=True)
     gains: list[tuple[float, float]] = []
     for name in given.networks or NETWORKS:
-        all_off, off, row = measured(name, given.zoo, given.threads)
+        all_off, off, row = measured(name, given.zoo, given.threads, search)
         gains.append((all_off, off))
         print(row, flush=True)
     means = [geometric_mean(column) for column in zip(*gains, strict=True)]
     print(f"| geometric mean | {means[0]:.3f} | {means[1]:.3f} | | |")
 
 
-def measured(name: str, zoo: Path, threads: int) -> tuple[float, float, str]:
+def measured(name: str, zoo: Path, threads: int, search: Search) -> tuple[float, float, str]:
     """How many times faster the result of the search is than with no rules, and than with those that always run."""
     graph = onnx_importer.load(zoo / f"{name}.onnx")
     options = Options(Target.host(), threads)
     begin = time.perf_counter()
-    found = superoptimize(graph, Options(Target.host(), threads, superopt=Superopt.MAX))
+    found = superoptimize(graph, Options(Target.host(), threads, superopt=Superopt.MAX), search=search)
     seconds = time.perf_counter() - begin
     off = superoptimize(graph, options).compiled
     models = {

@@ -1717,10 +1717,10 @@ MUTANTS = (
         ("tests/superopt/test_second_opinion.py",),
     ),
     Mutant(
-        "a precondition need not hold at all instances",
+        "more is needed than it takes",
         "superopt/needs.py",
-        ") <= true",
-        ") & true",
+        "range(1, _MOST + 1)",
+        "range(_MOST, _MOST + 1)",
         ("tests/superopt/test_needs.py",),
     ),
     Mutant(
