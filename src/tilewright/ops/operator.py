@@ -7,7 +7,8 @@ rules, its meaning and its reference code follow from the te program that it ret
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from inspect import Parameter, signature
+from functools import lru_cache
+from inspect import Parameter, Signature, signature
 from typing import TypeAlias, TypeVar
 
 from tilewright.base.dtypes import DType
@@ -72,7 +73,7 @@ class Operator:
         """The outputs' tensors. Raises ``BadProgram`` if inputs, shapes, dtypes or attributes do not fit."""
         self._check_inputs(inputs)
         try:
-            signature(self.function).bind(*inputs, **attributes)
+            _signature(self.function).bind(*inputs, **attributes)
         except TypeError as error:
             raise BadProgram(f"{self.name}: {error}") from error
         result = self.function(*inputs, **attributes)
@@ -80,7 +81,7 @@ class Operator:
 
     def _check_inputs(self, inputs: Sequence[Tensor | None]) -> None:
         """Only parameters with a default may be left out."""
-        parameters = list(signature(self.function).parameters.values())
+        parameters = list(_signature(self.function).parameters.values())
         for position, tensor in enumerate(inputs):
             parameter = parameters[min(position, len(parameters) - 1)]
             if tensor is None and parameter.default is Parameter.empty:
@@ -88,6 +89,11 @@ class Operator:
 
     def __str__(self) -> str:
         return self.name
+
+
+@lru_cache(maxsize=512)
+def _signature(function: Function) -> Signature:
+    return signature(function)
 
 
 _TABLE: dict[str, Operator] = {}

@@ -19,7 +19,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.superopt.domains import Domain, Modular
+from tilewright.superopt.domains import Modular
+from tilewright.superopt.field import Evaluator
 from tilewright.superopt.generalization import Tree
 from tilewright.superopt.operators import Family, Role
 from tilewright.superopt.universe import NONE, Expressions, Ids, Types, Universe, joined
@@ -75,7 +76,7 @@ class Enumeration:
     def __post_init__(self) -> None:
         inputs = range(len(self.family.inputs))
         self.types = Types(self.family)
-        self.universe = Universe(self.types, 0, Modular(self.seed))
+        self.universe = Universe(self.types, 0, Evaluator(Modular(self.seed)))
         self._orders = Orders(self.family)
         self._order = np.array([self._orders.of_input(number) for number in inputs])
         self._data = np.array([not self.family.inputs[number].is_weight for number in inputs])
@@ -113,9 +114,9 @@ class Enumeration:
         columns = (expressions.operation, expressions.first, expressions.second)
         return [of(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
-    def universe_at(self, at: int, domain: Domain, candidates: Candidates) -> Universe:
+    def universe_at(self, at: int, evaluator: Evaluator, candidates: Candidates) -> Universe:
         """What is needed to evaluate ``candidates`` at other extents, or over another domain."""
-        universe = Universe(self.types, at, domain)
+        universe = Universe(self.types, at, evaluator)
         needed = self._operands(candidates.expressions, self.expressions[candidates.classes])
         for depth in range(len(self.levels)):
             chosen = np.flatnonzero(needed & (self._depth == depth))
@@ -280,7 +281,7 @@ class Orders:
     def _follows(self, order: Order) -> bool:
         counts: dict[int, int] = {}
         for number in order:
-            first = self._family.first_of_kind(number)
+            first = self._family.first_of_kind[number]
             if number != first + counts.get(first, 0):
                 return False
             counts[first] = counts.get(first, 0) + 1

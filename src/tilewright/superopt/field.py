@@ -30,6 +30,7 @@ from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import simplified, static
 from tilewright.passes.rules.terms import Apply, Number, Term, Variable
 from tilewright.superopt.domains import Domain
+from tilewright.superopt.places import work
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_unary
 from tilewright.symbolic.expr import TRUE, Binary, Cast, Const, Expr, Read, Select, Unary, Var, const
@@ -68,6 +69,18 @@ class Evaluator:
             self._functions[key] = Compiled(*_program(*key), self.domain)
         return self._functions[key]
 
+    def apply(self, op: Operator, attributes: Mapping[str, Attribute], arrays: Sequence[Array]) -> list[Array]:
+        """The results of ``op``. Raises as ``function`` does."""
+        found = work(op, attributes, [array.shape[:-1] for array in arrays])
+        if found is None:
+            return self._whole(op, attributes, arrays)
+        samples = max(array.shape[-1] for array in arrays)
+        results = self._whole(op, found.attributes, [found.inside(array, samples) for array in arrays])
+        return [found.outside(result) for result in results]
+
+    def _whole(self, op: Operator, attributes: Mapping[str, Attribute], arrays: Sequence[Array]) -> list[Array]:
+        return self.function(op, attributes, [array.shape[:-1] for array in arrays])(arrays)
+
     def term(self, term: Term, bindings: "Bindings", known: dict[Term, Array] | None = None) -> Array:
         """The value of a term; ``known`` holds the values of its parts, and is extended.
 
@@ -89,8 +102,7 @@ class Evaluator:
                 return bindings.values[name]
             case Apply(op, operands, _, _, output):
                 arrays = [self.term(operand, bindings, known) for operand in operands]
-                shapes = [array.shape[:-1] for array in arrays]
-                results = self.function(op, bindings.attributes(term), shapes)(arrays)
+                results = self.apply(op, bindings.attributes(term), arrays)
                 if output >= len(results):
                     raise BadProgram(f"{op} has {len(results)} results; there is no .{output}")
                 return results[output]
@@ -124,7 +136,10 @@ class Bindings:
 
     def integer(self, value: Expr) -> int:
         """An expression over symbols. Raises ``BadProgram`` for one that is not bound."""
-        known = simplified(substitute(value, {symbol: const(number) for symbol, number in self.symbols.items()}))
+        if isinstance(value, Var) and value in self.symbols:  # mostly it is one
+            return self.symbols[value]
+        given = {symbol: const(self.symbols[symbol]) for symbol in value.variables if symbol in self.symbols}
+        known = simplified(substitute(value, given))
         if not isinstance(known, Const):
             raise BadProgram(f"{value} has a symbol that is not bound")
         return int(known.value)

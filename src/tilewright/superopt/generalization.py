@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.passes.rules.terms import Apply, Evidence, Proof, Rule, Term, Variable
-from tilewright.superopt.domains import Domain, Modular
+from tilewright.superopt.domains import Modular
 from tilewright.superopt.extents import Extent, Mismatch, Part, Shape, Solver, as_expr, size_of, sizes
 from tilewright.superopt.field import Bindings, Evaluator
 from tilewright.superopt.operators import Family
@@ -22,9 +23,15 @@ Tree: TypeAlias = int | tuple[int, tuple["Tree", ...]]
 
 _VARIABLES = "xyzwvut"
 _SYMBOLS = "abcdefghijklmnopqrs"
-_TRIALS: tuple[tuple[int, ...], ...] = ((3, 2, 5, 4), (2, 5, 3, 1, 4))
+_POOLS: tuple[tuple[int, ...], ...] = ((3, 2, 5, 4), (2, 5, 3, 1, 4))
 """Extents of symbols, one after the other, over and over."""
+_MOST_SYMBOLS = 64
+_LEADING = "s"
+"""What dimensions are called of which a rule knows nothing, and those that it is tried with."""
+_LEADING_EXTENTS = (2, 3)
 _SAMPLES = 2
+_KEPT = 1 << 14
+"""Values of terms: each is of a few kilobytes."""
 
 
 def matches(pattern: Sequence[Tree], trees: Sequence[Tree], family: Family) -> dict[int, Tree] | None:
@@ -72,7 +79,7 @@ def renamed(trees: Sequence[Tree], family: Family) -> tuple[Tree, ...]:
         if number >= len(family.inputs) or family.inputs[number].constant is not None:
             return number
         if number not in names:
-            first = family.first_of_kind(number)
+            first = family.first_of_kind[number]
             names[number] = first + counts.get(first, 0)
             counts[first] = counts.get(first, 0) + 1
         return names[number]
@@ -125,12 +132,12 @@ class Generalizer:
 
     def __init__(self, family: Family, seed: int) -> None:
         self._family = family
-        self._fields = [Evaluator(Modular(seed + trial)) for trial in range(len(_TRIALS))]
+        self._trials = [_Trial(pool, Evaluator(Modular(seed + at))) for at, pool in enumerate(_POOLS)]
 
     def rule(self, abstraction: Abstraction) -> General | None:
         """The rule that each tree of the first half equals the one in its place of the second; None if it is false."""
         made = self._symbolic(abstraction)
-        return made if made is not None and self._holds(made.rule) else None
+        return made if made is not None and all(trial.holds(made.rule) for trial in self._trials) else None
 
     def sizes(self, tree: Tree, hidden: Sequence[Tree]) -> tuple[int, ...]:
         """The shape of a value, at the extents of discovery."""
@@ -146,7 +153,7 @@ class Generalizer:
             terms, variables = typed.terms(nodes)
         except Mismatch:
             return None
-        proof = Proof(Evidence.TESTED, (), len(_TRIALS) + len(self._family.extents))
+        proof = Proof(Evidence.TESTED, (), len(_POOLS) + len(self._family.extents))
         rule = Rule("rule", variables, tuple(terms[:half]), tuple(terms[half:]), (), proof)
         if typed.is_elementwise(abstraction.trees):
             rule = _of_any_rank(rule)
@@ -156,38 +163,43 @@ class Generalizer:
             return None
         return General(rule, abstraction.trees, typed.pinned())
 
-    def _holds(self, rule: Rule) -> bool:
-        return all(self._agree(rule, pool, field) for pool, field in zip(_TRIALS, self._fields, strict=True))
 
-    def _agree(self, rule: Rule, pool: Sequence[int], evaluator: Evaluator) -> bool:
-        symbols = sorted(rule.symbols, key=lambda symbol: symbol.name)
-        values = {symbol: pool[at % len(pool)] for at, symbol in enumerate(symbols)}
-        bindings = instantiated(rule, values, evaluator.domain)
+class _Trial:
+    """Rules at some extents: those of a symbol follow from its name, so values of terms are kept, as rules have many
+    parts in common."""
+
+    def __init__(self, pool: Sequence[int], evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._extents = {Var(_symbol(at)): pool[at % len(pool)] for at in range(_MOST_SYMBOLS)}
+        self._values: dict[Term, Array] = {}
+
+    def holds(self, rule: Rule) -> bool:
+        """Whether both sides are well-typed, and equal."""
+        if len(self._values) > _KEPT:
+            self._values.clear()
+        bindings = Bindings({v.name: self._random(v) for v in rule.variables}, self._extents)
         try:
-            left = [evaluator.term(term, bindings) for term in rule.sources]
-            right = [evaluator.term(term, bindings) for term in rule.targets]
+            left, right = (
+                [self._evaluator.term(term, bindings, self._values) for term in side]
+                for side in (rule.sources, rule.targets)
+            )
         except (BadProgram, Unsupported, OutOfBounds):
             return False
-        return all(
-            a.shape[:-1] == b.shape[:-1] and evaluator.domain.agree(a, b) for a, b in zip(left, right, strict=True)
-        )
+        agree = self._evaluator.domain.agree
+        return all(a.shape[:-1] == b.shape[:-1] and agree(a, b) for a, b in zip(left, right, strict=True))
 
-
-def instantiated(rule: Rule, symbols: Mapping[Var, int], domain: Domain) -> Bindings:
-    """Random values for the variables, at these extents; leading dimensions are two."""
-    empty = Bindings({}, symbols)
-    values = {
-        variable.name: domain.random(
-            (*((2, 3) if variable.leading else ()), *map(empty.integer, variable.shape), _SAMPLES), number
-        )
-        for number, variable in enumerate(rule.variables)
-    }
-    return Bindings(values, symbols)
+    def _random(self, variable: Variable) -> Array:
+        if variable not in self._values:
+            bindings = Bindings({}, self._extents)
+            shape = (*(_LEADING_EXTENTS if variable.leading else ()), *map(bindings.integer, variable.shape))
+            seed = _VARIABLES.index(variable.name)
+            self._values[variable] = self._evaluator.domain.random((*shape, _SAMPLES), seed)
+        return self._values[variable]
 
 
 def _of_any_rank(rule: Rule) -> Rule:
     """A rule of elementwise operators, whose variables have one shape: of any shape."""
-    anew: dict[Term, Term] = {v: Variable(v.name, (), "s") if v.shape else v for v in rule.variables}
+    anew: dict[Term, Term] = {v: Variable(v.name, (), _LEADING) if v.shape else v for v in rule.variables}
 
     def visit(term: Term) -> Term:
         if not isinstance(term, Apply):
@@ -276,19 +288,20 @@ class _Typing:
             shape = self._named(node.shape, names)
             if number not in variables:
                 variables[number] = Variable(_VARIABLES[len(variables)], tuple(map(as_expr, shape)))
-        return [self._term(node, variables, names) for node in nodes], tuple(variables.values())
+        return [self._term(node, variables, names)[0] for node in nodes], tuple(variables.values())
 
-    def _term(self, node: _Node, variables: Mapping[int, Variable], names: dict[str, str]) -> Term:
+    def _term(self, node: _Node, variables: Mapping[int, Variable], names: dict[str, str]) -> tuple[Term, Shape]:
+        """The term of ``node``, and its shape."""
         shape = self._named(node.shape, names)
         if isinstance(node.tree, int):
             if node.tree in variables:
-                return variables[node.tree]
+                return variables[node.tree], shape
             constant = self.family.inputs[node.tree].constant
             assert constant is not None, "what is no variable is a constant"
-            return constant(shape)
+            return constant(shape), shape
         operands = [self._term(operand, variables, names) for operand in node.operands]
-        shapes = [self._named(operand.shape, names) for operand in node.operands]
-        return self.family.operations[node.tree[0]].building(operands, shapes, shape)
+        terms, shapes = [term for term, _ in operands], [shape for _, shape in operands]
+        return self.family.operations[node.tree[0]].building(terms, shapes, shape), shape
 
     def _named(self, shape: Shape, names: dict[str, str]) -> Shape:
         return tuple(self._named_extent(extent, names) for extent in self.solver.shape(shape))

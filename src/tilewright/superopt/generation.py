@@ -15,9 +15,10 @@ from typing import TypeAlias
 import numpy as np
 
 from tilewright.passes.rules.terms import Rule
-from tilewright.passes.rules.text import print_rule, print_rules
-from tilewright.superopt.domains import Domain, Modular, Real
+from tilewright.passes.rules.text import print_rules
+from tilewright.superopt.domains import Modular, Real
 from tilewright.superopt.enumeration import Candidates, Enumeration, Level, Watch
+from tilewright.superopt.field import Evaluator
 from tilewright.superopt.generalization import (
     Abstraction,
     General,
@@ -37,9 +38,10 @@ VERSION = 1
 LAST = 4
 """From this level on, sides that have an operation in common are not looked at: there are too many."""
 
-_Key: TypeAlias = tuple[tuple[Tree, ...], tuple[tuple[int, ...], ...]]
-"""Trees, and the shapes of what is hidden in them."""
-
+_Key: TypeAlias = tuple[frozenset[tuple[Tree, ...]], tuple[tuple[int, ...], ...]]
+"""Trees, in both directions, and the shapes of what is hidden in them."""
+_Outline: TypeAlias = tuple[int, ...]
+"""An operation and those of its operands, ``NONE`` for inputs; nothing for an input."""
 
 _Sides: TypeAlias = tuple[tuple[Tree, ...], tuple[Tree, ...]]
 """Sources and targets."""
@@ -138,13 +140,16 @@ class _Sieve:
     def __init__(self, enumeration: Enumeration) -> None:
         self.fates = {Fate.COMMON_SUBGRAPH: 0, Fate.FALSE_ELSEWHERE: 0, Fate.FALSE_OF_FLOATS: 0}
         self._enumeration = enumeration
+        others = range(1, len(enumeration.family.extents))
+        self._trials = [(at, Evaluator(Modular(enumeration.seed + at)), Fate.FALSE_ELSEWHERE) for at in others]
+        self._trials.append((0, Evaluator(Real()), Fate.FALSE_OF_FLOATS))
 
     def true(self, candidates: Candidates) -> Candidates:
         """Those that hold."""
         left = candidates
-        for at in range(1, len(self._enumeration.family.extents)):
-            left = self._checked(left, at, Modular(self._enumeration.seed + at), Fate.FALSE_ELSEWHERE)
-        return self._checked(left, 0, Real(), Fate.FALSE_OF_FLOATS)
+        for at, evaluator, fate in self._trials:
+            left = self._checked(left, at, evaluator, fate)
+        return left
 
     def apart(self, candidates: Candidates) -> Candidates:
         """Those whose sides have no operation in common: most others follow from what holds of any common part."""
@@ -172,8 +177,8 @@ class _Sieve:
             ]
         return parts
 
-    def _checked(self, candidates: Candidates, at: int, domain: Domain, fate: Fate) -> Candidates:
-        universe = self._enumeration.universe_at(at, domain, candidates)
+    def _checked(self, candidates: Candidates, at: int, evaluator: Evaluator, fate: Fate) -> Candidates:
+        universe = self._enumeration.universe_at(at, evaluator, candidates)
         types = self._enumeration.expressions.type
         left = universe.sketches(candidates.expressions, types)
         right = universe.sketches(self._enumeration.expressions[candidates.classes], types)
@@ -193,10 +198,12 @@ class _Collection:
     )
     _true: set[_Key] = field(default_factory=set[_Key])
     _false: set[_Key] = field(default_factory=set[_Key])
-    _patterns: dict[tuple[int, ...], list[General]] = field(default_factory=dict[tuple[int, ...], list[General]])
-    """Rules in both directions, by the operations at the roots."""
-    _rules: dict[str, tuple[int, Rule]] = field(default_factory=dict[str, tuple[int, Rule]])
-    """By text: with the number of its operations."""
+    _patterns: dict[tuple[_Outline, ...], list[General]] = field(
+        default_factory=dict["tuple[_Outline, ...]", list[General]]
+    )
+    """Rules in both directions, by the operations at the roots and just below."""
+    _rules: dict[Rule, int] = field(default_factory=dict[Rule, int])
+    """With the number of operations of each."""
 
     def add_all(self, candidates: Sequence[_Sides]) -> None:
         """Keep those that are new: general ones first, so that those that follow from them are found to do so."""
@@ -211,8 +218,8 @@ class _Collection:
 
     def named(self, prefix: str) -> tuple[Rule, ...]:
         """All rules, smallest first."""
-        ranked = sorted(self._rules.values(), key=lambda sized: sized[0])
-        return tuple(replace(rule, name=f"{prefix}-{at}") for at, (_, rule) in enumerate(ranked, start=1))
+        ranked = sorted(self._rules, key=lambda rule: self._rules[rule])
+        return tuple(replace(rule, name=f"{prefix}-{at}") for at, rule in enumerate(ranked, start=1))
 
     def _fate(self, sources: Sequence[Tree], targets: Sequence[Tree]) -> Fate:
         whole = Abstraction((*sources, *targets), ())
@@ -237,18 +244,18 @@ class _Collection:
             return Fate.NOT_GENERAL
         half = len(made.trees) // 2
         for pattern in (made.trees, (*made.trees[half:], *made.trees[:half])):
-            self._patterns.setdefault(tuple(map(_root, pattern)), []).append(replace(made, trees=pattern))
-        text = print_rule(made.rule)
-        if text in self._rules:
+            self._patterns.setdefault(tuple(map(_outline, pattern)), []).append(replace(made, trees=pattern))
+        if made.rule in self._rules:
             return Fate.RENAMED
-        self._rules[text] = sum(map(operations_in, abstraction.trees)), made.rule
+        self._rules[made.rule] = sum(map(operations_in, abstraction.trees))
         return Fate.KEPT
 
     def _is_instance(self, abstraction: Abstraction) -> bool:
         """Whether a rule becomes this one by putting something in the place of its variables."""
-        roots = [(_root(tree), NONE) if _root(tree) != NONE else (NONE,) for tree in abstraction.trees]
         return any(
-            self._becomes(general, abstraction) for root in product(*roots) for general in self._patterns.get(root, ())
+            self._becomes(general, abstraction)
+            for outlines in product(*map(_outlines, abstraction.trees))
+            for general in self._patterns.get(outlines, ())
         )
 
     def _becomes(self, general: General, abstraction: Abstraction) -> bool:
@@ -265,12 +272,25 @@ class _Collection:
         """Equal for rules that differ in names only, or in which side stands first."""
         half = len(abstraction.trees) // 2
         swapped = (*abstraction.trees[half:], *abstraction.trees[:half])
-        one, other = (renamed(trees, self.family) for trees in (abstraction.trees, swapped))
-        return min(one, other, key=repr), tuple(self.generalizer.sizes(tree, ()) for tree in abstraction.hidden)
+        either = frozenset(renamed(trees, self.family) for trees in (abstraction.trees, swapped))
+        return either, tuple(self.generalizer.sizes(tree, ()) for tree in abstraction.hidden)
 
 
 def _root(tree: Tree) -> int:
     return NONE if isinstance(tree, int) else tree[0]
+
+
+def _outline(tree: Tree) -> _Outline:
+    """The operations at the root and just below."""
+    return () if isinstance(tree, int) else (tree[0], *map(_root, tree[1]))
+
+
+def _outlines(tree: Tree) -> list[_Outline]:
+    """Those of trees that become this one by putting something in the place of variables."""
+    if isinstance(tree, int):
+        return [()]
+    below = product(*((_root(operand), NONE) if _root(operand) != NONE else (NONE,) for operand in tree[1]))
+    return [(), *((tree[0], *roots) for roots in below)]
 
 
 def _pairs(family: Family, trees: Sequence[tuple[Tree, Tree]]) -> Iterator[tuple[tuple[Tree, ...], tuple[Tree, ...]]]:

@@ -4,7 +4,7 @@ A family is a set of operations and of inputs that fit each other; rules are gen
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 from typing import TypeAlias
@@ -88,12 +88,12 @@ class Family:
     inputs: tuple[Input, ...]
     operations: tuple[Operation, ...]
     extents: tuple[Mapping[str, int], ...]
+    first_of_kind: tuple[int, ...] = field(init=False)
+    """For each input, the first one that it could be exchanged with."""
 
-    def first_of_kind(self, number: int) -> int:
-        """The first input that an input could be exchanged with."""
-        made = self.inputs[number]
-        kinds = [(other.shape, other.is_weight, other.constant is None) for other in self.inputs]
-        return kinds.index((made.shape, made.is_weight, made.constant is None))
+    def __post_init__(self) -> None:
+        kinds = [(made.shape, made.is_weight, made.constant is None) for made in self.inputs]
+        object.__setattr__(self, "first_of_kind", tuple(map(kinds.index, kinds)))
 
     @property
     def digest(self) -> str:

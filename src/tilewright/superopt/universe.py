@@ -7,6 +7,7 @@ and forgotten a few thousand at a time.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import TypeAlias
 
@@ -14,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.arrays import Array
-from tilewright.passes.rules.terms import Variable
-from tilewright.superopt.domains import PRIME, Domain, Modular
+from tilewright.passes.rules.terms import Term, Variable
+from tilewright.superopt.domains import PRIME, Modular
 from tilewright.superopt.extents import Mismatch, Shape, Solver, concrete, sizes
 from tilewright.superopt.field import Bindings, Evaluator
 from tilewright.superopt.operators import Family
@@ -111,11 +112,12 @@ class Types:
 class Universe:
     """Values of classes at one of the family's extents, over one domain."""
 
-    def __init__(self, types: Types, at: int, domain: Domain) -> None:
+    def __init__(self, types: Types, at: int, evaluator: Evaluator) -> None:
         self._types = types
         self._at = at
-        self._evaluator = Evaluator(domain)
-        self._domain = domain
+        self._evaluator = evaluator
+        self._domain = evaluator.domain
+        self._terms = lru_cache(maxsize=None)(self._term)
         self._values: dict[int, Array] = {}
         self._place = np.zeros(0, np.int64)
         self._projections: dict[int, NDArray[np.float64]] = {}
@@ -172,7 +174,7 @@ class Universe:
             if operation == NONE:
                 yield positions, self._input(first, len(positions))
                 continue
-            kinds = [kind for kind in (first, second) if kind != NONE]
+            kinds = tuple(kind for kind in (first, second) if kind != NONE)
             result = int(expressions.type[positions[0]])
             step = max(32, _CHUNK // max(map(self._elements, [*kinds, result])))
             for start in range(0, len(positions), step):
@@ -185,12 +187,16 @@ class Universe:
         taken = self._values[kind][:, self._place[classes]].astype(self._domain.dtype)
         return taken.reshape(*sizes(self._types.shapes[kind][self._at]), len(classes))
 
-    def _applied(self, operation: int, kinds: Sequence[int], result: int, arrays: Sequence[Array]) -> Array:
+    def _applied(self, operation: int, kinds: tuple[int, ...], result: int, arrays: Sequence[Array]) -> Array:
+        term = self._terms(operation, kinds, result)
+        return self._evaluator.term(term, Bindings(dict(zip(_HOLES, arrays, strict=False))))
+
+    def _term(self, operation: int, kinds: tuple[int, ...], result: int) -> Term:
+        """The operation on operands of types ``kinds``, which are called as ``_HOLES`` are."""
         shapes = [self._types.shapes[kind][self._at] for kind in kinds]
         holes = [Variable(name) for name, _ in zip(_HOLES, kinds, strict=False)]
         building = self._types.family.operations[operation].building
-        term = building(holes, shapes, self._types.shapes[result][self._at])
-        return self._evaluator.term(term, Bindings(dict(zip(_HOLES, arrays, strict=False))))
+        return building(holes, shapes, self._types.shapes[result][self._at])
 
     def _input(self, number: int, count: int) -> Array:
         made = self._types.family.inputs[number]

@@ -1,0 +1,97 @@
+"""Operators on samples that are places give what they give on all dimensions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.ops import Attribute
+from tilewright.ops.operator import require
+from tilewright.superopt.domains import Modular
+from tilewright.superopt.field import Evaluator
+from tilewright.superopt.places import ELEMENTWISE, work
+
+Shape = tuple[int, ...]
+Case = tuple[str, dict[str, Attribute], list[Shape]]
+EXTENTS = st.integers(1, 4)
+UNARY = ("Exp", "Neg", "Relu", "Sqrt", "Tanh")
+
+
+@st.composite
+def elementwise(draw: st.DrawFn) -> Case:
+    name = draw(st.sampled_from(sorted(ELEMENTWISE)))
+    shape = tuple(draw(st.lists(EXTENTS, min_size=1, max_size=4)))
+    other = draw(st.sampled_from([shape, ()]))
+    return name, {}, [shape] if name in UNARY else draw(st.permutations([shape, other]))
+
+
+@st.composite
+def concatenations(draw: st.DrawFn) -> Case:
+    shape = draw(st.lists(EXTENTS, min_size=2, max_size=4))
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    shapes: list[Shape] = []
+    for _ in range(draw(st.integers(1, 3))):
+        shape[axis] = draw(EXTENTS)
+        shapes.append(tuple(shape))
+    return "Concat", {"axis": axis}, shapes
+
+
+@st.composite
+def slices(draw: st.DrawFn) -> Case:
+    shape = tuple(draw(st.lists(st.integers(2, 5), min_size=2, max_size=4)))
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    start = draw(st.integers(0, shape[axis] - 1))
+    end = draw(st.integers(start + 1, shape[axis]))
+    return "Slice", {"axes": (axis,), "starts": (start,), "ends": (end,)}, [shape]
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> Case:
+    name = draw(st.sampled_from(["AveragePool", "MaxPool"]))
+    shape = tuple(draw(st.tuples(EXTENTS, EXTENTS, st.integers(3, 5), st.integers(3, 5))))
+    kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    return name, {"kernel_shape": kernel, "strides": draw(st.sampled_from([(1, 1), (2, 1)]))}, [shape]
+
+
+@given(st.one_of(elementwise(), concatenations(), slices(), pools()), st.integers(1, 3))
+def test_places_may_be_samples(case: Case, samples: int) -> None:
+    """Against the operator's program for the shapes as they are; one of the operands is a constant."""
+    name, attributes, shapes = case
+    evaluator = Evaluator(Modular(3))
+    arrays = [evaluator.domain.random((*s, samples if at else 1), at) for at, s in enumerate(shapes)]
+    assert work(require(name), attributes, shapes) is not None
+    found = evaluator.apply(require(name), attributes, arrays)
+    whole = [np.broadcast_to(a, (*a.shape[:-1], max(b.shape[-1] for b in arrays))) for a in arrays]
+    expected = evaluator.function(require(name), attributes, shapes)(whole)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, np.broadcast_to(other, one.shape))
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "shapes"),
+    [
+        ("MatMul", {}, [(2, 3), (3, 4)]),
+        ("Transpose", {"perm": (1, 0)}, [(2, 3)]),
+        ("Add", {}, [(2, 3), (3,)]),
+        ("Add", {}, [(2, 3), (1, 3)]),
+        ("Relu", {}, [()]),
+        ("Concat", {"axis": 0}, [(2, 3), (2, 4)]),
+        ("Concat", {"axis": 0}, [(2, 3), ()]),
+        ("Concat", {"axis": 2}, [(2, 3), (2, 3)]),
+        ("Slice", {"axes": (0, 1), "starts": (0, 0), "ends": (1, 1)}, [(2, 3)]),
+        ("Slice", {"axes": (0,), "starts": (0,), "ends": (1,)}, [(2,)]),
+    ],
+)
+def test_what_works_along_all_dimensions_or_does_not_fit_stays_as_it_is(
+    name: str, attributes: dict[str, Attribute], shapes: list[Shape]
+) -> None:
+    assert work(require(name), attributes, shapes) is None
+
+
+def test_one_program_is_enough_for_all_extents() -> None:
+    relu = require("Relu")
+    for shape in ((2, 3), (4,), (1, 2, 3, 4)):
+        found = work(relu, {}, [shape])
+        assert found is not None
+        assert found.inside(np.zeros((*shape, 5)), 5).ndim == 1
