@@ -64,6 +64,8 @@ _TIMING = ("tests/measure/test_turns.py", "tests/superopt/test_onnxruntime_costs
 _FIELD = ("tests/superopt/test_field.py",)
 _EXTENTS = ("tests/superopt/test_extents.py",)
 _GENERATION = ("tests/superopt/test_generation.py",)
+_GENERATED = ("tests/superopt/test_generated_rules.py",)
+_PLACES = ("tests/superopt/test_places.py",)
 _SUPEROPT_PAGE = ("tests/report/test_superopt.py",)
 _GAINS = ("tests/superopt/test_gains.py",)
 _VALIDATION = ("tests/superopt/test_regions.py", "tests/superopt/test_validation.py")
@@ -1404,9 +1406,30 @@ MUTANTS = (
     Mutant(
         "what is well-typed is taken for a rule",
         "superopt/generalization.py",
-        "if made is not None and self._holds(made.rule) else None",
+        "if made is not None and all(trial.holds(made.rule) for trial in self._trials) else None",
         "if made is not None else None",
         _GENERATION,
+    ),
+    Mutant(
+        "a variable never stands for an operation below the root",
+        "superopt/generation.py",
+        "(_root(operand), NONE) if _root(operand) != NONE else (NONE,) for",
+        "(_root(operand),) for",
+        _GENERATED,
+    ),
+    Mutant(
+        "dimensions behind the work come before those in front of it",
+        "superopt/places.py",
+        "*range(self.start), *range(self.stop, whole.ndim))",
+        "*range(self.stop, whole.ndim - 1), *range(self.start), whole.ndim - 1)",
+        _PLACES,
+    ),
+    Mutant(
+        "operands that do not fit are joined",
+        "superopt/places.py",
+        "fits = len(others) == 1 and",
+        "fits = len(others) >= 1 and",
+        _PLACES,
     ),
     Mutant(
         "extents that are numbers are not looked at",
