@@ -37,6 +37,7 @@ _ALGEBRA = "tests/passes/rules/test_algebra.py"
 _MATCH = "tests/passes/rules/test_match.py"
 _EGRAPH = "tests/superopt/test_egraph.py"
 _EXTRACTION = "tests/superopt/test_extraction.py"
+_NETWORKS = "tests/superopt/test_networks.py"
 _SATURATION = "tests/superopt/test_saturation.py"
 _EXACT = "tests/test_exact_numbers.py"
 _RECOGNIZE = "tests/passes/test_recognize.py"
@@ -744,6 +745,34 @@ MUTANTS = (
         "if term.op.name in COMMUTATIVE:",
         "if term.op.name in ():",
         (f"{_MATCH}::test_operators_that_commute",),
+    ),
+    Mutant(
+        "a symbol that is multiplied is the whole product",
+        "passes/rules/binding.py",
+        "simplified((actual - at_zero) // slope)",
+        "simplified(actual - at_zero)",
+        (f"{_MATCH}::test_what_is_a_multiple_is_divided",),
+    ),
+    Mutant(
+        "depthwise convolutions are joined, too",
+        "passes/rules/search.rules",
+        "to Conv(x, Reshape(joined, shape=(2 * g * o, 2 * m, k...)), a, group=g, **conv)\n  need m > 1",
+        "to Conv(x, Reshape(joined, shape=(2 * g * o, 2 * m, k...)), a, group=g, **conv)\n  need m > 0",
+        (f"{_NETWORKS}::test_depthwise_convolutions_stay",),
+    ),
+    Mutant(
+        "filters are enlarged on the other side",
+        "passes/rules/search.rules",
+        "y: weight[o], z: weight[p]\n  let e = Pad(u, before=(0, 0, i, j), after=(0, 0, k, l))",
+        "y: weight[o], z: weight[p]\n  let e = Pad(u, before=(0, 0, k, l), after=(0, 0, i, j))",
+        ("tests/passes/rules/test_built_in.py", "tests/superopt/test_stored.py"),
+    ),
+    Mutant(
+        "joined groups see each other's channels",
+        "superopt/axioms.rules",
+        "joined = Mul(Reshape(a, shape=(g, r, o, 1, d, k...)), one)",
+        "joined = Mul(Reshape(a, shape=(g, o, r, 1, d, k...)), Transpose(one, perm=(1, 0, 2, 3, 4...)))",
+        ("tests/superopt/test_axiom_checks.py::test_axioms_by_which_a_search_gains_are_checked",),
     ),
     Mutant(
         "rules: needs are not checked",

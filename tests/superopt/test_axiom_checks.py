@@ -17,6 +17,13 @@ def test_axioms_are_checked() -> None:
     assert [check.is_complete for check in found] == [True, True, True, True, False]
 
 
+@pytest.mark.parametrize("name", ["Conv-of-joined-groups-1d", "AveragePool-of-points-1d", "AveragePool-of-points-2d"])
+def test_axioms_by_which_a_search_gains_are_checked(name: str) -> None:
+    (check,) = check_axioms([axioms()[name]], most=60)
+    assert check.holds
+    assert check.shapes == 60
+
+
 def test_each_size_is_tried_once() -> None:
     (rule,) = parse_rules("rule r\n  for x[m, k], y[k, n]\n  from MatMul(x, y)\n  to MatMul(x, y)")
     sizes = {tuple(sorted(instance.symbols.values())) for instance in at_every_size(rule, 2, 0)}

@@ -91,7 +91,8 @@ class _Instance:
         operands = [self.value(operand) for operand in term.operands]
         written = {name: self._attribute(value) for name, value in term.attributes}
         if term.rest is not None and term.rest not in self.rests:
-            self.rests[term.rest] = self._rest(term.op.name, operands)
+            unwritten = self._rest(term.op.name, operands)
+            self.rests[term.rest] = {name: value for name, value in unwritten.items() if name not in written}
         rest = {} if term.rest is None else self.rests[term.rest]
         node = make_node(term.op, operands, [f"v{len(self.nodes)}"], {**rest, **written}, f"node{len(self.nodes)}")
         self.nodes.append(node)
@@ -110,6 +111,9 @@ class _Instance:
             case "Conv":
                 strides = tuple(self.random.integers(1, 3, rank).tolist())
                 return {"strides": strides, "pads": tuple(self.random.integers(0, 2, 2 * rank).tolist())}
+            case "AveragePool":
+                kernel = tuple(self.random.integers(1, 3, rank).tolist())
+                return {"kernel_shape": kernel, "strides": (2,) * rank, "pads": (1,) * (2 * rank)}
             case "PhaseConv":
                 filters = [int(str(extent)) for extent in operands[1].shape]
                 strides, taps = filters[1 : rank + 1], filters[rank + 2 :]

@@ -53,6 +53,14 @@ def test_operators_that_commute(swapped: bool) -> None:
     assert len(found(rule.format("Sub"), graph_of(relu, apply("Sub", operands, "s")))) == (not swapped)
 
 
+def test_what_is_a_multiple_is_divided() -> None:
+    rule = "for a[2 * m, n]\nfrom Relu(a)\nto Reshape(Relu(Reshape(a, shape=(m, 2 * n))), shape=(2 * m, n))"
+    reshaped = after(rule, graph_of(apply("Relu", [X], "r"))).nodes[0].outputs[0]
+    assert list(map(str, reshaped.shape)) == ["2", "12"]
+    assert not found(rule, graph_of(apply("Relu", [value("odd", 3, 4)], "r")))
+    assert not found("for a[m * m, n]\nfrom Relu(a)\nto a", graph_of(apply("Relu", [X], "r")))
+
+
 def test_one_name_is_one_value() -> None:
     rule = "for a[m, n]\nfrom Add(a, a)\nto Mul(a, 2.0)"
     assert not found(rule, graph_of(apply("Add", [X, Y], "s")))

@@ -15,7 +15,7 @@ from tilewright.ops import Attribute, Operator
 from tilewright.ops.shapes import Shape, same_extent, same_shape, simplified
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, symbols_of
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ONE, Const, Expr, Var, const
+from tilewright.symbolic.expr import Const, Expr, Var, const
 from tilewright.symbolic.simplify import prove
 from tilewright.symbolic.traversal import substitute
 
@@ -153,9 +153,10 @@ class _Equations:
     def _follows(self, symbol: Var, pattern: Expr, actual: Expr) -> bool:
         known = {name: value for name, value in self.symbols.items() if name != symbol}
         at_zero, at_one, at_two = (substitute(pattern, {**known, symbol: const(i)}) for i in range(3))
-        if not same_extent(at_one - at_zero, ONE) or not same_extent(at_two - at_one, ONE):
+        slope = simplified(at_one - at_zero)
+        if not isinstance(slope, Const) or slope.value == 0 or not same_extent(at_two - at_one, slope):
             return False
-        self.symbols[symbol] = simplified(actual - at_zero)
+        self.symbols[symbol] = simplified((actual - at_zero) // slope)
         return same_extent(substitute(pattern, self.symbols), actual)
 
 
