@@ -1,6 +1,7 @@
 """Models compiled with a search: the same results, told what was done, and never a silent change of the rules."""
 
 from collections import Counter
+from collections.abc import Collection
 from io import StringIO
 from pathlib import Path
 
@@ -13,13 +14,16 @@ from rich.console import Console
 import tilewright
 from tests.frontend.models import single_node
 from tilewright.base.errors import BadInput
+from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.superopt import Superopt
 from tilewright.base.target import Target
 from tilewright.driver import Options
 from tilewright.frontend import onnx_importer
+from tilewright.graph import Graph, Node
 from tilewright.insight.explain import Explanation
-from tilewright.superoptimizer import superoptimize
+from tilewright.superopt.optimization import Search
+from tilewright.superoptimizer import optimize_for, superoptimize
 
 SIZE = 512
 
@@ -113,3 +117,31 @@ def test_strict_numbers_leave_nothing_to_search_for() -> None:
 def test_levels_are_known_by_name() -> None:
     with pytest.raises(BadInput, match="superopt='most' is no level"):
         tilewright.compile(cell(), superopt="most")
+
+
+class Elsewhere:
+    """A runtime in which normalizations are slow by themselves, and whole graphs take what was measured."""
+
+    def __init__(self, relative: float) -> None:
+        self.relative = relative
+
+    def of_node(self, node: Node, weights: Collection[str]) -> float:
+        return 10.0 if node.op.name == "BatchNormalization" else 1.0
+
+    def of_graph(self, graph: Graph) -> float:
+        return 1.0 if is_normalized(graph) else self.relative
+
+
+def is_normalized(graph: Graph) -> bool:
+    return any(node.op.name == "BatchNormalization" and node.inputs[0] in graph.inputs for node in graph.nodes)
+
+
+@pytest.mark.parametrize("relative", [1.08, 0.995, 0.9])
+def test_for_other_runtimes_a_graph_stays_unless_another_is_clearly_cheaper_as_a_whole(relative: float) -> None:
+    """Also by rules that always run here: two kernels may be one there."""
+    x = np.ones((1, 3, 4, 4), np.float32)
+    parameters = {name: np.linspace(0.5, 1.5, 3, dtype=np.float32) for name in ("scale", "bias", "mean", "variance")}
+    graph = onnx_importer.load(single_node("BatchNormalization", {"x": x}, parameters))
+    optimized, _ = optimize_for(graph, Elsewhere(relative), Search.at(Superopt.FAST), Math.DEFAULT)
+    assert is_normalized(optimized.after) == (relative > 0.99)
+    assert bool(optimized.steps) == (relative < 0.99)

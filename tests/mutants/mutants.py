@@ -747,6 +747,16 @@ MUTANTS = (
         (f"{_MATCH}::test_operators_that_commute",),
     ),
     Mutant(
+        "for other runtimes, a graph that is hardly cheaper is taken",
+        "superoptimizer.py",
+        "if one.cost_after < CLEARLY * one.cost_before)\n        chosen",
+        "if one.cost_after < one.cost_before)\n        chosen",
+        (
+            "tests/test_superoptimizer.py::"
+            "test_for_other_runtimes_a_graph_stays_unless_another_is_clearly_cheaper_as_a_whole",
+        ),
+    ),
+    Mutant(
         "a symbol that is multiplied is the whole product",
         "passes/rules/binding.py",
         "simplified((actual - at_zero) // slope)",

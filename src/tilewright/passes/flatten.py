@@ -1,7 +1,8 @@
 """Reductions over trailing axes, over one axis of as many elements, which stays as one element.
 
 The elements of ``[n, c, y, x]`` that are reduced over ``y`` and ``x`` lie side by side; as rows of ``[n, c, y * x]``
-they are scheduled as a softmax is. Reshapes cost nothing: kernels read the same memory in another shape.
+they are scheduled as a softmax is. Reshapes cost nothing: kernels read the same memory in another shape. So
+this is no rule of algebra, but a matter of layouts, after which nobody looks at the graph's algebra any more.
 """
 
 from collections.abc import Iterator

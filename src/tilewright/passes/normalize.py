@@ -2,6 +2,9 @@
 
 Every pass keeps the graph's inputs and outputs, by name. A value that leaves the graph is made by a node before and
 after, so that it has a kernel to write it.
+
+None of this is a rule of algebra (``rules``): rules are about floats and change what is computed. Here it stays, of any
+dtype and to the bit; what is folded or shared is seen by evaluating or comparing nodes, which no term can say.
 """
 
 import hashlib

@@ -3,6 +3,8 @@
 A ``PhaseConv`` works on blocks of filters, phase by phase. Three filters would leave most of a block empty; with the
 phases of two strides of 2 they are twelve. And a convolution may be computed in Winograd's transformed domain. This
 needs phases with equally many taps, as one convolution has one kernel.
+
+It is no rule of algebra: a choice of how one operator is computed, which depends on how wide vectors are.
 """
 
 from collections.abc import Mapping

@@ -2,6 +2,9 @@
 
 A composite is scheduled as a whole (a normalization reads its row once), and its reduction has one accumulator type.
 Numbers may differ in the last places; what could overflow in another way (a softmax that subtracts no maximum) is left.
+
+These are no rules of algebra (``rules``): a composite is what its parts are by definition, and a search has nothing to
+choose. The ``epsilon`` of a normalization, a constant, becomes an attribute, which no term can say.
 """
 
 from collections.abc import Callable, Mapping, Sequence

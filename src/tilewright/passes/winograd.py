@@ -2,6 +2,9 @@
 
 One node becomes three: the transform of the input, a matrix product for each point, and the transform back, which takes
 over the bias and is what an epilogue joins. Filters are transformed here, in float64.
+
+It follows from algebra, but is no rule: it is a way to compute one operator, chosen by its cost among others, layouts
+included, and by how large errors may be (``math``). A search over graphs sees the convolution.
 """
 
 from collections.abc import Iterator, Mapping
