@@ -2,8 +2,8 @@
 
 ``algebra.rules`` always run: what they make is never slower. ``search.rules`` are for who knows what things cost: they
 may well make a model slower. So are ``generated.rules``, which nobody wrote: ``rules generate --depth 3 --outputs 2``
-found them, ``rules prune --search --operations 5`` kept them; ``compile`` does not search with them yet, as a search
-with so many rules takes several times as long. A new file of rules is a line here.
+found them, ``rules prune --search --operations 5`` kept them, and a test makes the file anew. A new file of rules is a
+line here.
 """
 
 from functools import lru_cache
