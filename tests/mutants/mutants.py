@@ -65,7 +65,6 @@ _TIMING = ("tests/measure/test_turns.py", "tests/superopt/test_onnxruntime_costs
 _FIELD = ("tests/superopt/test_field.py",)
 _EXTENTS = ("tests/superopt/test_extents.py",)
 _GENERATION = ("tests/superopt/test_generation.py",)
-_GENERATED = ("tests/superopt/test_generated_rules.py",)
 _PLACES = ("tests/superopt/test_places.py",)
 _SUPEROPT_PAGE = ("tests/report/test_superopt.py",)
 _GAINS = ("tests/superopt/test_gains.py",)
@@ -1454,7 +1453,7 @@ MUTANTS = (
         "superopt/generation.py",
         "(_root(operand), NONE) if _root(operand) != NONE else (NONE,) for",
         "(_root(operand),) for",
-        _GENERATED,
+        _GENERATION,
     ),
     Mutant(
         "dimensions behind the work come before those in front of it",
