@@ -69,7 +69,8 @@ def searched(graph: Graph, search: Search, target: Target) -> tuple[float, float
     begin = time.process_time()
     costs = KernelCosts.of(graph, target, Math.DEFAULT, interface.bounds_of(graph, {}))
     best = search.optimize(graph, costs)[0]
-    return best.cost_after / best.cost_before, time.process_time() - begin
+    seconds = time.process_time() - begin
+    return best.cost_after / best.cost_before if best.steps else 1.0, seconds
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from tilewright.base.events import step
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
 from tilewright.base.superopt import Superopt
+from tilewright.cost.kernels import TYPICAL_EXTENT
 from tilewright.driver import ALONE, Compiled, Options, Services, compile_prepared, prepare
 from tilewright.graph import Array, Graph
 from tilewright.measure.turns import Plan, measure, ratio
@@ -66,7 +67,7 @@ def superoptimize(
     """The model compiled, and the story of its graph. ``search``: another one than that of ``options.superopt``."""
     compiling = _Compiling(options, services)
     if options.superopt is Superopt.OFF:
-        return compiling.result(_as_it_is(prepare(graph, services.watch)))
+        return compiling.result(Optimized.unchanged(prepare(graph, services.watch)))
     _check(options.math)
     prepared = prepare(graph, services.watch)
     with step(services.listener, "superopt"):
@@ -82,7 +83,7 @@ def optimize_for(graph: Graph, costs: CostProvider, search: Search | None, math:
     Without ``search``, that is the graph. Raises ``NotEquivalent`` if the result is not equal to ``graph``.
     """
     prepared = normalize(graph)
-    chosen = _as_it_is(prepared)
+    chosen = Optimized.unchanged(prepared)
     if search is not None:
         _check(math)
         found = search.optimize(prepared, costs)
@@ -94,10 +95,6 @@ def optimize_for(graph: Graph, costs: CostProvider, search: Search | None, math:
 def _check(math: Math) -> None:
     if math is Math.STRICT:
         raise BadInput("superopt changes the terms of sums, which math=strict forbids; leave one of them out")
-
-
-def _as_it_is(graph: Graph) -> Optimized:
-    return Optimized(graph, graph, (), 0.0, 0.0)
 
 
 def _found(graph: Graph, options: Options, search: Search) -> list[Optimized]:
@@ -133,7 +130,8 @@ class _Compiling:
     def chosen(self, found: Sequence[Optimized]) -> tuple[Optimized, float | None]:
         """The cheapest; at ``max`` the fastest, and its time relative to that of the graph as it was."""
         if len(found) == 1 or self.options.superopt is not Superopt.MAX:
-            return next((one for one in found[:-1] if self._is_fitting(one)), found[-1]), None
+            paying = (one for one in found[:-1] if one.cost_after < CLEARLY * one.cost_before)
+            return next(filter(self._is_fitting, paying), found[-1]), None
         key, cache = self._key(found), self.services.cache
         known = None if cache is None else cache.get(key)
         for one in found:
@@ -153,7 +151,7 @@ class _Compiling:
 
     def _fastest(self, given: Optimized, rivals: Sequence[Optimized]) -> tuple[Optimized, float]:
         made = [(rival, compiled) for rival in rivals if (compiled := self._fitting(rival)) is not None]
-        feeds = random_feeds(given.before, 0)
+        feeds = random_feeds(given.before, 0, TYPICAL_EXTENT)
         runs = {str(number): _run(compiled, feeds) for number, (_, compiled) in enumerate(made)}
         timings = measure({"given": _run(self._compiled(given), feeds), **runs}, TURNS)
         ratios = [ratio(timings[name], timings["given"]) for name in runs]

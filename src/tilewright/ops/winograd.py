@@ -27,6 +27,9 @@ def transformed_filter(weight: Array, tile: int, group: int) -> NDArray[np.float
     co]``, ``co`` those of a group."""
     filtering = FILTERINGS[tile]
     filters, channels = weight.shape[:2]
+    if not any(weight.strides) and weight.size > 1:  # one number, broadcast: all filters are alike
+        one = transformed_filter(np.array(weight[:1, :1]), tile, 1)
+        return np.broadcast_to(one, (*one.shape[:2], group, channels, filters // group))
     planes = weight.astype(np.float64).reshape(group, filters // group, channels, -1, filtering.taps, filtering.taps)
     return np.einsum("ai,gocdij,bj->abdgco", filtering.filter, planes, filtering.filter, optimize=True).reshape(
         filtering.points**2, planes.shape[3], group, channels, filters // group

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from tilewright.base.dtypes import DType
 from tilewright.base.exact import Exact
@@ -40,14 +41,23 @@ class Kernel:
         return replace(self, arguments=(*group.inputs, *group.outputs), packings=packings)
 
 
-class Lowering:
-    """Makes the kernels of one graph's groups. What models repeat (layers) is made once."""
+Lowered: TypeAlias = dict[tuple[object, ...], tuple[Group, Kernel]]
+"""Groups, and their kernels, by all that a kernel depends on."""
 
-    def __init__(self, laid_out: LaidOut, target: Target, bounds: Mapping[str, int]) -> None:
+
+class Lowering:
+    """Makes the kernels of one graph's groups. What models repeat (layers) is made once.
+
+    ``known``: kernels of other graphs for the same target and bounds, to which those of this one are added.
+    """
+
+    def __init__(
+        self, laid_out: LaidOut, target: Target, bounds: Mapping[str, int], known: Lowered | None = None
+    ) -> None:
         self._laid_out = laid_out
         self._target = target
         self._bounds = bounds
-        self._known: dict[tuple[object, ...], tuple[Group, Kernel]] = {}
+        self._known: Lowered = {} if known is None else known
 
     def kernel(self, group: Group) -> Kernel:
         """The kernel of ``group``. Raises ``Unsupported`` for what has no program."""

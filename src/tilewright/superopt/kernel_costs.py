@@ -6,7 +6,8 @@ kernel that makes their operand, and cost what they read besides.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 
@@ -29,8 +30,9 @@ from tilewright.passes.choose import choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut
-from tilewright.passes.lower import Kernel, Lowering
-from tilewright.passes.normalize import normalize
+from tilewright.passes.lower import Kernel, Lowered, Lowering
+from tilewright.passes.normalize import eliminate_common_subexpressions, eliminate_dead_code, normalize
+from tilewright.passes.rules import index_of
 from tilewright.superopt.memory import size_of
 
 _CONVOLUTIONS = frozenset({"Conv", "PhaseConv"})
@@ -50,6 +52,7 @@ class KernelCosts:
     _nodes: dict[object, float] = field(default_factory=dict[object, float])
     _seen: dict[int, tuple[Node, float]] = field(default_factory=dict[int, tuple[Node, float]])
     """By identity: most nodes are in many graphs. (Which of its operands are weights never changes.)"""
+    _lowered: Lowered = field(default_factory=Lowered)
     _kernels: dict[str, float] = field(default_factory=dict[str, float])
 
     @staticmethod
@@ -74,8 +77,9 @@ class KernelCosts:
 
     def of_graph(self, graph: Graph) -> float:
         """Of a run of ``graph``: of all its kernels."""
-        laid_out = flatten_reductions(choose(normalize(graph), self.target, self.math).apply(self.target))
-        lowering = Lowering(laid_out, self.target, self.bounds)
+        known = normalize(_with_stand_ins(eliminate_common_subexpressions(graph)))
+        laid_out = flatten_reductions(choose(known, self.target, self.math).apply(self.target))
+        lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
         return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph, laid_out.leaving_blocks))
 
     def _of_group(self, group: Group, lowering: Lowering, laid_out: LaidOut) -> float:
@@ -119,12 +123,40 @@ class KernelCosts:
         zeros = {value: _zeros(value) for value in given if value.name in weights}
         graph = Graph("node", tuple(v for v in given if v not in zeros), node.outputs, (node,), zeros)
         laid_out = flatten_reductions(choose(graph, self.target, self.math).apply(self.target))
-        lowering = Lowering(laid_out, self.target, self.bounds)
+        lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
         return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph))
 
 
+def _with_stand_ins(graph: Graph) -> Graph:
+    """``graph`` with other numbers for weights, and for what follows from them: what it costs does not depend on them.
+
+    Each has one number of its own, broadcast, as equal weights are one. What has a single number stays, and whatever is
+    no float: operators ask what they are.
+    """
+    weights = index_of(graph).weights
+    made = [value for node in graph.nodes for value in node.outputs if value.name in weights]
+    unknown = {value for value in (*graph.constants, *made) if value.dtype.is_float and _size(value) > 1}
+    unknown -= set(graph.outputs)
+    kept = {value: array for value, array in graph.constants.items() if value not in unknown}
+    nodes = tuple(node for node in graph.nodes if not unknown.issuperset(node.outputs))
+    ordered = sorted(unknown, key=lambda value: value.name)
+    stand_ins = {value: _filled(value, number) for number, value in enumerate(ordered, 1)}
+    return eliminate_dead_code(replace(graph, nodes=nodes, constants={**kept, **stand_ins}))
+
+
+def _size(value: Value) -> int:
+    shape = static(value.shape)
+    return 0 if shape is None else prod(shape)
+
+
 def _zeros(value: Value) -> Array:
-    """Zeros for a weight; they take no memory."""
+    """Zeros for a weight."""
+    return _filled(value, 0)
+
+
+def _filled(value: Value, bits: int) -> Array:
+    """The number that has these ``bits``, everywhere; it takes no memory."""
     shape = static(value.shape)
     assert shape is not None, "weights have fixed extents"
-    return np.broadcast_to(np.zeros((), value.dtype.numpy), shape)
+    number = np.array(bits, f"u{value.dtype.itemsize}").view(value.dtype.numpy)
+    return np.broadcast_to(number, shape)

@@ -40,7 +40,7 @@ class Effort:
 
 EFFORTS: Mapping[Superopt, Effort] = MappingProxyType(
     {
-        Superopt.FAST: Effort(Limits(pops=6, matches=3), 400, 3.0, 0, saturation.Limits(Budget(4, 1500), 2.0)),
+        Superopt.FAST: Effort(Limits(pops=6, matches=3), 400, 4.0, 0, saturation.Limits(Budget(4, 1500), 2.0)),
         Superopt.MAX: Effort(Limits(pops=30, matches=6), 400, 40.0, 4, saturation.Limits(Budget(), 10.0)),
     }
 )
@@ -73,7 +73,6 @@ class Search:
         ``superopt``; raises ``BadInput`` if it is missing.
         """
         run = _Run(self, costs, self.clock() + self.effort.seconds)
-        before = costs.of_graph(graph)
         states = {fingerprint(graph): State(graph, 0.0)}
         best = run.found(graph, self.rules)
         states.setdefault(fingerprint(best.graph), best)
@@ -81,7 +80,10 @@ class Search:
             if run.is_time_left():
                 rival = run.found(graph, [rule for rule in self.rules if rule is not left_out])
                 states.setdefault(fingerprint(rival.graph), rival)
-        fitting = (state for state in states.values() if state.steps and run.fits(state.graph, graph))
+        fitting = [state for state in states.values() if state.steps and run.fits(state.graph, graph)]
+        if not fitting:
+            return [Optimized.unchanged(graph)]
+        before = costs.of_graph(graph)
         found = [Optimized(graph, one.graph, one.steps, before, costs.of_graph(one.graph)) for one in fitting]
         paying = sorted((one for one in found if one.cost_after < before), key=lambda one: one.cost_after)
         return [*paying, Optimized(graph, graph, (), before, before)]

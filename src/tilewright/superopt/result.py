@@ -32,10 +32,15 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Optimized:
-    """A graph and what was made of it; the costs are those of whole graphs."""
+    """A graph and what was made of it; the costs are those of whole graphs, or 0 where there was nothing to compare."""
 
     before: Graph
     after: Graph
     steps: tuple[Applied, ...]
     cost_before: float
     cost_after: float
+
+    @staticmethod
+    def unchanged(graph: Graph) -> "Optimized":
+        """``graph`` as it is, as nothing else was found."""
+        return Optimized(graph, graph, (), 0.0, 0.0)

@@ -144,16 +144,16 @@ def _largest_difference(before: Graph, after: Graph, run: Runner, tolerance: flo
     return largest
 
 
-def random_feeds(graph: Graph, seed: int) -> dict[str, Array]:
-    """Arrays for each input (see ``random_array``); run-time extents are 3, or their bound if that is smaller."""
+def random_feeds(graph: Graph, seed: int, size: int = 3) -> dict[str, Array]:
+    """Arrays for each input (see ``random_array``); run-time extents are ``size``, or their bounds if less."""
     generator = np.random.default_rng(seed)
     inputs = graph.inputs
-    return {value.name: random_array(value.dtype, _extents(value, graph.bounds), generator) for value in inputs}
+    return {value.name: random_array(value.dtype, _extents(value, graph.bounds, size), generator) for value in inputs}
 
 
-def _extents(value: Value, bounds: Mapping[Var, int]) -> tuple[int, ...]:
+def _extents(value: Value, bounds: Mapping[Var, int], size: int) -> tuple[int, ...]:
     symbols = frozenset[Var]().union(*(extent.variables for extent in value.shape))
-    sizes = {symbol: const(min(_RUN_TIME_EXTENT, bounds.get(symbol, _RUN_TIME_EXTENT))) for symbol in symbols}
+    sizes = {symbol: const(min(size, bounds.get(symbol, size))) for symbol in symbols}
     extents = static(tuple(simplified(substitute(extent, sizes)) for extent in value.shape))
     assert extents is not None, "all symbols have numbers"
     return extents
