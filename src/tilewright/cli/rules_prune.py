@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--search",
         action="store_true",
-        help="keep what a search may gain by and the compiler's rules do not say, directed, each with a proof",
+        help="keep what a search may gain by and rules that always run do not say, directed, each with a proof",
     )
     parser.add_argument(
         "--operations", type=positive, metavar="N", help="drop rules that have more, in both sides together"
@@ -36,7 +36,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Prune, write, and show how many rules each step leaves."""
     from tilewright.superopt.gains import paying
     from tilewright.superopt.pruning import prune, size
-    from tilewright.superopt.selection import arithmetic, is_provable, of_the_compiler, proved
+    from tilewright.superopt.selection import arithmetic, is_provable, proved, that_always_run
 
     rules = read_rules(options.files)
     counts = {"all": len(rules)}
@@ -45,7 +45,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         counts["small"] = len(rules)
     given = arithmetic()
     if options.search:
-        given += of_the_compiler()
+        given += that_always_run()
         rules = [rule for rule in rules if any(paying(rule))]
         counts["may pay"] = len(rules)
         rules = [rule for rule in rules if is_provable(rule)]
