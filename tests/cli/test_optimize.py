@@ -79,7 +79,7 @@ def test_files_of_rules_that_are_none(model: Path, tmp_path: Path, capsys: pytes
 
 def test_a_false_rule_is_found_out(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rules = tmp_path / "false.rules"
-    rules.write_text("rule false\n  for x[*s], y[*s]\n  from Add(x, y)\n  to x\n")
+    rules.write_text("rule false\n  for x[m, k], w: weight[k, k]\n  from MatMul(x, w)\n  to x\n")
     assert main(["optimize", str(model), "--superopt", "fast", "--rules", str(rules), "--quiet"]) == 2
-    assert "output y is not what it was: y, made by" in (said := capsys.readouterr().err)
+    assert "output y is not what it was: " in (said := capsys.readouterr().err)
     assert f"find the false rule with `tilewright rules verify {rules}`" in said

@@ -1799,6 +1799,13 @@ MUTANTS = (
         (f"{_PROOFS}::test_a_flag_that_is_open_is_proved_for_both_values",),
     ),
     Mutant(
+        "pruning: what outputs share follows from rules with one output",
+        "superopt/pruning.py",
+        "prover = provers[len(rule.sources)] = _knowing(given)",
+        "prover = provers[1] = provers[2] = _knowing(given)",
+        ("tests/superopt/test_pruning.py",),
+    ),
+    Mutant(
         "memory: a view has bytes of its own",
         "superopt/memory.py",
         "if node.op.kind is not FusionKind.VIEW:",
@@ -1808,7 +1815,7 @@ MUTANTS = (
     Mutant(
         "memory: what was put together again may take any",
         "superopt/optimization.py",
-        "if state.steps and run.fits(state.graph, graph)",
+        "if run.fits(state.graph, graph)",
         "if state.steps",
         ("tests/superopt/test_memory.py",),
     ),

@@ -46,3 +46,27 @@ def test_each_step_is_counted() -> None:
     assert [rule.name for rule in pruned.rules] == ["commuted", "of-another-operator", "associated"]
     assert pruned.before == 7
     assert pruned.left == {Step.RENAMING: 6, Step.COMMON_SUBGRAPH: 4, Step.DERIVABILITY: 3}
+
+
+def test_what_outputs_share_follows_from_no_rule_with_one_output() -> None:
+    parts = """
+rule first
+  for x[m, k], v[k, n1], w[k, n2]
+  from Slice(MatMul(x, Concat(v, w, axis=1)), axes=(1,), starts=(0,), ends=(n1,))
+  to MatMul(x, v)
+
+rule second
+  for x[m, k], v[k, n1], w[k, n2]
+  from Slice(MatMul(x, Concat(v, w, axis=1)), axes=(1,), starts=(n1,), ends=(n1 + n2,))
+  to MatMul(x, w)
+"""
+    both = """
+rule both
+  for x[m, k], v[k, n1], w[k, n2]
+  let t = MatMul(x, Concat(v, w, axis=1))
+  from MatMul(x, v); MatMul(x, w)
+  to Slice(t, axes=(1,), starts=(0,), ends=(n1,)); Slice(t, axes=(1,), starts=(n1,), ends=(n1 + n2,))
+"""
+    assert [rule.name for rule in prune(parse_rules(parts + both)).rules] == ["first", "second", "both"]
+    swapped = both.replace("both", "swapped").replace("v", "u")
+    assert [rule.name for rule in prune(parse_rules(both + swapped)).rules] == ["both"]

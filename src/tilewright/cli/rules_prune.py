@@ -26,7 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep what a search may gain by and rules that always run do not say, directed, each with a proof",
     )
     parser.add_argument(
-        "--operations", type=positive, metavar="N", help="drop rules that have more, in both sides together"
+        "--operations",
+        type=positive,
+        metavar="N",
+        help="drop rules that have more in both sides together; two more are allowed for each output after the first",
     )
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to write the rules that are kept")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -41,7 +44,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     rules = read_rules(options.files)
     counts = {"all": len(rules)}
     if options.operations is not None:
-        rules = [rule for rule in rules if size(rule) <= options.operations]
+        rules = [rule for rule in rules if size(rule) <= options.operations + 2 * (len(rule.sources) - 1)]
         counts["small"] = len(rules)
     given = arithmetic()
     if options.search:

@@ -28,7 +28,8 @@ class Effort:
     """What a search may spend.
 
     ``piece``: the most nodes of a piece; ``seconds``: of all of it; ``rivals``: how many of the rules that were applied
-    are left out, one at a time. Saturation goes as far as ``saturation`` says in each piece.
+    are left out, one at a time. Saturation goes as far as ``saturation`` says in each piece. A graph is worth being
+    priced as a whole if its nodes save ``gain`` of what those of the graph that was given cost.
     """
 
     limits: Limits
@@ -36,12 +37,13 @@ class Effort:
     seconds: float
     rivals: int
     saturation: saturation.Limits
+    gain: float
 
 
 EFFORTS: Mapping[Superopt, Effort] = MappingProxyType(
     {
-        Superopt.FAST: Effort(Limits(pops=6, matches=3), 400, 4.0, 0, saturation.Limits(Budget(4, 1500), 2.0)),
-        Superopt.MAX: Effort(Limits(pops=30, matches=6), 400, 40.0, 4, saturation.Limits(Budget(), 10.0)),
+        Superopt.FAST: Effort(Limits(pops=6, matches=3), 400, 4.0, 0, saturation.Limits(Budget(4, 1500), 2.0), 0.01),
+        Superopt.MAX: Effort(Limits(pops=30, matches=6), 400, 40.0, 4, saturation.Limits(Budget(), 10.0), 0.0),
     }
 )
 
@@ -73,14 +75,16 @@ class Search:
         ``superopt``; raises ``BadInput`` if it is missing.
         """
         run = _Run(self, costs, self.clock() + self.effort.seconds)
-        states = {fingerprint(graph): State(graph, 0.0)}
+        given = State(graph, cost_by_nodes(graph, costs))
+        states = {fingerprint(graph): given}
         best = run.found(graph, self.rules)
         states.setdefault(fingerprint(best.graph), best)
         for left_out in _most_applied(best)[: self.effort.rivals]:
             if run.is_time_left():
                 rival = run.found(graph, [rule for rule in self.rules if rule is not left_out])
                 states.setdefault(fingerprint(rival.graph), rival)
-        fitting = [state for state in states.values() if state.steps and run.fits(state.graph, graph)]
+        cheap = (state for state in states.values() if state.cost < (1 - self.effort.gain) * given.cost)
+        fitting = [state for state in cheap if run.fits(state.graph, graph)]
         if not fitting:
             return [Optimized.unchanged(graph)]
         before = costs.of_graph(graph)

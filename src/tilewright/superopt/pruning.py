@@ -3,7 +3,7 @@
 - *Renaming*: a rule that another one is, with other names (a name may stand for two of the rule's).
 - *Common subgraph*: sides that begin with the same operation on inputs, or end with the same one on otherwise equal
   operands, say what a smaller rule says.
-- *Derivability*: a rule that follows from the smaller ones that are kept.
+- *Derivability*: a rule that follows from the smaller ones that are kept, and have as many outputs.
 
 The steps are those of Jia et al. (TASO, SOSP 2019, section 2.3); the last one takes a prover in the place of patterns.
 """
@@ -124,12 +124,15 @@ def _is_congruence(a: Term, b: Term) -> bool:
 
 
 def _without_derivable(rules: Sequence[Rule], given: Sequence[Rule], effort: Effort) -> Iterator[Rule]:
-    """Each rule that those before it, which are no larger, and those ``given`` do not prove."""
-    prover = Prover([])
-    for known in given:
-        with suppress(BadProgram):  # without known shapes, nothing follows from it
-            prover.learn(known)
+    """Each rule that those before it, which are no larger, and those ``given`` do not prove.
+
+    A rule with several outputs says what they share: rules with one, which make each by itself, do not say that.
+    """
+    provers: dict[int, Prover] = {}
     for rule in rules:
+        prover = provers.get(len(rule.sources))
+        if prover is None:
+            prover = provers[len(rule.sources)] = _knowing(given)
         try:
             if all(prover.proves(version, effort) for version in at_ranks(rule)):
                 continue
@@ -137,3 +140,11 @@ def _without_derivable(rules: Sequence[Rule], given: Sequence[Rule], effort: Eff
         except BadProgram:  # without known shapes, nothing follows from it, and it follows from nothing
             pass
         yield rule
+
+
+def _knowing(given: Sequence[Rule]) -> Prover:
+    prover = Prover([])
+    for known in given:
+        with suppress(BadProgram):  # without known shapes, nothing follows from it
+            prover.learn(known)
+    return prover
