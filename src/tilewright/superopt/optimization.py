@@ -43,7 +43,7 @@ class Effort:
 EFFORTS: Mapping[Superopt, Effort] = MappingProxyType(
     {
         Superopt.FAST: Effort(Limits(pops=6, matches=3), 400, 4.0, 0, saturation.Limits(Budget(4, 1500), 2.0), 0.01),
-        Superopt.MAX: Effort(Limits(pops=30, matches=6), 400, 40.0, 4, saturation.Limits(Budget(), 10.0), 0.0),
+        Superopt.MAX: Effort(Limits(pops=30, matches=6), 400, 25.0, 4, saturation.Limits(Budget(), 10.0), 0.0),
     }
 )
 
