@@ -1854,4 +1854,11 @@ MUTANTS = (
         "if key in seen or",
         ("tests/superopt/test_backtracking.py",),
     ),
+    Mutant(
+        "costs: weights of one shape are one weight",
+        "superopt/kernel_costs.py",
+        "{value: _filled(value, number) for",
+        "{value: _filled(value, 0) for",
+        ("tests/superopt/test_kernel_costs.py",),
+    ),
 )

@@ -37,7 +37,7 @@ SEEDS = (0, 1)
 TOLERANCES: Mapping[Math, float] = {Math.STRICT: 2e-5, Math.DEFAULT: 1e-4, Math.FAST: 1e-4}
 """How far outputs in float32 may be from each other, by the policy for numbers (see ``Math``)."""
 _RUN_TIME_EXTENT = 3
-"""What run-time extents are when graphs are run, or their bound if that is smaller."""
+"""What run-time extents are when graphs are run for their results, or their bound if that is smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _largest_difference(before: Graph, after: Graph, run: Runner, tolerance: flo
     return largest
 
 
-def random_feeds(graph: Graph, seed: int, size: int = 3) -> dict[str, Array]:
+def random_feeds(graph: Graph, seed: int, size: int = _RUN_TIME_EXTENT) -> dict[str, Array]:
     """Arrays for each input (see ``random_array``); run-time extents are ``size``, or their bounds if less."""
     generator = np.random.default_rng(seed)
     inputs = graph.inputs
