@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 
-from tilewright.base.dtypes import i64
+from tilewright.base.dtypes import f32, i32, i64
 from tilewright.frontend.export.form import Form, FormFunction, Writing
 from tilewright.ops.shapes import static
 
 
 def _one_hot(writing: Writing) -> None:
-    depth = writing.scalar(writing.integer("depth"), i64)
+    # A depth may have any type; ONNX Runtime has kernels for floats beside these values, and for integers beside the others.
+    dtype = f32 if writing.value(1).dtype in (f32, i32) else i64
+    depth = writing.scalar(writing.integer("depth"), dtype)
     writing.result("OneHot", [writing.input(0), depth, writing.input(1)], axis=writing.integer("axis"))
 
 
