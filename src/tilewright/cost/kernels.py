@@ -11,8 +11,10 @@ from tilewright.cost.analytic import open_space
 from tilewright.cost.model import estimate
 from tilewright.cost.work import Work, count
 from tilewright.kernels.nests import Tiles
+from tilewright.kernels.schedules import is_reduction
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import all_blocks
 
 KERNEL_START = 600.0
 """Cycles to call a kernel, and to begin and end its loops."""
@@ -55,6 +57,8 @@ def pass_cycles(work: Work, target: Target) -> float:
 
 def _tile_cycles(naive: Program, target: Target) -> float | None:
     """Of the register tiles of ``naive``; None if it has none."""
+    if not any(map(is_reduction, all_blocks(naive.body))):
+        return None
     try:
         space = open_space(Schedule(naive), target)
     except Unsupported:

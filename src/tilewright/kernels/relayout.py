@@ -66,8 +66,11 @@ def split(rank: int, lanes: int, axis: int = 1) -> IndexMap:
 
 def is_row_major(index_map: IndexMap, shape: tuple[Expr, ...]) -> bool:
     """Whether blocks of channels lie in memory as the row-major value does: one place, and whole blocks."""
-    own, packed = static(shape), static(index_map.shape(shape))
-    return own is not None and packed is not None and prod(own[2:]) == 1 and prod(own) == prod(packed)
+    own = static(shape)
+    if own is None or prod(own[2:]) != 1:
+        return False
+    packed = static(index_map.shape(shape))
+    return packed is not None and prod(own) == prod(packed)
 
 
 def merge_places(outputs: Sequence[Tensor], layouts: Layouts) -> Layouts:

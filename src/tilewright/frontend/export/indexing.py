@@ -8,7 +8,7 @@ from tilewright.ops.shapes import static
 
 
 def _one_hot(writing: Writing) -> None:
-    # A depth may have any type; ONNX Runtime has kernels for floats beside these values, and for integers beside the others.
+    # A depth may have any type: ONNX Runtime has kernels for a float beside these values, for an integer beside others.
     dtype = f32 if writing.value(1).dtype in (f32, i32) else i64
     depth = writing.scalar(writing.integer("depth"), dtype)
     writing.result("OneHot", [writing.input(0), depth, writing.input(1)], axis=writing.integer("axis"))
