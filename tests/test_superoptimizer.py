@@ -23,7 +23,7 @@ from tilewright.frontend import onnx_importer
 from tilewright.graph import Graph, Node
 from tilewright.insight.explain import Explanation
 from tilewright.superopt.optimization import Search
-from tilewright.superoptimizer import optimize_for, superoptimize
+from tilewright.superoptimizer import CLEARLY, clearly_fastest, optimize_for, superoptimize
 
 SIZE = 512
 
@@ -145,3 +145,18 @@ def test_for_other_runtimes_a_graph_stays_unless_another_is_clearly_cheaper_as_a
     optimized, _ = optimize_for(graph, Elsewhere(relative), Search.at(Superopt.FAST), Math.DEFAULT)
     assert is_normalized(optimized.after) == (relative > 0.99)
     assert bool(optimized.steps) == (relative < 0.99)
+
+
+@pytest.mark.parametrize(
+    ("again", "expected"),
+    [(0.5, ("quick", 0.5)), (CLEARLY, ("quick", CLEARLY)), (CLEARLY + 1e-9, None), (1.5, None)],
+)
+def test_what_was_fast_once_is_measured_again(again: float, expected: tuple[str, float] | None) -> None:
+    """What the second measurement says holds; the others do not get another chance."""
+    relative = {"slow": [1.2], "fair": [0.9], "quick": [0.8, again]}
+    assert clearly_fastest(list(relative), lambda rivals: [relative[rival].pop(0) for rival in rivals]) == expected
+
+
+def test_nothing_is_clearly_fastest_where_nothing_is_clearly_faster() -> None:
+    assert clearly_fastest(["one", "other"], lambda rivals: [CLEARLY + 1e-9, 1.0][: len(rivals)]) is None
+    assert clearly_fastest([], lambda rivals: [0.1 for _ in rivals]) is None

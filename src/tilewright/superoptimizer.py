@@ -9,6 +9,7 @@ one is clearly faster.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from tilewright.superopt.kernel_costs import KernelCosts
 from tilewright.superopt.optimization import Search
 from tilewright.superopt.result import Optimized
 from tilewright.superopt.validation import Validation, random_feeds, validate
+
+T = TypeVar("T")
 
 FINALISTS = 3
 """How many graphs are compiled and measured, beside the one that was given."""
@@ -155,18 +158,12 @@ class _Compiling:
         return hashlib.sha256(b"superopt" + asked + graphs).hexdigest()
 
     def _fastest(self, given: Optimized, rivals: Sequence[Optimized]) -> tuple[Optimized, float]:
-        """The best of ``rivals``, if it is clearly faster than ``given`` in two measurements: the best of several may
-        only have been lucky in the first."""
-        made = [(rival, compiled) for rival in rivals if (compiled := self._fitting(rival)) is not None]
+        """The best of ``rivals`` and its relative time, if it is clearly faster than ``given``."""
         feeds = random_feeds(given.before, 0, TYPICAL_EXTENT)
-        runs = [_run(compiled, feeds) for _, compiled in made]
+        made = [(rival, compiled) for rival in rivals if (compiled := self._fitting(rival)) is not None]
         as_given = _run(self._compiled(given), feeds)
-        ratios = _ratios(as_given, runs)
-        if not ratios or min(ratios) > CLEARLY:
-            return given, 1.0
-        best = ratios.index(min(ratios))
-        (again,) = _ratios(as_given, [runs[best]])
-        return (made[best][0], again) if again <= CLEARLY else (given, 1.0)
+        found = clearly_fastest(made, lambda some: _ratios(as_given, [_run(compiled, feeds) for _, compiled in some]))
+        return (given, 1.0) if found is None else (found[0][0], found[1])
 
     def _is_fitting(self, one: Optimized) -> bool:
         return self.options.memory_limit is None or self._fitting(one) is not None
@@ -191,6 +188,19 @@ class _Compiling:
                 return validation
         known = {id(graph): self._compiled(replace(one, after=graph)) for graph in (one.before, one.after)}
         return validate(one.before, one.after, lambda graph, feeds: known[id(graph)].executable.run(feeds), math=math)
+
+
+def clearly_fastest(rivals: Sequence[T], measured: Callable[[Sequence[T]], Sequence[float]]) -> tuple[T, float] | None:
+    """The best of ``rivals`` and its relative time, if that is clearly below 1 in two measurements.
+
+    ``measured``: relative times. The best of several may only have been lucky in the first.
+    """
+    first = measured(rivals)
+    if not first or min(first) > CLEARLY:
+        return None
+    best = rivals[first.index(min(first))]
+    (again,) = measured([best])
+    return (best, again) if again <= CLEARLY else None
 
 
 def _ratios(given: Callable[[], object], rivals: Sequence[Callable[[], object]]) -> list[float]:

@@ -1526,6 +1526,13 @@ MUTANTS = (
         _TIMING,
     ),
     Mutant(
+        "a graph that was faster once is taken",
+        "superoptimizer.py",
+        "if again <= CLEARLY else None",
+        "if best else None",
+        ("tests/test_superoptimizer.py::test_what_was_fast_once_is_measured_again",),
+    ),
+    Mutant(
         "what the search applied is not told",
         "superoptimizer.py",
         ", applied=one.steps)",
