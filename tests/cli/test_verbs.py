@@ -70,7 +70,10 @@ def test_bench_of_an_artifact(artifact: str, model: str, capsys: pytest.CaptureF
     assert report("bench", capsys.readouterr().out)["agree"] is True
 
 
-def test_profile(model: str, artifact: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_profile(
+    model: str, artifact: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     quick = ["--seconds", "0", "--threads", "1"]
     capsys.readouterr()
     assert main(["profile", model, "--json", *quick]) == 0
@@ -84,6 +87,7 @@ def test_profile(model: str, artifact: str, capsys: pytest.CaptureFixture[str]) 
     assert main(["profile", model, "--trace", "--by-kernel", "--no-roofs", *quick]) == 0
     printed = capsys.readouterr().out
     assert "Time by kernel" in printed
+    assert "nodes" in printed  # a pipe is wide
     assert "s.vectorize" in printed
 
 

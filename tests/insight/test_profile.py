@@ -14,7 +14,7 @@ from tests.frontend.models import single_node
 from tests.insight.models import FEEDS, classifier, compiled
 from tilewright.base.errors import BadFeed
 from tilewright.insight.peak import Bandwidth, Peak
-from tilewright.insight.profile import KernelProfile, Profile, profile
+from tilewright.insight.profile import WIDE, KernelProfile, Profile, profile
 
 PEAK = Peak(1, 100.0, (Bandwidth(1 << 40, 10.0),))
 
@@ -97,6 +97,16 @@ def test_what_is_printed(golden: Callable[[str, str], None]) -> None:
     EXAMPLE.by_kernel().show(console=console)
     replace(EXAMPLE, milliseconds=7.0, kernels=(replace(ROWS[0], gflops=None),), peak=None).show(console=console)
     golden("insight/profile", console.export_text())
+
+
+def test_a_narrow_table_has_a_line_for_each_kernel() -> None:
+    """Where there is no room for nodes, that is said."""
+    console = Console(width=WIDE - 1, record=True, file=StringIO())
+    EXAMPLE.show(console=console)
+    printed = console.export_text()
+    assert all(sum(row.kernel in line for line in printed.splitlines()) >= 1 for row in ROWS)
+    assert "node a" not in printed
+    assert f"with {WIDE} columns" in printed
 
 
 def test_json_has_all_fields() -> None:

@@ -27,6 +27,9 @@ VERBS: Mapping[str, str] = {
     "profile": "show where the time of a model goes, kernel by kernel",
 }
 
+PIPED = 160
+"""Columns of what is written to a pipe or a file."""
+
 
 class Verb(Protocol):
     """A module of this folder."""
@@ -40,6 +43,12 @@ class Verb(Protocol):
         ...
 
 
+def _console() -> Console:
+    """Standard output; what reads from a pipe has no width, and gets all columns of a table."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=PIPED)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status. Leaves by ``SystemExit`` for ``--help`` and for malformed arguments."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -51,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--debug", action="store_true", help="show where in Tilewright an error was raised")
     try:
         verb.add_arguments(parser)
-        status = verb.execute(parser.parse_args(given[1:]), Console())
+        status = verb.execute(parser.parse_args(given[1:]), _console())
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:

@@ -25,6 +25,8 @@ from tilewright.runtime.model import Executable
 LEAST_RUNS = 5
 MOST_RUNS = 2000
 _DISTURBED = 1.25
+WIDE = 110
+"""Columns from which on there is room for the nodes of each kernel."""
 
 
 class Bound(Enum):
@@ -86,7 +88,9 @@ class Profile:
     def show(self, trace: bool = False, console: Console | None = None) -> None:
         """Print the table; with ``trace``, also the steps of each kernel's schedule."""
         out = console or Console()
-        out.print(_table(self))
+        out.print(_table(self, is_wide=out.width >= WIDE))
+        if out.width < WIDE:
+            out.print(f"(with {WIDE} columns, there is room for the nodes of each kernel)", highlight=False)
         kernels = sum(row.milliseconds for row in self.kernels)
         parts = f"{kernels:.3f} ms in kernels, {self.remainder:.3f} ms around them; {self.milliseconds:.3f} ms a run"
         out.print(f"{parts} (medians of {self.runs} runs, threads: {self.threads})", highlight=False, soft_wrap=True)
@@ -190,18 +194,19 @@ def _merged(rows: Sequence[KernelProfile]) -> KernelProfile:
     )
 
 
-def _table(profile: Profile) -> Table:
+def _table(profile: Profile, is_wide: bool) -> Table:
     table = Table(title="Time by kernel")
     table.add_column("kernel", overflow="fold")
     known = any(row.gflops is not None for row in profile.kernels)
     for heading in ("calls", "ms", "share", *(("GFLOP/s", "GB/s", "% of peak", "bound by") if known else ())):
         table.add_column(heading, justify="right", no_wrap=True)
-    if known:
+    if known and is_wide:
         table.add_column("nodes", overflow="fold")
     for row in profile.kernels:
         rates = (_text(row.gflops, 1), _text(row.gbytes_per_second, 1), _text(row.percent_of_peak, 0), row.bound or "")
         times = (str(row.calls), f"{row.milliseconds:.3f}", f"{row.share:.1%}")
-        table.add_row(row.kernel, *times, *((*rates, cell(row.nodes)) if known else ()))
+        nodes = (cell(row.nodes),) if is_wide else ()
+        table.add_row(row.kernel, *times, *((*rates, *nodes) if known else ()))
     return table
 
 
