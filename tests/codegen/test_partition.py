@@ -11,7 +11,7 @@ from tilewright.driver import build_program
 from tilewright.loops.ir import Loop, LoopKind, Stmt, Store
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
-from tilewright.loops.visit import children
+from tilewright.loops.visit import children, walk
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import Binary, Expr, Select, maximum, minimum
 from tilewright.symbolic.operations import BinaryOp
@@ -130,3 +130,17 @@ def test_in_the_middle_the_number_of_neighbours_is_known() -> None:
     expected = sum(padded[x : x + COLUMNS] for x in range(3)) / counts
     result = build_program(scheduled_mean(), Target.host(), threads=1).run({"image": image})[0]
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_row_of_which_nothing_is_selected_stays_one_loop() -> None:
+    image = te.placeholder((ROWS, COLUMNS, LANES), name="image")
+
+    def element(y: Expr, x: Expr, c: Expr) -> Expr:
+        inside = (y >= 1) & (y < ROWS + 1) & (x >= 1) & (x < COLUMNS + 1)
+        return te.select(inside, image[y - 1, x - 1, c], 0.0)
+
+    padded = te.compute((ROWS + 2, COLUMNS + 2, LANES), element, name="padded")
+    s = Schedule(lower([padded], name="pad", inputs=[image]))
+    s.vectorize(s.get_loops("padded")[-1])
+    # The first row and the last one, and of the others the first element, those inside and the last one.
+    assert sum(isinstance(stmt, Store) for stmt in walk(prepare(s.program).body)) == 5

@@ -187,15 +187,15 @@ MUTANTS = (
     Mutant(
         "partition shifts the second piece",
         "codegen/prepare/partition.py",
-        "body = substitute(body, {loop.var: var + start})",
-        "body = substitute(body, {loop.var: var + (start - 1)})",
+        "inside = at.where(loop.var, var + start)",
+        "inside = at.where(loop.var, var + (start - 1))",
         _STATEMENTS,
     ),
     Mutant(
         "partition drops the iterations after the cut",
         "codegen/prepare/partition.py",
-        "edges = [0, *cuts, extent]\n    return seq",
-        "edges = [0, *(cuts or [extent])]\n    return seq",
+        "edges = [0, *cuts, times]\n        return seq",
+        "edges = [0, *(cuts or [times])]\n        return seq",
         _STATEMENTS,
     ),
     Mutant(
@@ -208,9 +208,30 @@ MUTANTS = (
     Mutant(
         "loops are cut for one side of a selection only",
         "codegen/prepare/partition.py",
-        "for solve in (solve_upper, solve_lower):",
-        "for solve in (solve_upper,):",
+        "for solve in (solve_upper, solve_lower))",
+        "for solve in (solve_upper,))",
         _PARTITION,
+    ),
+    Mutant(
+        "what a loop says of a guard inside is left out",
+        "codegen/prepare/guards.py",
+        "return Guard(self.source, self.selects, ((loop.var, loop.extent), *self.between))",
+        "return self",
+        _PARTITION,
+    ),
+    Mutant(
+        "loops are cut for what is never selected",
+        "codegen/prepare/guards.py",
+        "source = substitute(self.source, values)",
+        "source = self.source",
+        _PARTITION,
+    ),
+    Mutant(
+        "loops that run once keep their variables",
+        "codegen/prepare/once.py",
+        "return substitute(body, dict.fromkeys(single, ZERO))",
+        "return body",
+        _STATEMENTS,
     ),
     Mutant(
         "a selection is decided by a part of its condition",

@@ -181,27 +181,32 @@ def read_buffers(*exprs: Expr) -> tuple[Buffer, ...]:
 def transform_exprs(stmt: Stmt, change: ChangeExpr, change_buffer: ChangeBuffer = lambda buffer: buffer) -> Stmt:
     """``stmt`` with ``change`` applied to every expression in it (whole indices, values, extents, bindings ...).
 
-    ``change_buffer`` is applied to every buffer outside of expressions; reads inside them are up to ``change``.
+    ``change_buffer`` is applied to every buffer outside of expressions; reads inside them are up to ``change``. Loops
+    and stores in which nothing changes stay the same objects.
     """
 
     def region(old: Region) -> Region:
         return Region(change_buffer(old.buffer), tuple((change(start), change(extent)) for start, extent in old.ranges))
 
     def store(old: Store) -> Store:
-        return Store(change_buffer(old.buffer), tuple(map(change, old.indices)), change(old.value))
+        buffer, indices, value = change_buffer(old.buffer), tuple([change(i) for i in old.indices]), change(old.value)
+        is_same = buffer is old.buffer and value is old.value and all(map(operator.is_, indices, old.indices))
+        return old if is_same else Store(buffer, indices, value)
 
     def go(old: Stmt) -> Stmt:
         match old:
             case Store():
                 return store(old)
+            case Loop(var, extent, body, kind):
+                new, inside = change(extent), go(body)
+                return old if new is extent and inside is body else Loop(var, new, inside, kind)
             case Stores(stores):
                 return Stores(tuple(map(store, stores)))
             case Seq(statements):
-                return seq(*map(go, statements))
+                parts = tuple([go(inner) for inner in statements])
+                return old if all(map(operator.is_, parts, statements)) else seq(*parts)
             case If(condition, then, otherwise):
                 return If(change(condition), go(then), None if otherwise is None else go(otherwise))
-            case Loop(var, extent, body, kind):
-                return Loop(var, change(extent), go(body), kind)
             case Alloc(buffer, body):
                 return Alloc(change_buffer(buffer), go(body))
             case Call(kind, callee, args, outputs):
@@ -239,15 +244,13 @@ def substitute(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
             changed[old] = old if shape == old.shape else Buffer(old.name, old.dtype, shape, old.scope)
         return changed[old]
 
-    def leave(node: Expr) -> Expr | None:
-        if isinstance(node, Var):
-            return values.get(node)
-        return _moved_read(node, buffer) if isinstance(node, Read) else None
+    def change(expr: Expr) -> Expr:
+        moved = symbolic.substitute(expr, values)
+        if values.keys().isdisjoint(expr.shape_variables):
+            return moved
+        return symbolic.transform_reads(moved, lambda node: _moved_read(node, buffer))
 
-    def concerns(expr: Expr) -> bool:
-        return expr.has_reads or not expr.variables.isdisjoint(values)
-
-    return transform_exprs(stmt, lambda expr: symbolic.transform(expr, leave, concerns), buffer)
+    return transform_exprs(stmt, change, buffer)
 
 
 def replace_buffers(stmt: Stmt, replacements: Mapping[Buffer, Buffer]) -> Stmt:

@@ -84,9 +84,10 @@ class Expr(Arithmetic):
     What every pass asks of every node is found once, and kept: the hash, the variables, whether anything is read.
     """
 
-    __slots__ = ("_has_reads", "_hash", "_variables")
+    __slots__ = ("_has_reads", "_hash", "_shape_variables", "_variables")
     _has_reads: bool
     _hash: int
+    _shape_variables: "frozenset[Var]"
     _variables: "frozenset[Var]"
     dtype: DType
 
@@ -109,6 +110,20 @@ class Expr(Arithmetic):
         except AttributeError:
             found = _union([operand.variables for operand in self.operands()])
             object.__setattr__(self, "_variables", found)
+            return found
+
+    @property
+    def shape_variables(self) -> "frozenset[Var]":
+        """All variables in the shapes of what is read in this expression."""
+        if not self.has_reads:
+            return frozenset()
+        try:
+            return self._shape_variables
+        except AttributeError:
+            shape = self.source.shape if isinstance(self, Read) else ()
+            own = [extent.variables for extent in shape]
+            found = _union([*own, *(operand.shape_variables for operand in self.operands())])
+            object.__setattr__(self, "_shape_variables", found)
             return found
 
     @property

@@ -1,7 +1,7 @@
 """Walking and rewriting scalar expressions; conjunctions taken apart and put together."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, KeysView, Mapping
 
 from tilewright.base import dtypes
 from tilewright.symbolic.expr import (
@@ -81,15 +81,21 @@ def transform_reads(expr: Expr, change: Callable[[Read], Expr | None]) -> Expr:
 
 def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
     """``expr`` with variables replaced."""
-    if not values or expr.variables.isdisjoint(values):
-        return expr
-    if isinstance(expr, Var):
-        return values[expr]
-    return transform(
-        expr,
-        lambda node: values.get(node) if isinstance(node, Var) else None,
-        lambda node: not node.variables.isdisjoint(values),
-    )
+    return _substituted(expr, values, values.keys(), {})
+
+
+def _substituted(node: Expr, values: Mapping[Var, Expr], replaced: KeysView[Var], memo: dict[int, Expr]) -> Expr:
+    """``substitute``; ``memo`` is by identity, as all parts live as long as the whole does."""
+    if replaced.isdisjoint(node.variables):
+        return node
+    if isinstance(node, Var):
+        return values[node]
+    known = memo.get(id(node))
+    if known is None:
+        operands = tuple([_substituted(operand, values, replaced, memo) for operand in node.operands()])
+        is_binary = isinstance(node, Binary)
+        memo[id(node)] = known = binary(node.op, *operands) if is_binary else rebuild(node, operands)
+    return known
 
 
 def _transformed(
