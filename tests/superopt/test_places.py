@@ -21,7 +21,8 @@ UNARY = ("Exp", "Neg", "Relu", "Sqrt", "Tanh")
 def elementwise(draw: st.DrawFn) -> Case:
     name = draw(st.sampled_from(sorted(ELEMENTWISE)))
     shape = tuple(draw(st.lists(EXTENTS, min_size=1, max_size=4)))
-    other = draw(st.sampled_from([shape, ()]))
+    ones = tuple(draw(st.sampled_from([extent, 1])) for extent in shape)
+    other = draw(st.sampled_from([shape, (), ones, shape[1:]]))
     return name, {}, [shape] if name in UNARY else draw(st.permutations([shape, other]))
 
 
@@ -53,7 +54,60 @@ def pools(draw: st.DrawFn) -> Case:
     return name, {"kernel_shape": kernel, "strides": draw(st.sampled_from([(1, 1), (2, 1)]))}, [shape]
 
 
-@given(st.one_of(elementwise(), concatenations(), slices(), pools()), st.integers(1, 3))
+@st.composite
+def paddings(draw: st.DrawFn) -> Case:
+    shape = tuple(draw(st.lists(EXTENTS, min_size=2, max_size=4)))
+    padded = draw(st.integers(0, len(shape) - 1))
+    before, after = (tuple(draw(st.integers(0, 2)) if at == padded else 0 for at in range(len(shape))) for _ in "ba")
+    return "Pad", {"before": before, "after": after}, [shape]
+
+
+@st.composite
+def transpositions(draw: st.DrawFn) -> Case:
+    shape = tuple(draw(st.lists(EXTENTS, min_size=1, max_size=4)))
+    return "Transpose", {"perm": tuple(draw(st.permutations(range(len(shape)))))}, [shape]
+
+
+@st.composite
+def reductions(draw: st.DrawFn) -> Case:
+    name = draw(st.sampled_from(["ReduceSum", "ReduceMean"]))
+    return name, {"axes": (-1,)}, [tuple(draw(st.lists(EXTENTS, min_size=2, max_size=3)))]
+
+
+@st.composite
+def products(draw: st.DrawFn) -> Case:
+    m, k, n, *batch = draw(st.lists(EXTENTS, min_size=3, max_size=5))
+    other = draw(st.sampled_from([tuple(batch), tuple(batch[1:]), (1,) * len(batch)]))
+    return "MatMul", {}, [(*batch, m, k), (*other, k, n)]
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Case:
+    """Of one group, or of as many as there are channels; with two spatial dimensions, or with one."""
+    images, channels, filters = draw(st.tuples(EXTENTS, EXTENTS, EXTENTS))
+    extents, kernel = (draw(st.sampled_from(pair)) for pair in ([(4, 3), (5, 3)], [(1, 3), (3, 2)]))
+    spatial = draw(st.integers(1, 2))
+    weight = (channels, 1) if draw(st.booleans()) else (filters, channels)
+    group: dict[str, Attribute] = {"group": channels} if weight == (channels, 1) else {}
+    pads = tuple(draw(st.lists(st.integers(0, 1), min_size=2 * spatial, max_size=2 * spatial)))
+    shapes = [(images, channels, *extents[:spatial]), (*weight, *kernel[:spatial])]
+    return "Conv", {"pads": pads, **group}, shapes
+
+
+CASES = st.one_of(
+    elementwise(),
+    concatenations(),
+    slices(),
+    pools(),
+    paddings(),
+    transpositions(),
+    reductions(),
+    products(),
+    convolutions(),
+)
+
+
+@given(CASES, st.integers(1, 3))
 def test_places_may_be_samples(case: Case, samples: int) -> None:
     """Against the operator's program for the shapes as they are; one of the operands is a constant."""
     name, attributes, shapes = case
@@ -71,13 +125,17 @@ def test_places_may_be_samples(case: Case, samples: int) -> None:
 @pytest.mark.parametrize(
     ("name", "attributes", "shapes"),
     [
-        ("MatMul", {}, [(2, 3), (3, 4)]),
-        ("Transpose", {"perm": (1, 0)}, [(2, 3)]),
-        ("Add", {}, [(2, 3), (3,)]),
-        ("Add", {}, [(2, 3), (1, 3)]),
+        ("MatMul", {}, [(3,), (3, 4)]),
+        ("MatMul", {}, [(2, 4, 3), (3, 3, 4)]),
+        ("Conv", {"group": 2}, [(1, 4, 3, 3), (2, 2, 3, 3)]),
+        ("Transpose", {"perm": (0, 0)}, [(2, 3)]),
+        ("Pad", {"before": (1, 1), "after": (0, 1)}, [(2, 3)]),
+        ("ReduceSum", {"axes": (0,)}, [(2, 3)]),
+        ("Add", {}, [(2, 3), (2, 2)]),
         ("Relu", {}, [()]),
         ("Concat", {"axis": 0}, [(2, 3), (2, 4)]),
         ("Concat", {"axis": 0}, [(2, 3), ()]),
+        ("Concat", {"axis": 0}, [(2, 3), (2, 1)]),
         ("Concat", {"axis": 2}, [(2, 3), (2, 3)]),
         ("Slice", {"axes": (0, 1), "starts": (0, 0), "ends": (1, 1)}, [(2, 3)]),
         ("Slice", {"axes": (0,), "starts": (0,), "ends": (1,)}, [(2,)]),
@@ -89,9 +147,20 @@ def test_what_works_along_all_dimensions_or_does_not_fit_stays_as_it_is(
     assert work(require(name), attributes, shapes) is None
 
 
-def test_one_program_is_enough_for_all_extents() -> None:
-    relu = require("Relu")
-    for shape in ((2, 3), (4,), (1, 2, 3, 4)):
-        found = work(relu, {}, [shape])
-        assert found is not None
-        assert found.inside(np.zeros((*shape, 5)), 5).ndim == 1
+@pytest.mark.parametrize(
+    ("name", "attributes", "operands"),
+    [
+        ("Relu", {}, [[(2, 3)], [(4, 1)]]),
+        ("Transpose", {"perm": (1, 0)}, [[(2, 3)], [(4, 1)]]),
+        ("MatMul", {}, [[(2, 3), (3, 5)], [(4, 3), (3, 1)]]),
+        ("Conv", {"pads": (1, 1)}, [[(2, 3, 4), (5, 3, 3)], [(1, 3, 4), (2, 3, 3)]]),
+        ("Pad", {"before": (0, 1), "after": (0, 0)}, [[(2, 3)], [(4, 3)]]),
+    ],
+)
+def test_one_program_is_enough_for_all_extents_of_places(
+    name: str, attributes: dict[str, Attribute], operands: list[list[Shape]]
+) -> None:
+    one, other = (work(require(name), attributes, shapes) for shapes in operands)
+    assert one is not None
+    assert other is not None
+    assert (one.attributes, one.shapes) == (other.attributes, other.shapes)

@@ -255,7 +255,7 @@ def test_degrees_are_those_of_the_polynomials(
         (domain.random((*shape, 1), place) + domain.random((*shape, 1), place + 9) * points) % np.uint64(PRIME)
         for place, shape in enumerate(shapes)
     ]
-    (values,) = Compiled(inputs, outputs, domain)(lines)
+    (values,) = Compiled(inputs, outputs)(lines, domain)
     rows = values.reshape(-1, len(points))
     assert all(_is_polynomial(row, degree) for row in rows)
     assert not all(_is_polynomial(row, degree - 1) for row in rows)

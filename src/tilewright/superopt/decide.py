@@ -170,8 +170,8 @@ class _Program:
         domain = Modular(seed)
         arrays = [_residues(leaf, domain, number) for number, leaf in enumerate(self.region.leaves)]
         for made in self.applications:
-            function = Compiled(made.inputs, made.outputs, domain)
-            arrays += function([arrays[operand] for operand in made.operands])
+            function = Compiled(made.inputs, made.outputs)
+            arrays += function([arrays[operand] for operand in made.operands], domain)
         left, right = arrays[self.region.left], arrays[self.region.right]
         if left.shape[:-1] != right.shape[:-1]:
             return False

@@ -39,6 +39,8 @@ _BITS = np.uint64(31)
 _MINUS_INFINITY, _INFINITY = np.uint64(PRIME), np.uint64(PRIME + 1)
 _NEAR = np.uint64(1 << 16)
 """Numbers up to here, and their opposites, are ordered as they are among the integers."""
+_FAR = np.uint64(PRIME - 2 * (1 << 16) + 1)
+"""So many residues are neither near 0 nor are their opposites."""
 _MIDDLE = np.uint64(1 << 63)
 _FOLD = 4
 """So many products of residues fit into 64 bits."""
@@ -191,6 +193,8 @@ class Modular:
     def _rank(self, x: Residues) -> Residues:
         """The place of each element in the random order, as a number of 64 bits; ranks differ where elements do."""
         rank = _mixed(np.bitwise_xor(x, np.uint64(0x9E37_79B9_7F4A_7C15 ^ (self.seed & 0xFFFF_FFFF))))
+        if not np.greater_equal(np.subtract(x, _NEAR), _FAR).any():  # what is below 0 wraps around
+            return rank
         opposite = np.subtract(_P, x)  # beyond all that is near, for infinities
         rank = np.where(x < _NEAR, np.add(_MIDDLE, x), rank)
         rank = np.where(opposite < _NEAR, np.subtract(_MIDDLE, opposite), rank)

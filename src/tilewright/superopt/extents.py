@@ -6,6 +6,7 @@ nothing else says how large ``n`` is. Each part has a size, which tells where su
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 from tilewright.ops.shapes import simplified
@@ -28,6 +29,7 @@ Extent: TypeAlias = tuple[Part, ...]
 Shape: TypeAlias = tuple[Extent, ...]
 
 
+@lru_cache(maxsize=1024)
 def literal(size: int) -> Extent:
     """An extent that is a number."""
     return (Part(size),)
@@ -35,7 +37,7 @@ def literal(size: int) -> Extent:
 
 def size_of(extent: Extent) -> int:
     """How many elements there are."""
-    return sum(part.size for part in extent)
+    return sum([part.size for part in extent])
 
 
 def sizes(shape: Shape) -> tuple[int, ...]:
@@ -102,6 +104,8 @@ class Solver:
     def unify(self, a: Extent, b: Extent) -> None:
         """Let two extents be equal. Raises ``Mismatch`` if their sizes are not."""
         left, right = self.resolved(a), self.resolved(b)
+        if left == right:  # mostly they are
+            return
         if size_of(left) != size_of(right):
             raise Mismatch
         while left:

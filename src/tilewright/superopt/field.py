@@ -1,8 +1,8 @@
 """Operators and terms evaluated on many samples at once, over a domain of scalars.
 
 The te program that an operator returns for given shapes is compiled once to a list of array functions; indices become
-gathers whose places are known when it is compiled. Arrays have the shape of a tensor and, last, an axis of samples:
-so what is gathered are whole rows of samples, and constants broadcast along it.
+gathers whose places are known when it is compiled. Arrays have the shape of a tensor and, last, an axis of samples (or
+several, which broadcast): so what is gathered are whole rows of samples, and constants broadcast along it.
 
     evaluator = Evaluator(Modular(seed=0))
     x = evaluator.domain.random((2, 4, 1000), seed=1)      # 1000 matrices of 2 rows and 4 columns
@@ -14,7 +14,7 @@ conditions) are evaluated as what they are.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import simplified, static
 from tilewright.passes.rules.terms import Apply, Number, Term, Variable
 from tilewright.superopt.domains import Domain
-from tilewright.superopt.places import work
+from tilewright.superopt.places import Work, work
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_unary
 from tilewright.symbolic.expr import TRUE, Binary, Cast, Const, Expr, Read, Select, Unary, Var, const
@@ -43,43 +43,36 @@ from tilewright.tensor.ir import Compute, Operation, Placeholder, Reducer, Reduc
 Shape: TypeAlias = tuple[int, ...]
 Function: TypeAlias = Callable[[Sequence[Array]], list[Array]]
 """From one array for each input, ``[*shape, samples]``, to one for each result."""
-_Values: TypeAlias = dict[tuple[Operation, int], Array]
-"""What is known of a program: flat arrays ``[elements, samples]``."""
-_Step: TypeAlias = Callable[[_Values, int], Array]
-"""The value of an expression at one point of the reduction: ``[*spatial, samples]``, or extents of 1."""
+_Key: TypeAlias = tuple[Operator, Exact[tuple[tuple[str, Attribute], ...]], tuple[Shape, ...]]
+_Step: TypeAlias = Callable[["_Run", int], Array]
+"""The value of an expression at one point of the reduction: ``[*spatial, *samples]``, or extents of 1."""
+_DOMAINS = 8
+"""Over so many domains, the constants of a program are kept."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Functions of operators over one domain; what is compiled is kept."""
+    """Operators and terms over one domain."""
 
     domain: Domain
-    _functions: dict[tuple[Operator, Exact[tuple[tuple[str, Attribute], ...]], tuple[Shape, ...]], "Compiled"] = field(
-        default_factory=dict["tuple[Operator, Exact[tuple[tuple[str, Attribute], ...]], tuple[Shape, ...]]", "Compiled"]
-    )
 
-    def function(self, op: Operator, attributes: Mapping[str, Attribute], shapes: Sequence[Shape]) -> "Compiled":
+    def function(self, op: Operator, attributes: Mapping[str, Attribute], shapes: Sequence[Shape]) -> Function:
         """``op`` on inputs of ``shapes``.
 
         Raises ``BadProgram`` if they do not fit the operator, ``Unsupported`` for a program that has no value over a
-        domain: bodies in loop IR, recurrences, indices that depend on data, arithmetic on infinities.
+        domain: bodies in loop IR, recurrences, indices that depend on data, arithmetic on infinities; some of these
+        only when it is called.
         """
-        key = (op, Exact(tuple(sorted(attributes.items()))), tuple(shapes))
-        if key not in self._functions:
-            self._functions[key] = Compiled(*_program(*key), self.domain)
-        return self._functions[key]
+        compiled = _compiled(*_key(op, attributes, shapes))
+        return lambda arrays: compiled(arrays, self.domain)
 
     def apply(self, op: Operator, attributes: Mapping[str, Attribute], arrays: Sequence[Array]) -> list[Array]:
         """The results of ``op``. Raises as ``function`` does."""
-        found = work(op, attributes, [array.shape[:-1] for array in arrays])
+        found, compiled = _prepared(*_key(op, attributes, [array.shape[:-1] for array in arrays]))
         if found is None:
-            return self._whole(op, attributes, arrays)
-        samples = max(array.shape[-1] for array in arrays)
-        results = self._whole(op, found.attributes, [found.inside(array, samples) for array in arrays])
-        return [found.outside(result) for result in results]
-
-    def _whole(self, op: Operator, attributes: Mapping[str, Attribute], arrays: Sequence[Array]) -> list[Array]:
-        return self.function(op, attributes, [array.shape[:-1] for array in arrays])(arrays)
+            return compiled(arrays, self.domain)
+        inside = [view.of(array) for view, array in zip(found.inside, arrays, strict=True)]
+        return [found.outside.of(result) for result in compiled(inside, self.domain)]
 
     def term(self, term: Term, bindings: "Bindings", known: dict[Term, Array] | None = None) -> Array:
         """The value of a term; ``known`` holds the values of its parts, and is extended.
@@ -88,8 +81,7 @@ class Evaluator:
         """
         values = {} if known is None else known
         if term not in values:
-            with np.errstate(all="ignore"):
-                values[term] = self._value(term, bindings, values)
+            values[term] = self._value(term, bindings, values)
         return values[term]
 
     def _value(self, term: Term, bindings: "Bindings", known: dict[Term, Array]) -> Array:
@@ -108,13 +100,27 @@ class Evaluator:
                 return results[output]
 
 
-@lru_cache(maxsize=1024)
-def _program(
+def _key(op: Operator, attributes: Mapping[str, Attribute], shapes: Sequence[Shape]) -> _Key:
+    return op, Exact(tuple(sorted(attributes.items()))), tuple(shapes)
+
+
+@lru_cache(maxsize=4096)
+def _prepared(
     op: Operator, attributes: Exact[tuple[tuple[str, Attribute], ...]], shapes: tuple[Shape, ...]
-) -> tuple[list[Tensor], Sequence[Tensor]]:
-    """Inputs and results of ``op``; several domains compile them."""
+) -> "tuple[Work | None, Compiled]":
+    """Where ``op`` works, and its program there."""
+    found = work(op, dict(attributes.value), shapes)
+    if found is None:
+        return None, _compiled(op, attributes, shapes)
+    return found, _compiled(*_key(op, found.attributes, found.shapes))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(
+    op: Operator, attributes: Exact[tuple[tuple[str, Attribute], ...]], shapes: tuple[Shape, ...]
+) -> "Compiled":
     inputs = [placeholder(shape, dtypes.f64, f"x{i}") for i, shape in enumerate(shapes)]
-    return inputs, op.apply(inputs, dict(attributes.value))
+    return Compiled(inputs, op.apply(inputs, dict(attributes.value)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,26 +152,40 @@ class Bindings:
 
 
 class Compiled:
-    """A te program as a function of arrays, ``[*shape, samples]`` each."""
+    """A te program as a function of arrays, ``[*shape, *samples]`` each, over any domain."""
 
-    def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor], domain: Domain) -> None:
-        self.shapes = tuple(_extents(tensor) for tensor in outputs)
-        """Of the results."""
+    def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         self._inputs = tuple(inputs)
-        self._outputs = tuple(outputs)
-        with np.errstate(all="ignore"):
-            self._stages = [_Stage(op, domain) for op in topological_order(outputs) if not isinstance(op, Placeholder)]
+        self._outputs = [((tensor.op, tensor.output), _extents(tensor)) for tensor in outputs]
+        self._stages = [_Stage(op) for op in topological_order(outputs) if not isinstance(op, Placeholder)]
 
-    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
-        values: _Values = {
-            (tensor.op, tensor.output): array.reshape(-1, array.shape[-1])
-            for tensor, array in zip(self._inputs, arrays, strict=True)
-        }
+    def __call__(self, arrays: Sequence[Array], domain: Domain) -> list[Array]:
+        run = _Run(domain)
+        for tensor, array in zip(self._inputs, arrays, strict=True):
+            samples = array.shape[tensor.ndim :]
+            run.ones = (1,) * len(samples)
+            run.values[tensor.op, tensor.output] = np.ascontiguousarray(array.reshape(-1, *samples))
         with np.errstate(all="ignore"):
             for stage in self._stages:
-                stage.run(values)
-        flat = [values[tensor.op, tensor.output] for tensor in self._outputs]
-        return [array.reshape(*shape, array.shape[-1]) for array, shape in zip(flat, self.shapes, strict=True)]
+                stage.run(run)
+        flat = [(run.values[place], extents) for place, extents in self._outputs]
+        return [array.reshape(*extents, *array.shape[1:]) for array, extents in flat]
+
+
+@dataclass(slots=True)
+class _Run:
+    """A program while it is run."""
+
+    domain: Domain
+    ones: Shape = (1,)
+    """As many as there are axes of samples."""
+    values: dict[tuple[Operation, int], Array] = field(default_factory=dict[tuple[Operation, int], Array])
+    """What is known: flat arrays ``[elements, *samples]``."""
+
+    def at(self, known: Array, point: int) -> Array:
+        """``known``, ``[points or 1, *spatial or 1]``, at one point of the reduction, for all samples."""
+        here = known[point if len(known) > 1 else 0]
+        return here.reshape(*here.shape, *self.ones)
 
 
 def _extents(tensor: Tensor) -> Shape:
@@ -178,26 +198,25 @@ def _extents(tensor: Tensor) -> Shape:
 class _Stage:
     """One operation: what it makes of what is known."""
 
-    def __init__(self, op: Operation, domain: Domain) -> None:
+    def __init__(self, op: Operation) -> None:
         if not isinstance(op, Compute):
             raise Unsupported(f"{op.name} has no value over a domain: it is a recurrence, or has a body in loop IR")
         self._op = op
-        self._domain = domain
         self._shape = tuple(_integer(axis.extent) for axis in op.axes)
-        reduction = op.reduction
-        if reduction is None:
-            lowering = _Lowering(op.axes, (), domain)
+        lowering = _Lowering(op.axes, () if op.reduction is None else op.reduction.axes)
+        if op.reduction is None:
             self._bodies = [lowering.step(body) for body in op.bodies]
         else:
-            self._bodies = [_reduced(op, reduction, domain)]
+            self._bodies = [_reduced(op.name, op.reduction, lowering)]
 
-    def run(self, values: _Values) -> None:
-        """Add the results to ``values``."""
+    def run(self, run: _Run) -> None:
+        """Add the results to what is known."""
         for output, body in enumerate(self._bodies):
-            result = body(values, 0)
-            full = (*self._shape, result.shape[-1])
+            result = body(run, 0)
+            samples = result.shape[len(self._shape) :]
+            full = (*self._shape, *samples)
             whole = result if result.shape == full else np.broadcast_to(result, full)
-            values[self._op, output] = whole.reshape(prod(self._shape), full[-1])
+            run.values[self._op, output] = whole.reshape(prod(self._shape), *samples)
 
 
 def _integer(extent: Expr) -> int:
@@ -210,26 +229,25 @@ def _integer(extent: Expr) -> int:
 # Reductions
 
 
-def _reduced(op: Compute, reduction: Reduction, domain: Domain) -> _Step:
+def _reduced(name: str, reduction: Reduction, lowering: "_Lowering") -> _Step:
     """The reduction over all its points, one after the other: samples fill the arrays."""
     if len(reduction.sources) != 1:
-        raise Unsupported(f"{op.name} reduces several values together, which has no value over a domain")
-    lowering = _Lowering(op.axes, reduction.axes, domain)
+        raise Unsupported(f"{name} reduces several values together, which has no value over a domain")
     points = range(lowering.points)
-    identity = _identity(reduction.reducer, domain)
-    condition = None if reduction.condition == TRUE else lowering.known(reduction.condition)
+    identity = lowering.step(_identity(reduction.reducer))
+    condition = None if reduction.condition == TRUE else lowering.integers(reduction.condition)
     source = reduction.sources[0]
     if not points:
-        return lambda _values, _point: identity
+        return identity
     match _operation(reduction.reducer), source:
         case BinaryOp.ADD, Binary(BinaryOp.MUL, a, b) if condition is None:
             left, right = lowering.step(a), lowering.step(b)
-            return lambda values, _: domain.total_of_products((left(values, p), right(values, p)) for p in points)
+            return lambda run, _: run.domain.total_of_products((left(run, p), right(run, p)) for p in points)
         case operation, _:
             value = _where(condition, lowering.step(source), identity)
             if operation is BinaryOp.ADD:
-                return lambda values, _: domain.total(value(values, p) for p in points)
-            return _combined(op.name, domain, operation, value, points)
+                return lambda run, _: run.domain.total(value(run, p) for p in points)
+            return _combined(name, operation, value, points)
 
 
 def _operation(reducer: Reducer) -> BinaryOp:
@@ -241,53 +259,51 @@ def _operation(reducer: Reducer) -> BinaryOp:
             raise Unsupported(f"the reducer {reducer.name} has no value over a domain: it is no single operation")
 
 
-def _identity(reducer: Reducer, domain: Domain) -> Array:
+def _identity(reducer: Reducer) -> Expr:
     match reducer.identities[0]:
-        case Const(value, dtype) if dtype.is_float:
-            return domain.constant(float(value)).reshape(1)
+        case Const(_, dtype) as number if dtype.is_float:
+            return number
         case other:
             raise Unsupported(f"the reducer {reducer.name} starts from {other}, which is no number of a domain")
 
 
-def _where(condition: Array | None, value: _Step, otherwise: Array) -> _Step:
+def _where(condition: Array | None, value: _Step, otherwise: _Step) -> _Step:
     if condition is None:
         return value
-    return lambda values, p: np.where(_at(condition, p), value(values, p), otherwise)
+    return lambda run, p: np.where(run.at(condition, p), value(run, p), otherwise(run, p))
 
 
-def _combined(name: str, domain: Domain, operation: BinaryOp, value: _Step, points: range) -> _Step:
-    def run(values: _Values, _: int) -> Array:
-        result = value(values, 0)
+def _combined(name: str, operation: BinaryOp, value: _Step, points: range) -> _Step:
+    def combine(run: _Run, _: int) -> Array:
+        result = value(run, 0)
         for p in points[1:]:
-            result = domain.binary(operation, result, value(values, p))
-        if not domain.is_finite(result):
+            result = run.domain.binary(operation, result, value(run, p))
+        if not run.domain.is_finite(result):
             raise Unsupported(f"{name} is infinite where nothing is reduced, which no domain computes with")
         return result
 
-    return run
+    return combine
 
 
 # Scalars
 
 
 class _Lowering:
-    """Expressions over a box, compiled to steps; equal ones once.
+    """Expressions over a box, compiled to steps.
 
-    What reads nothing is known: an array ``[points or 1, *spatial or 1, 1]``, in the domain if it is a float.
+    What reads nothing is known: an array ``[points or 1, *spatial or 1]``; of a float, over a domain.
     """
 
-    def __init__(self, spatial: Sequence[IterVar], reduced: Sequence[IterVar], domain: Domain) -> None:
+    def __init__(self, spatial: Sequence[IterVar], reduced: Sequence[IterVar]) -> None:
         runs = {axis.var: range(_integer(axis.extent)) for axis in (*reduced, *spatial)}
         self.points = prod(len(runs[axis.var]) for axis in reduced)
         self._inner = tuple(len(runs[axis.var]) for axis in reduced)
         self._grid = Grid(runs, {}, _no_source)
-        self._domain = domain
 
     def step(self, expr: Expr, active: Array | None = None) -> _Step:
         """``expr`` as a function; ``active`` says where its value counts, as far as that is known."""
         if not expr.has_reads:
-            known = self.known(expr)
-            return lambda _values, p: _at(known, p)
+            return self._constant(expr)
         match expr:
             case Read():
                 return self._read(expr, active)
@@ -296,11 +312,10 @@ class _Lowering:
             case Unary(op, a):
                 operand = self.step(a, active)
                 if a.dtype.is_float:
-                    return lambda values, p: self._domain.unary(op, operand(values, p))
-                return lambda values, p: evaluate_unary(op, operand(values, p))
+                    return lambda run, p: run.domain.unary(op, operand(run, p))
+                return lambda run, p: evaluate_unary(op, operand(run, p))
             case Binary(BinaryOp.DIV, a, b) if not b.has_reads:
-                inverse = self._domain.binary(BinaryOp.DIV, self._domain.constant(1.0), self.known(b))
-                return self._binary(BinaryOp.MUL, self.step(a, active), lambda _values, p: _at(inverse, p), a)
+                return self._binary(BinaryOp.MUL, self.step(a, active), self._inverse(b), a)
             case Binary(op, a, b):
                 return self._binary(op, self.step(a, active), self.step(b, active), a)
             case Select(condition, a, b):
@@ -308,61 +323,76 @@ class _Lowering:
             case _:
                 raise Unsupported(f"{expr} has no value over a domain")
 
-    def known(self, expr: Expr) -> Array:
-        """The value of what reads nothing."""
+    def integers(self, expr: Expr) -> Array:
+        """The value of an integer or a condition that reads nothing."""
         if expr.has_reads:
             raise Unsupported(f"{expr} depends on data, but must be known")
+        return self._placed(self._grid.evaluate(expr))
+
+    def _known(self, expr: Expr, domain: Domain) -> Array:
+        """The value of what reads nothing."""
         if not expr.dtype.is_float:
-            return self._placed(self._grid.evaluate(expr))
+            return self.integers(expr)
         match expr:
             case Const(value):
-                return self._placed(self._domain.constant(float(value)))
+                return self._placed(domain.constant(float(value)))
             case Cast(a, _) if a.dtype.is_float:
-                return self.known(a)
+                return self._known(a, domain)
             case Cast(a, _):
-                return self._domain.integers(self.known(a))
+                return domain.integers(self.integers(a))
             case Unary(op, a):
-                return self._domain.unary(op, self.known(a))
+                return domain.unary(op, self._known(a, domain))
             case Binary(op, a, b):
-                return self._domain.binary(op, self.known(a), self.known(b))
+                return domain.binary(op, self._known(a, domain), self._known(b, domain))
             case Select(condition, a, b):
-                return np.where(self.known(condition), self.known(a), self.known(b))
+                return np.where(self.integers(condition), self._known(a, domain), self._known(b, domain))
             case _:
                 raise Unsupported(f"{expr} has no value over a domain")
 
+    def _constant(self, expr: Expr) -> _Step:
+        known = lru_cache(_DOMAINS)(partial(self._known, expr))
+        return lambda run, p: run.at(known(run.domain), p)
+
+    def _inverse(self, expr: Expr) -> _Step:
+        @lru_cache(_DOMAINS)
+        def known(domain: Domain) -> Array:
+            return domain.binary(BinaryOp.DIV, domain.constant(1.0), self._known(expr, domain))
+
+        return lambda run, p: run.at(known(run.domain), p)
+
     def _placed(self, array: Array) -> Array:
-        """``[*reduced, *spatial]`` with extents of 1 where it does not vary, as ``[points or 1, *spatial or 1, 1]``."""
+        """``[*reduced, *spatial]`` with extents of 1 where it does not vary, as what is known."""
         rank = len(self._inner)
         shaped = array.reshape((1,) * len(self._grid.shape)) if array.ndim == 0 else array
         varies = any(extent > 1 for extent in shaped.shape[:rank])
         outer = self._inner if varies else (1,) * rank
-        return np.broadcast_to(shaped, (*outer, *shaped.shape[rank:])).reshape(prod(outer), *shaped.shape[rank:], 1)
+        return np.broadcast_to(shaped, (*outer, *shaped.shape[rank:])).reshape(prod(outer), *shaped.shape[rank:])
 
     def _cast(self, value: _Step, source: dtypes.DType, target: dtypes.DType, expr: Expr) -> _Step:
         if source.is_float and target.is_float:
             return value
         if not source.is_float and target.is_float:
-            return lambda values, p: self._domain.integers(value(values, p))
+            return lambda run, p: run.domain.integers(value(run, p))
         if source == target:
             return value
         raise Unsupported(f"{expr} makes {target} of data, which has no value over a domain")
 
     def _binary(self, op: BinaryOp, left: _Step, right: _Step, a: Expr) -> _Step:
         if a.dtype.is_float:
-            return lambda values, p: self._domain.binary(op, left(values, p), right(values, p))
-        return lambda values, p: evaluate_binary(op, left(values, p), right(values, p), a.dtype)
+            return lambda run, p: run.domain.binary(op, left(run, p), right(run, p))
+        return lambda run, p: evaluate_binary(op, left(run, p), right(run, p), a.dtype)
 
     def _select(self, condition: Expr, a: Expr, b: Expr, active: Array | None) -> _Step:
         if condition.has_reads:
             chosen, first, second = self.step(condition, active), self.step(a, active), self.step(b, active)
-            return lambda values, p: np.where(chosen(values, p), first(values, p), second(values, p))
-        where = self.known(condition)
+            return lambda run, p: np.where(chosen(run, p), first(run, p), second(run, p))
+        where = self.integers(condition)
         if where.all() or not where.any():
             return self.step(a if where.all() else b, active)
         counts = np.ones_like(where) if active is None else active
         first = self.step(a, np.logical_and(counts, where))
         second = self.step(b, np.logical_and(counts, np.logical_not(where)))
-        return lambda values, p: np.where(_at(where, p), first(values, p), second(values, p))
+        return lambda run, p: np.where(run.at(where, p), first(run, p), second(run, p))
 
     def _read(self, read: Read, active: Array | None) -> _Step:
         tensor = read.source
@@ -374,27 +404,22 @@ class _Lowering:
         places = self._places(read, extents, active)
         if len(places) == 1 and np.array_equal(places[0].reshape(-1), np.arange(prod(extents))):
             shape = places.shape[1:]
-            return lambda values, _: values[key].reshape(*shape, -1)
+            return lambda run, _: run.values[key].reshape(*shape, *run.values[key].shape[1:])
         several = len(places) > 1
-        return lambda values, p: values[key][places[p if several else 0]]
+        return lambda run, p: np.take(run.values[key], places[p if several else 0], 0)
 
     def _places(self, read: Read, extents: Shape, active: Array | None) -> NDArray[np.intp]:
         """The row-major number of the element that is read at each point: ``[points or 1, *spatial or 1]``."""
         flat = np.zeros((1,) * (1 + len(self._grid.shape) - len(self._inner)), np.intp)
         for index, extent in zip(read.indices, extents, strict=True):
-            place = self.known(index)[..., 0].astype(np.intp)
+            place = self.integers(index).astype(np.intp)
             outside = np.less(place, 0) | np.greater_equal(place, extent)
             if outside.any():
-                if active is None or np.logical_and(outside, active[..., 0]).any():
+                if active is None or np.logical_and(outside, active).any():
                     raise OutOfBounds(f"{read}: {index} is outside of 0 .. {extent - 1}")
                 place = np.clip(place, 0, max(0, extent - 1))
             flat = flat * extent + place
         return flat
-
-
-def _at(array: Array, point: int) -> Array:
-    """``array`` at one point of the reduction."""
-    return array[point if len(array) > 1 else 0]
 
 
 def _no_source(source: object) -> Array:

@@ -31,7 +31,7 @@ from tilewright.superopt.generalization import (
     renamed,
 )
 from tilewright.superopt.operators import Family
-from tilewright.superopt.universe import NONE, Expressions, Ids
+from tilewright.superopt.universe import NONE, Expressions, Ids, joined
 
 VERSION = 1
 """Of the generator: another one may find other rules."""
@@ -180,9 +180,10 @@ class _Sieve:
     def _checked(self, candidates: Candidates, at: int, evaluator: Evaluator, fate: Fate) -> Candidates:
         universe = self._enumeration.universe_at(at, evaluator, candidates)
         types = self._enumeration.expressions.type
-        left = universe.sketches(candidates.expressions, types)
-        right = universe.sketches(self._enumeration.expressions[candidates.classes], types)
-        kept = universe.agree(left, right)
+        classes, places = np.unique(candidates.classes, return_inverse=True)
+        both = joined([candidates.expressions, self._enumeration.expressions[classes]])
+        left, right = np.split(universe.sketches(both, types), [len(places)])
+        kept = universe.agree(left, right[places])
         self.fates[fate] += int(np.count_nonzero(~kept))
         return Candidates(candidates.expressions[kept], candidates.classes[kept])
 

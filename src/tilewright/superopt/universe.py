@@ -30,6 +30,7 @@ _SKETCHES = 4
 """Projections of a float64 value by which it is compared."""
 _TOLERANCE = 1e-9
 _HOLES = ("a", "b")
+_HALF, _LOWER = np.uint64(16), np.uint64(0xFFFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class Universe:
         self._terms = lru_cache(maxsize=None)(self._term)
         self._values: dict[int, Array] = {}
         self._place = np.zeros(0, np.int64)
-        self._projections: dict[int, NDArray[np.float64]] = {}
+        self._forms = lru_cache(maxsize=None)(self._form)
 
     def add(self, classes: Ids, expressions: Expressions, types: Ids) -> None:
         """Keep the values of ``classes``, which ``expressions`` (one each) say; ``types``: of all classes."""
@@ -207,31 +208,29 @@ class Universe:
             value = self._evaluator.term(made.constant(shape), Bindings({}))
         return np.broadcast_to(value, (*sizes(shape), count))
 
-    def _projection(self, kind: int, rows: int) -> NDArray[np.float64]:
-        if kind not in self._projections:
-            generator = np.random.Generator(np.random.PCG64([kind, self._at, rows]))
-            shape = (rows, self._elements(kind))
-            self._projections[kind] = (
-                generator.integers(1, PRIME, shape).astype(np.float64)
-                if isinstance(self._domain, Modular)
-                else generator.uniform(0.5, 1.5, shape)
-            )
-        return self._projections[kind]
+    def _form(self, kind: int) -> NDArray[np.float64]:
+        """Coefficients, ``[forms, elements]``; of residues, first the upper halves of both forms, then the lower."""
+        rows = 2 if isinstance(self._domain, Modular) else _SKETCHES
+        generator = np.random.Generator(np.random.PCG64([kind, self._at, rows]))
+        shape = (rows, self._elements(kind))
+        if not isinstance(self._domain, Modular):
+            return generator.uniform(0.5, 1.5, shape)
+        forms = generator.integers(1, PRIME, shape).astype(np.uint64)
+        return np.concatenate([forms >> _HALF, forms & _LOWER]).astype(np.float64)
 
     def _residues(self, kind: int, values: Array) -> NDArray[np.uint64]:
         """Products of 16-bit halves are added up exactly in float64, by matrix multiplication."""
-        forms = self._projection(kind, 2).astype(np.uint64)
-        halves = np.concatenate([forms >> np.uint64(16), forms & np.uint64(0xFFFF)]).astype(np.float64)
+        halves = self._forms(kind)
         whole = values.astype(np.uint64, copy=False)
-        high = (halves @ (whole >> np.uint64(16)).astype(np.float64)).astype(np.uint64)
-        low = (halves @ (whole & np.uint64(0xFFFF)).astype(np.float64)).astype(np.uint64)
+        high = (halves @ (whole >> _HALF).astype(np.float64)).astype(np.uint64)
+        low = (halves @ (whole & _LOWER).astype(np.float64)).astype(np.uint64)
         prime = np.uint64(PRIME)
         middle = (high[2:] + low[:2]) % prime
-        both = (high[:2] % prime * np.uint64(2) + (middle << np.uint64(16)) + low[2:]) % prime  # 2^32 is 2
+        both = (high[:2] % prime * np.uint64(2) + (middle << _HALF) + low[2:]) % prime  # 2^32 is 2
         return (both[0] << np.uint64(31)) | both[1]
 
     def _floats(self, kind: int, values: Array) -> NDArray[np.float64]:
-        forms = self._projection(kind, _SKETCHES)
+        forms = self._forms(kind)
         floats = values.astype(np.float64, copy=False)
         with np.errstate(all="ignore"):  # what is infinite is so on both sides
             return np.concatenate([forms @ floats, forms @ np.abs(floats)]).T
