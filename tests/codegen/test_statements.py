@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.support import run_native
-from tilewright.base.dtypes import f32, i64
+from tilewright.base.dtypes import f32, i64, index
 from tilewright.base.errors import OutOfBounds
 from tilewright.codegen.image import kernel_text
 from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Scope, Seq, Stmt, Store
@@ -55,6 +55,15 @@ def test_tails_write_nothing_beyond(extent: int, outer: LoopKind) -> None:
     program = Program("k", (a, out), Seq((fill, Loop(i, const(4), inner, outer))))
     (result,) = run_native(program, {"a": ramp(extent)}, threads=2)
     np.testing.assert_array_equal(result, np.concatenate([ramp(extent), np.full(128 - extent, -1, np.float32)]))
+
+
+def test_an_index_that_was_stored_anew_is_read_anew() -> None:
+    table, rows, out, row = vector("table", 8), vector("rows", 4, i64), vector("out", 4), vector("row", 1, i64)
+    at = Read(row, (const(0),)).astype(index)
+    body = Seq((Store(row, (const(0),), Read(rows, (i,))), Store(out, (i,), Read(table, (at,)))))
+    program = Program("k", (table, rows, out), Alloc(row, Loop(i, const(4), body, LoopKind.UNROLLED)))
+    (result,) = run_native(program, {"table": ramp(8), "rows": np.array([5, 2, 7, 2])})
+    np.testing.assert_array_equal(result, [5, 2, 7, 2])
 
 
 def test_masked_stores_to_a_private_tile_keep_the_other_lanes() -> None:

@@ -26,9 +26,10 @@ def own_folder(folder: Path) -> str | None:
     return None
 
 
-def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write ``parts``, one after the other, to a file that appears at once, and is on disk when this returns.
+def replace_file(path: Path, parts: Iterable[bytes | memoryview], *, durable: bool = True) -> None:
+    """Write ``parts``, one after the other, to a file that appears at once.
 
+    It is on disk when this returns, unless it need not be ``durable``: what nobody wants after a power cut.
     Readers of an older file at ``path``, mapped or open, keep it as it was. Raises ``OSError``; nothing is left then.
     """
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
@@ -37,12 +38,14 @@ def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(parts)
             file.flush()
-            os.fsync(descriptor)
+            if durable:
+                os.fsync(descriptor)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    if durable:
+        _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:

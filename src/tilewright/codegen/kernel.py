@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram
 from tilewright.codegen.intrinsics import emit_intrinsic
+from tilewright.codegen.places import Place
 from tilewright.codegen.plan import balanced, largest, plan_below, plan_memory
 from tilewright.codegen.prepare import prepare
-from tilewright.codegen.scalars import Environment, Place
+from tilewright.codegen.scalars import Environment
 from tilewright.codegen.statements import Arena, CallEmitter, FunctionState, Module, StatementEmitter
 from tilewright.codegen.values import FunctionText, Value
 from tilewright.loops.ir import Buffer, Call, Callee

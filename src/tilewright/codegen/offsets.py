@@ -22,35 +22,53 @@ def linear_form(expr: Expr) -> LinearForm:
     where dimensions were joined that lie side by side in memory.
     """
     terms: dict[Expr, int] = {}
-    constant = _collect(expr, 1, terms)
+    return _form(_collect(expr, 1, terms), terms)
+
+
+def _form(constant: int, terms: dict[Expr, int]) -> LinearForm:
     while (joined := _join_digits(terms)) is not None:
         constant += joined
-    return LinearForm(constant, tuple((atom, factor) for atom, factor in terms.items() if factor))
+    return LinearForm(constant, tuple([(atom, factor) for atom, factor in terms.items() if factor]))
 
 
 def flat_form(buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
     """Where the element of ``buffer`` at ``indices`` lies, in elements from its start."""
+    strides = _strides(buffer)
+    if strides is not None:
+        terms: dict[Expr, int] = {}
+        return _form(sum([_collect(i, s, terms) for i, s in zip(indices, strides, strict=True)]), terms)
     flat: Expr = const(0)
     for index, extent in zip(indices, buffer.shape, strict=True):
         flat = binary(BinaryOp.ADD, binary(BinaryOp.MUL, flat, extent), index)
     return linear_form(flat)
 
 
+def _strides(buffer: Buffer) -> list[int] | None:
+    """The elements from one index to the next in each dimension; None if that is known at run time only."""
+    strides = [1]
+    for extent in reversed(buffer.shape[1:]):
+        if not isinstance(extent, Const):
+            return None
+        strides.insert(0, strides[0] * int(extent.value))
+    return strides[: len(buffer.shape)]
+
+
 def _collect(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:
-    match expr:
-        case Const(value):
-            return factor * int(value)
-        case Binary(BinaryOp.ADD, a, b):
+    # No patterns: this is called for every part of every index.
+    if isinstance(expr, Const):
+        return factor * int(expr.value)
+    if isinstance(expr, Binary):
+        op, a, b = expr.op, expr.a, expr.b
+        if op is BinaryOp.ADD:
             return _collect(a, factor, terms) + _collect(b, factor, terms)
-        case Binary(BinaryOp.SUB, a, b):
+        if op is BinaryOp.SUB:
             return _collect(a, factor, terms) + _collect(b, -factor, terms)
-        case Binary(BinaryOp.MUL, a, Const(value)):
-            return _collect(a, factor * int(value), terms)
-        case Binary(BinaryOp.MUL, Const(value), b):
-            return _collect(b, factor * int(value), terms)
-        case _:
-            terms[expr] = terms.get(expr, 0) + factor
-            return 0
+        if op is BinaryOp.MUL and isinstance(b, Const):
+            return _collect(a, factor * int(b.value), terms)
+        if op is BinaryOp.MUL and isinstance(a, Const):
+            return _collect(b, factor * int(a.value), terms)
+    terms[expr] = terms.get(expr, 0) + factor
+    return 0
 
 
 def _join_digits(terms: dict[Expr, int]) -> int | None:

@@ -6,6 +6,7 @@ together are loaded as they lie and permuted; anything else is a gather or scatt
 a uniform guard reads from a block of zeros instead, a guard that differs between lanes becomes the mask of the access.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright.base import dtypes
@@ -14,6 +15,7 @@ from tilewright.base.errors import InternalError
 from tilewright.codegen.arithmetic import ArithmeticEmitter
 from tilewright.codegen.checks import BoundsChecks, Guard
 from tilewright.codegen.offsets import LinearForm, flat_form, linear_form
+from tilewright.codegen.places import Address, Place, Spot
 from tilewright.codegen.values import FunctionText, Value, integer, integers, literal, memory_type
 from tilewright.loops.ir import Buffer
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
@@ -25,33 +27,6 @@ ZEROS_BYTES = 4096
 
 LINE = 64
 """Bytes of a cache line, on all targets here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a buffer's memory is."""
-
-    pointer: Value
-    constant: bool
-    """Nobody writes to it while this kernel runs."""
-    alignment: int
-    private: int = 0
-    """Elements of a buffer on the stack, 0 elsewhere. LLVM makes registers of it if all accesses are plain."""
-    ahead: int = 0
-    """Bytes from what is loaded to what is asked for at the same time; 0: nothing is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A pointer for a scalar or contiguous access; with offsets from it for each lane otherwise (``stride`` None)."""
-
-    pointer: Value
-    stride: int | None
-    alignment: int
-    offsets: Value | None = None
-    """In elements."""
-    known: int | None = None
-    """The offset from the start of the buffer, in elements, where it is a literal."""
 
 
 @dataclass(slots=True)
@@ -75,6 +50,8 @@ class ScalarEmitter:
         self._checks = checks
         self._forms: dict[tuple[int, int], tuple[Buffer, tuple[Expr, ...], LinearForm]] = {}
         """By the identities of a buffer and of indices, which are kept so that they stay theirs."""
+        self._spots: dict[tuple[int, int], Spot] = {}
+        """By the scope, and the identity of a form, which is kept."""
 
     # --- values -----------------------------------------------------------------------------------------------
 
@@ -184,9 +161,22 @@ class ScalarEmitter:
 
     def _address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Address:
         """The address of an element; offsets are added outermost variable first, literals last, at the access."""
-        place = self.env.places[buffer.name]
-        form = self._form(buffer, indices)
-        offset, stride = form.constant, 0
+        place, form = self.env.places[buffer.name], self._form(buffer, indices)
+        key = self.text.scope, id(form)
+        spot = self._spots.get(key)
+        if spot is None or not spot.is_fixed or spot.place is not place or spot.lane is not self.env.lane_variable:
+            spot = self._spots[key] = self._spot(place, buffer, form)
+        offset = spot.offset
+        for var, factor in spot.unrolled:
+            offset += (self.env.scalars[var].literal or 0) * factor
+        known = spot.addresses.get(offset)
+        if known is None:
+            known = spot.addresses[offset] = self._at(spot, buffer, offset)
+        return known
+
+    def _spot(self, place: Place, buffer: Buffer, form: LinearForm) -> Spot:
+        offset, stride, is_fixed = form.constant, 0, True
+        unrolled: list[tuple[Var, int]] = []
         uniform: list[tuple[Value, int]] = []
         vectors: list[tuple[Value, int]] = []
         for atom, factor in form.terms:
@@ -194,20 +184,36 @@ class ScalarEmitter:
                 stride += factor
                 continue
             value = self._variable(atom) if isinstance(atom, Var) else self.value(atom)
-            if value.literal is not None:
-                offset += value.literal * factor
-            else:
+            is_fixed = is_fixed and (isinstance(atom, Var) or not (atom.has_reads or self._has_literals(atom)))
+            if value.literal is None:
                 (uniform if value.lanes == 1 else vectors).append((value, factor))
+            elif isinstance(atom, Var):
+                unrolled.append((atom, factor))
+            else:
+                offset += value.literal * factor
         pointer, alignment = self._advanced(place, buffer.dtype, uniform)
-        if vectors:
-            return Address(pointer, None, buffer.dtype.itemsize, self._lane_offsets(offset, stride, vectors))
-        alignment = _common_alignment(alignment, offset * buffer.dtype.itemsize)
+        lane, is_moved = self.env.lane_variable, bool(uniform)
+        numbers = alignment, offset, stride
+        return Spot(place, lane, pointer, *numbers, tuple(unrolled), tuple(vectors), is_moved, is_fixed)
+
+    def _has_literals(self, expr: Expr) -> bool:
+        """Whether the value of ``expr`` may be another one in the next iteration of an unrolled loop."""
+        known = [self.env.scalars.get(var) for var in expr.variables]
+        return any(value is not None and value.literal is not None for value in known)
+
+    def _at(self, spot: Spot, buffer: Buffer, offset: int) -> Address:
+        """The address ``offset`` elements from where ``spot`` points to."""
+        pointer, stride = spot.pointer, spot.stride
+        if spot.vectors:
+            offsets = self._lane_offsets(offset, stride, spot.vectors)
+            return Address(pointer, None, buffer.dtype.itemsize, offsets)
+        alignment = _common_alignment(spot.alignment, offset * buffer.dtype.itemsize)
         if offset:
             here = f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {pointer.text}, i64 {offset}"
             pointer = Value(self.text.pure(here, self.text.depth), dtypes.index, 1, self.text.depth)
         if stride in (0, 1) or self.env.lanes == 1:
-            return Address(pointer, stride, alignment, known=None if uniform else offset)
-        return Address(pointer, None, buffer.dtype.itemsize, self._lane_offsets(0, stride, []))
+            return Address(pointer, stride, alignment, known=None if spot.is_moved else offset)
+        return Address(pointer, None, buffer.dtype.itemsize, self._lane_offsets(0, stride, ()))
 
     def pointer(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         """The address of one element."""
@@ -232,7 +238,7 @@ class ScalarEmitter:
         text = f"getelementptr inbounds {element}, ptr {pointer.text}, i64 {offset.text}"
         return Value(self.text.pure(text, depth), dtypes.index, 1, depth)
 
-    def _lane_offsets(self, offset: int, stride: int, vectors: list[tuple[Value, int]]) -> Value:
+    def _lane_offsets(self, offset: int, stride: int, vectors: Sequence[tuple[Value, int]]) -> Value:
         total = self.ops.broadcast(integer(offset), self.env.lanes)
         if stride:
             total = iota(self.env.lanes, stride, offset)

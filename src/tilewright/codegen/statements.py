@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, Unsupported, UnsupportedTarget
 from tilewright.codegen.checks import BoundsChecks, Guard
-from tilewright.codegen.scalars import Environment, Place, ScalarEmitter
+from tilewright.codegen.places import Place
+from tilewright.codegen.scalars import Environment, ScalarEmitter
 from tilewright.codegen.transposition import Crossing, crossing, transpose
 from tilewright.codegen.values import FunctionText, Value, integer, memory_type
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt, Store, Stores, Sync
@@ -79,6 +80,8 @@ class StatementEmitter:
         self.env = state.environment
         checks = BoundsChecks("%context", state.module.sites) if state.module.checked else None
         self.scalars = ScalarEmitter(state.text, state.environment, checks)
+        self._crossings: dict[int, tuple[Loop, Crossing | None]] = {}
+        """By the identity of a loop, which is kept so that it stays its own."""
 
     def emit(self, stmt: Stmt) -> None:
         """Write ``stmt`` here."""
@@ -115,7 +118,7 @@ class StatementEmitter:
                 self._with(loop.var, integer(0), loop.body)
                 return
         match loop.kind:
-            case LoopKind.UNROLLED if self._may_cross() and (box := crossing(loop)) is not None:
+            case LoopKind.UNROLLED if self._may_cross() and (box := self._crossed(loop)) is not None:
                 self._crossing(box)
             case LoopKind.UNROLLED if isinstance(loop.extent, Const):
                 for i in range(int(loop.extent.value)):
@@ -144,6 +147,13 @@ class StatementEmitter:
         guard = self.env.guard
         unguarded = guard.uniform is None and guard.lanes is None
         return unguarded and self.env.lane_variable is None and not self.state.module.checked
+
+    def _crossed(self, loop: Loop) -> Crossing | None:
+        """See ``crossing``; inside of other unrolled loops it is asked for again and again."""
+        known = self._crossings.get(id(loop))
+        if known is None:
+            known = self._crossings[id(loop)] = loop, crossing(loop)
+        return known[1]
 
     def _crossing(self, box: Crossing) -> None:
         """As many rows at a time as there are lanes."""

@@ -7,6 +7,7 @@ middle-end passes beyond the promotion of allocas (``docs/architecture.md``, "Co
 
 import struct
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType, Kind
@@ -53,11 +54,13 @@ def scalar_type(dtype: DType) -> str:
     return known if known else f"i{dtype.bits}"
 
 
+@cache
 def memory_type(dtype: DType) -> str:
     """LLVM's name of a dtype in memory: a bool is one byte."""
     return "i8" if dtype.is_bool else scalar_type(dtype)
 
 
+@cache
 def type_name(dtype: DType, lanes: int) -> str:
     """LLVM's name of ``lanes`` values in a register."""
     name = scalar_type(dtype)
@@ -96,6 +99,7 @@ def integers(values: tuple[int, ...], dtype: DType) -> Value:
     return Value(text, dtype, len(wrapped), 0, wrapped)
 
 
+@lru_cache(maxsize=4096)
 def integer(value: int) -> Value:
     """An index literal."""
     return integers((value,), dtypes.index)
@@ -110,6 +114,8 @@ class _Scope:
     """A loop body, a branch, or the whole function: what was written into it so far."""
 
     label: str
+    number: int
+    """No other scope of the function has it."""
     lines: list[str] = field(default_factory=list[str])
     known: dict[str, str] = field(default_factory=dict[str, str])
     loads: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
@@ -121,7 +127,7 @@ class FunctionText:
 
     def __init__(self, declarations: dict[str, None]) -> None:
         self._declarations = declarations
-        self._scopes = [_Scope("entry")]
+        self._scopes = [_Scope("entry", 0)]
         self._allocas: list[str] = []
         self._count = 0
 
@@ -129,6 +135,11 @@ class FunctionText:
     def depth(self) -> int:
         """How many scopes are open around the next instruction."""
         return len(self._scopes) - 1
+
+    @property
+    def scope(self) -> int:
+        """The number of the innermost open scope: no other scope of the function has it."""
+        return self._scopes[-1].number
 
     def fresh(self, stem: str = "t") -> str:
         """A new name, without the ``%``."""
@@ -206,7 +217,7 @@ class FunctionText:
         """Begin a loop that runs at least once; returns its counter."""
         name = self.fresh("i")
         outer = self._scopes[-1]
-        self._scopes.append(_Scope(f"{name}.loop"))
+        self._scopes.append(_Scope(f"{name}.loop", self._count))
         # The latch's label is known at the end: `close_loop` completes this line.
         self._scopes[-1].lines.append(f"  %{name} = phi i64 [ {start}, %{outer.label} ], ")
         return Value(f"%{name}", dtypes.index, 1, self.depth)
@@ -233,7 +244,7 @@ class FunctionText:
     def open_branch(self) -> str:
         """Begin one side of a branch; returns its label."""
         name = self.fresh("side")
-        self._scopes.append(_Scope(name))
+        self._scopes.append(_Scope(name, self._count))
         return name
 
     def close_branch(self) -> tuple[str, list[str]]:

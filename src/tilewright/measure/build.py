@@ -140,7 +140,7 @@ class Kept:
         made = artifact.Build("", None, str(target), target.arch.value, tuple(sorted(target.features)))
         parts = artifact.Artifact(made, image.manifest, image.objects, ())
         try:
-            artifact.save(parts, self._folder / job.id, None, signed=False)
+            artifact.save(parts, self._folder / job.id, None, signed=False, durable=False)
         except BadInput as error:
             raise MeasureError(f"what was built can't be kept: {error}") from error
 

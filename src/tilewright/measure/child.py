@@ -5,6 +5,7 @@ kills it. Nothing of the user's program is here, neither its memory (there was n
 """
 
 import argparse
+import gc
 import signal
 import socket
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ from tilewright.measure.messages import (
 from tilewright.measure.processes import become_subreaper, die_with
 from tilewright.measure.verdicts import Phase
 
+_COLLECT_AFTER = 50_000
+"""Objects that builds may leave behind before cycles are looked for: they make many, and few of them in cycles."""
+
 
 def main(arguments: Sequence[str] | None = None, start: Start = start) -> int:
     """Serve until the supervisor closes the socket."""
@@ -37,6 +41,8 @@ def main(arguments: Sequence[str] | None = None, start: Start = start) -> int:
     become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     limit_files(given.files)
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
     with socket.socket(fileno=given.socket) as end:
         folder = Path(given.folder) if given.folder else None
         serve(end, Bench(Limits(memory_bytes=given.memory), folder, start), Limits(memory_bytes=given.memory))

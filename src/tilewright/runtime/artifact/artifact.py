@@ -58,15 +58,22 @@ def packed(artifact: Artifact, key_dir: Path | None, *, signed: bool = True) -> 
     return Packed(hashlib.sha256(manifest).hexdigest(), sum(listed.size for listed in contents), parts)
 
 
-def save(artifact: Artifact, path: str | os.PathLike[str], key_dir: Path | None, *, signed: bool = True) -> None:
-    """Write a file that appears whole or not at all; one that is there is replaced.
+def save(
+    artifact: Artifact,
+    path: str | os.PathLike[str],
+    key_dir: Path | None,
+    *,
+    signed: bool = True,
+    durable: bool = True,
+) -> None:
+    """Write a file that appears whole or not at all; one that is there is replaced (``durable``: ``replace_file``).
 
     Equal artifacts give equal files, but for the signature, which depends on the user's key in ``key_dir``. Raises
     ``BadInput`` if the file can't be written, or the key be kept.
     """
     file = packed(artifact, key_dir, signed=signed)
     try:
-        replace_file(Path(path), file.parts)
+        replace_file(Path(path), file.parts, durable=durable)
     except OSError as error:
         raise BadInput(f"the artifact {os.fspath(path)} can't be written: {reason_of(error)}") from error
 

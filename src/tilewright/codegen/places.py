@@ -1,0 +1,56 @@
+"""Where memory is: that of a buffer, and that of one access to it."""
+
+from dataclasses import dataclass, field
+
+from tilewright.codegen.values import Value
+from tilewright.symbolic.expr import Var
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a buffer's memory is."""
+
+    pointer: Value
+    constant: bool
+    """Nobody writes to it while this kernel runs."""
+    alignment: int
+    private: int = 0
+    """Elements of a buffer on the stack, 0 elsewhere. LLVM makes registers of it if all accesses are plain."""
+    ahead: int = 0
+    """Bytes from what is loaded to what is asked for at the same time; 0: nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A pointer for a scalar or contiguous access; with offsets from it for each lane otherwise (``stride`` None)."""
+
+    pointer: Value
+    stride: int | None
+    alignment: int
+    offsets: Value | None = None
+    """In elements."""
+    known: int | None = None
+    """The offset from the start of the buffer, in elements, where it is a literal."""
+
+
+@dataclass(slots=True)
+class Spot:
+    """An access as it is in one scope: its address but for the numbers that unrolled loops give to variables."""
+
+    place: Place
+    lane: Var | None
+    pointer: Value
+    alignment: int
+    offset: int
+    stride: int
+    """Of the lanes, in elements."""
+    unrolled: tuple[tuple[Var, int], ...]
+    """The variables that have numbers, each with the elements from one to the next."""
+    vectors: tuple[tuple[Value, int], ...]
+    """What else differs between the lanes."""
+    is_moved: bool
+    """``pointer`` is not the start of the buffer."""
+    is_fixed: bool
+    """It is the same in all iterations of unrolled loops, and whatever is stored."""
+    addresses: dict[int, Address] = field(default_factory=dict[int, Address])
+    """By their offsets."""
