@@ -1,6 +1,6 @@
 """The search for one kernel and for a model, with made-up times: no processes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.schedule.schedule import Schedule
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import KernelTuner, Setup, Start
-from tilewright.tune.measurer import Measurer
+from tilewright.tune.measurer import NOTHING_PREDICTED, Measurer
 from tilewright.tune.model_tuner import Computed, ModelTuner
 from tilewright.tune.template import Config, Templated
 
@@ -35,10 +35,11 @@ class MadeUp(Measurer):
         self._rate = rate
         self._failing = failing
 
-    def measure(self, jobs: Sequence[Job], predicted: Sequence[float] = ()) -> list[Outcome]:
-        self.asked += [job.id for job in jobs]
-        self.measured += len(jobs)
-        return [self._outcome(job) for job in jobs]
+    def measure(self, jobs: Iterable[Job], predicted: Mapping[str, float] = NOTHING_PREDICTED) -> list[Outcome]:
+        wanted = list(jobs)
+        self.asked += [job.id for job in wanted]
+        self.measured += len(wanted)
+        return [self._outcome(job) for job in wanted]
 
     def hold(self, jobs: Sequence[Job]) -> None:
         self.held += jobs

@@ -9,7 +9,7 @@ from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.tune.measurer import Measurer
 
-OLD, NEW = job("old"), job("new")
+OLD, NEW, LAST = job("old"), job("new"), job("last")
 
 
 class Quick:
@@ -36,7 +36,29 @@ def test_what_is_held_is_used_when_it_is_released(tmp_path: Path) -> None:
 
 def test_what_was_thought_is_kept_with_what_was_measured(tmp_path: Path) -> None:
     with Records.open(tmp_path / "r.db") as records, records.session({}) as session:
-        outcomes = Measurer(Quick(), records, session).measure([OLD, NEW], [0.5, -2.0])
+        outcomes = Measurer(Quick(), records, session).measure([OLD, NEW], {OLD.id: 0.5, NEW.id: -2.0})
         assert [outcome.predicted for outcome in outcomes] == [0.5, -2.0]
         assert [record.outcome.predicted for record in records.all()] == [0.5, -2.0]
         assert Measurer(Quick(), records, session).measure([NEW])[0].predicted == -2.0
+
+
+def test_jobs_are_made_while_others_are_measured(tmp_path: Path) -> None:
+    """And one that is asked for twice, or was measured before, is not measured again."""
+    made: list[Job] = []
+
+    def jobs() -> Iterator[Job]:
+        for wanted in (OLD, NEW, NEW, LAST):
+            made.append(wanted)
+            yield wanted
+
+    class Watching(Quick):
+        def measure_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
+            for wanted, outcome in super().measure_all(jobs):
+                assert made[-1] is wanted
+                yield wanted, outcome
+
+    with Records.open(tmp_path / "r.db") as records, records.session({}) as session:
+        Measurer(Quick(), records, session).measure([OLD])
+        measurer = Measurer(Watching(), records, session)
+        assert len(measurer.measure(jobs())) == 4
+        assert measurer.measured == 2

@@ -7,6 +7,7 @@ measurement.
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 
 from tilewright.base.errors import CorruptRecord
 from tilewright.base.target import Target
@@ -77,6 +78,7 @@ def workload_hash(program: str, version: int = IR_VERSION) -> str:
     return _hash(f"workload {version}\0{program}")
 
 
+@lru_cache(maxsize=16)
 def target_fingerprint(target: str) -> str:
     """The key of a processor. Raises ``ParseError`` if ``target`` is none."""
     return _hash(target_json(target))

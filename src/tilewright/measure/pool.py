@@ -52,11 +52,17 @@ class Pool:
         return self._builders.build_all(jobs)
 
     def measure_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """See ``Runner.measure_all``. Outcomes come batch by batch; first those that could not be built."""
+        """See ``Runner.measure_all``. Outcomes come batch by batch; first those that could not be built.
+
+        The jobs of a batch are taken while others of it are built, and none while one is measured.
+        """
         waiting = iter(jobs)
-        while batch := list(islice(waiting, self._batch)):
+        is_over = False
+        while not is_over:
+            is_over = True
             built: list[Job] = []
-            for job, outcome in self._builders.build_all(batch):
+            for job, outcome in self._builders.build_all(islice(waiting, self._batch)):
+                is_over = False
                 if outcome is None:
                     built.append(job)
                 else:

@@ -26,6 +26,8 @@ from tilewright.measure.worker import CHILD
 
 _SUPERVISOR = (sys.executable, "-P", "-m", "tilewright.measure.supervisor")
 _GOODBYE_SECONDS = 10.0
+_BUILDS_AHEAD = 1
+"""Jobs that wait for a child to build them, so that no child waits while the next one is made."""
 
 
 class Runner:
@@ -91,16 +93,17 @@ class Runner:
     def build_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome | None]]:
         """Build jobs, for ``measure_all`` of a runner with the same folder. With each job an outcome if it is refused.
 
-        Otherwise as ``measure_all``.
+        Otherwise as ``measure_all``, but that a job is taken before it can be started.
         """
         return self._all(jobs, only_build=True)
 
     def _all(self, jobs: Iterable[Job], *, only_build: bool) -> Iterator[tuple[Job, Outcome | None]]:
         waiting = iter(jobs)
+        most = self._lanes + (_BUILDS_AHEAD if only_build else 0)
         sent: dict[int, Job] = {}
         try:
             while True:
-                while len(sent) < self._lanes and (job := next(waiting, None)) is not None:
+                while len(sent) < most and (job := next(waiting, None)) is not None:
                     self._send(job, sent, only_build)
                 if not sent:
                     return

@@ -4,6 +4,7 @@ Rounds of proposing a batch, measuring it, and learning from it. Everything foll
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
@@ -204,16 +205,21 @@ class KernelTuner:
 
     def _measured(self, batch: Digits) -> list[Outcome]:
         """The outcomes; those that have no schedule need no measurement to fail."""
-        jobs: list[Job] = []
-        predicted: list[float] = []
+        predicted: dict[str, float] = {}
         refused: dict[int, Outcome] = {}
-        for place, (digits, score) in enumerate(zip(batch, self._score(batch).tolist(), strict=True)):
-            try:
-                jobs.append(self.job(digits))
-                predicted.append(score)
-            except ScheduleError as error:
-                refused[place] = Outcome(Verdict.BUILD_ERROR, str(error), Phase.BUILD)
-        measured = iter(self._measurer.measure(jobs, predicted))
+        scores = self._score(batch).tolist()
+
+        def scheduled() -> Iterator[Job]:
+            for place, (digits, score) in enumerate(zip(batch, scores, strict=True)):
+                try:
+                    job = self.job(digits)
+                except ScheduleError as error:
+                    refused[place] = Outcome(Verdict.BUILD_ERROR, str(error), Phase.BUILD)
+                    continue
+                predicted[job.id] = score
+                yield job
+
+        measured = iter(self._measurer.measure(scheduled(), predicted))
         return [refused[place] if place in refused else next(measured) for place in range(len(batch))]
 
     def _proposed(self, count: int) -> Digits:

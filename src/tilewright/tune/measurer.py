@@ -3,13 +3,16 @@
 So whoever proposes the same candidates in the same order goes on where an earlier search ended, however that ended.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Protocol
 
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome
+
+NOTHING_PREDICTED: Mapping[str, float] = MappingProxyType({})
 
 
 class Bench(Protocol):
@@ -30,20 +33,31 @@ class Measurer:
         self._records = records
         self._session = session
 
-    def measure(self, jobs: Sequence[Job], predicted: Sequence[float] = ()) -> list[Outcome]:
+    def measure(self, jobs: Iterable[Job], predicted: Mapping[str, float] = NOTHING_PREDICTED) -> list[Outcome]:
         """The outcomes, in the order of the jobs. Raises ``MeasureError`` if they can't be measured at all.
 
-        ``predicted``: what is thought of each beforehand (``Outcome.predicted``); kept with the record.
+        Jobs are taken as the bench takes them, so that those that come first are built while others are made.
+        ``predicted``: by the ids of jobs, what is thought of each when it is taken (``Outcome.predicted``); kept with
+        the record.
         """
-        thought = dict(zip((job.id for job in jobs), predicted, strict=False))
-        found = {job.id: self._records.find(job) for job in jobs}
-        missing = {job.id: job for job in jobs if found[job.id] is None}  # candidates may be scheduled alike
-        for job, outcome in self._bench.measure_all(missing.values()):
-            known = replace(outcome, predicted=thought.get(job.id))
+        wanted: list[str] = []
+        found: dict[str, Outcome | None] = {}
+
+        def missing() -> Iterator[Job]:
+            for job in jobs:
+                key = job.id
+                wanted.append(key)
+                if key not in found:  # candidates may be scheduled alike
+                    found[key] = self._records.find(job)
+                    if found[key] is None:
+                        yield job
+
+        for job, outcome in self._bench.measure_all(missing()):
+            key = job.id
+            found[key] = known = replace(outcome, predicted=predicted.get(key))
             self._records.add(self._session, job, known)
             self.measured += 1
-            found[job.id] = known
-        return [outcome for job in jobs if (outcome := found[job.id]) is not None]
+        return [outcome for key in wanted if (outcome := found[key]) is not None]
 
     def hold(self, jobs: Sequence[Job]) -> None:
         """Let nobody use what will be measured of ``jobs``, unless it was measured before, until they are released."""
