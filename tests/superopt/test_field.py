@@ -143,6 +143,13 @@ def test_reductions_are_exact(name: str) -> None:
         assert int(found[i, s]) == wanted
 
 
+def test_one_program_has_the_constants_of_each_domain() -> None:
+    for domain in (Real(), Modular()):
+        function = Evaluator(domain).function(require("LeakyRelu"), {"alpha": 0.25}, [(1,)])
+        (found,) = function([domain.constant(-8.0).reshape(1, 1)])
+        assert found.item() == domain.constant(-2.0)
+
+
 def test_numbers_of_a_program_are_fractions() -> None:
     x = np.array([[10, 3]], np.uint64)
     (found,) = Evaluator(Modular()).function(require("LeakyRelu"), {"alpha": -0.25}, [(1,)])([x])
