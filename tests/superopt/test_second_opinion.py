@@ -2,12 +2,12 @@
 
 import pytest
 
-from tilewright.passes.rules import ALGEBRA, SEARCH, Rule, load_rules, parse_rules
+from tilewright.passes.rules import ALGEBRA, GENERATED, SEARCH, Rule, load_rules, parse_rules
 from tilewright.superopt.proofs import find_proof
 from tilewright.superopt.second_opinion import agrees
 from tilewright.superopt.verification import Engine, verify_rule
 
-RULES = [*load_rules(ALGEBRA), *load_rules(SEARCH)]
+RULES = [*load_rules(ALGEBRA), *load_rules(SEARCH), *load_rules(GENERATED)]
 NAMES = (
     "normalization-into-convolution-with-bias-2d",
     "normalization-into-phases-3d",
