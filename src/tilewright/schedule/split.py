@@ -45,16 +45,17 @@ def split(
     place = loop_at(program, loop)
     require_serial(place.stmt, "split")
     program = _with_symbols(program, factors)
-    extents = _extents(place.stmt, factors, bounds_at(program, place))
+    outside = bounds_at(program, place)
+    extents = _extents(place.stmt, factors, outside)
     fresh = new_loop_vars(program, names, [f"{loop}_{k}" for k in range(len(extents))], loop)
     value = _mixed_radix(fresh, extents)
-    bounds = bounds_at(program, place).extended(dict(zip(fresh, extents, strict=True)))
+    bounds = outside.extended(dict(zip(fresh, extents, strict=True)))
     body = substitute_loops(place.stmt.body, {place.stmt.var: value})
     within = value < place.stmt.extent
     if not prove(within, bounds):
         body = guarded(body, within)
     loops = [Loop(var, extent, body) for var, extent in zip(fresh, extents, strict=True)]
-    new = simplified(nest(loops, body), bounds_at(program, place))
+    new = simplified(nest(loops, body), outside)
     return rewrite(program, place, new), tuple(LoopRef(var.name) for var in fresh)
 
 
