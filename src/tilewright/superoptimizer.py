@@ -8,7 +8,7 @@ one is clearly faster.
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -130,6 +130,8 @@ class _Compiling:
 
     options: Options
     services: Services
+    _known: dict[bytes, Compiled] = field(default_factory=dict[bytes, Compiled])
+    """By the graph: what is measured is also checked, and handed out."""
 
     def result(self, chosen: Optimized) -> Superoptimized:
         """The model that was chosen, checked."""
@@ -176,8 +178,11 @@ class _Compiling:
             return None
 
     def _compiled(self, one: Optimized) -> Compiled:
-        graph = folded(one.after) if one.steps else one.after
-        return replace(compile_prepared(graph, self.options, self.services), applied=one.steps)
+        key = fingerprint(one.after)
+        if key not in self._known:
+            graph = folded(one.after) if one.steps else one.after
+            self._known[key] = compile_prepared(graph, self.options, self.services)
+        return replace(self._known[key], applied=one.steps)
 
     def _validated(self, one: Optimized) -> Validation:
         """Checked exactly; with floats as well at ``max``, and where the exact check left something open."""
@@ -186,7 +191,7 @@ class _Compiling:
             validation = validate(one.before, one.after, math=math)
             if validation.is_complete:
                 return validation
-        known = {id(graph): self._compiled(replace(one, after=graph)) for graph in (one.before, one.after)}
+        known = {id(each.after): self._compiled(each) for each in (Optimized.unchanged(one.before), one)}
         return validate(one.before, one.after, lambda graph, feeds: known[id(graph)].executable.run(feeds), math=math)
 
 
