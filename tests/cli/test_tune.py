@@ -11,7 +11,9 @@ from onnx import helper
 from tests.cli.schema import report
 from tests.frontend.models import model as make_model
 from tilewright.cli import main
+from tilewright.cli.tune import Comparison
 from tilewright.measure.records import Records
+from tilewright.measure.turns import Timing
 from tilewright.tune.kernel_tuner import FINALISTS, Setup
 
 
@@ -48,7 +50,7 @@ def test_compile_uses_what_is_better(
 ) -> None:
     """A schedule that is kept is there in ``explain``; without records, or withdrawn, it is not."""
     path = tmp_path / "r.db"
-    monkeypatch.setattr("tilewright.cli.tune.ratio", lambda _after, _before: 0.5)
+    monkeypatch.setattr(Comparison, "is_kept", True)
     monkeypatch.setattr("tilewright.tune.model_tuner.CLEARLY", 1e9)
     assert tune(model, path, "--minutes", "0.001") == 0
     assert report("tune", capsys.readouterr().out)["kept"]
@@ -61,12 +63,30 @@ def test_compile_uses_what_is_better(
     assert measured("--records", str(path)) is not None
     assert measured() is None
     assert measured("--records", str(tmp_path / "none.db")) is None
-    monkeypatch.setattr("tilewright.cli.tune.ratio", lambda _after, _before: 1.5)
+    monkeypatch.setattr(Comparison, "is_kept", False)
     assert tune(model, path, "--minutes", "0.001") == 0
     assert not report("tune", capsys.readouterr().out)["kept"]
     with Records.open(path) as records:
         kept = [r for r in records.all() if r.job.seed == 1 and records.quarantined(r.job.id) is None]
     assert not kept
+
+
+@pytest.mark.parametrize(
+    ("after", "relative", "is_found", "is_kept"),
+    [
+        (0.9, 0.9, True, True),
+        (1.1, 0.9, True, False),
+        (0.9, 1.1, True, False),
+        (1.0, 0.9, True, False),
+        (0.9, 1.0, True, False),
+        (0.9, 0.9, False, False),
+    ],
+)
+def test_what_was_found_is_kept_where_nothing_says_that_it_is_slower(
+    after: float, relative: float, is_found: bool, is_kept: bool
+) -> None:
+    found = Comparison(Timing(((1.0, 1.0, 1.0),)), Timing(((after, after, 5.0),)), relative, is_found)
+    assert found.is_kept is is_kept
 
 
 def test_a_search_that_ends_before_the_model_was_compared_changes_nothing(

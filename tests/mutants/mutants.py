@@ -1596,6 +1596,13 @@ MUTANTS = (
         _TIMING,
     ),
     Mutant(
+        "what is slower in the median is kept",
+        "cli/tune.py",
+        " and self.after.median < self.before.median",
+        "",
+        ("tests/cli/test_tune.py::test_what_was_found_is_kept_where_nothing_says_that_it_is_slower",),
+    ),
+    Mutant(
         "a graph that was faster once is taken",
         "superoptimizer.py",
         "if again <= CLEARLY else None",

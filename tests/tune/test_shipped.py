@@ -12,17 +12,24 @@ from tests.measure.jobs import product
 from tilewright.base.errors import CorruptRecord
 from tilewright.base.events import Event, Warned
 from tilewright.base.target import Target
-from tilewright.measure.job import Job
+from tilewright.loops.parser import parse_program
+from tilewright.loops.verify import verify
+from tilewright.measure.exchange import read_row
+from tilewright.measure.job import Job, target_fingerprint
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
+from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.trace import Trace
 from tilewright.tune import recorded as recorded_module
-from tilewright.tune.recorded import COMPARING, CONFIRMING, recorded, recorded_text
-from tilewright.tune.shipped import Shipped, write
+from tilewright.tune.recorded import COMPARING, CONFIRMING, CONFIRMING_AGAIN, recorded, recorded_text
+from tilewright.tune.shipped import SHIPPED, Shipped, write
 
 HOST = Target.host()
 PROGRAM = product("NAME", 6)
 TEXT = recorded_text(PROGRAM)
+
+FILES = sorted(SHIPPED.iterdir()) if SHIPPED.exists() else []
 
 
 def job(width: int, seed: int, threads: int = 1) -> Job:
@@ -104,6 +111,24 @@ def test_damage_is_a_warning(folder: Path, tmp_path: Path, monkeypatch: pytest.M
     with recorded(tmp_path / "none.db", HOST, 1, heard.append) as known:
         assert known is None
     assert any(isinstance(event, Warned) and "is not used" in event.text for event in heard)
+
+
+def test_there_are_some() -> None:
+    assert FILES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_what_comes_with_the_package_can_be_used(path: Path) -> None:
+    """Each record: its schedule can be replayed, it is for the processor that the file is for, and nothing failed."""
+    records = [read_row(line).record() for line in path.read_bytes().splitlines()]
+    keys = {(found.job.program, found.job.threads, found.job.seed) for found in records}
+    assert len(keys) == len(records)
+    for found in records:
+        assert target_fingerprint(found.job.target).startswith(path.stem)
+        assert found.outcome.verdict is Verdict.OK
+        assert found.job.seed in (CONFIRMING, CONFIRMING_AGAIN, COMPARING)
+        program = parse_program(found.job.program)
+        verify(replay(Trace.from_json(found.job.trace), program).program)
 
 
 class _Elsewhere:

@@ -146,16 +146,21 @@ def _with_ways(
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison:
-    """The whole model without and with what was found."""
+class Comparison:
+    """The whole model without and with what was found. ``ratio``: of its times, turn by turn."""
 
     before: Timing
     after: Timing
     ratio: float
-    is_kept: bool
+    is_found: bool
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is faster turn by turn and in the median of all runs: where they disagree, nothing is shown."""
+        return self.is_found and self.ratio < 1.0 and self.after.median < self.before.median
 
 
-def _compared(before: "CompiledModel", search: _Search, records: "Records", options: argparse.Namespace) -> _Comparison:
+def _compared(before: "CompiledModel", search: _Search, records: "Records", options: argparse.Namespace) -> Comparison:
     """The model as it was, and as it will be if what was found is accepted, in turns."""
     is_found = search.ways is not None or any(gain.winners for gain in search.gains)
     after = before
@@ -164,7 +169,7 @@ def _compared(before: "CompiledModel", search: _Search, records: "Records", opti
         after = _with_records((*of_ways, *search.tuner.used(search.gains, records)), options)
     timings = measure(_runs(before, after), Plan())
     relative = ratio(timings["after"], timings["before"]) if is_found else 1.0
-    return _Comparison(timings["before"], timings["after"], relative, is_found and relative < 1.0)
+    return Comparison(timings["before"], timings["after"], relative, is_found)
 
 
 def _runs(before: "CompiledModel", after: "CompiledModel") -> dict[str, Callable[[], object]]:
@@ -172,7 +177,7 @@ def _runs(before: "CompiledModel", after: "CompiledModel") -> dict[str, Callable
     return {"before": lambda: before.run(None, feeds), "after": lambda: after.run(None, feeds)}
 
 
-def _settle(comparison: _Comparison, search: _Search, measurer: "Measurer") -> None:
+def _settle(comparison: Comparison, search: _Search, measurer: "Measurer") -> None:
     """What makes the model faster is accepted, anything else withdrawn; ways that were not chosen stay held."""
     if not comparison.is_kept:
         search.tuner.withdraw(search.gains, "the whole model is no faster with it")
@@ -195,7 +200,7 @@ def _with_records(found: "Iterable[Record]", options: argparse.Namespace) -> "Co
 
 
 def _report(
-    comparison: _Comparison,
+    comparison: Comparison,
     before: "CompiledModel",
     search: _Search,
     options: argparse.Namespace,
@@ -272,7 +277,7 @@ def _live_table(title: str, kernels: "Sequence[Kernel]") -> Table:
     return table
 
 
-def _show(comparison: _Comparison, search: _Search, path: Path, console: Console) -> None:
+def _show(comparison: Comparison, search: _Search, path: Path, console: Console) -> None:
     table = Table(title="Kernels, microseconds: the analytic model's choice, and what was found")
     for heading in ("kernel", "calls", "tried", "before", "after", "gain"):
         table.add_column(heading, justify="left" if heading == "kernel" else "right")
