@@ -1596,11 +1596,25 @@ MUTANTS = (
         _TIMING,
     ),
     Mutant(
-        "what is slower in the median is kept",
+        "what wins half of the rounds is kept",
         "cli/tune.py",
-        " and self.after.median < self.before.median",
+        "_MOST = 0.75",
+        "_MOST = 0.5",
+        ("tests/cli/test_tune.py::test_what_was_found_is_kept_where_it_wins_most_rounds",),
+    ),
+    Mutant(
+        "finalists are compared by their best rounds",
+        "tune/kernel_tuner.py",
+        "min(own[0]) * median(of_one)",
+        "min(own[0]) * min(of_one)",
+        ("tests/tune/test_kernel_tuner.py",),
+    ),
+    Mutant(
+        "a finalist may be wrong in one round",
+        "tune/kernel_tuner.py",
+        "inf if inf in of_one else ",
         "",
-        ("tests/cli/test_tune.py::test_what_was_found_is_kept_where_nothing_says_that_it_is_slower",),
+        ("tests/tune/test_kernel_tuner.py",),
     ),
     Mutant(
         "a graph that was faster once is taken",
