@@ -272,7 +272,8 @@ def _annotate(random: Random, schedule: Schedule) -> None:
 
 
 def _prefetch(random: Random, schedule: Schedule) -> None:
-    schedule.prefetch(_one(random, [p.name for p in schedule.program.params]), random.choice((1, 64, 4096)))
+    buffer = _one(random, [p.name for p in schedule.program.params])
+    schedule.prefetch(buffer, random.choice((1, 64, 4096)), random.choice((1, 1, 2)))
 
 
 def _unannotate(random: Random, schedule: Schedule) -> None:

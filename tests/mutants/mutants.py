@@ -1478,6 +1478,20 @@ MUTANTS = (
         ("tests/schedule/test_prefetch.py",),
     ),
     Mutant(
+        "all is asked into the first cache",
+        "codegen/scalars.py",
+        "i32 {4 - place.ahead_cache}",
+        "i32 3",
+        ("tests/schedule/test_prefetch.py",),
+    ),
+    Mutant(
+        "the tuner knows one cache only",
+        "tune/contractions.py",
+        "(0, *CACHES) if",
+        "(0, 1) if",
+        ("tests/tune/test_contraction_space.py",),
+    ),
+    Mutant(
         "a node's choice forgets a neighbour",
         "passes/assignment.py",
         "for node, others, best in reversed(self._decided):",

@@ -10,7 +10,9 @@ from tilewright.codegen.image import kernel_text
 from tilewright.driver import build_program
 from tilewright.loops.lower import lower
 from tilewright.loops.parser import parse_program
+from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.trace import Trace
 from tilewright.schedule.tree import LoopRef
 
 
@@ -43,15 +45,34 @@ def test_a_later_distance_replaces_the_earlier_one() -> None:
     assert "prefetch" in str(s.trace)
 
 
+def test_what_is_asked_for_comes_to_the_cache_that_is_named() -> None:
+    """LLVM calls the first cache 3, and the second 2."""
+    s = scaled()
+    s.prefetch("A", 4096, 2)
+    text = kernel_text(s.program).text
+    assert text.count(", i32 0, i32 2, i32 1)") == 64 * 4 // 64
+    assert (s.program.prefetched("A"), s.program.prefetch_cache("A")) == (4096, 2)
+    assert str(parse_program(str(s.program))) == str(s.program)
+    assert str(replay(Trace.from_json(s.trace.to_json()), scaled().program).program).count("_cache.A = 2") == 1
+    s.prefetch("A", 4096)
+    assert s.program.prefetch_cache("A") == 1
+    assert kernel_text(s.program).text.count(", i32 0, i32 3, i32 1)") == 64 * 4 // 64
+
+
 @pytest.mark.parametrize(
-    ("buffer", "distance", "reason"),
-    [("C", 64, "no buffer `C`"), ("T", 64, "`T` is no parameter"), ("A", 0, "0 bytes ahead is not ahead")],
+    ("buffer", "distance", "cache", "reason"),
+    [
+        ("C", 64, 1, "no buffer `C`"),
+        ("T", 64, 1, "`T` is no parameter"),
+        ("A", 0, 1, "0 bytes ahead is not ahead"),
+        ("A", 64, 3, "asked into a cache of level 3"),
+    ],
 )
-def test_what_is_refused(buffer: str, distance: int, reason: str) -> None:
+def test_what_is_refused(buffer: str, distance: int, cache: int, reason: str) -> None:
     a = te.placeholder((8,), name="A")
     t = te.compute((8,), lambda i: a[i] + 1.0, name="T")
     s = Schedule(lower([te.compute((8,), lambda i: t[i] * 2.0, name="B")]))
     before = str(s.program)
     with pytest.raises(ScheduleError, match=reason):
-        s.prefetch(buffer, distance)
+        s.prefetch(buffer, distance, cache)
     assert str(s.program) == before

@@ -93,6 +93,23 @@ def test_no_two_candidates_are_scheduled_alike(name: str) -> None:
     assert len({str(space.schedule(one)) for one in different}) == len(different)
 
 
+def test_a_stream_may_be_asked_into_either_cache() -> None:
+    """The analytic model knows of the first one only; what it does not know is charged a little."""
+    space = space_of("product")
+    names = [made.name for made in space.template.knobs]
+    digits = np.tile(space.analytic(), (3, 1))
+    ahead = space.template.knobs[names.index("prefetch")]
+    digits[:, names.index("pack")] = 0
+    digits[:, names.index("prefetch")] = [ahead.values.index(cache) for cache in (0, 1, 2)]
+    programs = [space.schedule(one).program for one in digits]
+    assert [program.prefetched("B") > 0 for program in programs] == [False, True, True]
+    assert [program.prefetch_cache("B") for program in programs] == [1, 1, 2]
+    estimates = space.estimates(digits)
+    assert estimates[1] < estimates[2] < 1.1 * estimates[1]
+    digits[:, names.index("pack")] = 1
+    assert space.allowed(digits).tolist() == [True, False, False]
+
+
 @cache
 def interpreted(name: str, inputs: tuple[str, ...]) -> tuple[np.ndarray, ...]:
     """What the interpreter makes of the naive program."""

@@ -114,7 +114,10 @@ def _entry(program: Program, constants: int, text: FunctionText) -> Environment:
         at = text.pure(f"getelementptr inbounds ptr, ptr %buffers, i64 {position}", 0)
         pointer = Value(text.emit(f"load ptr, ptr {at}"), dtypes.index)
         constant, ahead = buffer.name not in written, program.prefetched(buffer.name)
-        environment.places[buffer.name] = Place(pointer, constant, buffer.dtype.itemsize, ahead=ahead)
+        cache = program.prefetch_cache(buffer.name)
+        environment.places[buffer.name] = Place(
+            pointer, constant, buffer.dtype.itemsize, ahead=ahead, ahead_cache=cache
+        )
     for position, dim in enumerate(program.dims):
         at = text.pure(f"getelementptr inbounds i64, ptr %dims, i64 {position}", 0)
         environment.scalars[dim.var] = Value(text.emit(f"load i64, ptr {at}"), dtypes.index)

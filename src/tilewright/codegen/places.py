@@ -18,6 +18,8 @@ class Place:
     """Elements of a buffer on the stack, 0 elsewhere. LLVM makes registers of it if all accesses are plain."""
     ahead: int = 0
     """Bytes from what is loaded to what is asked for at the same time; 0: nothing is."""
+    ahead_cache: int = 1
+    """The level of the nearest cache to which that comes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,18 +291,18 @@ class ScalarEmitter:
             text = f"select {condition.typed}, ptr {pointer.text}, ptr {ZEROS}"
             pointer = Value(self.text.pure(text, depth), dtypes.index, 1, depth)
         if lanes > 1:
-            self._ask_ahead(pointer, lanes * buffer.dtype.itemsize, self.env.places[buffer.name].ahead)
+            self._ask_ahead(pointer, lanes * buffer.dtype.itemsize, self.env.places[buffer.name])
         of = _vector(memory_type(buffer.dtype), lanes)
         text = f"load {of}, ptr {pointer.text}, align {alignment}"
         return Value(self.text.load(buffer.name, text, constant), buffer.dtype, lanes, self.text.depth)
 
-    def _ask_ahead(self, pointer: Value, size: int, distance: int) -> None:
-        """Ask for the cache lines ``distance`` bytes after ``size`` bytes at ``pointer``, wherever that is."""
-        if distance:
+    def _ask_ahead(self, pointer: Value, size: int, place: Place) -> None:
+        """Ask for the cache lines ``place.ahead`` bytes after ``size`` bytes at ``pointer``, wherever that is."""
+        if distance := place.ahead:
             self.text.declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
             for offset in range(distance, distance + size, LINE):
                 line = self.text.pure(f"getelementptr i8, ptr {pointer.text}, i64 {offset}", pointer.depth)
-                self.text.hint(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
+                self.text.hint(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 {4 - place.ahead_cache}, i32 1)")
 
     def _mask(self, guard: Guard) -> Value:
         mask = guard.lanes or literal(True, dtypes.boolean, self.env.lanes)

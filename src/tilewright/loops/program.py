@@ -51,6 +51,10 @@ class Program:
         """How many bytes ahead of each load ``buffer`` is asked for; 0 for not at all."""
         return int(dict(self.annotations).get(prefetch_key(buffer), 0))
 
+    def prefetch_cache(self, buffer: str) -> int:
+        """The level of the nearest cache to which what is asked for comes."""
+        return int(dict(self.annotations).get(prefetch_cache_key(buffer), 1))
+
     @property
     def bounds(self) -> Bounds:
         """What is known outside of all loops: the run-time extents."""
@@ -60,6 +64,11 @@ class Program:
 def prefetch_key(buffer: str) -> str:
     """The annotation of a program that says how many bytes ahead a parameter is asked for."""
     return f"prefetch.{buffer}"
+
+
+def prefetch_cache_key(buffer: str) -> str:
+    """The annotation that says to which cache it comes, if that is not the first."""
+    return f"prefetch_cache.{buffer}"
 
 
 @dataclass(frozen=True, slots=True)

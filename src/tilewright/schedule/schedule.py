@@ -171,10 +171,13 @@ class Schedule:
         """``buffer`` lives in ``scope``."""
         self._apply(_call(Primitive.SET_SCOPE, buffer, scope), lambda: set_scope(self.program, buffer, scope))
 
-    def prefetch(self, buffer: str, distance: int | Sampled) -> None:
-        """Each vector loaded from the parameter ``buffer`` asks for what lies ``distance`` bytes further on."""
-        call = _call(Primitive.PREFETCH, buffer, distance)
-        self._apply(call, lambda: prefetch(self.program, buffer, int(distance)))
+    def prefetch(self, buffer: str, distance: int | Sampled, cache: int = 1) -> None:
+        """Each vector loaded from the parameter ``buffer`` asks for what lies ``distance`` bytes further on.
+
+        It comes to the cache of level ``cache``, which is 1 or 2, and to all beyond.
+        """
+        call = _call(Primitive.PREFETCH, buffer, distance, cache=None if cache == 1 else cache)
+        self._apply(call, lambda: prefetch(self.program, buffer, int(distance), cache))
 
     def transform_layout(self, block: BlockLike, buffer: str, index_map: IndexMap | str) -> tuple[LoopRef, ...]:
         """Store ``buffer`` packed, as in ``"k, n -> n // 16, k, n % 16"``; returns the loops of a plain writer."""

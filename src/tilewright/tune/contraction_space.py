@@ -77,7 +77,8 @@ class ContractionSpace:
         tiles = self._numbers(contractions.TILE, digits)
         vectors = tiles.prod(axis=1) // self.nest.registers.lanes * self._written_out(digits)
         copied, ahead = (self._numbers(name, digits)[:, 0] for name in (contractions.PACK, contractions.PREFETCH))
-        return np.less_equal(vectors, contractions.MOST_WRITTEN_OUT) & np.less(copied + ahead, 2) & self._filled(digits)
+        is_either = np.equal(copied * ahead, 0)
+        return np.less_equal(vectors, contractions.MOST_WRITTEN_OUT) & is_either & self._filled(digits)
 
     def schedule(self, digits: Digits) -> Schedule:
         """The scheduled program of one candidate. Raises ``ScheduleError`` if it is not allowed."""
@@ -88,20 +89,23 @@ class ContractionSpace:
         return np.array([values.index(self._analytic(name, values)) for name, values in self._knobs], np.int64)
 
     def estimates(self, digits: Digits) -> Floats:
-        """Cycles by the analytic model, which knows tiles, and a charge for whatever else differs from its choice."""
+        """Cycles by the analytic model, which knows tiles, and a charge for whatever else differs from its choice.
+
+        It knows nothing of caches further than the first that something may be asked into.
+        """
         names = tuple(knob.name for knob in self.nest.knobs)
         columns = {name: np.full(len(digits), number, np.int64) for name, number in self.chosen.items()}
         for place, name in enumerate(("lanes", "rows", "panels")):
             columns[name] = self._numbers(contractions.TILE, digits)[:, place]
-        for name in (contractions.PACK, contractions.PREFETCH):
-            columns[name] = self._numbers(name, digits)[:, 0]
+        cache = self._numbers(contractions.PREFETCH, digits)[:, 0]
+        columns[contractions.PACK] = self._numbers(contractions.PACK, digits)[:, 0]
+        columns[contractions.PREFETCH] = np.minimum(cache, 1)
         cycles = estimate(
             self.nest, Population(names, np.stack([columns[name] for name in names], axis=1)), self.target
         )
-        known = np.array(
-            [name in (contractions.TILE, contractions.PACK, contractions.PREFETCH) for name, _ in self._knobs]
-        )
-        return cycles * UNKNOWN ** ((digits != self.analytic()) & ~known).sum(axis=1)
+        known = np.array([name in _KNOWN for name, _ in self._knobs])
+        unknown = ((digits != self.analytic()) & ~known).sum(axis=1) + (cache > 1)
+        return cycles * UNKNOWN**unknown
 
     def features(self, digits: Digits) -> Floats:
         """The numbers of the knobs, as logarithms."""

@@ -15,6 +15,7 @@ from tilewright.kernels.contraction import Contraction
 from tilewright.kernels.nests import STREAM_AHEAD, Tiles, fits, pack_panel
 from tilewright.kernels.schedules import driving_loop, extent_of, finish_tiles, privatized
 from tilewright.kernels.space import all_of
+from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef, block_at
 from tilewright.symbolic.domain import IterKind
@@ -113,12 +114,17 @@ def contraction(nest: Tiles, roles: Contraction) -> Template:
         for loop in outermost if nest.parallel else ():
             if extent_of(s, loop) > 1:
                 s.parallel(loop)
-        if config.choice(PREFETCH, nest.values(PREFETCH)):
+        if cache := config.choice(PREFETCH, _caches(nest)):
             if is_copied:
                 raise ScheduleError("a panel that is copied is no stream to be asked for ahead")
-            s.prefetch(roles.panel, STREAM_AHEAD)
+            s.prefetch(roles.panel, STREAM_AHEAD, cache)
 
     return template
+
+
+def _caches(nest: Tiles) -> tuple[int, ...]:
+    """The level of the cache into which a panel is asked for ahead; 0: it is not asked for."""
+    return (0, *CACHES) if nest.facts.streamed else (0,)
 
 
 def _tile_knob(nest: Tiles) -> Knob[Sizes]:
