@@ -1,6 +1,7 @@
 """Operators and terms over a domain: float64 against the graph's evaluator, residues against Python's integers."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from tilewright.graph.ir import Value, make_node
 from tilewright.ops import Attribute
 from tilewright.ops.operator import require
 from tilewright.passes.rules import parse_rules
-from tilewright.superopt.domains import PRIME, Modular, Real
+from tilewright.superopt.domains import PRIME, Domain, Modular, Real
 from tilewright.superopt.field import Bindings, Compiled, Evaluator
 from tilewright.symbolic.expr import Var, const
+from tilewright.symbolic.operations import BinaryOp
 from tilewright.tensor import build as te
 from tilewright.tensor.build import placeholder
 
@@ -141,6 +143,32 @@ def test_reductions_are_exact(name: str) -> None:
         row = [int(v) for v in x[i, :, s]]
         wanted = sum(row) % PRIME if name == "ReduceSum" else int(np.prod(np.array(row, object))) % PRIME
         assert int(found[i, s]) == wanted
+
+
+@pytest.mark.parametrize("domain", [Real(), Modular()])
+def test_what_is_the_same_everywhere_is_added_as_often(domain: Domain) -> None:
+    x = placeholder((2,), dtypes.f64, "x")
+    axis = te.reduce_axis((0, 7), name="k")
+    times = te.compute((2,), lambda i: te.sum(x[i], axis=axis), name="times")
+    square = te.compute((2,), lambda i: te.sum(x[i] * x[i], axis=axis), name="square")
+    values = domain.integers(np.array([[3], [5]]))
+    assert [found.tolist() for found in Compiled([x], [times, square])([values], domain)] == [
+        [[21], [35]],
+        [[63], [175]],
+    ]
+
+
+@pytest.mark.parametrize("points", [1, 2, 9, 700, 8193])
+def test_a_reduction_is_one_of_all_its_points(points: int) -> None:
+    """However many are taken together."""
+    x = _residues((2, points, SAMPLES), points)
+    sums, largest = (
+        Evaluator(Modular()).function(require(name), {"axes": (1,), "keepdims": False}, [(2, points)])([x])[0]
+        for name in ("ReduceSum", "ReduceMax")
+    )
+    one_by_one = reduce(partial(Modular().binary, BinaryOp.MAX), np.moveaxis(x, 1, 0))
+    assert np.array_equal(sums, x.astype(object).sum(axis=1) % PRIME)
+    assert np.array_equal(largest, one_by_one)
 
 
 def test_one_program_has_the_constants_of_each_domain() -> None:

@@ -100,6 +100,11 @@ DEEP = {
         "Transpose(MatMul(x, v), perm=(1, 0))",
         "MatMul(Transpose(v, perm=(1, 0)), Transpose(x, perm=(1, 0)))",
     ),
+    "what is cut off may be anything": (
+        MATRICES,
+        "Slice(Concat(x, Relu(y), axis=0), axes=(0,), starts=(0,), ends=(a,))",
+        "Slice(Concat(x, y, axis=0), axes=(0,), starts=(0,), ends=(a,))",
+    ),
     "blocks are concatenated in either order": (
         MATRICES,
         "Concat(Concat(x, y, axis=1), Concat(v, w, axis=1), axis=0)",
@@ -301,6 +306,13 @@ def test_what_is_false_at_other_extents_is_no_rule() -> None:
     assert generalizer.rule(Abstraction((scaled, (add, (image, image))), ())) is None
     doubled: Tree = (add, (scaled, scaled))
     assert generalizer.rule(Abstraction((doubled, (scale, ((add, (image, image)), scalar))), ())) is not None
+
+
+def test_what_is_false_of_floats_is_no_rule() -> None:
+    """In the field, a quotient by zero is zero."""
+    false = _rule(("x[b, m, k], y[b, m, 1]", "Div(x, Sub(y, y))", "Sub(x, x)"))
+    assert generated("transformer", 2).fates[Fate.FALSE_OF_FLOATS] == 6
+    assert not _is_among(false, generated("transformer", 2).rules)
 
 
 def test_what_is_pruned_is_counted() -> None:

@@ -1,6 +1,7 @@
 """``tilewright rules generate``: rules of algebra, found by enumeration."""
 
 import argparse
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         raise BadInput(f"--depth {options.depth}: at most {_DEEPEST} can be enumerated")
     progress = Console(stderr=True, quiet=options.quiet or options.json)
     found: list[Generation] = []
+    gc.freeze()  # what was imported stays, and is not to be looked at again and again
     for family in families:
         progress.print(f"generating {family.name} ...", highlight=False)
         plan = Plan(family, options.depth, options.outputs, options.seed)

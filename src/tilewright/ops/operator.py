@@ -87,6 +87,9 @@ class Operator:
             if tensor is None and parameter.default is Parameter.empty:
                 raise BadProgram(f"{self.name}: input {position} is missing")
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __str__(self) -> str:
         return self.name
 

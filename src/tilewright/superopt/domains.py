@@ -71,11 +71,11 @@ class Domain(Protocol):
         ...
 
     def total(self, values: Iterable[Array]) -> Array:
-        """The sum of arrays; there is at least one."""
+        """The sum of arrays along their first axes; there is at least one."""
         ...
 
     def total_of_products(self, pairs: Iterable[tuple[Array, Array]]) -> Array:
-        """The sum of products of arrays; there is at least one."""
+        """The sum of products of arrays along their first axes; there is at least one."""
         ...
 
     def is_finite(self, a: Array) -> bool:
@@ -152,17 +152,19 @@ class Modular:
                 return self._random_function(op.value, _product(x, self._random_function(op.value, y)))
 
     def total(self, values: Iterable[Array]) -> Residues:
-        first, *others = values
-        result = first.astype(np.uint64)
+        first, *others = (value.astype(np.uint64, copy=False) for value in values)
+        result: Residues = np.add.reduce(first, axis=0)
         for value in others:  # 2^33 residues fit
-            result = result + value.astype(np.uint64, copy=False)
+            result = result + np.add.reduce(value, axis=0)
         return _residue(result)
 
     def total_of_products(self, pairs: Iterable[tuple[Array, Array]]) -> Residues:
         result: Residues | None = None
         pending = 0
         for a, b in pairs:
-            product = np.multiply(a.astype(np.uint64, copy=False), b.astype(np.uint64, copy=False))
+            products = np.multiply(a.astype(np.uint64, copy=False), b.astype(np.uint64, copy=False))
+            # 2^28 that are folded are less than one that is not
+            product: Residues = products[0] if len(products) == 1 else np.add.reduce(_folded(products), axis=0)
             if result is None:
                 result = product
             elif product.shape == result.shape:
@@ -229,10 +231,10 @@ class Real:
         return evaluate_binary(op, a, b, f64)
 
     def total(self, values: Iterable[Array]) -> Array:
-        first, *others = values
-        result = first.astype(np.float64)
+        first, *others = (value.astype(np.float64, copy=False) for value in values)
+        result: Array = np.add.reduce(first, axis=0)
         for value in others:
-            result = np.add(result, value)
+            result = np.add(result, np.add.reduce(value, axis=0))
         return result
 
     def total_of_products(self, pairs: Iterable[tuple[Array, Array]]) -> Array:

@@ -19,8 +19,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.superopt.domains import Modular
-from tilewright.superopt.field import Evaluator
 from tilewright.superopt.generalization import Tree
 from tilewright.superopt.operators import Family, Role
 from tilewright.superopt.universe import NONE, Expressions, Ids, Types, Universe, joined
@@ -76,7 +74,7 @@ class Enumeration:
     def __post_init__(self) -> None:
         inputs = range(len(self.family.inputs))
         self.types = Types(self.family)
-        self.universe = Universe(self.types, 0, Evaluator(Modular(self.seed)))
+        self.universe = Universe(self.types, self.seed)
         self._orders = Orders(self.family)
         self._order = np.array([self._orders.of_input(number) for number in inputs])
         self._data = np.array([not self.family.inputs[number].is_weight for number in inputs])
@@ -113,29 +111,6 @@ class Enumeration:
 
         columns = (expressions.operation, expressions.first, expressions.second)
         return [of(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-
-    def universe_at(self, at: int, evaluator: Evaluator, candidates: Candidates) -> Universe:
-        """What is needed to evaluate ``candidates`` at other extents, or over another domain."""
-        universe = Universe(self.types, at, evaluator)
-        needed = self._operands(candidates.expressions, self.expressions[candidates.classes])
-        for depth in range(len(self.levels)):
-            chosen = np.flatnonzero(needed & (self._depth == depth))
-            universe.add(chosen, self.expressions[chosen], self.expressions.type)
-        return universe
-
-    def _operands(self, *sides: Expressions) -> NDArray[np.bool_]:
-        """The classes that expressions are made of, and that these are made of."""
-        needed = np.zeros(len(self.expressions), np.bool_)
-        while sides:
-            found: list[Ids] = []
-            for side in sides:
-                applied = side.operation != NONE
-                found += [side.first[applied], side.second[side.second != NONE]]
-            classes = np.unique(np.concatenate(found))
-            new = classes[~needed[classes]]
-            needed[new] = True
-            sides = (self.expressions[new],) if len(new) else ()
-        return needed
 
     def _level(self, depth: int, *, is_last: bool, watch: Watch) -> Candidates:
         started = time.perf_counter()
@@ -204,7 +179,7 @@ class Enumeration:
 
     def _hashed(self, made: Expressions) -> NDArray[np.uint64]:
         """Values of different types are different."""
-        sketches = self.universe.sketches(made, self.expressions.type).astype(np.uint64)
+        sketches = self.universe.sketches(made, self.expressions.type)
         return sketches ^ (made.type.astype(np.uint64) << np.uint64(62 - 10))
 
     # What is new

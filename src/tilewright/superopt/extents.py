@@ -7,7 +7,8 @@ nothing else says how large ``n`` is. Each part has a size, which tells where su
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
+from itertools import chain
+from typing import NamedTuple, TypeAlias
 
 from tilewright.ops.shapes import simplified
 from tilewright.symbolic.expr import Const, Expr, Var, const
@@ -17,8 +18,7 @@ class Mismatch(Exception):
     """Extents that can't be equal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """``size`` elements; a number that stays if it has no ``name``."""
 
     size: int
@@ -81,7 +81,7 @@ def as_shape(shape: Shape) -> tuple[int | Expr, ...]:
 class Solver:
     """What symbols stand for, as far as equalities say."""
 
-    _meaning: dict[str, Extent] = field(default_factory=dict[str, Extent])
+    _meaning: dict[str | None, Extent] = field(default_factory=dict["str | None", Extent])
     _count: int = 0
 
     def fresh(self, size: int) -> Extent:
@@ -91,11 +91,13 @@ class Solver:
 
     def resolved(self, extent: Extent) -> Extent:
         """The extent in symbols of which nothing more is known."""
-        found: list[Part] = []
-        for part in extent:
-            known = None if part.name is None else self._meaning.get(part.name)
-            found.extend((part,) if known is None else self.resolved(known))
-        return tuple(found)
+        known = [self._meaning.get(part.name) for part in extent]
+        if not any(known):  # mostly nothing is
+            return extent
+        parts = (
+            (part,) if meaning is None else self.resolved(meaning) for part, meaning in zip(extent, known, strict=True)
+        )
+        return tuple(chain.from_iterable(parts))
 
     def shape(self, shape: Shape) -> Shape:
         """All extents resolved."""

@@ -12,7 +12,7 @@ Tensors are floats: rules are about numbers that are added and multiplied. Integ
 conditions) are evaluated as what they are.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import prod
@@ -44,8 +44,14 @@ Shape: TypeAlias = tuple[int, ...]
 Function: TypeAlias = Callable[[Sequence[Array]], list[Array]]
 """From one array for each input, ``[*shape, samples]``, to one for each result."""
 _Key: TypeAlias = tuple[Operator, Exact[tuple[tuple[str, Attribute], ...]], tuple[Shape, ...]]
-_Step: TypeAlias = Callable[["_Run", int], Array]
-"""The value of an expression at one point of the reduction: ``[*spatial, *samples]``, or extents of 1."""
+_Step: TypeAlias = Callable[["_Run", slice], Array]
+"""The value of an expression at some points of the reduction: ``[points, *spatial, *samples]``, or extents of 1."""
+_Body: TypeAlias = Callable[["_Run"], Array]
+"""The value of an operation: ``[*spatial, *samples]``, or extents of 1."""
+_ONLY = slice(0, 1)
+"""The points where nothing is reduced."""
+_AT_ONCE = 1 << 13
+"""Points of a reduction are taken together up to so many elements: more of them fill arrays by themselves."""
 _DOMAINS = 8
 """Over so many domains, the constants of a program are kept."""
 
@@ -101,7 +107,10 @@ class Evaluator:
 
 
 def _key(op: Operator, attributes: Mapping[str, Attribute], shapes: Sequence[Shape]) -> _Key:
-    return op, Exact(tuple(sorted(attributes.items()))), tuple(shapes)
+    return op, Exact(tuple(sorted(attributes.items()))) if attributes else _NONE, tuple(shapes)
+
+
+_NONE: Exact[tuple[tuple[str, Attribute], ...]] = Exact(())
 
 
 @lru_cache(maxsize=4096)
@@ -142,13 +151,14 @@ class Bindings:
 
     def integer(self, value: Expr) -> int:
         """An expression over symbols. Raises ``BadProgram`` for one that is not bound."""
-        if isinstance(value, Var) and value in self.symbols:  # mostly it is one
-            return self.symbols[value]
+        known = self.symbols.get(value) if isinstance(value, Var) else None
+        if known is not None:  # mostly it is one
+            return known
         given = {symbol: const(self.symbols[symbol]) for symbol in value.variables if symbol in self.symbols}
-        known = simplified(substitute(value, given))
-        if not isinstance(known, Const):
+        number = simplified(substitute(value, given))
+        if not isinstance(number, Const):
             raise BadProgram(f"{value} has a symbol that is not bound")
-        return int(known.value)
+        return int(number.value)
 
 
 class Compiled:
@@ -163,7 +173,7 @@ class Compiled:
         run = _Run(domain)
         for tensor, array in zip(self._inputs, arrays, strict=True):
             samples = array.shape[tensor.ndim :]
-            run.ones = (1,) * len(samples)
+            run.samples = tuple(map(max, samples, run.samples or samples))
             run.values[tensor.op, tensor.output] = np.ascontiguousarray(array.reshape(-1, *samples))
         with np.errstate(all="ignore"):
             for stage in self._stages:
@@ -177,15 +187,20 @@ class _Run:
     """A program while it is run."""
 
     domain: Domain
-    ones: Shape = (1,)
-    """As many as there are axes of samples."""
+    samples: Shape = ()
+    """Of all inputs together."""
     values: dict[tuple[Operation, int], Array] = field(default_factory=dict[tuple[Operation, int], Array])
     """What is known: flat arrays ``[elements, *samples]``."""
 
-    def at(self, known: Array, point: int) -> Array:
-        """``known``, ``[points or 1, *spatial or 1]``, at one point of the reduction, for all samples."""
-        here = known[point if len(known) > 1 else 0]
-        return here.reshape(*here.shape, *self.ones)
+    def at(self, known: Array, points: slice) -> Array:
+        """``known``, ``[points or 1, *spatial or 1]``, at some points of the reduction, for all samples."""
+        here = known[points] if len(known) > 1 else known
+        return here.reshape(*here.shape, *(1 for _ in self.samples))
+
+    def parts(self, points: int, elements: int) -> Iterator[slice]:
+        """The points of a reduction whose result has ``elements`` of each sample, a few at a time."""
+        step = max(1, _AT_ONCE // max(1, elements * prod(self.samples)))
+        return (slice(start, min(start + step, points)) for start in range(0, points, step))
 
 
 def _extents(tensor: Tensor) -> Shape:
@@ -205,14 +220,14 @@ class _Stage:
         self._shape = tuple(_integer(axis.extent) for axis in op.axes)
         lowering = _Lowering(op.axes, () if op.reduction is None else op.reduction.axes)
         if op.reduction is None:
-            self._bodies = [lowering.step(body) for body in op.bodies]
+            self._bodies = [_alone(lowering.step(body)) for body in op.bodies]
         else:
             self._bodies = [_reduced(op.name, op.reduction, lowering)]
 
     def run(self, run: _Run) -> None:
         """Add the results to what is known."""
         for output, body in enumerate(self._bodies):
-            result = body(run, 0)
+            result = body(run)
             samples = result.shape[len(self._shape) :]
             full = (*self._shape, *samples)
             whole = result if result.shape == full else np.broadcast_to(result, full)
@@ -229,25 +244,43 @@ def _integer(extent: Expr) -> int:
 # Reductions
 
 
-def _reduced(name: str, reduction: Reduction, lowering: "_Lowering") -> _Step:
-    """The reduction over all its points, one after the other: samples fill the arrays."""
+def _alone(step: _Step) -> _Body:
+    return lambda run: step(run, _ONLY)[0]
+
+
+def _reduced(name: str, reduction: Reduction, lowering: "_Lowering") -> _Body:
+    """The reduction over all its points."""
     if len(reduction.sources) != 1:
         raise Unsupported(f"{name} reduces several values together, which has no value over a domain")
-    points = range(lowering.points)
+    points, elements = lowering.points, lowering.elements
     identity = lowering.step(_identity(reduction.reducer))
     condition = None if reduction.condition == TRUE else lowering.integers(reduction.condition)
     source = reduction.sources[0]
     if not points:
-        return identity
+        return _alone(identity)
     match _operation(reduction.reducer), source:
         case BinaryOp.ADD, Binary(BinaryOp.MUL, a, b) if condition is None:
-            left, right = lowering.step(a), lowering.step(b)
-            return lambda run, _: run.domain.total_of_products((left(run, p), right(run, p)) for p in points)
+            left, right = _at_each(lowering.step(a)), lowering.step(b)
+            return lambda run: run.domain.total_of_products(
+                (left(run, part), right(run, part)) for part in run.parts(points, elements)
+            )
         case operation, _:
-            value = _where(condition, lowering.step(source), identity)
+            value = _at_each(_where(condition, lowering.step(source), identity))
             if operation is BinaryOp.ADD:
-                return lambda run, _: run.domain.total(value(run, p) for p in points)
-            return _combined(name, operation, value, points)
+                return lambda run: run.domain.total(value(run, part) for part in run.parts(points, elements))
+            return lambda run: _combined(
+                name, operation, run.domain, (value(run, part) for part in run.parts(points, elements))
+            )
+
+
+def _at_each(step: _Step) -> _Step:
+    """Also what is the same at all points, once for each."""
+
+    def at_each(run: _Run, points: slice) -> Array:
+        value, count = step(run, points), points.stop - points.start
+        return value if len(value) == count else np.broadcast_to(value, (count, *value.shape[1:]))
+
+    return at_each
 
 
 def _operation(reducer: Reducer) -> BinaryOp:
@@ -273,16 +306,20 @@ def _where(condition: Array | None, value: _Step, otherwise: _Step) -> _Step:
     return lambda run, p: np.where(run.at(condition, p), value(run, p), otherwise(run, p))
 
 
-def _combined(name: str, operation: BinaryOp, value: _Step, points: range) -> _Step:
-    def combine(run: _Run, _: int) -> Array:
-        result = value(run, 0)
-        for p in points[1:]:
-            result = run.domain.binary(operation, result, value(run, p))
-        if not run.domain.is_finite(result):
-            raise Unsupported(f"{name} is infinite where nothing is reduced, which no domain computes with")
-        return result
-
-    return combine
+def _combined(name: str, operation: BinaryOp, domain: Domain, values: Iterable[Array]) -> Array:
+    """Halves with halves: as many operations as a number has binary digits."""
+    whole: Array | None = None
+    for value in values:
+        left = value if whole is None else np.concatenate([whole, value])
+        while len(left) > 1:
+            half = len(left) // 2
+            combined = domain.binary(operation, left[:half], left[half : 2 * half])
+            left = np.concatenate([combined, left[2 * half :]]) if len(left) % 2 else combined
+        whole = left
+    assert whole is not None, "there is at least one point"
+    if not domain.is_finite(whole):
+        raise Unsupported(f"{name} is infinite where nothing is reduced, which no domain computes with")
+    return whole[0]
 
 
 # Scalars
@@ -297,6 +334,7 @@ class _Lowering:
     def __init__(self, spatial: Sequence[IterVar], reduced: Sequence[IterVar]) -> None:
         runs = {axis.var: range(_integer(axis.extent)) for axis in (*reduced, *spatial)}
         self.points = prod(len(runs[axis.var]) for axis in reduced)
+        self.elements = prod(len(runs[axis.var]) for axis in spatial)
         self._inner = tuple(len(runs[axis.var]) for axis in reduced)
         self._grid = Grid(runs, {}, _no_source)
 
@@ -403,10 +441,10 @@ class _Lowering:
         key, extents = (tensor.op, tensor.output), _extents(tensor)
         places = self._places(read, extents, active)
         if len(places) == 1 and np.array_equal(places[0].reshape(-1), np.arange(prod(extents))):
-            shape = places.shape[1:]
-            return lambda run, _: run.values[key].reshape(*shape, *run.values[key].shape[1:])
-        several = len(places) > 1
-        return lambda run, p: np.take(run.values[key], places[p if several else 0], 0)
+            return lambda run, _: run.values[key].reshape(*places.shape, *run.values[key].shape[1:])
+        if len(places) == 1:
+            return lambda run, _: run.values[key].take(places, 0)
+        return lambda run, p: run.values[key].take(places[p], 0)
 
     def _places(self, read: Read, extents: Shape, active: Array | None) -> NDArray[np.intp]:
         """The row-major number of the element that is read at each point: ``[points or 1, *spatial or 1]``."""

@@ -1,8 +1,9 @@
 """From two equal expressions at some extents to a rule over symbols, or to none.
 
 Extents get symbols, as few of them equal as operators allow; cuts become sums of them. What both sides have in common
-becomes a variable. The rule that is made is evaluated anew, at extents that have nothing to do with each other: what
-was equal by the shapes of its discovery only is rejected here.
+becomes a variable. The rule that is made is evaluated anew, at extents that have nothing to do with each other, over
+the field and over floats: what was equal by the shapes of its discovery only, or by the random functions, is rejected
+here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TypeAlias
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.passes.rules.terms import Apply, Evidence, Proof, Rule, Term, Variable
-from tilewright.superopt.domains import Modular
+from tilewright.superopt.domains import Modular, Real
 from tilewright.superopt.extents import Extent, Mismatch, Part, Shape, Solver, as_expr, size_of, sizes
 from tilewright.superopt.field import Bindings, Evaluator
 from tilewright.superopt.operators import Family
@@ -25,6 +26,9 @@ _VARIABLES = "xyzwvut"
 _SYMBOLS = "abcdefghijklmnopqrs"
 _POOLS: tuple[tuple[int, ...], ...] = ((3, 2, 5, 4), (2, 5, 3, 1, 4))
 """Extents of symbols, one after the other, over and over."""
+_POOL_OF_FLOATS = (4, 3, 2, 5)
+_SHAPES = 2 + len(_POOLS)
+"""At how many shapes a rule is evaluated, that of its discovery included."""
 _MOST_SYMBOLS = 64
 _LEADING = "s"
 """What dimensions are called of which a rule knows nothing, and those that it is tried with."""
@@ -133,11 +137,16 @@ class Generalizer:
     def __init__(self, family: Family, seed: int) -> None:
         self._family = family
         self._trials = [_Trial(pool, Evaluator(Modular(seed + at))) for at, pool in enumerate(_POOLS)]
+        self._floats = _Trial(_POOL_OF_FLOATS, Evaluator(Real()))
 
     def rule(self, abstraction: Abstraction) -> General | None:
         """The rule that each tree of the first half equals the one in its place of the second; None if it is false."""
         made = self._symbolic(abstraction)
         return made if made is not None and all(trial.holds(made.rule) for trial in self._trials) else None
+
+    def holds_of_floats(self, rule: Rule) -> bool:
+        """Whether the rule holds of the true functions, in whose place the field has random ones."""
+        return self._floats.holds(rule)
 
     def sizes(self, tree: Tree, hidden: Sequence[Tree]) -> tuple[int, ...]:
         """The shape of a value, at the extents of discovery."""
@@ -153,7 +162,7 @@ class Generalizer:
             terms, variables = typed.terms(nodes)
         except Mismatch:
             return None
-        proof = Proof(Evidence.TESTED, (), len(_POOLS) + len(self._family.extents))
+        proof = Proof(Evidence.TESTED, (), _SHAPES)
         rule = Rule("rule", variables, tuple(terms[:half]), tuple(terms[half:]), (), proof)
         if typed.is_elementwise(abstraction.trees):
             rule = _of_any_rank(rule)
@@ -278,7 +287,7 @@ class _Typing:
 
     def terms(self, nodes: Sequence[_Node]) -> tuple[list[Term], tuple[Variable, ...]]:
         """The terms of ``nodes``, and their variables."""
-        names: dict[str, str] = {}
+        names: dict[str, Part] = {}
         variables: dict[int, Variable] = {}
         for node in (part for root in nodes for part in _inputs_of(root)):
             number = node.tree
@@ -290,7 +299,7 @@ class _Typing:
                 variables[number] = Variable(_VARIABLES[len(variables)], tuple(map(as_expr, shape)))
         return [self._term(node, variables, names)[0] for node in nodes], tuple(variables.values())
 
-    def _term(self, node: _Node, variables: Mapping[int, Variable], names: dict[str, str]) -> tuple[Term, Shape]:
+    def _term(self, node: _Node, variables: Mapping[int, Variable], names: dict[str, Part]) -> tuple[Term, Shape]:
         """The term of ``node``, and its shape."""
         shape = self._named(node.shape, names)
         if isinstance(node.tree, int):
@@ -303,14 +312,14 @@ class _Typing:
         terms, shapes = [term for term, _ in operands], [shape for _, shape in operands]
         return self.family.operations[node.tree[0]].building(terms, shapes, shape), shape
 
-    def _named(self, shape: Shape, names: dict[str, str]) -> Shape:
+    def _named(self, shape: Shape, names: dict[str, Part]) -> Shape:
         return tuple(self._named_extent(extent, names) for extent in self.solver.shape(shape))
 
-    def _named_extent(self, extent: Extent, names: dict[str, str]) -> Extent:
+    def _named_extent(self, extent: Extent, names: dict[str, Part]) -> Extent:
         for part in extent:
             if part.name is not None and part.name not in names:
-                names[part.name] = _symbol(len(names))
-        return tuple(part if part.name is None else Part(part.size, names[part.name]) for part in extent)
+                names[part.name] = Part(part.size, _symbol(len(names)))
+        return tuple([part if part.name is None else names[part.name] for part in extent])
 
 
 def _inputs_of(node: _Node) -> Iterator[_Node]:

@@ -1,4 +1,4 @@
-"""Rules of a family, generated: enumerated, filtered at other shapes and with true functions, generalized, pruned.
+"""Rules of a family, generated: enumerated, pruned, generalized, filtered at other shapes and with true functions.
 
 What is pruned here is what follows from another rule at a glance: by putting something in the place of a variable.
 What follows by a proof is left to whoever proves. Sides that apply one operation to operands that differ in one place
@@ -16,9 +16,7 @@ import numpy as np
 
 from tilewright.passes.rules.terms import Rule
 from tilewright.passes.rules.text import print_rules
-from tilewright.superopt.domains import Modular, Real
 from tilewright.superopt.enumeration import Candidates, Enumeration, Level, Watch
-from tilewright.superopt.field import Evaluator
 from tilewright.superopt.generalization import (
     Abstraction,
     General,
@@ -31,9 +29,9 @@ from tilewright.superopt.generalization import (
     renamed,
 )
 from tilewright.superopt.operators import Family
-from tilewright.superopt.universe import NONE, Expressions, Ids, joined
+from tilewright.superopt.universe import NONE, Expressions, Ids
 
-VERSION = 1
+VERSION = 2
 """Of the generator: another one may find other rules."""
 LAST = 4
 """From this level on, sides that have an operation in common are not looked at: there are too many."""
@@ -50,13 +48,15 @@ _Sides: TypeAlias = tuple[tuple[Tree, ...], tuple[Tree, ...]]
 class Fate(Enum):
     """What became of a candidate."""
 
-    FALSE_ELSEWHERE = "false at other shapes"
-    FALSE_OF_FLOATS = "false of the true functions"
     COMMON_SUBGRAPH = "common subgraph"
     RENAMED = "renaming"
     INSTANCE = "instance of a rule"
     NOT_GENERAL = "false at general shapes"
+    FALSE_OF_FLOATS = "false of the true functions"
     KEPT = "kept"
+
+
+_FALSE = (Fate.NOT_GENERAL, Fate.FALSE_OF_FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +91,16 @@ def generate(plan: Plan, watch: Watch = lambda level: None) -> Generation:
 
     enumeration = Enumeration(plan.family, plan.seed)
     found = enumeration.run(plan.depth, listen)
-    sieve = _Sieve(enumeration)
     collection = _Collection(plan.family, Generalizer(plan.family, plan.seed))
     for depth, candidates in enumerate(found, start=1):
-        true = sieve.true(candidates if depth < LAST else sieve.apart(candidates))
-        trees = _sides(enumeration, true)
+        looked_at = candidates if depth < LAST else _apart(candidates, enumeration.expressions)
+        collection.fates[Fate.COMMON_SUBGRAPH] += len(candidates.classes) - len(looked_at.classes)
+        trees = _sides(enumeration, looked_at)
         collection.add_all([((left,), (right,)) for left, right in trees])
         if plan.outputs > 1:
             collection.add_all(list(_pairs(plan.family, trees)))
-    fates = {**sieve.fates, **collection.fates}
     rules = collection.named(plan.family.name)
-    return Generation(plan, rules, tuple(levels), fates, time.perf_counter() - started)
+    return Generation(plan, rules, tuple(levels), collection.fates, time.perf_counter() - started)
 
 
 def print_generations(generations: Sequence[Generation]) -> str:
@@ -134,58 +133,28 @@ def _sides(enumeration: Enumeration, candidates: Candidates) -> list[tuple[Tree,
     )
 
 
-class _Sieve:
-    """Evaluates candidates at the family's other extents, then over float64."""
+def _apart(candidates: Candidates, columns: Expressions) -> Candidates:
+    """Those whose sides have no operation in common: most others follow from what holds of any common part."""
+    left = _parts(candidates.expressions, columns)
+    right = _parts(columns[candidates.classes], columns)
+    common = np.zeros(len(candidates.classes), np.bool_)
+    for one in left:
+        for other in right:
+            common |= (one == other) & (one != NONE)
+    return Candidates(candidates.expressions[~common], candidates.classes[~common])
 
-    def __init__(self, enumeration: Enumeration) -> None:
-        self.fates = {Fate.COMMON_SUBGRAPH: 0, Fate.FALSE_ELSEWHERE: 0, Fate.FALSE_OF_FLOATS: 0}
-        self._enumeration = enumeration
-        others = range(1, len(enumeration.family.extents))
-        self._trials = [(at, Evaluator(Modular(enumeration.seed + at)), Fate.FALSE_ELSEWHERE) for at in others]
-        self._trials.append((0, Evaluator(Real()), Fate.FALSE_OF_FLOATS))
 
-    def true(self, candidates: Candidates) -> Candidates:
-        """Those that hold."""
-        left = candidates
-        for at, evaluator, fate in self._trials:
-            left = self._checked(left, at, evaluator, fate)
-        return left
-
-    def apart(self, candidates: Candidates) -> Candidates:
-        """Those whose sides have no operation in common: most others follow from what holds of any common part."""
-        columns = self._enumeration.expressions
-        left = self._parts(candidates.expressions, columns)
-        right = self._parts(columns[candidates.classes], columns)
-        common = np.zeros(len(candidates.classes), np.bool_)
-        for one in left:
-            for other in right:
-                common |= (one == other) & (one != NONE)
-        self.fates[Fate.COMMON_SUBGRAPH] += int(np.count_nonzero(common))
-        return Candidates(candidates.expressions[~common], candidates.classes[~common])
-
-    def _parts(self, sides: Expressions, columns: Expressions) -> list[Ids]:
-        """The operands of each side that are no inputs, the operands of these and so on; ``NONE`` in other places."""
-        parts: list[Ids] = []
-        frontier = [np.where(sides.operation == NONE, NONE, sides.first), sides.second]
-        for _ in range(LAST - 1):
-            applied = [np.where((ids != NONE) & (columns.operation[ids] != NONE), ids, NONE) for ids in frontier]
-            parts += applied
-            frontier = [
-                np.where(ids == NONE, NONE, operand[ids])
-                for ids in applied
-                for operand in (columns.first, columns.second)
-            ]
-        return parts
-
-    def _checked(self, candidates: Candidates, at: int, evaluator: Evaluator, fate: Fate) -> Candidates:
-        universe = self._enumeration.universe_at(at, evaluator, candidates)
-        types = self._enumeration.expressions.type
-        classes, places = np.unique(candidates.classes, return_inverse=True)
-        both = joined([candidates.expressions, self._enumeration.expressions[classes]])
-        left, right = np.split(universe.sketches(both, types), [len(places)])
-        kept = universe.agree(left, right[places])
-        self.fates[fate] += int(np.count_nonzero(~kept))
-        return Candidates(candidates.expressions[kept], candidates.classes[kept])
+def _parts(sides: Expressions, columns: Expressions) -> list[Ids]:
+    """The operands of each side that are no inputs, the operands of these and so on; ``NONE`` in other places."""
+    parts: list[Ids] = []
+    frontier = [np.where(sides.operation == NONE, NONE, sides.first), sides.second]
+    for _ in range(LAST - 1):
+        applied = [np.where((ids != NONE) & (columns.operation[ids] != NONE), ids, NONE) for ids in frontier]
+        parts += applied
+        frontier = [
+            np.where(ids == NONE, NONE, operand[ids]) for ids in applied for operand in (columns.first, columns.second)
+        ]
+    return parts
 
 
 @dataclass(slots=True)
@@ -194,11 +163,9 @@ class _Collection:
 
     family: Family
     generalizer: Generalizer
-    fates: dict[Fate, int] = field(
-        default_factory=lambda: dict.fromkeys((Fate.RENAMED, Fate.INSTANCE, Fate.NOT_GENERAL, Fate.KEPT), 0)
-    )
+    fates: dict[Fate, int] = field(default_factory=lambda: dict.fromkeys(Fate, 0))
     _true: set[_Key] = field(default_factory=set[_Key])
-    _false: set[_Key] = field(default_factory=set[_Key])
+    _false: dict[_Key, Fate] = field(default_factory=dict[_Key, Fate])
     _patterns: dict[tuple[_Outline, ...], list[General]] = field(
         default_factory=dict["tuple[_Outline, ...]", list[General]]
     )
@@ -225,24 +192,22 @@ class _Collection:
     def _fate(self, sources: Sequence[Tree], targets: Sequence[Tree]) -> Fate:
         whole = Abstraction((*sources, *targets), ())
         short = abstracted(whole.trees, self.family)
-        for each in (short, whole) if short.hidden else (whole,):
-            fate = self._fate_as(each)
-            if fate is not Fate.NOT_GENERAL:
-                return fate
-        return Fate.NOT_GENERAL
+        fate = self._fate_as(short)
+        return self._fate_as(whole) if fate in _FALSE and short.hidden else fate
 
     def _fate_as(self, abstraction: Abstraction) -> Fate:
         key = self._key(abstraction)
         if key in self._false:
-            return Fate.NOT_GENERAL
+            return self._false[key]
         if key in self._true:
             return Fate.RENAMED
         if self._is_instance(abstraction):
             return Fate.INSTANCE
         made = self.generalizer.rule(abstraction)
-        (self._false if made is None else self._true).add(key)
-        if made is None:
-            return Fate.NOT_GENERAL
+        if made is None or not self.generalizer.holds_of_floats(made.rule):
+            self._false[key] = Fate.NOT_GENERAL if made is None else Fate.FALSE_OF_FLOATS
+            return self._false[key]
+        self._true.add(key)
         half = len(made.trees) // 2
         for pattern in (made.trees, (*made.trees[half:], *made.trees[:half])):
             self._patterns.setdefault(tuple(map(_outline, pattern)), []).append(replace(made, trees=pattern))

@@ -81,8 +81,11 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Operations and the inputs of all their terms. ``extents``: of the named dimensions, once for discovery, then to
-    filter; all are even, so that they can be halved."""
+    """Operations and the inputs of all their terms.
+
+    ``extents``: of the named dimensions; operands must fit each other at all of them, so that none does by chance, and
+    values are those at the first. All are even, so that they can be halved.
+    """
 
     name: str
     inputs: tuple[Input, ...]

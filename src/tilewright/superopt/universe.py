@@ -1,4 +1,4 @@
-"""Values of expressions at some extents, over a domain: thousands at once.
+"""Values of expressions at the extents of discovery, modulo a prime: thousands at once.
 
 An *expression* is an operation and the classes that it is applied to; a *class* stands for all expressions of one value
 by the first that was found. All is kept in arrays: there are millions of expressions, and they are evaluated, compared
@@ -26,9 +26,8 @@ NONE = -1
 """The second operand of a unary operation, and the operation of an input."""
 _CHUNK = 1 << 15
 """Elements of one result in a batch: with operands and intermediate values, what a core's cache holds."""
-_SKETCHES = 4
-"""Projections of a float64 value by which it is compared."""
-_TOLERANCE = 1e-9
+_AT = 0
+"""Which of the family's extents are those of discovery."""
 _HOLES = ("a", "b")
 _HALF, _LOWER = np.uint64(16), np.uint64(0xFFFF)
 
@@ -111,13 +110,12 @@ class Types:
 
 
 class Universe:
-    """Values of classes at one of the family's extents, over one domain."""
+    """Values of classes at the first of the family's extents."""
 
-    def __init__(self, types: Types, at: int, evaluator: Evaluator) -> None:
+    def __init__(self, types: Types, seed: int) -> None:
         self._types = types
-        self._at = at
-        self._evaluator = evaluator
-        self._domain = evaluator.domain
+        self._domain = Modular(seed)
+        self._evaluator = Evaluator(self._domain)
         self._terms = lru_cache(maxsize=None)(self._term)
         self._values: dict[int, Array] = {}
         self._place = np.zeros(0, np.int64)
@@ -131,43 +129,21 @@ class Universe:
             chosen = np.flatnonzero(expressions.type == kind)
             known = self._values.get(kind)
             start = 0 if known is None else known.shape[1]
-            made = np.empty((self._elements(kind), len(chosen)), self._stored)
+            made = np.empty((self._elements(kind), len(chosen)), np.uint32)
             self._place[classes[chosen]] = start + np.arange(len(chosen))
             for positions, values in self._evaluate(expressions[chosen], types):
                 made[:, positions] = values.reshape(-1, len(positions))
             self._values[kind] = made if known is None else np.concatenate([known, made], axis=1)
 
-    def sketches(self, expressions: Expressions, types: Ids) -> Array:
-        """What tells values from each other: one number modulo a prime, or a few projections of floats.
-
-        A residue is of 62 bits: two of 31, each a random linear form of the elements.
-        """
-        if isinstance(self._domain, Modular):
-            found: Array = np.zeros(len(expressions), np.uint64)
-        else:
-            found = np.zeros((len(expressions), 2 * _SKETCHES))
+    def sketches(self, expressions: Expressions, types: Ids) -> NDArray[np.uint64]:
+        """What tells values from each other: 62 bits, two residues, each a random linear form of the elements."""
+        found = np.zeros(len(expressions), np.uint64)
         for positions, values in self._evaluate(expressions, types):
-            flat = values.reshape(-1, len(positions))
-            kind = int(expressions.type[positions[0]])
-            found[positions] = self._residues(kind, flat) if flat.dtype == np.uint64 else self._floats(kind, flat)
+            found[positions] = self._residues(values.reshape(-1, len(positions)))
         return found
 
-    def agree(self, left: Array, right: Array) -> NDArray[np.bool_]:
-        """Which sketches are of equal values, as far as the domain can tell."""
-        if isinstance(self._domain, Modular):
-            return np.equal(left, right)
-        x, y = left.astype(np.float64, copy=False), right.astype(np.float64, copy=False)
-        with np.errstate(invalid="ignore"):
-            difference, scale = np.abs(x - y)[:, :_SKETCHES], np.maximum(x, y)[:, _SKETCHES:]
-            differs = difference > _TOLERANCE * scale
-        return ~differs.any(axis=1) & np.all(np.isfinite(x) == np.isfinite(y), axis=1)
-
-    @property
-    def _stored(self) -> "np.dtype[np.generic]":
-        return np.dtype(np.uint32) if isinstance(self._domain, Modular) else np.dtype(np.float64)
-
     def _elements(self, kind: int) -> int:
-        return prod(sizes(self._types.shapes[kind][self._at]))
+        return prod(sizes(self._types.shapes[kind][_AT]))
 
     def _evaluate(self, expressions: Expressions, types: Ids) -> Iterator[tuple[Ids, Array]]:
         """Positions and their values, ``[*shape, positions]``."""
@@ -186,7 +162,7 @@ class Universe:
 
     def _gathered(self, kind: int, classes: Ids) -> Array:
         taken = self._values[kind][:, self._place[classes]].astype(self._domain.dtype)
-        return taken.reshape(*sizes(self._types.shapes[kind][self._at]), len(classes))
+        return taken.reshape(*sizes(self._types.shapes[kind][_AT]), len(classes))
 
     def _applied(self, operation: int, kinds: tuple[int, ...], result: int, arrays: Sequence[Array]) -> Array:
         term = self._terms(operation, kinds, result)
@@ -194,33 +170,29 @@ class Universe:
 
     def _term(self, operation: int, kinds: tuple[int, ...], result: int) -> Term:
         """The operation on operands of types ``kinds``, which are called as ``_HOLES`` are."""
-        shapes = [self._types.shapes[kind][self._at] for kind in kinds]
+        shapes = [self._types.shapes[kind][_AT] for kind in kinds]
         holes = [Variable(name) for name, _ in zip(_HOLES, kinds, strict=False)]
         building = self._types.family.operations[operation].building
-        return building(holes, shapes, self._types.shapes[result][self._at])
+        return building(holes, shapes, self._types.shapes[result][_AT])
 
     def _input(self, number: int, count: int) -> Array:
         made = self._types.family.inputs[number]
-        shape = made.concrete(self._types.family.extents[self._at])
+        shape = made.concrete(self._types.family.extents[_AT])
         if made.constant is None:
             value = self._domain.random((*sizes(shape), 1), number)
         else:
             value = self._evaluator.term(made.constant(shape), Bindings({}))
         return np.broadcast_to(value, (*sizes(shape), count))
 
-    def _form(self, kind: int) -> NDArray[np.float64]:
-        """Coefficients, ``[forms, elements]``; of residues, first the upper halves of both forms, then the lower."""
-        rows = 2 if isinstance(self._domain, Modular) else _SKETCHES
-        generator = np.random.Generator(np.random.PCG64([kind, self._at, rows]))
-        shape = (rows, self._elements(kind))
-        if not isinstance(self._domain, Modular):
-            return generator.uniform(0.5, 1.5, shape)
-        forms = generator.integers(1, PRIME, shape).astype(np.uint64)
+    def _form(self, elements: int) -> NDArray[np.float64]:
+        """Coefficients of two forms, ``[4, elements]``: first the upper halves of both, then the lower ones."""
+        generator = np.random.Generator(np.random.PCG64(elements))
+        forms = generator.integers(1, PRIME, (2, elements)).astype(np.uint64)
         return np.concatenate([forms >> _HALF, forms & _LOWER]).astype(np.float64)
 
-    def _residues(self, kind: int, values: Array) -> NDArray[np.uint64]:
+    def _residues(self, values: Array) -> NDArray[np.uint64]:
         """Products of 16-bit halves are added up exactly in float64, by matrix multiplication."""
-        halves = self._forms(kind)
+        halves = self._forms(len(values))
         whole = values.astype(np.uint64, copy=False)
         high = (halves @ (whole >> _HALF).astype(np.float64)).astype(np.uint64)
         low = (halves @ (whole & _LOWER).astype(np.float64)).astype(np.uint64)
@@ -228,9 +200,3 @@ class Universe:
         middle = (high[2:] + low[:2]) % prime
         both = (high[:2] % prime * np.uint64(2) + (middle << _HALF) + low[2:]) % prime  # 2^32 is 2
         return (both[0] << np.uint64(31)) | both[1]
-
-    def _floats(self, kind: int, values: Array) -> NDArray[np.float64]:
-        forms = self._forms(kind)
-        floats = values.astype(np.float64, copy=False)
-        with np.errstate(all="ignore"):  # what is infinite is so on both sides
-            return np.concatenate([forms @ floats, forms @ np.abs(floats)]).T
