@@ -349,14 +349,6 @@ def test_the_same_plan_gives_the_same_bytes(depth: int, outputs: int) -> None:
 
 
 @pytest.mark.slow
-def test_four_operations_fit_into_a_minute_and_a_half_and_a_gigabyte() -> None:
-    found = generated("taso", 4, 2)
-    assert found.seconds < 90
-    assert max(level.memory for level in found.levels) < 1 << 30
-
-
-@pytest.mark.slow
-def test_three_operations_take_seconds() -> None:
-    found = generated("taso", 3, 2)
-    assert found.seconds < 30
-    assert max(level.memory for level in found.levels) < 1 << 30
+def test_four_operations_fit_into_a_gigabyte() -> None:
+    """Seconds are told by the command, and are in ``docs/performance.md``: here, other tests run beside it."""
+    assert max(level.memory for level in generated("taso", 4, 2).levels) < 1 << 30
