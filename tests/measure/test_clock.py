@@ -57,9 +57,27 @@ def test_a_candidate_beside_the_baseline() -> None:
     assert len(candidate.sample(Timing(4, 0.0001), 0.0)) == 1
 
 
+def test_a_run_that_is_as_long_as_a_repeat_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first run, which brings all into the caches, none is wasted; short ones are counted first."""
+    candidate = Timed(image_of(product("mm", 8), Target.host()).executable(1), draw(product("mm", 8), 0))
+    asked: list[int] = []
+
+    def noted(_: Timed, runs: int) -> float:
+        asked.append(runs)
+        return float(len(asked))
+
+    monkeypatch.setattr(Timed, "_mean_us", noted)
+    assert candidate.sample(Timing(3, 0.0), 30.0) == (2.0, 3.0, 4.0)
+    assert asked == [1, 1, 1, 1]
+    asked.clear()
+    assert candidate.sample(Timing(3, 1.0), 30.0) == (3.0, 4.0, 5.0)
+    assert asked[:2] == [1, 1]
+    assert min(asked[2:]) > 1
+
+
 def test_runs_have_cold_inputs_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     program = product("mm", 64)
-    job = Job(str(program), EMPTY, HOST, timing=Timing(2, 1e-5, ("B",), 3 * 64 * 64 * 4))
+    job = Job(str(program), EMPTY, HOST, timing=Timing(3, 1e-5, ("B",), 3 * 64 * 64 * 4))
     used: list[tuple[int, int]] = []
     timed_run = Executable.timed_run
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.measure.jobs import job
 from tilewright.measure.build import Builder, Kept
+from tilewright.measure.limits import Limits
 from tilewright.measure.pool import Pool
 from tilewright.measure.processes import children_of
 from tilewright.measure.runner import Runner
@@ -49,6 +50,20 @@ def test_a_damaged_image_is_built_again(own_folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with Runner(folder=own_folder, spares=0) as runner:
         assert runner.measure(asked).verdict is Verdict.OK
+
+
+def test_builders_last_longer_than_those_that_run_candidates() -> None:
+    """Nothing that they do can damage them; it takes as long to start one as to build ten candidates."""
+
+    def builders() -> list[int]:
+        (supervisor,) = children_of(os.getpid())
+        return sorted(children_of(supervisor))
+
+    with Pool(builders=1, limits=Limits(uses=1)) as pool:
+        assert [outcome for _, outcome in pool.build_all([job("mm", 4)])] == [None]
+        before = builders()
+        assert [outcome for _, outcome in pool.build_all([job("mm", size) for size in (5, 6)])] == [None, None]
+        assert builders() == before
 
 
 def test_builders_that_are_killed_lose_their_jobs_only(own_folder: Path) -> None:

@@ -611,9 +611,23 @@ MUTANTS = (
     Mutant(
         "compare: infinities are equal to anything",
         "measure/difference.py",
-        "return np.array_equal(x[~finite], y[~finite], equal_nan=True) and bool(np.isfinite(x[finite]).all())",
-        "return bool(np.isfinite(x[finite]).all())",
+        "if not (np.array_equal(x[~at], self.values[~at], equal_nan=True) and np.isfinite(x[at]).all()):",
+        "if not np.isfinite(x[at]).all():",
         ("tests/insight/test_compare.py",),
+    ),
+    Mutant(
+        "compare: the most negative error is none",
+        "measure/difference.py",
+        "-float(values.min(initial=0.0))",
+        "0.0",
+        ("tests/measure/test_difference.py",),
+    ),
+    Mutant(
+        "compare: the reference becomes the first error",
+        "measure/difference.py",
+        "            error -= self.values\n",
+        "            error = np.subtract(error, self.values, out=self.values)\n",
+        ("tests/measure/test_difference.py",),
     ),
     Mutant(
         "compare: the reference rounds to float32",

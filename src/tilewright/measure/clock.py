@@ -56,9 +56,10 @@ class Timed:
         begin = time.perf_counter()
         if begin > end:
             return (first,)
-        self._mean_us(1)
+        warm = self._mean_us(1)
         runs = max(1, math.ceil(timing.least_seconds / (time.perf_counter() - begin)))
-        samples = [self._mean_us(runs)]
+        # Where one run is a repeat, this one was the first already.
+        samples = [warm if runs == 1 else self._mean_us(runs)]
         while len(samples) < timing.repeats and time.perf_counter() < end:
             samples.append(self._mean_us(runs))
         return tuple(samples)

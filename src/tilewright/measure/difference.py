@@ -28,22 +28,50 @@ _INCOMPARABLE = Difference(float("inf"), float("inf"))
 
 def difference(ours: Array, reference: Array) -> Difference:
     """Both measures; 0 where both values are 0 everywhere, and of nothing."""
-    if ours.shape != reference.shape:
-        return _INCOMPARABLE
-    x, y = ours.astype(np.float64), reference.astype(np.float64)
-    finite = np.isfinite(y)
-    if not _same_where_not_finite(x, y, finite):
-        return _INCOMPARABLE
-    if not finite.all():
-        x, y = x[finite], y[finite]
-    euclidean = _ratio(float(np.linalg.norm(x - y)), float(np.linalg.norm(y)))
-    return Difference(euclidean, _ratio(float(np.abs(x - y).max(initial=0.0)), float(np.abs(y).max(initial=0.0))))
+    return Reference.of(reference).difference(ours)
 
 
-def _same_where_not_finite(x: Array, y: Array, finite: NDArray[np.bool_]) -> bool:
-    if finite.all():  # most often, and ten times faster
-        return bool(np.isfinite(x).all())
-    return np.array_equal(x[~finite], y[~finite], equal_nan=True) and bool(np.isfinite(x[finite]).all())
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """What values are held against, and all that is the same for each of them."""
+
+    values: NDArray[np.float64]
+    finite: NDArray[np.bool_]
+    is_finite: bool
+    """All values are, as most often: what needs no masks is ten times faster."""
+    norm: float
+    """|r|_2 of the finite ones."""
+    largest: float
+
+    @staticmethod
+    def of(reference: Array) -> "Reference":
+        """``reference`` is copied, so that it may change."""
+        values = reference.astype(np.float64)
+        finite = np.isfinite(values)
+        kept = values if finite.all() else values[finite]
+        return Reference(values, finite, bool(finite.all()), float(np.linalg.norm(kept)), _largest(kept))
+
+    def difference(self, ours: Array) -> Difference:
+        """How far ``ours`` is from it."""
+        if ours.shape != self.values.shape:
+            return _INCOMPARABLE
+        if self.is_finite:
+            error = ours.astype(np.float64)
+            if not np.isfinite(error).all():
+                return _INCOMPARABLE
+            error -= self.values
+        else:
+            x, at = ours.astype(np.float64), self.finite
+            if not (np.array_equal(x[~at], self.values[~at], equal_nan=True) and np.isfinite(x[at]).all()):
+                return _INCOMPARABLE
+            error = x[at] - self.values[at]
+        euclidean = float(np.linalg.norm(error))
+        return Difference(_ratio(euclidean, self.norm), _ratio(_largest(error), self.largest))
+
+
+def _largest(values: NDArray[np.float64]) -> float:
+    """The largest magnitude; 0 of nothing."""
+    return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 
 def _ratio(error: float, scale: float) -> float:

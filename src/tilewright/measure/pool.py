@@ -7,6 +7,7 @@ with Pool() as pool:
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,8 @@ from tilewright.measure.worker import CHILD
 
 BATCH = 64
 """Candidates that are built ahead of being measured."""
+_BUILDS = 2000
+"""Candidates that a child builds before it is replaced. It runs nothing of theirs, so none can have damaged it."""
 
 
 class Pool:
@@ -32,7 +35,8 @@ class Pool:
     ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tilewright-built-"))
         self._batch = batch
-        self._builders = Runner(limits, lanes=builders, spares=0, command=command, folder=self._folder)
+        building = replace(limits or Limits(), uses=_BUILDS)
+        self._builders = Runner(building, lanes=builders, spares=0, command=command, folder=self._folder)
         self._bench = Runner(limits, command=command, folder=self._folder)
 
     def __enter__(self) -> "Pool":

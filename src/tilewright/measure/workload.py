@@ -15,7 +15,7 @@ from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.loops.verify import verify
 from tilewright.measure.build import image_of, shape_of
-from tilewright.measure.difference import difference
+from tilewright.measure.difference import Reference
 from tilewright.runtime.memory import aligned_copy
 
 INTERPRETED_OPERATIONS = 20_000
@@ -32,12 +32,14 @@ class Workload:
     program: Program
     inputs: Mapping[str, Array]
     expected: Mapping[str, Array]
+    references: Mapping[str, Reference]
+    """Of ``expected``, too: what candidates are compared with."""
 
     def fault(self, results: Mapping[str, Array]) -> str:
         """How ``results`` differ from what is expected; empty if they agree."""
         for buffer in self.program.results:
             found, wanted = results[buffer.name], self.expected[buffer.name]
-            worst = difference(found, wanted).worst
+            worst = self.references[buffer.name].difference(found).worst
             if worst > tolerance(buffer.dtype):
                 return f"{buffer.name} differs from the reference by {worst:.1e} ({_place(found, wanted)})"
         return ""
@@ -58,7 +60,8 @@ def load(text: str, seed: int, target: Target) -> Workload:
         raise MeasureError("the program and its reference need more memory than a measurement may have") from error
     for array in (*inputs.values(), *expected.values()):
         array.flags.writeable = False
-    return Workload(program, inputs, expected)
+    references = {name: Reference.of(array) for name, array in expected.items()}
+    return Workload(program, inputs, expected, references)
 
 
 def draw(program: Program, seed: int) -> dict[str, Array]:
