@@ -41,7 +41,7 @@ def test_what_was_measured_is_not_measured_again(
     assert tune(model, path, "--minutes", "0.001") == 0
     again = report("tune", capsys.readouterr().out)
     more = again["kernels"][0]["tried"] - first["kernels"][0]["tried"]  # there is time for another round
-    assert again["measured"] <= (more + 2 * FINALISTS if more else 0)
+    assert again["measured"] <= (more + 4 * FINALISTS if more else 0)
     assert more or again["kernels"] == first["kernels"]
 
 
@@ -72,21 +72,24 @@ def test_compile_uses_what_is_better(
 
 
 @pytest.mark.parametrize(
-    ("after", "relative", "is_found", "is_kept"),
+    ("before", "after", "is_kept"),
     [
-        (0.9, 0.9, True, True),
-        (1.1, 0.9, True, False),
-        (0.9, 1.1, True, False),
-        (1.0, 0.9, True, False),
-        (0.9, 1.0, True, False),
-        (0.9, 0.9, False, False),
+        ((1.0,) * 4, (0.9, 0.9, 0.9, 1.1), True),
+        ((1.0,) * 4, (0.9, 0.9, 1.1, 1.1), False),
+        ((1.0,) * 4, (1.0,) * 4, False),
+        # The machine is slower for some rounds: the median over all of them says another thing.
+        ((1.0, 1.0, 2.0, 2.0), (0.9, 2.2, 1.9, 1.9), True),
+        ((1.0, 1.0, 2.0, 2.0), (1.1, 1.1, 2.1, 1.0), False),
     ],
 )
-def test_what_was_found_is_kept_where_nothing_says_that_it_is_slower(
-    after: float, relative: float, is_found: bool, is_kept: bool
+def test_what_was_found_is_kept_where_it_wins_most_rounds(
+    before: tuple[float, ...], after: tuple[float, ...], is_kept: bool
 ) -> None:
-    found = Comparison(Timing(((1.0, 1.0, 1.0),)), Timing(((after, after, 5.0),)), relative, is_found)
-    assert found.is_kept is is_kept
+    timings = [Timing(tuple((turn, turn, 5.0) for turn in turns)) for turns in (before, after)]
+    assert Comparison(*timings).is_kept is is_kept
+    same = Comparison(*timings, is_found=False)
+    assert not same.is_kept
+    assert same.ratio == 1.0
 
 
 def test_a_search_that_ends_before_the_model_was_compared_changes_nothing(

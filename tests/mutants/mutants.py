@@ -18,6 +18,7 @@ _SHARD = "tests/codegen/test_random_schedules.py::test_random_schedules_keep_the
 _SCHEDULES = f"{_SHARD}[0]"
 _ARITHMETIC = ("tests/codegen/test_arithmetic.py",)
 _STATEMENTS = ("tests/codegen/test_statements.py", "tests/codegen/test_lanes.py", _SCHEDULES)
+_REGIONS = ("tests/codegen/test_regions.py",)
 _PARTITION = ("tests/codegen/test_partition.py",)
 _UNSWITCH = ("tests/codegen/test_unswitch.py",)
 _NORMALIZE = ("tests/passes/test_normalize.py",)
@@ -162,6 +163,27 @@ MUTANTS = (
         "following = ops.binary(BinaryOp.ADD, chunk, integer(1))",
         "following = ops.binary(BinaryOp.ADD, chunk, integer(0))",
         _STATEMENTS,
+    ),
+    Mutant(
+        "regions are told apart without what they take along",
+        "codegen/regions.py",
+        "    captures: Captures\n",
+        "    captures: Captures = __import__('dataclasses').field(compare=False)\n",
+        _REGIONS,
+    ),
+    Mutant(
+        "regions are told apart without the bounds of run-time extents",
+        "codegen/regions.py",
+        "    bounds: tuple[tuple[Var, int | None], ...]\n",
+        "    bounds: tuple[tuple[Var, int | None], ...] = __import__('dataclasses').field(compare=False)\n",
+        _REGIONS,
+    ),
+    Mutant(
+        "a region leaves its kernel without what it calls",
+        "codegen/statements.py",
+        "is_alone = not (module.checked or _has_calls(region.loop))",
+        "is_alone = not module.checked",
+        _REGIONS,
     ),
     Mutant(
         "workspace of siblings overlaps what is live",
@@ -1645,11 +1667,25 @@ MUTANTS = (
         _TIMING,
     ),
     Mutant(
-        "what is slower in the median is kept",
+        "what wins half of the rounds is kept",
         "cli/tune.py",
-        " and self.after.median < self.before.median",
+        "_MOST = 0.75",
+        "_MOST = 0.5",
+        ("tests/cli/test_tune.py::test_what_was_found_is_kept_where_it_wins_most_rounds",),
+    ),
+    Mutant(
+        "finalists are compared by their best rounds",
+        "tune/kernel_tuner.py",
+        "min(own[0]) * median(of_one)",
+        "min(own[0]) * min(of_one)",
+        ("tests/tune/test_kernel_tuner.py",),
+    ),
+    Mutant(
+        "a finalist may be wrong in one round",
+        "tune/kernel_tuner.py",
+        "inf if inf in of_one else ",
         "",
-        ("tests/cli/test_tune.py::test_what_was_found_is_kept_where_nothing_says_that_it_is_slower",),
+        ("tests/tune/test_kernel_tuner.py",),
     ),
     Mutant(
         "a graph that was faster once is taken",

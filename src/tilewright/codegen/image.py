@@ -14,6 +14,7 @@ from tilewright.base.store import Cache
 from tilewright.base.target import Target
 from tilewright.codegen.kernel import FunctionInfo, emit_kernel, emit_main
 from tilewright.codegen.llvm import GENERATOR, compile_assembly, compile_object
+from tilewright.codegen.regions import RegionText
 from tilewright.codegen.scalars import ZEROS, ZEROS_BYTES
 from tilewright.codegen.statements import Module
 from tilewright.codegen.support import DECLARATIONS, support_text
@@ -31,7 +32,7 @@ class Code:
     kernels: Mapping[str, str]
     """The kernels' modules by name."""
     others: tuple[str, ...]
-    """The modules of main and of the support functions."""
+    """The modules of main, of the support functions, and of regions that are apart from their kernels."""
     workspace_bytes: int
     scratch_bytes: int
     sites: tuple[str, ...]
@@ -57,13 +58,20 @@ class KernelText:
     text: str
     info: FunctionInfo
     sites: tuple[str, ...]
+    regions: tuple[str, ...] = ()
+    """The modules of those of its regions that are not in ``text``."""
 
 
-def kernel_text(program: Program, first_site: int | None = None) -> KernelText:
-    """The module of one kernel; bounds-checked, with sites numbered from ``first_site``, if that is given."""
+def kernel_text(program: Program, first_site: int | None = None, *, apart: bool = False) -> KernelText:
+    """The module of one kernel; bounds-checked, with sites numbered from ``first_site``, if that is given.
+
+    ``apart``: all of its parallel regions but the last are modules of their own, if they can be. So what the candidates
+    for its schedule have in common is compiled once. It takes longer where nothing is.
+    """
     module = Module(checked=first_site is not None, sites=[""] * (first_site or 0))
     info = emit_kernel(program, module)
-    return KernelText(_assemble(module), info, tuple(module.sites[first_site or 0 :]))
+    regions = tuple(map(_alone, module.split())) if apart else ()
+    return KernelText(_assemble(module), info, tuple(module.sites[first_site or 0 :]), regions)
 
 
 def _assemble(module: Module) -> str:
@@ -71,29 +79,42 @@ def _assemble(module: Module) -> str:
     return "\n".join([_ZEROS, DECLARATIONS, declarations, *module.functions])
 
 
+def _alone(region: RegionText) -> str:
+    """The module of a region that others call."""
+    return "\n".join([_ZEROS, DECLARATIONS, *sorted(region.declarations), region.shared])
+
+
 def emit(
-    main: Program, kernels: Sequence[Program], target: Target, *, constants: int = 0, checked: bool = False
+    main: Program,
+    kernels: Sequence[Program],
+    target: Target,
+    *,
+    constants: int = 0,
+    checked: bool = False,
+    apart: bool = False,
 ) -> Code:
     """The code of ``main``, of the kernels that it calls by name, and of the support functions.
 
     ``constants``: how many of main's parameters, just before its outputs, are constants of the model. ``checked`` adds
-    bounds checks. Raises ``UnsupportedKernel`` for one that has no native code.
+    bounds checks; for ``apart`` see ``kernel_text``. Raises ``UnsupportedKernel`` for one that has no native code.
     """
+    regions: list[str] = []
     modules: dict[str, str] = {}
     known: dict[str, tuple[Program, FunctionInfo]] = {}
     sites: list[str] = []
     for program in kernels:
         try:
-            made = kernel_text(program, len(sites) if checked else None)
+            made = kernel_text(program, len(sites) if checked else None, apart=apart)
         except Unsupported as error:
             raise UnsupportedKernel(program.name, str(error)) from error
         sites.extend(f"{program.name}: {site}" for site in made.sites)
         modules[program.name] = made.text
+        regions.extend(made.regions)
         known[program.name] = (program, made.info)
     module = Module()
     info = emit_main(main, constants, known, module)
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
-    others = (f"{_assemble(module)}\n{declarations}", support_text(target.arch.value))
+    others = (f"{_assemble(module)}\n{declarations}", support_text(target.arch.value), *regions)
     memory = (info.workspace_bytes, info.scratch_bytes)
     return Code(modules, others, *memory, tuple(sites), info.calls, info.more_workspace)
 
@@ -125,9 +146,11 @@ def assembly(program: Program, target: Target) -> str:
     return compile_assembly(kernel_text(program).text, target)
 
 
-def build_one(program: Program, target: Target, *, cache: Cache | None = None, checked: bool = False) -> Image:
-    """``program`` as an image of its own: main calls it once, on its own arguments."""
-    return build(emit(main_for(program), [program], target, checked=checked), target, cache)
+def build_one(
+    program: Program, target: Target, *, cache: Cache | None = None, checked: bool = False, apart: bool = False
+) -> Image:
+    """``program`` as an image of its own: main calls it once, on its arguments; for ``apart`` see ``kernel_text``."""
+    return build(emit(main_for(program), [program], target, checked=checked, apart=apart), target, cache)
 
 
 def main_for(kernel: Program) -> Program:

@@ -1,20 +1,23 @@
 """Statements of a prepared loop program as LLVM IR: loops, branches, allocations, parallel regions, calls.
 
 A *prepared* program (``prepare``) has no blocks. Parallel loops become functions of their own, which the worker pool
-calls once per chunk; everything they use of the function around them travels in an array of eight-byte slots.
+calls once per chunk (``regions``).
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from tilewright.base import dtypes
-from tilewright.base.errors import BadProgram, Unsupported, UnsupportedTarget
+from tilewright.base.errors import BadProgram, InternalError, Unsupported, UnsupportedTarget
 from tilewright.codegen.checks import BoundsChecks, Guard
 from tilewright.codegen.places import Place
+from tilewright.codegen.regions import Captures, Region, RegionText
 from tilewright.codegen.scalars import Environment, ScalarEmitter
 from tilewright.codegen.transposition import Crossing, crossing, transpose
 from tilewright.codegen.values import FunctionText, Value, integer, memory_type
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt, Store, Stores, Sync
+from tilewright.loops.visit import walk
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.expr import Const, Expr, Var
@@ -23,6 +26,8 @@ from tilewright.symbolic.traversal import conjuncts, free_vars
 
 MAX_CHUNKS = 64
 """Most chunks of a parallel region: enough for many threads, and few enough that claiming them is free."""
+_REMEMBERED = 32
+"""Regions: a few kernels, each of several."""
 STACK_LIMIT = 64 * 1024
 """Bytes: larger private buffers live in the worker's scratch."""
 
@@ -48,8 +53,25 @@ class Module:
 
     declarations: dict[str, None] = field(default_factory=dict[str, None])
     functions: list[str] = field(default_factory=list[str])
+    regions: dict[str, RegionText] = field(default_factory=dict[str, RegionText])
+    """By name: those of ``functions`` that are regions."""
     sites: list[str] = field(default_factory=list[str])
     checked: bool = False
+
+    def add(self, name: str, region: RegionText) -> None:
+        """Take the function of a region."""
+        self.regions[name] = region
+        self.functions.append(region.text)
+        self.declarations.update(dict.fromkeys(region.declarations))
+
+    def split(self) -> list[RegionText]:
+        """Take out all regions that can be alone, but for the last one."""
+        taken = [name for name, region in self.regions.items() if region.is_alone][:-1]
+        regions = [self.regions.pop(name) for name in taken]
+        for name, region in zip(taken, regions, strict=True):
+            self.functions.remove(region.text)
+            self.declarations[f"declare hidden void @{name}(ptr, i64, i64)"] = None
+        return regions
 
 
 CallEmitter = Callable[["StatementEmitter", Call], None]
@@ -286,45 +308,65 @@ class StatementEmitter:
     # --- parallel regions -------------------------------------------------------------------------------------
 
     def _region(self, loop: Loop) -> None:
-        nest, body = _collapse(loop)
-        extents = [self.scalars.value(inner.extent) for inner in nest]
+        state, module = self.state, self.state.module
+        extents = [self.scalars.value(inner.extent) for inner in _collapse(loop)[0]]
         total = extents[0]
         for extent in extents[1:]:
             total = self.scalars.ops.binary(BinaryOp.MUL, total, extent)
         chunks = self.scalars.ops.binary(BinaryOp.MIN, total, integer(MAX_CHUNKS))
-        name = f"{self.state.name}.region{len(self.state.module.functions)}"
-        captured = _Captures.of(self.env, extents, total, chunks)
-        argument = captured.pack(self.text)
-        self._outline(name, captured, nest, body)
+        numbers = (total, chunks, *extents)
+        captures = Captures.of(self.env, numbers)
+        name = f"{state.name}.region{len(module.functions)}"
+        region = Region(name, loop, captures, tuple(state.bounds.items()), tuple(state.offsets.items()))
+        argument = captures.pack(self.text, self.env, numbers)
+        is_alone = not (module.checked or _has_calls(region.loop))
+        module.add(name, region_text(region) if is_alone else _outlined(region, module, state.call))
+        state.scratch.peak = max(state.scratch.peak, module.regions[name].scratch_bytes)
         self.text.effect(f"call void @tw_parallel_for(ptr %context, ptr @{name}, ptr {argument}, i64 {chunks.text})")
         self.text.forget(None)
 
-    def _outline(self, name: str, captured: "_Captures", nest: list[Loop], body: Stmt) -> None:
-        """Write the region's function: the iterations from chunk*total/chunks up to (chunk+1)*total/chunks."""
-        text = FunctionText(self.state.module.declarations)
-        text.effect("%context = load ptr, ptr %argument")
-        environment, (total, chunks, *extents) = captured.unpack(text, self.env)
-        scratch = Arena()
-        state = replace(self.state, name=name, text=text, environment=environment, scratch=scratch, in_region=True)
-        inner = StatementEmitter(state)
-        ops = inner.scalars.ops
-        text.effect("%scratch = call ptr @tw_scratch(ptr %context, i64 %worker)")
-        chunk = Value("%chunk", dtypes.index)
-        following = ops.binary(BinaryOp.ADD, chunk, integer(1))
-        first, last = (_divided(inner, ops.binary(BinaryOp.MUL, at, total), chunks) for at in (chunk, following))
-        counter = text.open_loop(first.text)
-        remaining = counter
-        for loop, extent in list(zip(nest, extents, strict=True))[:0:-1]:
-            quotient = _divided(inner, remaining, extent)
-            product = ops.binary(BinaryOp.MUL, quotient, extent)
-            environment.scalars[loop.var] = ops.binary(BinaryOp.SUB, remaining, product)
-            remaining = quotient
-        environment.scalars[nest[0].var] = remaining
-        inner.emit(body)
-        text.close_loop(counter, last, guard=False)
-        self.state.scratch.peak = max(self.state.scratch.peak, scratch.peak)
-        signature = f"define internal void @{name}(ptr noalias %argument, i64 %chunk, i64 %worker) nounwind"
-        self.state.module.functions.append(text.finish(signature))
+
+def _has_calls(loop: Loop) -> bool:
+    return any(isinstance(stmt, Call) for stmt in walk(loop))
+
+
+@lru_cache(_REMEMBERED)
+def region_text(region: Region) -> RegionText:
+    """The candidates for a kernel's schedule differ in one of its regions, and pad their inputs alike."""
+
+    def refuse(_: StatementEmitter, call: Call) -> None:
+        raise InternalError(f"`{call.callee}` is called by a region that was held to have no calls")
+
+    return replace(_outlined(region, Module(), refuse), is_alone=True)
+
+
+def _outlined(region: Region, module: Module, call: CallEmitter) -> RegionText:
+    """The region's function: the iterations from chunk*total/chunks up to (chunk+1)*total/chunks."""
+    nest, body = _collapse(region.loop)
+    declarations: dict[str, None] = {}
+    text = FunctionText(declarations)
+    text.effect("%context = load ptr, ptr %argument")
+    environment, (total, chunks, *extents) = region.captures.unpack(text)
+    memory, bounds, offsets = (Arena(), Arena()), dict(region.bounds), dict(region.offsets)
+    state = FunctionState(region.name, module, text, environment, *memory, bounds, offsets, call, True)
+    inner = StatementEmitter(state)
+    ops = inner.scalars.ops
+    text.effect("%scratch = call ptr @tw_scratch(ptr %context, i64 %worker)")
+    chunk = Value("%chunk", dtypes.index)
+    following = ops.binary(BinaryOp.ADD, chunk, integer(1))
+    first, last = (_divided(inner, ops.binary(BinaryOp.MUL, at, total), chunks) for at in (chunk, following))
+    counter = text.open_loop(first.text)
+    remaining = counter
+    for loop, extent in list(zip(nest, extents, strict=True))[:0:-1]:
+        quotient = _divided(inner, remaining, extent)
+        product = ops.binary(BinaryOp.MUL, quotient, extent)
+        environment.scalars[loop.var] = ops.binary(BinaryOp.SUB, remaining, product)
+        remaining = quotient
+    environment.scalars[nest[0].var] = remaining
+    inner.emit(body)
+    text.close_loop(counter, last, guard=False)
+    signature = f"define internal void @{region.name}(ptr noalias %argument, i64 %chunk, i64 %worker) nounwind"
+    return RegionText(text.finish(signature), tuple(declarations), state.scratch.peak)
 
 
 def _collapse(loop: Loop) -> tuple[list[Loop], Stmt]:
@@ -343,48 +385,3 @@ def _divided(emitter: StatementEmitter, a: Value, b: Value) -> Value:
     """``a // b`` of numbers that are never negative, ``b`` at least 1."""
     depth = max(a.depth, b.depth)
     return Value(emitter.text.pure(f"udiv i64 {a.text}, {b.text}", depth), dtypes.index, 1, depth)
-
-
-@dataclass(frozen=True, slots=True)
-class _Captures:
-    """What a region takes along: pointers and scalars, in slots of eight bytes; the context comes first."""
-
-    places: tuple[str, ...]
-    scalars: tuple[Var, ...]
-    slots: tuple[Value, ...]
-
-    @staticmethod
-    def of(env: Environment, extents: list[Value], total: Value, chunks: Value) -> "_Captures":
-        scalars = {var: value for var, value in env.scalars.items() if value.literal is None}
-        pointers = [place.pointer for place in env.places.values()]
-        return _Captures(tuple(env.places), tuple(scalars), (*pointers, *scalars.values(), total, chunks, *extents))
-
-    def pack(self, text: FunctionText) -> str:
-        """Write all slots; the pointer to them."""
-        array = text.alloca(f"[{len(self.slots) + 1} x i64]")
-        text.effect(f"store ptr %context, ptr {array}")
-        for position, value in enumerate(self.slots, start=1):
-            at = text.pure(f"getelementptr inbounds i64, ptr {array}, i64 {position}", 0)
-            kind = "ptr" if position <= len(self.places) else "i64"
-            text.effect(f"store {kind} {value.text}, ptr {at}")
-        return array
-
-    def unpack(self, text: FunctionText, env: Environment) -> tuple[Environment, list[Value]]:
-        """Read all slots; the environment inside, and the numbers that follow the scalars."""
-        loaded: list[Value] = []
-        for position, value in enumerate(self.slots, start=1):
-            if position > len(self.places) and value.literal is not None:
-                loaded.append(value)
-                continue
-            at = text.pure(f"getelementptr inbounds i64, ptr %argument, i64 {position}", 0)
-            kind = "ptr" if position <= len(self.places) else "i64"
-            loaded.append(Value(text.emit(f"load {kind}, ptr {at}"), dtypes.index))
-        count = len(self.places)
-        places = {
-            name: replace(env.places[name], pointer=pointer)
-            for name, pointer in zip(self.places, loaded[:count], strict=True)
-        }
-        literals = {var: value for var, value in env.scalars.items() if value.literal is not None}
-        carried = dict(zip(self.scalars, loaded[count : count + len(self.scalars)], strict=True))
-        inside = Environment({**literals, **carried}, places)
-        return inside, loaded[count + len(self.scalars) :]

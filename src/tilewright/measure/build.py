@@ -30,7 +30,7 @@ from tilewright.schedule.trace import Trace
 from tilewright.symbolic.expr import Const
 
 _RECENT_OBJECTS = 32
-"""Compiled modules that are kept in memory: candidates differ in one of three."""
+"""Compiled modules that are kept in memory: candidates differ in one of four."""
 
 
 class RefusedError(Exception):
@@ -106,7 +106,7 @@ class Builder:
 
 def image_of(program: Program, target: Target, *, checked: bool = False, recent: Recent | None = None) -> Image:
     """``program``, whose extents are fixed, as native code. Raises ``Unsupported`` if there is none."""
-    made = build_one(program, target, checked=checked, cache=recent)
+    made = build_one(program, target, checked=checked, cache=recent, apart=recent is not None)
     specs = [TensorSpec(buffer.name, buffer.dtype, shape_of(buffer)) for buffer in program.params]
     count, code = len(program.inputs), made.code
     manifest = Manifest(

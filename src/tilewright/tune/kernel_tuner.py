@@ -4,10 +4,11 @@ Rounds of proposing a batch, measuring it, and learning from it. Everything foll
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
+from statistics import median
 
 import numpy as np
 
@@ -101,14 +102,27 @@ def _throughput(outcome: Outcome) -> float:
     return 0.0 if outcome.median_us is None else 1e6 / min(outcome.times_us)
 
 
-def _confirmed_us(*outcomes: Outcome) -> float:
-    times = [inf if outcome.median_us is None else outcome.median_us for outcome in outcomes]
-    return inf if inf in times else min(times)
+def _microseconds(outcome: Outcome) -> float:
+    return inf if outcome.median_us is None else outcome.median_us
+
+
+def compared(rounds: Sequence[Sequence[float]]) -> list[float]:
+    """What each of several candidates takes, by what they took in each round; infinity if one was not right in any.
+
+    That of the first is the least of all rounds; the others are compared with it round by round, and the median tells.
+    From one round to another the machine may be twice as fast: two processors of a virtual machine are near each other,
+    and then they are not.
+    """
+    own = list(zip(*rounds, strict=True))
+    if inf in own[0]:
+        return [inf if inf in times else min(times) for times in own]
+    ratios = ([time / first for time, first in zip(times, own[0], strict=True)] for times in own)
+    return [inf if inf in of_one else min(own[0]) * median(of_one) for of_one in ratios]
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A candidate that was measured again; infinity microseconds if it was not right then."""
+    """A candidate that was measured again. ``microseconds``: see ``compared``."""
 
     job: Job
     microseconds: float
@@ -165,7 +179,7 @@ class KernelTuner:
         self.is_over = len(batch) < wanted or (self.history.best is None and failed >= ALL_FAIL)
 
     def confirm(self) -> list[Confirmed]:
-        """The analytic model's choice and then the fastest candidates, measured carefully, twice, and on other data.
+        """The analytic model's choice and then the fastest candidates, measured carefully, in rounds of other data.
 
         What is measured for the first time is held: nobody uses it before it is released.
         """
@@ -174,13 +188,14 @@ class KernelTuner:
         borrowed = [] if self._borrowed is None else [self._borrowed]
         schedules = [self._compilers(), *map(self.space.schedule, finalists), *borrowed]
         jobs = {job.id: job for job in (self._job(scheduled, CONFIRMING, CAREFUL) for scheduled in schedules)}
-        again = [replace(job, seed=CONFIRMING_AGAIN) for job in jobs.values()]
-        self._measurer.hold([*jobs.values(), *again])
-        first = self._measurer.measure(list(jobs.values()))
-        # In the other order: what else the machine does comes and goes.
-        second = self._measurer.measure(again[::-1])[::-1]
-        pairs = zip(jobs.values(), first, second, strict=True)
-        return [Confirmed(job, _confirmed_us(*outcomes)) for job, *outcomes in pairs]
+        rounds: list[list[float]] = []
+        for seed in (CONFIRMING, *CONFIRMING_AGAIN):
+            again = [replace(job, seed=seed) for job in jobs.values()]
+            self._measurer.hold(again)
+            # In one order and in the other: what else the machine does comes and goes.
+            turn = 1 if len(rounds) % 2 == 0 else -1
+            rounds.append([_microseconds(outcome) for outcome in self._measurer.measure(again[::turn])[::turn]])
+        return [Confirmed(job, time) for job, time in zip(jobs.values(), compared(rounds), strict=True)]
 
     @property
     def timing(self) -> Timing:

@@ -87,8 +87,8 @@ class Gain:
     before_us: float
     after_us: float
     tried: int
-    winners: tuple[Job, ...]
-    """The measurements of the candidates that are clearly faster than the analytic choice."""
+    winner: Job | None
+    """The measurement of the fastest candidate, if it is clearly faster than the analytic choice."""
 
 
 class ModelTuner:
@@ -127,13 +127,13 @@ class ModelTuner:
     def _confirmed(self, kernel: Kernel) -> Gain:
         first, *others = kernel.tuner.confirm()
         before = first.microseconds
+        best = min(others, key=lambda candidate: candidate.microseconds, default=first)
+        winner = best.job if best.microseconds < CLEARLY * before else None
         for candidate in others:
-            if not candidate.microseconds < CLEARLY * before:
-                self._measurer.withdraw(candidate.job, "not clearly faster than the analytic model's choice")
-        winners = [candidate for candidate in others if candidate.microseconds < CLEARLY * before]
-        after = min((candidate.microseconds for candidate in winners), default=before)
-        tried = len(kernel.tuner.history.throughputs)
-        return Gain(kernel.name, kernel.weight, before, after, tried, tuple(candidate.job for candidate in winners))
+            if candidate.job != winner:
+                self._measurer.withdraw(candidate.job, "the analytic model's choice or another candidate is faster")
+        after, tried = before if winner is None else best.microseconds, len(kernel.tuner.history.throughputs)
+        return Gain(kernel.name, kernel.weight, before, after, tried, winner)
 
     def used(self, gains: Sequence[Gain], records: Records) -> Iterator[Record]:
         """What the compiler would find in ``records`` if what was found were accepted."""
@@ -141,20 +141,24 @@ class ModelTuner:
             space = kernel.tuner.space
             text, target = recorded_text(space.naive), str(space.target)
             yield from records.best(text, target, self._setup.threads, seed=CONFIRMING)
-        for job in (job for gain in gains for job in gain.winners):
+        for job in _winners(gains):
             outcome = records.find(job)
             if outcome is not None:
                 yield Record(job, outcome)
 
     def accept(self, gains: Sequence[Gain]) -> None:
         """Let everybody use what was found."""
-        for job in (job for gain in gains for job in gain.winners):
+        for job in _winners(gains):
             self._measurer.release(job)
 
     def withdraw(self, gains: Sequence[Gain], reason: str) -> None:
         """Let nobody use what was found."""
-        for job in (job for gain in gains for job in gain.winners):
+        for job in _winners(gains):
             self._measurer.withdraw(job, reason)
+
+
+def _winners(gains: Sequence[Gain]) -> Iterator[Job]:
+    return (gain.winner for gain in gains if gain.winner is not None)
 
 
 def _kernels(

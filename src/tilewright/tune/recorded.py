@@ -23,9 +23,11 @@ from tilewright.tune.shipped import SHIPPED, Shipped
 
 KERNEL = "tuned"
 """What every kernel is called in records: models number theirs."""
-SEARCHING, CONFIRMING, CONFIRMING_AGAIN, COMPARING = 0, 1, 2, 3
-"""Seeds of the data on which candidates are measured first, and then those that may be used, twice; and of that on
-which ways to compute a node are compared, as the compiler schedules their kernels."""
+SEARCHING, CONFIRMING, COMPARING = 0, 1, 3
+"""Seeds of the data on which candidates are measured first, and then those that may be used; and of that on which ways
+to compute a node are compared, as the compiler schedules their kernels."""
+CONFIRMING_AGAIN = (2, 4, 5)
+"""Seeds of the data on which those that may be used are measured once more, in as many rounds."""
 
 
 def recorded_text(naive: Program) -> str:

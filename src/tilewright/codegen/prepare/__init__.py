@@ -6,9 +6,13 @@ fit_lanes            buffers that live in vectorized loops get a dimension for t
 without_single_loops loops that run once become their bodies
 partition            loops with guards are cut where the guard is known; tails become loops of their own
 unswitch             what is selected for a whole loop is selected before it
+
+Each nest of loops is prepared by itself, and the last few are remembered: the candidates for a kernel's schedule differ
+in one of its nests, and pad their inputs alike.
 """
 
 from dataclasses import replace
+from functools import lru_cache
 
 from tilewright.codegen.prepare.inline import inline_intrinsics
 from tilewright.codegen.prepare.lanes import fit_lanes
@@ -16,13 +20,34 @@ from tilewright.codegen.prepare.once import without_single_loops
 from tilewright.codegen.prepare.partition import partition
 from tilewright.codegen.prepare.unswitch import unswitch
 from tilewright.loops.dissolve import dissolve
-from tilewright.loops.program import Program
+from tilewright.loops.ir import NOTHING, Alloc, Seq, Stmt
+from tilewright.loops.program import Dim, Intrinsic, Program
+from tilewright.loops.visit import seq
 from tilewright.symbolic.bounds import Bounds
+
+_REMEMBERED = 32
+"""Nests: a few kernels, each of several."""
 
 
 def prepare(program: Program) -> Program:
     """``program`` without blocks, and with guards only where they depend on data or on lanes."""
-    bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
-    intrinsics = {intrinsic.name: intrinsic for intrinsic in program.intrinsics}
-    body = without_single_loops(fit_lanes(inline_intrinsics(dissolve(program.body), intrinsics)))
-    return replace(program, body=unswitch(partition(body, bounds)))
+    return replace(program, body=_prepared(program.body, program))
+
+
+def _prepared(stmt: Stmt, program: Program) -> Stmt:
+    match stmt:
+        case Alloc(buffer, inside):
+            body = _prepared(inside, program)
+            return NOTHING if body == NOTHING else Alloc(buffer, body)
+        case Seq(statements):
+            return seq(*(_prepared(inner, program) for inner in statements))
+        case _:
+            return _nest(stmt, program.dims, program.intrinsics)
+
+
+@lru_cache(_REMEMBERED)
+def _nest(stmt: Stmt, dims: tuple[Dim, ...], intrinsics: tuple[Intrinsic, ...]) -> Stmt:
+    bounds = Bounds({}, {dim.var: dim.bound for dim in dims})
+    known = {intrinsic.name: intrinsic for intrinsic in intrinsics}
+    body = without_single_loops(fit_lanes(inline_intrinsics(dissolve(stmt), known)))
+    return unswitch(partition(body, bounds))
