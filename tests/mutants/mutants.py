@@ -1165,8 +1165,8 @@ MUTANTS = (
     Mutant(
         "a search is not resumed from its records",
         "tune/measurer.py",
-        "found = {job.id: self._records.find(job) for job in jobs}",
-        "found = {job.id: None for job in jobs}",
+        "found[key] = self._records.find(job)",
+        "found[key] = None",
         ("tests/tune/test_resume.py",),
     ),
     Mutant(
@@ -1527,10 +1527,10 @@ MUTANTS = (
         _FIELD,
     ),
     Mutant(
-        "the first point of a reduction counts twice",
+        "the last points of a reduction are left out",
         "superopt/field.py",
-        "for p in points[1:]:",
-        "for p in points:",
+        "for start in range(0, points, step))",
+        "for start in range(0, points - step + 1, step))",
         _FIELD,
     ),
     Mutant(
