@@ -163,7 +163,10 @@ class Comparison:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is faster with that in three rounds of four: by chance, this is so once in a hundred times.
+        """Whether it is faster with that in three rounds of four.
+
+        By chance, this is so once in a hundred times in 24 rounds; more often, for a model so slow that fewer of them
+        fit into the budget.
 
         Medians over all runs are not asked. The machine may change its speed every few seconds: such a median is then
         one of slow seconds for one model and of fast ones for the other.

@@ -66,7 +66,6 @@ class Enumeration:
     _orders: "Orders" = field(init=False)
     _order: Ids = field(init=False)
     _data: NDArray[np.bool_] = field(init=False)
-    _depth: Ids = field(init=False)
     _keys: NDArray[np.uint64] = field(init=False)
     """Of all classes, sorted; ``_by_key`` are their numbers."""
     _by_key: Ids = field(init=False)
@@ -82,7 +81,6 @@ class Enumeration:
         self.expressions = Expressions(
             np.full(len(kinds), NONE), np.arange(len(kinds)), np.full(len(kinds), NONE), kinds
         )
-        self._depth = np.zeros(len(kinds), np.int64)
         self.levels = [np.arange(len(kinds))]
         self.universe.add(self.levels[0], self.expressions, kinds)
         keys = self._hashed(self.expressions)
@@ -204,7 +202,6 @@ class Enumeration:
         second = np.where(new.second == NONE, new.first, new.second)
         self._order = np.concatenate([self._order, self._orders.joined(self._order[new.first], self._order[second])])
         self._data = np.concatenate([self._data, self._data[new.first] | self._data[second]])
-        self._depth = np.concatenate([self._depth, np.full(len(new), depth)])
         merged = np.concatenate([self._keys, keys])
         order = np.argsort(merged, kind="stable")
         self._keys, self._by_key = merged[order], np.concatenate([self._by_key, classes])[order]
