@@ -5,6 +5,7 @@ and nothing written beside the arrays.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.arrays import Array
@@ -24,13 +25,30 @@ from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable
 
 Say = Callable[[Said], None]
-Inputs = dict[str, Guarded]
 Turns = tuple[Mapping[str, Array], ...]
 
 _MOST_COPIES = 512
 """Of cold inputs: what is so small takes no time to load either."""
 _TIMING_FRACTION = 0.5
 """Of the time that a phase may take, what repeats may fill."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Arguments:
+    """Arrays between guard pages, at one end, by the names of the inputs and of the results."""
+
+    inputs: dict[str, Guarded]
+    results: dict[str, Guarded]
+
+    @staticmethod
+    def of(workload: Workload, side: Side) -> "_Arguments":
+        """The inputs have their values."""
+        program = workload.program
+        inputs = {b.name: Guarded(workload.inputs[b.name].shape, b.dtype, side) for b in program.inputs}
+        for name, made in inputs.items():
+            made.array[...] = workload.inputs[name]
+        results = {b.name: Guarded(workload.expected[b.name].shape, b.dtype, side) for b in program.results}
+        return _Arguments(inputs, results)
 
 
 class Bench:
@@ -44,7 +62,7 @@ class Bench:
         self._clock = Clock(Target.host())
         self._key: tuple[str, int] | None = None
         self._workload: Workload | None = None
-        self._guarded: dict[Side, Inputs] = {}
+        self._guarded: dict[Side, _Arguments] = {}
         self._cold: dict[tuple[tuple[str, ...], int], Turns] = {}
 
     def measure(self, request: Request, say: Say) -> None:
@@ -73,8 +91,8 @@ class Bench:
         say(Done(Phase.PREPARE))
         kernel = self._start(self._image(job), job, workload.program.name)
         say(Done(Phase.BUILD))
-        right = _check(kernel, workload, self._guarded[Side.RIGHT], Side.RIGHT)
-        _check(kernel, workload, self._guarded[Side.LEFT], Side.LEFT, known=right)
+        _check(kernel, workload, self._guarded[Side.RIGHT])
+        _check(kernel, workload, self._guarded[Side.LEFT], known=self._guarded[Side.RIGHT].results)
         say(Done(Phase.CHECK))
         try:
             timed = Timed(kernel, *self._turns(job.timing))
@@ -95,7 +113,7 @@ class Bench:
         if self._workload is None or self._key != key:
             self._key, self._workload, self._guarded, self._cold = None, None, {}, {}  # their memory goes first
             self._workload = load(job.program, job.seed, target)
-            self._guarded = {side: _guarded(self._workload, side) for side in Side}
+            self._guarded = {side: _Arguments.of(self._workload, side) for side in Side}
             self._key = key
         return self._workload
 
@@ -115,17 +133,14 @@ class Bench:
 
 
 def _check(
-    kernel: Executable, workload: Workload, arrays: Inputs, side: Side, known: Mapping[str, Guarded] | None = None
-) -> Mapping[str, Guarded]:
-    """One run between guard pages; its results. Raises ``RefusedError`` with what is wrong with it.
+    kernel: Executable, workload: Workload, arguments: _Arguments, known: Mapping[str, Guarded] | None = None
+) -> None:
+    """One run between guard pages. Raises ``RefusedError`` with what is wrong with its results.
 
-    ``known``: results that are right; where all bytes are the same, nothing needs to be computed to compare. Inputs
+    ``known``: results that are right; where all bytes are the same, nothing needs to be computed to compare. Arguments
     that were altered are not used again: this process ends then.
     """
-    program = workload.program
-    results = {
-        buffer.name: Guarded(workload.expected[buffer.name].shape, buffer.dtype, side) for buffer in program.results
-    }
+    arrays, results = arguments.inputs, arguments.results
     for result in results.values():
         poison(result.array)
     try:
@@ -144,7 +159,6 @@ def _check(
         fault = fault or f"memory beside {', '.join(beside)} was written to"
     if fault:
         raise RefusedError(Verdict.WRONG, Phase.CHECK, fault)
-    return results
 
 
 def _believe(fastest: float, possible: float) -> None:
@@ -169,16 +183,7 @@ def _copy(array: Array) -> Array:
     return copy
 
 
-def _guarded(workload: Workload, side: Side) -> Inputs:
-    made: Inputs = {}
-    for buffer in workload.program.inputs:
-        values = workload.inputs[buffer.name]
-        made[buffer.name] = Guarded(values.shape, buffer.dtype, side)
-        made[buffer.name].array[...] = values
-    return made
-
-
-def _altered(workload: Workload, arrays: Inputs) -> str:
+def _altered(workload: Workload, arrays: Mapping[str, Guarded]) -> str:
     """The inputs that are not what they were; the bytes count, as NaN differs from itself."""
     changed = [name for name, made in arrays.items() if not same_bytes(made.array, workload.inputs[name])]
     return f"it altered the inputs {', '.join(changed)}" if changed else ""

@@ -23,7 +23,7 @@ from tilewright.tensor.ir import Reduction
 MAX_DRIFT = 0.05
 """If the baseline differs by more, before and after, the candidate is timed again."""
 ATTEMPTS = 3
-_BASELINE = Timing(repeats=5, least_seconds=0.0004)
+_BASELINE = Timing(repeats=5, least_seconds=0.0002)
 _BASELINE_SIZE = 48
 
 

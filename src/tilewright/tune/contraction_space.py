@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.domain import IterKind
 from tilewright.tune import contractions
 from tilewright.tune.contractions import AxisLoop, axis_loops, contraction, tile_counts
-from tilewright.tune.knobs import Value
+from tilewright.tune.knobs import Knob, Value
 from tilewright.tune.space import Digits, Floats, Mask
 from tilewright.tune.template import TemplateSpace
 
@@ -39,11 +40,15 @@ class ContractionSpace:
     target: Target
     template: TemplateSpace
     nest: Tiles
-    chosen: Mapping[str, int]
-    """What the analytic model chooses for ``nest``, by the names of its knobs."""
     spatial: tuple[AxisLoop, ...]
     """Those axes of whose tiles there may be blocks."""
     reduced: tuple[AxisLoop, ...]
+    numbers: Mapping[str, IntArray]
+    """What each knob may be set to, by its name: (values, numbers)."""
+    cycles: Floats
+    """What the analytic model thinks of each tile, with and without a copy and asking ahead: (tiles, 2, 2)."""
+    compilers: Digits
+    """The candidate that does what the compiler does where nothing was measured."""
 
     @staticmethod
     def of(naive: Program, target: Target) -> "ContractionSpace":
@@ -57,12 +62,18 @@ class ContractionSpace:
         nest = space.nests[-1] if space.nests else None
         if not isinstance(nest, Tiles) or not isinstance(nest.roles, Contraction):
             raise ScheduleError(f"{naive.name} is no sum of products; the template for contractions has no use for it")
-        for before, numbers in zip(space.nests[:-1], values[:-1], strict=True):
-            before.schedule(opened, numbers)
+        for before, decided in zip(space.nests[:-1], values[:-1], strict=True):
+            before.schedule(opened, decided)
         template = TemplateSpace.of(contraction(nest, nest.roles), opened)
         spatial = tuple(a for a in axis_loops(opened, nest, IterKind.SPATIAL) if len(tile_counts(a, nest)) > 1)
         reduced = tuple(axis_loops(opened, nest, IterKind.REDUCE))
-        return ContractionSpace(naive, target, template, nest, values[-1], spatial, reduced)
+        numbers = {knob.name: _numbers(knob.values) for knob in template.knobs}
+        cycles = _cycles(nest, values[-1], numbers[contractions.TILE], target)
+        axes = tuple(axis.position for axis in spatial)
+        compilers = [knob.values.index(_compilers(knob, nest, values[-1], axes)) for knob in template.knobs]
+        return ContractionSpace(
+            naive, target, template, nest, spatial, reduced, numbers, cycles, np.array(compilers, np.int64)
+        )
 
     @property
     def radices(self) -> tuple[int, ...]:
@@ -86,40 +97,27 @@ class ContractionSpace:
 
     def analytic(self) -> Digits:
         """The candidate that does what the compiler does where nothing was measured."""
-        return np.array([values.index(self._analytic(name, values)) for name, values in self._knobs], np.int64)
+        return self.compilers
 
     def estimates(self, digits: Digits) -> Floats:
         """Cycles by the analytic model, which knows tiles, and a charge for whatever else differs from its choice.
 
         It knows nothing of caches further than the first that something may be asked into.
         """
-        names = tuple(knob.name for knob in self.nest.knobs)
-        columns = {name: np.full(len(digits), number, np.int64) for name, number in self.chosen.items()}
-        for place, name in enumerate(("lanes", "rows", "panels")):
-            columns[name] = self._numbers(contractions.TILE, digits)[:, place]
-        cache = self._numbers(contractions.PREFETCH, digits)[:, 0]
-        columns[contractions.PACK] = self._numbers(contractions.PACK, digits)[:, 0]
-        columns[contractions.PREFETCH] = np.minimum(cache, 1)
-        cycles = estimate(
-            self.nest, Population(names, np.stack([columns[name] for name in names], axis=1)), self.target
-        )
-        known = np.array([name in _KNOWN for name, _ in self._knobs])
-        unknown = ((digits != self.analytic()) & ~known).sum(axis=1) + (cache > 1)
-        return cycles * UNKNOWN**unknown
+        names = list(self.numbers)
+        tile = digits[:, names.index(contractions.TILE)]
+        copied, cache = (self._numbers(name, digits)[:, 0] for name in (contractions.PACK, contractions.PREFETCH))
+        known = np.array([name in _KNOWN for name in names])
+        unknown = ((digits != self.compilers) & ~known).sum(axis=1) + (cache > 1)
+        return self.cycles[tile, copied, np.minimum(cache, 1)] * UNKNOWN**unknown
 
     def features(self, digits: Digits) -> Floats:
         """The numbers of the knobs, as logarithms."""
         return np.log2(1.0 + self.template.features(digits))
 
-    @property
-    def _knobs(self) -> list[tuple[str, tuple[Value, ...]]]:
-        return [(knob.name, knob.values) for knob in self.template.knobs]
-
     def _numbers(self, name: str, digits: Digits) -> IntArray:
         """What a knob is set to: (candidates, numbers)."""
-        names = [known for known, _ in self._knobs]
-        values = [value if isinstance(value, tuple) else (value,) for value in self._knobs[names.index(name)][1]]
-        return np.array(values, np.int64)[digits[:, names.index(name)]]
+        return self.numbers[name][digits[:, list(self.numbers).index(name)]]
 
     def _filled(self, digits: Digits) -> Mask:
         """Which candidates have no larger blocks than there are tiles for."""
@@ -147,15 +145,36 @@ class ContractionSpace:
         products = np.cumprod(np.concatenate([np.ones_like(extents[:, :1]), extents[:, ::-1]], axis=1), axis=1)
         return products[np.arange(len(digits)), self._numbers(contractions.WRITTEN_OUT, digits)[:, 0]]
 
-    def _analytic(self, name: str, values: tuple[Value, ...]) -> Value:
-        """The compiler's decision: one tile is a block, and the reduction is as it is written."""
-        if name == contractions.TILE:
-            return tuple(self.chosen[part] for part in _PARTS)
-        if name in self.chosen:
-            return self.chosen[name]
-        if name == contractions.OUTER:
-            positions = [axis.position for axis in self.spatial]
-            wanted = outer_order(positions, self.nest.roles, Order(self.chosen["order"]))
-            order = tuple(positions.index(position) for position in wanted)
-            return order if order in values else values[0]
-        return values[0]
+
+def _compilers(knob: Knob[Value], nest: Tiles, chosen: Mapping[str, int], spatial: tuple[int, ...]) -> Value:
+    """The compiler's decision: one tile is a block, and the reduction is as it is written.
+
+    ``chosen``: what the analytic model chooses for ``nest``, by the names of its knobs; ``spatial``: the axes of whose
+    tiles there may be blocks.
+    """
+    if knob.name == contractions.TILE:
+        return tuple(chosen[part] for part in _PARTS)
+    if knob.name in chosen:
+        return chosen[knob.name]
+    if knob.name == contractions.OUTER:
+        wanted = outer_order(spatial, nest.roles, Order(chosen["order"]))
+        order = tuple(spatial.index(position) for position in wanted)
+        return order if order in knob.values else knob.values[0]
+    return knob.values[0]
+
+
+def _numbers(values: tuple[Value, ...]) -> IntArray:
+    """Those of each value of a knob: (values, numbers)."""
+    return np.array([value if isinstance(value, tuple) else (value,) for value in values], np.int64)
+
+
+def _cycles(nest: Tiles, chosen: Mapping[str, int], tiles: IntArray, target: Target) -> Floats:
+    """Of each tile, (lanes, rows, panels), without and with a copy, and without and with asking ahead."""
+    names = tuple(knob.name for knob in nest.knobs)
+    of_tiles = dict(zip(_PARTS, tiles.T, strict=True))
+    cycles = np.empty((len(tiles), 2, 2))
+    for copied, ahead in product(range(2), repeat=2):
+        values = {**chosen, **of_tiles, contractions.PACK: copied, contractions.PREFETCH: ahead}
+        columns = [np.broadcast_to(np.int64(values[name]), len(tiles)) for name in names]
+        cycles[:, copied, ahead] = estimate(nest, Population(names, np.stack(columns, axis=1)), target)
+    return cycles

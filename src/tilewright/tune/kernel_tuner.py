@@ -23,7 +23,7 @@ from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING, re
 from tilewright.tune.search.annealing import AnnealingSearcher
 from tilewright.tune.space import Digits, Floats, Tunable
 
-QUICK = Timing(repeats=3, least_seconds=0.002)
+QUICK = Timing(repeats=3, least_seconds=0.001)
 CAREFUL = Timing(repeats=10, least_seconds=0.004)
 FINALISTS = 3
 """The fastest candidates that are measured again."""
@@ -174,7 +174,9 @@ class KernelTuner:
         for digits, outcome in zip(batch, self._measured(batch), strict=True):
             self.history.add(digits, outcome)
         self._searcher.learn(batch, np.array(self.history.throughputs[-len(batch) :]))
-        self._model.fit(self._features(np.array(self.history.digits)), np.array(self.history.throughputs))
+        measured = np.array(self.history.digits)
+        features = self._features(measured, self._estimates(measured))
+        self._model.fit(features, np.array(self.history.throughputs))
         failed = len(self.history.throughputs)
         self.is_over = len(batch) < wanted or (self.history.best is None and failed >= ALL_FAIL)
 
@@ -251,11 +253,10 @@ class KernelTuner:
         estimates = self._estimates(digits)
         if self.history.best is None and estimates is not None:
             return -np.log(estimates)
-        return self._model.score(self._features(digits))
+        return self._model.score(self._features(digits, estimates))
 
-    def _features(self, digits: Digits) -> Floats:
+    def _features(self, digits: Digits, estimates: Floats | None) -> Floats:
         """Those of the space; and the analytic estimate, unless the start is random."""
-        estimates = self._estimates(digits)
         known = [] if estimates is None else [np.log(estimates)[:, None]]
         return np.concatenate([self.space.features(digits), *known], axis=1)
 

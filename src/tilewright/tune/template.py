@@ -124,6 +124,8 @@ class TemplateSpace:
     opened: Schedule
     """What the template goes on from. Not to be changed: ``schedule`` copies."""
     knobs: tuple[Knob[Value], ...]
+    tables: tuple[Floats, ...]
+    """Of each knob, what its values are as numbers: see ``knob_features``."""
 
     @classmethod
     def of(cls, template: Template, start: Program | Schedule) -> "TemplateSpace":
@@ -134,7 +136,7 @@ class TemplateSpace:
         opened = start if isinstance(start, Schedule) else Schedule(start)
         collector = Collector()
         template(opened.copy(), collector)
-        return cls(template, opened, tuple(collector.knobs))
+        return cls(template, opened, tuple(collector.knobs), tuple(map(_table, collector.knobs)))
 
     @property
     def radices(self) -> tuple[int, ...]:
@@ -155,7 +157,7 @@ class TemplateSpace:
 
     def features(self, digits: Digits) -> Floats:
         """What the knobs are set to, as numbers: (candidates, numbers of all knobs)."""
-        return knob_features([_table(knob) for knob in self.knobs], digits)
+        return knob_features(self.tables, digits)
 
     def describe(self, digits: Digits) -> dict[str, Value]:
         """The decisions of one candidate by the knobs' names. Raises ``ScheduleError`` if it is none of the space."""
