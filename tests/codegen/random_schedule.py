@@ -13,7 +13,7 @@ from typing import TypeVar
 from tilewright.base.dtypes import i8, i32, u8
 from tilewright.base.errors import ScheduleError
 from tilewright.loops.ir import Alloc, Block, Loop, LoopKind, Scope
-from tilewright.loops.visit import walk
+from tilewright.loops.visit import perfect_nest, walk
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic, decl_tensor_intrin
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Primitive
@@ -26,7 +26,6 @@ from tilewright.schedule.tree import (
     buffers_written,
     consumers,
     depends_on,
-    perfect_nest,
     producers,
 )
 from tilewright.symbolic.domain import IterKind

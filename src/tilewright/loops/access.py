@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, Region, Seq, Stmt, Store, Stores, Sync
+from tilewright.loops.visit import perfect_nest
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.expr import ONE, ZERO, Binary, Const, Expr, Select, Var, maximum, minimum
 from tilewright.symbolic.operations import BinaryOp
@@ -122,9 +123,8 @@ class _Collector:
                 self.visit(then, bounds, relaxed)
                 if otherwise is not None:
                     self.visit(otherwise, bounds, relaxed)
-            case Loop(var, extent, body, _):
-                self._values((extent,), bounds, relaxed)
-                self.visit(body, bounds.extended({var: extent}), relaxed | {var})
+            case Loop():
+                self._nest(perfect_nest(stmt), bounds, relaxed)
             case Alloc(buffer, body):
                 self.visit(body, bounds, relaxed)
                 self.reads.discard(buffer)
@@ -139,6 +139,15 @@ class _Collector:
                         self.writes.add_region(region, bounds, relaxed)
             case Sync():
                 pass
+
+    def _nest(self, loops: Sequence[Loop], bounds: Bounds, relaxed: frozenset[Var]) -> None:
+        """Loops directly in one another: what is known between them counts for extents with reads only."""
+        extents: dict[Var, Expr] = {}
+        for loop in loops:
+            if loop.extent.has_reads:
+                self._values((loop.extent,), bounds.extended(extents), relaxed.union(extents))
+            extents[loop.var] = loop.extent
+        self.visit(loops[-1].body, bounds.extended(extents), relaxed.union(extents))
 
     def _values(self, exprs: Iterable[Expr], bounds: Bounds, relaxed: frozenset[Var]) -> None:
         for expr in exprs:

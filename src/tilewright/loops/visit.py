@@ -59,20 +59,46 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
 
 def with_children(stmt: Stmt, parts: tuple[Stmt, ...]) -> Stmt:
     """``stmt`` with other statements inside, in the order of ``children``."""
-    match stmt:
-        case Seq():
-            return seq(*parts)
-        case If(condition, _, otherwise):
-            return If(condition, parts[0], None if otherwise is None else parts[1])
-        case Loop(var, extent, _, kind):
-            return Loop(var, extent, parts[0], kind)
-        case Alloc(buffer, _):
-            return Alloc(buffer, parts[0])
-        case Block(name, axes, bindings, reads, writes, _, init, predicate, annotations):
-            new_init = None if init is None else parts[0]
-            return Block(name, axes, bindings, reads, writes, parts[-1], new_init, predicate, annotations)
-        case Store() | Stores() | Call() | Sync():
-            return stmt
+    # No patterns, and loops first: every rewrite of a program makes all loops around its place anew.
+    if isinstance(stmt, Loop):
+        return Loop(stmt.var, stmt.extent, parts[0], stmt.kind)
+    if isinstance(stmt, Alloc):
+        return Alloc(stmt.buffer, parts[0])
+    if isinstance(stmt, Seq):
+        return seq(*parts)
+    if isinstance(stmt, If):
+        return If(stmt.condition, parts[0], None if stmt.otherwise is None else parts[1])
+    if isinstance(stmt, Block):
+        init = None if stmt.init is None else parts[0]
+        own = (stmt.name, stmt.axes, stmt.bindings, stmt.reads, stmt.writes)
+        return Block(*own, parts[-1], init, stmt.predicate, stmt.annotations)
+    return stmt
+
+
+def with_place(block: Block, bindings: tuple[Expr, ...], predicate: Expr) -> Block:
+    """``block`` in other loops: with other ``bindings`` and another ``predicate``."""
+    if predicate is block.predicate and all(map(operator.is_, bindings, block.bindings)):
+        return block
+    return Block(
+        block.name,
+        block.axes,
+        bindings,
+        block.reads,
+        block.writes,
+        block.body,
+        block.init,
+        predicate,
+        block.annotations,
+    )
+
+
+def perfect_nest(stmt: Stmt) -> tuple[Loop, ...]:
+    """``stmt`` and the loops inside, as long as each is the only thing in the one before."""
+    loops: list[Loop] = []
+    while isinstance(stmt, Loop):
+        loops.append(stmt)
+        stmt = stmt.body
+    return tuple(loops)
 
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:
@@ -81,6 +107,9 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         node = stack.pop()
         yield node
+        while isinstance(node, (Loop, Alloc)):
+            node = node.body
+            yield node
         stack.extend(reversed(children(node)))
 
 

@@ -21,7 +21,7 @@ from tilewright.schedule.tree import (
     change_blocks,
     fresh_block_name,
     fresh_buffer_name,
-    locations,
+    places,
     refuse,
     rewrite,
 )
@@ -94,8 +94,8 @@ def _cached(program: Program, source: Buffer, scope: Scope) -> Buffer:
 
 def check_defined(program: Program, buffer: Buffer) -> None:
     """A copy reads all elements, so none may be undefined (in the tail of a tile, or the rest of a padded layout)."""
-    for at in locations(program.body):
-        if isinstance(at.stmt, Alloc) and at.stmt.buffer == buffer and any(isinstance(a, Loop) for a in at.ancestors):
+    for at in places(program.body, Alloc, lambda s: s.buffer == buffer):
+        if any(isinstance(a, Loop) for a in at.ancestors):
             raise refuse(f"`{buffer.name}` lives inside of a loop, partly undefined; cache it before it is moved there")
     writers = [block for block in all_blocks(program.body) if buffer in buffers_written(block)]
     if writers and not any(_writes_all(block, buffer) for block in writers):
@@ -124,9 +124,9 @@ def redirected_blocks(program: Program, stmt: Stmt, names: Set[str], source: Buf
 
 def around(program: Program, buffer: Buffer, names: Set[str], change: Callable[[Stmt], Stmt]) -> Program:
     """The program with ``change`` applied to the nests that hold the blocks ``names``, where ``buffer`` exists."""
-    for at in locations(program.body):
-        if isinstance(at.stmt, Alloc) and at.stmt.buffer == buffer:
-            return rewrite(program, at, _around_nests(at.stmt, names, change))
+    at = next(places(program.body, Alloc, lambda s: s.buffer == buffer), None)
+    if at is not None:
+        return rewrite(program, at, _around_nests(at.stmt, names, change))
     return dataclasses.replace(program, body=_around_nests(program.body, names, change))
 
 

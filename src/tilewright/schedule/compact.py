@@ -26,9 +26,9 @@ from tilewright.schedule.tree import (
     buffers_read,
     buffers_written,
     depends_on,
-    locations,
-    normalize,
-    replace_at,
+    places,
+    rebuilt,
+    rewrite,
 )
 from tilewright.symbolic import traversal as symbolic
 from tilewright.symbolic.bounds import Bounds
@@ -44,12 +44,11 @@ def compact(program: Program, name: str) -> Program:
 
     Parameters, and buffers with accesses outside of blocks, stay as they are.
     """
-    outer = next((at for at in locations(program.body) if _allocated(at.stmt, name)), None)
+    outer = next(places(program.body, Alloc, lambda s: s.buffer.name == name), None)
     if outer is None:
         return program
-    buffer = _allocated(outer.stmt, name)
-    assert buffer is not None
-    users = [at for at in locations(outer.stmt, outer.ancestors, outer.path) if _is_user(at.stmt, buffer)]
+    buffer = outer.stmt.buffer
+    users = list(places(outer.stmt, Block, lambda s: _is_user(s, buffer), outer.ancestors, outer.path))
     if not users or _is_used_outside_of_blocks(outer.stmt, buffer):
         return program
     for place in _places(outer, users, buffer.scope):
@@ -61,23 +60,18 @@ def compact(program: Program, name: str) -> Program:
     return program
 
 
-def _allocated(stmt: Stmt, name: str) -> Buffer | None:
-    return stmt.buffer if isinstance(stmt, Alloc) and stmt.buffer.name == name else None
+def _is_user(block: Block, buffer: Buffer) -> bool:
+    return buffer in buffers_read(block) or buffer in buffers_written(block)
 
 
-def _is_user(stmt: Stmt, buffer: Buffer) -> bool:
-    return isinstance(stmt, Block) and buffer in buffers_read(stmt) | buffers_written(stmt)
-
-
-def _is_used_outside_of_blocks(outer: Stmt, buffer: Buffer) -> bool:
+def _is_used_outside_of_blocks(outer: Alloc, buffer: Buffer) -> bool:
     """Whether there is an access that no block declares (in a binding, a condition, a bare statement)."""
-    assert isinstance(outer, Alloc)
     bare = transform_stmts(outer.body, lambda stmt: Seq(()) if isinstance(stmt, Block) else stmt)
     bindings = (expr for block in all_blocks(outer.body) for expr in (block.predicate, *block.bindings))
     return buffer in buffers(bare) or buffer in read_buffers(*bindings)
 
 
-def _places(outer: Location[Stmt], users: Sequence[Location[Stmt]], scope: Scope) -> Iterator[Location[Stmt]]:
+def _places(outer: Location[Alloc], users: Sequence[Location[Block]], scope: Scope) -> Iterator[Location[Stmt]]:
     """The statements that hold all ``users``, innermost first, up to the present ``Alloc``."""
     common = _common_path([user.path for user in users])
     ancestors = (*users[0].ancestors, users[0].stmt)
@@ -172,23 +166,21 @@ class _Shrinking:
         self._windows = windows
         self._bounds = bounds
 
-    def moved(self, outer: Location[Stmt], place: Location[Stmt]) -> Program:
+    def moved(self, outer: Location[Alloc], place: Location[Stmt]) -> Program:
         """The program with the buffer allocated around ``place`` instead of at ``outer``."""
         users = {user.block.name: user for user in self._users(place.stmt)}
         small = self._small_buffer([users[block.name] for block in blocks_in(place.stmt) if block.name in users])
         body = place.stmt if small == self._buffer else self._rebased(place.stmt, small, users)
-        inside = replace_at(outer.stmt, place.path[len(outer.path) :], Alloc(small, body))
-        assert isinstance(inside, Alloc)
-        replaced = replace_at(self._program.body, outer.path, inside.body)
-        return dataclasses.replace(self._program, body=normalize(replaced))
+        below = len(outer.path) + 1
+        inside = rebuilt(place.ancestors[below:], place.path[below:], Alloc(small, body))
+        return rewrite(self._program, outer, inside)
 
     def _users(self, stmt: Stmt) -> Iterator[_User]:
-        for at in locations(tightened(stmt, self._bounds)):
-            if isinstance(at.stmt, Block) and _is_user(at.stmt, self._buffer):
-                inner = {a.var: a.extent for a in at.ancestors if isinstance(a, Loop)}
-                values = {axis.var: b for axis, b in zip(at.stmt.axes, at.stmt.bindings, strict=True)}
-                inside = bounds_within(self._program, at.stmt.axes)
-                yield _User(at.stmt, values, self._bounds.extended(inner), inside)
+        for at in places(tightened(stmt, self._bounds), Block, lambda s: _is_user(s, self._buffer)):
+            inner = {a.var: a.extent for a in at.ancestors if isinstance(a, Loop)}
+            values = {axis.var: b for axis, b in zip(at.stmt.axes, at.stmt.bindings, strict=True)}
+            inside = bounds_within(self._program, at.stmt.axes)
+            yield _User(at.stmt, values, self._bounds.extended(inner), inside)
 
     def _small_buffer(self, users: Sequence[_User]) -> Buffer:
         """The buffer with those dimensions shrunk for which all accesses can be rebased."""

@@ -22,8 +22,8 @@ from tilewright.schedule.tree import (
     buffers_read,
     buffers_written,
     depends_on,
-    locations,
     nest,
+    places,
     refuse,
 )
 from tilewright.symbolic.bounds import Bounds, interval
@@ -45,9 +45,8 @@ class _Inside:
 def _blocks_inside(program: Program, place: Location[Loop]) -> Iterator[_Inside]:
     depth = len(place.loops)
     outermost = {block.name for block in blocks_in(place.stmt)}
-    for found in locations(place.stmt, place.ancestors, place.path):
-        if isinstance(found.stmt, Block) and found.stmt.name in outermost:
-            yield _Inside(found.stmt, found.loops[depth:], bounds_below(program, found.ancestors))
+    for found in places(place.stmt, Block, lambda s: s.name in outermost, place.ancestors, place.path):
+        yield _Inside(found.stmt, found.loops[depth:], bounds_below(program, found.ancestors))
 
 
 def _bound_axes(block: Block) -> Iterator[tuple[IterVar, Expr]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tilewright.loops.ir import Loop
 from tilewright.loops.program import Program
+from tilewright.loops.visit import perfect_nest
 from tilewright.schedule.simplification import simplified
 from tilewright.schedule.split import new_loop_vars, require_serial
 from tilewright.schedule.tree import (
@@ -11,7 +12,6 @@ from tilewright.schedule.tree import (
     bounds_at,
     depends_on,
     loop_at,
-    perfect_nest,
     refuse,
     rewrite,
     substitute_loops,

@@ -6,17 +6,17 @@ from tilewright.loops.ir import Loop, LoopKind
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.schedule.dependence import require_independent
-from tilewright.schedule.tree import LoopRef, loop_at, refuse, rewrite
+from tilewright.schedule.tree import Location, LoopRef, loop_at, refuse, rewrite
 
 
 def serial(program: Program, loop: LoopRef) -> tuple[Program, None]:
     """One iteration after the other."""
-    return _with_kind(program, loop, LoopKind.SERIAL)
+    return _with_kind(program, loop_at(program, loop), LoopKind.SERIAL)
 
 
 def unroll(program: Program, loop: LoopRef) -> tuple[Program, None]:
     """The body once for each iteration (where the extent becomes constant)."""
-    return _with_kind(program, loop, LoopKind.UNROLLED)
+    return _with_kind(program, loop_at(program, loop), LoopKind.UNROLLED)
 
 
 def vectorize(program: Program, loop: LoopRef) -> tuple[Program, None]:
@@ -30,7 +30,7 @@ def vectorize(program: Program, loop: LoopRef) -> tuple[Program, None]:
         if other.kind is LoopKind.VECTORIZED:
             raise refuse(f"`{other.var}`, in the same nest, is vectorized already; fuse the two, or choose one", loop)
     require_independent(program, place, LoopKind.VECTORIZED)
-    return _with_kind(program, loop, LoopKind.VECTORIZED)
+    return _with_kind(program, place, LoopKind.VECTORIZED)
 
 
 def parallel(program: Program, loop: LoopRef) -> tuple[Program, None]:
@@ -42,9 +42,8 @@ def parallel(program: Program, loop: LoopRef) -> tuple[Program, None]:
     if any(outer.kind is LoopKind.VECTORIZED for outer in place.loops):
         raise refuse(f"`{loop}` is inside a vectorized loop; lanes can't be spread over workers", loop)
     require_independent(program, place, LoopKind.PARALLEL)
-    return _with_kind(program, loop, LoopKind.PARALLEL)
+    return _with_kind(program, place, LoopKind.PARALLEL)
 
 
-def _with_kind(program: Program, loop: LoopRef, kind: LoopKind) -> tuple[Program, None]:
-    place = loop_at(program, loop)
+def _with_kind(program: Program, place: Location[Loop], kind: LoopKind) -> tuple[Program, None]:
     return rewrite(program, place, dataclasses.replace(place.stmt, kind=kind)), None

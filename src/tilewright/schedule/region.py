@@ -5,6 +5,7 @@ does not. Guards count: with ``ii * 5 + iii < 12``, a tile of 3 x 5 iterations i
 """
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from math import gcd
@@ -12,8 +13,9 @@ from math import gcd
 from tilewright.base import dtypes
 from tilewright.loops.access import point, regions
 from tilewright.loops.ir import Block, Buffer, Loop, Stmt
+from tilewright.loops.visit import children, perfect_nest, with_children, with_place
 from tilewright.schedule.index_map import digit
-from tilewright.schedule.tree import children, nest, with_children
+from tilewright.schedule.tree import nest
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.expr import ONE, ZERO, Binary, Const, Expr, Var, const, maximum, minimum
 from tilewright.symbolic.linear import common_factor, polynomial
@@ -121,12 +123,17 @@ def _window(start: Expr, extent: Expr, size: Expr, bounds: Bounds) -> Window:
 def tightened(stmt: Stmt, bounds: Bounds, inner: frozenset[Var] = frozenset()) -> Stmt:
     """``stmt`` with the bindings of its blocks over variables that already obey the guards on the ``inner`` loops."""
     match stmt:
-        case Loop(var, extent, body, _):
-            return dataclasses.replace(stmt, body=tightened(body, bounds.extended({var: extent}), inner | {var}))
+        case Loop():
+            loops = perfect_nest(stmt)
+            extents = {loop.var: loop.extent for loop in loops}
+            body = tightened(loops[-1].body, bounds.extended(extents), inner.union(extents))
+            return stmt if body is loops[-1].body else nest(loops, body)
         case Block():
             return _tightened_block(stmt, bounds, inner)
         case _:
-            return with_children(stmt, tuple(tightened(child, bounds, inner) for child in children(stmt)))
+            before = children(stmt)
+            after = tuple([tightened(child, bounds, inner) for child in before])
+            return stmt if all(map(operator.is_, before, after)) else with_children(stmt, after)
 
 
 def _tightened_block(block: Block, bounds: Bounds, inner: frozenset[Var]) -> Stmt:
@@ -146,7 +153,7 @@ def _tightened_block(block: Block, bounds: Bounds, inner: frozenset[Var]) -> Stm
         if changed != bindings:
             bindings = changed
             loops.append(Loop(limited, const(limit), block))
-    return nest(loops, dataclasses.replace(block, bindings=bindings))
+    return nest(loops, with_place(block, bindings, block.predicate))
 
 
 def _replaced(expr: Expr, part: Expr, by: Var, bounds: Bounds) -> Expr:

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from tilewright.loops.ir import Loop
 from tilewright.loops.program import Program
+from tilewright.loops.visit import perfect_nest
 from tilewright.schedule.dependence import require_free_order, require_own_values
 from tilewright.schedule.tree import (
     Location,
     LoopRef,
     depends_on,
-    loop_at,
+    loops_at,
     nest,
-    perfect_nest,
     refuse,
     rewrite,
 )
@@ -26,7 +26,7 @@ def reorder(program: Program, loops: Sequence[LoopRef]) -> tuple[Program, None]:
     """
     if len(set(loops)) != len(loops) or not loops:
         raise refuse("reorder takes one or more loops, each once")
-    outermost = min((loop_at(program, loop) for loop in loops), key=lambda place: len(place.path))
+    outermost = min(loops_at(program, loops), key=lambda place: len(place.path))
     chain = _chain(outermost, loops)
     wanted = iter(loops)
     by_name = {loop.var.name: loop for loop in chain}

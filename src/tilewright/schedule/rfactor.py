@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tilewright.loops.ir import Alloc, Block, Buffer, If, Loop, LoopKind, Stmt
 from tilewright.loops.program import Program
-from tilewright.loops.visit import seq
+from tilewright.loops.visit import perfect_nest, seq
 from tilewright.loops.visit import substitute as substitute_stmt
 from tilewright.schedule.blocks import (
     Indices,
@@ -33,7 +33,6 @@ from tilewright.schedule.tree import (
     fresh_loop_vars,
     loop_at,
     nest,
-    perfect_nest,
     refuse,
     rewrite,
 )

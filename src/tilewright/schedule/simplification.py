@@ -1,11 +1,11 @@
 """Keeping bindings, predicates and extents in canonical form after loops have changed."""
 
-import dataclasses
+import operator
 
 from tilewright.loops.ir import Block, If, Loop, Stmt
-from tilewright.loops.visit import children, with_children
+from tilewright.loops.visit import children, perfect_nest, with_children, with_place
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import Expr
+from tilewright.symbolic.expr import Const, Expr, Var
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.traversal import all_of, conjuncts
 
@@ -17,19 +17,33 @@ def simplified(stmt: Stmt, bounds: Bounds) -> Stmt:
     """
     match stmt:
         case Block():
-            bindings = tuple(simplify(binding, bounds) for binding in stmt.bindings)
-            return dataclasses.replace(stmt, bindings=bindings, predicate=unproven(stmt.predicate, bounds))
+            bindings = tuple([simplify(binding, bounds) for binding in stmt.bindings])
+            return with_place(stmt, bindings, unproven(stmt.predicate, bounds))
         case Loop():
-            extent = simplify(stmt.extent, bounds)
-            body = simplified(stmt.body, bounds.extended({stmt.var: extent}))
-            return dataclasses.replace(stmt, extent=extent, body=body)
+            return _simplified_nest(stmt, bounds)
         case If():
             condition = simplify(stmt.condition, bounds)
             then = simplified(stmt.then, bounds.assuming(condition))
             otherwise = None if stmt.otherwise is None else simplified(stmt.otherwise, bounds)
             return If(condition, then, otherwise)
         case _:
-            return with_children(stmt, tuple(simplified(child, bounds) for child in children(stmt)))
+            before = children(stmt)
+            after = tuple([simplified(child, bounds) for child in before])
+            return stmt if all(map(operator.is_, before, after)) else with_children(stmt, after)
+
+
+def _simplified_nest(outermost: Loop, bounds: Bounds) -> Stmt:
+    """Loops directly in one another are known together: what is known between them counts for odd extents only."""
+    loops = perfect_nest(outermost)
+    extents: dict[Var, Expr] = {}
+    for loop in loops:
+        is_plain = isinstance(loop.extent, Const)
+        extents[loop.var] = loop.extent if is_plain else simplify(loop.extent, bounds.extended(extents))
+    new = simplified(loops[-1].body, bounds.extended(extents))
+    for loop in reversed(loops):
+        extent = extents[loop.var]
+        new = loop if new is loop.body and extent is loop.extent else Loop(loop.var, extent, new, loop.kind)
+    return new
 
 
 def unproven(condition: Expr, bounds: Bounds) -> Expr:

@@ -111,6 +111,8 @@ def _with_symbols(program: Program, factors: Sequence[Factor]) -> Program:
     """``program`` with the symbols in ``factors`` declared as run-time extents, which they are until they are bound."""
     known = {dim.var for dim in program.dims}
     symbols = {f for f in factors if isinstance(f, Var)} - known
+    if not symbols:
+        return program
     clashes = {v.name for v in symbols} & variable_names(program)
     if clashes:
         raise refuse(f"the factor `{min(clashes)}` has the name of a loop; a factor must not vary in the program")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from tilewright.loops import visit
 from tilewright.loops.ir import Block, Call, Callee, Loop, Region, Stmt
 from tilewright.loops.program import Intrinsic, Program
+from tilewright.loops.visit import perfect_nest
 from tilewright.schedule.determination import determines
 from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.matching import Matcher
@@ -24,7 +25,6 @@ from tilewright.schedule.tree import (
     bounds_at,
     bounds_below,
     loop_at,
-    perfect_nest,
     refuse,
     rewrite,
 )

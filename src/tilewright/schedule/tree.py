@@ -7,7 +7,7 @@ loop or block. All functions are pure.
 
 import dataclasses
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
@@ -15,7 +15,7 @@ from tilewright.base.names import fresh_name
 from tilewright.loops import visit
 from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, Loop, Seq, Stmt
 from tilewright.loops.program import Program
-from tilewright.loops.visit import children, seq, walk, with_children
+from tilewright.loops.visit import children, seq, walk, with_children, with_place
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import Expr, Var
 from tilewright.symbolic.traversal import free_vars, substitute
@@ -84,11 +84,30 @@ def _visible(ancestors: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return ancestors
 
 
-def locations(stmt: Stmt, ancestors: tuple[Stmt, ...] = (), path: Path = ()) -> Iterator[Location[Stmt]]:
-    """Every statement in ``stmt``, itself first, in program order."""
-    yield Location(stmt, ancestors, path)
-    for position, child in enumerate(children(stmt)):
-        yield from locations(child, (*ancestors, stmt), (*path, position))
+def places(
+    stmt: Stmt,
+    kind: type[S],
+    wanted: Callable[[S], bool] = lambda _: True,
+    ancestors: tuple[Stmt, ...] = (),
+    path: Path = (),
+) -> Iterator[Location[S]]:
+    """The statements of a ``kind`` in ``stmt`` (itself counts) that are ``wanted``, in program order.
+
+    ``ancestors`` and ``path`` are those of ``stmt``.
+    """
+    stack: list[tuple[Stmt, list[Stmt], list[int]]] = [(stmt, [*ancestors], [*path])]
+    while stack:
+        node, above, way = stack.pop()
+        while True:
+            if isinstance(node, kind) and wanted(node):
+                yield Location(node, tuple(above), tuple(way))
+            above.append(node)
+            if not isinstance(node, (Loop, Alloc)):
+                break
+            way.append(0)
+            node = node.body
+        below = list(enumerate(children(node)))
+        stack.extend([(child, [*above], [*way, position]) for position, child in reversed(below)])
 
 
 # Finding -------------------------------------------------------------------------------------------------------------
@@ -96,38 +115,27 @@ def locations(stmt: Stmt, ancestors: tuple[Stmt, ...] = (), path: Path = ()) -> 
 
 def loop_at(program: Program, loop: LoopRef) -> Location[Loop]:
     """Where ``loop`` is. Refuses if the program has no such loop."""
-    found = _search(program.body, lambda s: s if isinstance(s, Loop) and s.var.name == loop.name else None, [], [])
+    found = next(places(program.body, Loop, lambda s: s.var.name == loop.name), None)
     if found is not None:
         return found
     known = ", ".join(s.var.name for s in walk(program.body) if isinstance(s, Loop))
     raise refuse(f"there is no loop `{loop}` (any more); the loops are: {known}")
 
 
+def loops_at(program: Program, loops: Sequence[LoopRef]) -> list[Location[Loop]]:
+    """Where each of ``loops`` is. Refuses if the program lacks one of them."""
+    names = {loop.name for loop in loops}
+    found = {place.stmt.var.name: place for place in places(program.body, Loop, lambda s: s.var.name in names)}
+    return [found.get(loop.name) or loop_at(program, loop) for loop in loops]
+
+
 def block_at(program: Program, block: BlockRef) -> Location[Block]:
     """Where ``block`` is. Refuses if the program has no such block."""
-    found = _search(program.body, lambda s: s if isinstance(s, Block) and s.name == block.name else None, [], [])
+    found = next(places(program.body, Block, lambda s: s.name == block.name), None)
     if found is not None:
         return found
     known = ", ".join(s.name for s in walk(program.body) if isinstance(s, Block))
     raise refuse(f"there is no block `{block}` (any more); the blocks are: {known}")
-
-
-def _search(
-    stmt: Stmt, wanted: Callable[[Stmt], S | None], ancestors: list[Stmt], path: list[int]
-) -> Location[S] | None:
-    """The first statement in ``stmt`` that is ``wanted``; ``ancestors`` and ``path`` are those of ``stmt``."""
-    found = wanted(stmt)
-    if found is not None:
-        return Location(found, tuple(ancestors), tuple(path))
-    ancestors.append(stmt)
-    for position, child in enumerate(children(stmt)):
-        path.append(position)
-        place = _search(child, wanted, ancestors, path)
-        if place is not None:
-            return place
-        path.pop()
-    ancestors.pop()
-    return None
 
 
 def blocks_in(stmt: Stmt) -> tuple[Block, ...]:
@@ -158,15 +166,6 @@ def _gather_blocks(stmt: Stmt, found: list[Block]) -> None:
 def loops_of(program: Program, block: BlockRef) -> tuple[Loop, ...]:
     """The loops around ``block``, outermost first."""
     return block_at(program, block).loops
-
-
-def perfect_nest(stmt: Stmt) -> tuple[Loop, ...]:
-    """``stmt`` and the loops inside, as long as each is the only thing in the one before."""
-    nest: list[Loop] = []
-    while isinstance(stmt, Loop):
-        nest.append(stmt)
-        stmt = stmt.body
-    return tuple(nest)
 
 
 def buffers_written(block: Block) -> frozenset[Buffer]:
@@ -224,32 +223,39 @@ def bounds_below(program: Program, ancestors: tuple[Stmt, ...]) -> Bounds:
 # Rewriting -----------------------------------------------------------------------------------------------------------
 
 
-def replace_at(stmt: Stmt, path: Path, new: Stmt) -> Stmt:
-    """``stmt`` with the statement at ``path`` replaced by ``new``."""
-    if not path:
-        return new
-    parts = list(children(stmt))
-    parts[path[0]] = replace_at(parts[path[0]], path[1:], new)
-    return with_children(stmt, tuple(parts))
+def rebuilt(ancestors: Sequence[Stmt], path: Path, new: Stmt) -> Stmt:
+    """The first of ``ancestors`` with the statement at ``path``, below the last of them, replaced by ``new``; tidied.
+
+    Loops and allocations around go if nothing is left inside.
+    """
+    new = normalize(new)
+    for ancestor, position in zip(reversed(ancestors), reversed(path), strict=True):
+        if isinstance(ancestor, (Loop, Alloc)):
+            new = NOTHING if _is_nothing(new) else with_children(ancestor, (new,))
+        else:
+            parts = children(ancestor)
+            new = with_children(ancestor, (*parts[:position], new, *parts[position + 1 :]))
+    return new
 
 
 def rewrite(program: Program, place: Location[Stmt], new: Stmt) -> Program:
     """``program`` with the statement at ``place`` replaced by ``new``, and tidied."""
-    return dataclasses.replace(program, body=normalize(replace_at(program.body, place.path, new)))
+    return dataclasses.replace(program, body=rebuilt(place.ancestors, place.path, new))
 
 
 def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     """``stmt`` with variables of the loops around it replaced.
 
-    What is inside a block sees only the block's axes, so it is left alone.
+    What is inside a block sees only the block's axes, so it is left alone; what nothing changes in is the same object.
     """
     match stmt:
         case Block():
-            bindings = tuple(substitute(binding, values) for binding in stmt.bindings)
-            return dataclasses.replace(stmt, bindings=bindings, predicate=substitute(stmt.predicate, values))
+            bindings = tuple([substitute(binding, values) for binding in stmt.bindings])
+            return with_place(stmt, bindings, substitute(stmt.predicate, values))
         case Loop():
-            body = substitute_loops(stmt.body, values)
-            return dataclasses.replace(stmt, extent=substitute(stmt.extent, values), body=body)
+            extent, body = substitute(stmt.extent, values), substitute_loops(stmt.body, values)
+            is_same = extent is stmt.extent and body is stmt.body
+            return stmt if is_same else Loop(stmt.var, extent, body, stmt.kind)
         case Seq():
             return seq(*(substitute_loops(child, values) for child in stmt.statements))
         case _:
@@ -269,7 +275,7 @@ def normalize(stmt: Stmt) -> Stmt:
     """``stmt`` without loops and allocations that have nothing inside, and with sequences in canonical form."""
     if isinstance(stmt, (Loop, Alloc)):
         body = normalize(stmt.body)
-        if body == NOTHING:
+        if _is_nothing(body):
             return NOTHING
         return stmt if body is stmt.body else with_children(stmt, (body,))
     before = children(stmt)
@@ -277,10 +283,14 @@ def normalize(stmt: Stmt) -> Stmt:
     return stmt if all(map(operator.is_, before, after)) else with_children(stmt, after)
 
 
+def _is_nothing(stmt: Stmt) -> bool:
+    return isinstance(stmt, Seq) and not stmt.statements
+
+
 def nest(loops: Iterable[Loop], body: Stmt) -> Stmt:
     """``body`` inside copies of ``loops`` (outermost first), whose own bodies do not count."""
     for loop in reversed(tuple(loops)):
-        body = dataclasses.replace(loop, body=body)
+        body = with_children(loop, (body,))
     return body
 
 

@@ -69,7 +69,7 @@ class Bounds:
         if dims:
             return Bounds({**self.extents, **extents}, {**self.dims, **dims}, self.facts)
         key = tuple(extents.items())
-        found = self._inner.get(key)
+        found = self._inner.get(key) if key else self
         if found is None:
             self._inner[key] = found = Bounds({**self.extents, **extents}, self.dims, self.facts)
         return found
