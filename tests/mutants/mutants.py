@@ -378,8 +378,8 @@ MUTANTS = (
     Mutant(
         "reductions run in parallel",
         "schedule/dependence.py",
-        "if determines(spatial, loop.var, varying, inside.bounds):",
-        "if determines([b for _, b in _bound_axes(block)], loop.var, varying, inside.bounds):",
+        "if determines(spatial, loop.var, varying, bounds):",
+        "if determines([b for _, b in _bound_axes(block)], loop.var, varying, bounds):",
         _FOUND,
     ),
     Mutant(

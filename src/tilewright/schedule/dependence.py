@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from tilewright.loops.access import regions
-from tilewright.loops.ir import Alloc, Block, Buffer, Loop, LoopKind, Region, Scope
+from tilewright.loops.ir import Alloc, Block, Buffer, Loop, LoopKind, Region, Scope, Stmt
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.schedule.determination import determines
@@ -39,14 +39,15 @@ class _Inside:
     block: Block
     between: tuple[Loop, ...]
     """From the loop itself to the block."""
-    bounds: Bounds
+    ancestors: tuple[Stmt, ...]
+    """All that is around it."""
 
 
-def _blocks_inside(program: Program, place: Location[Loop]) -> Iterator[_Inside]:
+def _blocks_inside(place: Location[Loop]) -> Iterator[_Inside]:
     depth = len(place.loops)
     outermost = {block.name for block in blocks_in(place.stmt)}
     for found in places(place.stmt, Block, lambda s: s.name in outermost, place.ancestors, place.path):
-        yield _Inside(found.stmt, found.loops[depth:], bounds_below(program, found.ancestors))
+        yield _Inside(found.stmt, found.loops[depth:], found.ancestors)
 
 
 def _bound_axes(block: Block) -> Iterator[tuple[IterVar, Expr]]:
@@ -60,24 +61,27 @@ def require_independent(program: Program, place: Location[Loop], kind: LoopKind)
     """Refuse if the iterations of the loop at ``place`` can't run at once, as a loop of ``kind``."""
     loop = place.stmt
     private = {stmt.buffer for stmt in walk(loop) if isinstance(stmt, Alloc)}
-    for inside in _blocks_inside(program, place):
-        _require_own_elements(inside, loop, private, kind)
+    for inside in _blocks_inside(place):
+        _require_own_elements(program, inside, loop, private, kind)
         _require_worker_memory(inside.block, loop, private, kind)
         _require_own_history(inside, kind)
     require_own_values(program, place, (loop,))
 
 
-def _require_own_elements(inside: _Inside, loop: Loop, private: set[Buffer], kind: LoopKind) -> None:
+def _require_own_elements(program: Program, inside: _Inside, loop: Loop, private: set[Buffer], kind: LoopKind) -> None:
     """Refuse if two iterations of ``loop`` may write one element of a buffer that they share."""
     block = inside.block
     shared = sorted(buffer.name for buffer in buffers_written(block) - private)
+    if not shared:
+        return
+    bounds = bounds_below(program, inside.ancestors)
     driven = [axis for axis, binding in _bound_axes(block) if depends_on(binding, [loop.var])]
-    is_single = interval(loop.extent, inside.bounds).hi in (0, 1)
-    if not shared or (is_single and all(axis.kind is IterKind.SPATIAL for axis in driven)):
+    is_single = interval(loop.extent, bounds).hi in (0, 1)
+    if is_single and all(axis.kind is IterKind.SPATIAL for axis in driven):
         return
     spatial = [binding for axis, binding in _bound_axes(block) if axis.kind is IterKind.SPATIAL]
     varying = [inner.var for inner in inside.between]
-    if determines(spatial, loop.var, varying, inside.bounds):
+    if determines(spatial, loop.var, varying, bounds):
         return
     raise refuse(
         f"`{loop.var}` can't be {kind.value}: block `{block.name}` writes {', '.join(shared)}, and"
@@ -193,7 +197,7 @@ def require_own_values(program: Program, place: Location[Loop], fixed: Sequence[
     ``fixed`` are the outermost loops at ``place``, in a perfect nest. Buffers that live inside don't count.
     """
     private = {stmt.buffer for stmt in walk(place.stmt) if isinstance(stmt, Alloc)}
-    inside = list(_blocks_inside(program, place))
+    inside = list(_blocks_inside(place))
     if not _share([item.block for item in inside], private):
         return
     bounds = bounds_below(program, (*place.ancestors, *fixed))

@@ -16,23 +16,31 @@ def determines(indices: Iterable[Expr], variable: Var, varying: Sequence[Var], b
     together (mixed radix); ``r + e // c`` and ``e % c`` together determine ``r * c + e``; a sum that rises with the
     variable, whatever the others do, determines it.
     """
+    return not undetermined(indices, (variable,), varying, bounds)
+
+
+def undetermined(indices: Iterable[Expr], wanted: Sequence[Var], varying: Sequence[Var], bounds: Bounds) -> list[Var]:
+    """Those of the ``wanted`` variables that ``indices`` do not determine (``determines``)."""
+    fresh = moving = [_moving(simplify(index, bounds), varying) for index in indices]
     known: set[Expr] = set()
-    fresh = [_moving(simplify(index, bounds), varying) for index in indices]
-    if any(_rises(index, variable, varying, bounds) for index in fresh):
-        return True
-    while fresh and variable not in known:
+    left: list[Var] = list(wanted)
+    while fresh and left:
         for expr in fresh:
             known.add(expr)
             known.update(_digits(expr, bounds))
-        fresh = [e for e in _combined(known, bounds) if e not in known]
-    return variable in known
+        left = [variable for variable in left if variable not in known]
+        if fresh is moving:
+            left = [v for v in left if not any(_rises(index, v, varying, bounds) for index in moving)]
+        fresh = [e for e in _combined(known, bounds) if e not in known] if left else []
+    return left
 
 
 def _moving(index: Expr, varying: Sequence[Var]) -> Expr:
     """``index`` with the variables that stand still at 0, if they only add to it."""
     still = free_vars(index).difference(varying)
-    inside = [node for node in _nonlinear(index) if not still.isdisjoint(free_vars(node))]
-    return index if inside else substitute(index, dict.fromkeys(still, ZERO))
+    if not still or any(not still.isdisjoint(free_vars(node)) for node in _nonlinear(index)):
+        return index
+    return substitute(index, dict.fromkeys(still, ZERO))
 
 
 def _nonlinear(expr: Expr) -> Iterator[Expr]:
@@ -62,6 +70,8 @@ def _rises(index: Expr, variable: Var, varying: Sequence[Var], bounds: Bounds) -
 
 def _digits(expr: Expr, bounds: Bounds) -> tuple[Expr, ...]:
     """The atoms of the sum ``expr`` that its value determines: all, or none."""
+    if isinstance(expr, (Var, Const)):
+        return ()
     reach = 0
     terms = sorted(linear_form(expr, bounds).terms, key=lambda term: abs(term[1]))
     for position, (atom, factor) in enumerate(terms):

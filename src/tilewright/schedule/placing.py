@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, If, Loop, Stmt
 from tilewright.loops.program import Program
-from tilewright.loops.visit import seq, seq_items, walk
+from tilewright.loops.visit import seq, seq_items
 from tilewright.schedule.blocks import guard
-from tilewright.schedule.determination import determines
+from tilewright.schedule.determination import undetermined
 from tilewright.schedule.region import Window, Windows, domain
 from tilewright.schedule.tree import (
     BlockRef,
@@ -26,6 +26,7 @@ from tilewright.schedule.tree import (
     fresh_loop_vars,
     loop_at,
     nest,
+    places,
     refuse,
     rewrite,
 )
@@ -82,9 +83,9 @@ def lift(program: Program, block: BlockRef, loop: LoopRef, *, within_step: bool 
     if any(isinstance(a, Block) for a in loop_at(program, loop).ancestors):
         raise refuse(f"the loop `{loop}` is inside a block, which is opaque to the schedule", loop)
     without = rewrite(program, place, NOTHING)
-    if not any(isinstance(s, Loop) and s.var.name == loop.name for s in walk(without.body)):
+    target = next(places(without.body, Loop, lambda s: s.var.name == loop.name), None)
+    if target is None:
         raise refuse(f"the loop `{loop}` has nothing inside but `{block}` itself", loop)
-    target = loop_at(without, loop)
     around = {target.stmt.var, *(outer.var for outer in target.loops)}
     inner = [own for own in place.loops if own.var not in around]
     bounds = bounds_inside(without, target)
@@ -242,17 +243,17 @@ def check_each_once(program: Program, block: BlockRef) -> None:
         if any(loop.extent == ZERO for loop in inside):
             continue
         varying = [loop.var for loop in inside if loop.extent != ONE and not prove(loop.extent <= 1, bounds)]
-        free = _undetermined(place.stmt.bindings, varying, bounds)
+        free = _free(place.stmt.bindings, varying, bounds)
         if free:
             reason = f"iterations of `{free[0]}` would store the same elements of `{buffer.name}` again"
             raise refuse(reason, LoopRef(free[0].name))
 
 
-def _undetermined(bindings: Sequence[Expr], varying: list[Var], bounds: Bounds) -> list[Var]:
+def _free(bindings: Sequence[Expr], varying: Sequence[Var], bounds: Bounds) -> Sequence[Var]:
     """Those of the variables that the values of ``bindings`` do not determine."""
     while True:
         # What is determined stands still for the others.
-        found = [v for v in varying if not determines(bindings, v, varying, bounds)]
+        found = undetermined(bindings, varying, varying, bounds)
         if not found or len(found) == len(varying):
             return found
         varying = found

@@ -15,7 +15,7 @@ from tilewright.loops import visit
 from tilewright.loops.ir import Block, Call, Callee, Loop, Region, Stmt
 from tilewright.loops.program import Intrinsic, Program
 from tilewright.loops.visit import perfect_nest
-from tilewright.schedule.determination import determines
+from tilewright.schedule.determination import undetermined
 from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.matching import Matcher
 from tilewright.schedule.tree import (
@@ -116,7 +116,7 @@ def _require_exact(inner: Sequence[Loop], axes: Sequence[_Axis], block: Block, b
     for axis in axes:
         points *= axis.size
     offsets = [b - axis.start for axis, b in zip(axes, block.bindings, strict=True)]
-    if iterations != const(points) or not all(determines(offsets, v, variables, bounds) for v in variables):
+    if iterations != const(points) or undetermined(offsets, variables, variables, bounds):
         raise refuse(f"the loops run {iterations} times, not once for each of {points} points", BlockRef(block.name))
 
 
