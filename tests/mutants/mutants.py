@@ -413,8 +413,8 @@ MUTANTS = (
     Mutant(
         "reverse_compute_at leaves points out",
         "schedule/reverse_compute_at.py",
-        "if not (prove(index[0] >= ZERO, axes) and prove(index[0] < size, axes)):",
-        "if not prove(index[0] < size + size, axes):",
+        "if not (prove(index[0] >= ZERO, inside) and prove(index[0] < size, inside)):",
+        "if not prove(index[0] < size + size, inside):",
         _FOUND,
     ),
     Mutant(

@@ -70,7 +70,8 @@ class _Spans:
         self._wanted = wanted
         self._found: dict[Buffer, list[tuple[Span | None, ...]]] = {}
 
-    def _wants(self, buffer: Buffer) -> bool:
+    def wants(self, buffer: Buffer) -> bool:
+        """Whether accesses to ``buffer`` are collected."""
         return self._wanted is None or buffer in self._wanted
 
     def add(self, buffer: Buffer, spans: tuple[Span | None, ...]) -> None:
@@ -79,11 +80,11 @@ class _Spans:
             known.append(spans)
 
     def add_point(self, buffer: Buffer, indices: Sequence[Expr], bounds: Bounds, relaxed: frozenset[Var]) -> None:
-        if self._wants(buffer):
+        if self.wants(buffer):
             self.add(buffer, tuple(span(index, bounds, relaxed) for index in indices))
 
     def add_region(self, region: Region, bounds: Bounds, relaxed: frozenset[Var]) -> None:
-        if not self._wants(region.buffer):
+        if not self.wants(region.buffer):
             return
         spans: list[Span | None] = []
         for start, extent in region.ranges:
@@ -160,7 +161,8 @@ class _Collector:
         values = {axis.var: binding for axis, binding in zip(block.axes, block.bindings, strict=True)}
         for declared, spans in ((block.reads, self.reads), (block.writes, self.writes)):
             for region in declared:
-                spans.add_region(_at(region, values), bounds, relaxed)
+                if spans.wants(region.buffer):
+                    spans.add_region(_at(region, values), bounds, relaxed)
 
 
 def _at(region: Region, values: Mapping[Var, Expr]) -> Region:

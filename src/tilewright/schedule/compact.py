@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from tilewright.loops.access import span
-from tilewright.loops.ir import Alloc, Block, Buffer, Loop, LoopKind, Scope, Seq, Stmt
+from tilewright.loops.ir import Alloc, Block, Buffer, Call, Loop, LoopKind, Scope, Stmt, Store, Stores
 from tilewright.loops.program import Program
-from tilewright.loops.visit import buffers, read_buffers, transform_stmts
+from tilewright.loops.visit import buffers, children, own_exprs, read_buffers, transform_stmts
 from tilewright.schedule.blocks import Indices, bounds_within, moved_accesses, parts, redirected
 from tilewright.schedule.region import Touched, Window, Windows, tightened, touched, unit_index, unit_of
 from tilewright.schedule.steps import selects_a_row
@@ -49,7 +49,7 @@ def compact(program: Program, name: str) -> Program:
         return program
     buffer = outer.stmt.buffer
     users = list(places(outer.stmt, Block, lambda s: _is_user(s, buffer), outer.ancestors, outer.path))
-    if not users or _is_used_outside_of_blocks(outer.stmt, buffer):
+    if not users or _is_used_outside_of_blocks(outer.stmt.body, buffer):
         return program
     for place in _places(outer, users, buffer.scope):
         bounds = bounds_at(program, place)
@@ -64,11 +64,16 @@ def _is_user(block: Block, buffer: Buffer) -> bool:
     return buffer in buffers_read(block) or buffer in buffers_written(block)
 
 
-def _is_used_outside_of_blocks(outer: Alloc, buffer: Buffer) -> bool:
+def _is_used_outside_of_blocks(stmt: Stmt, buffer: Buffer) -> bool:
     """Whether there is an access that no block declares (in a binding, a condition, a bare statement)."""
-    bare = transform_stmts(outer.body, lambda stmt: Seq(()) if isinstance(stmt, Block) else stmt)
-    bindings = (expr for block in all_blocks(outer.body) for expr in (block.predicate, *block.bindings))
-    return buffer in buffers(bare) or buffer in read_buffers(*bindings)
+    if isinstance(stmt, Block):
+        bindings = (expr for block in all_blocks(stmt) for expr in (block.predicate, *block.bindings))
+        return buffer in read_buffers(*bindings)
+    if isinstance(stmt, (Store, Stores, Call)):
+        return buffer in buffers(stmt)
+    if buffer in read_buffers(*own_exprs(stmt)):
+        return True
+    return any(_is_used_outside_of_blocks(child, buffer) for child in children(stmt))
 
 
 def _places(outer: Location[Alloc], users: Sequence[Location[Block]], scope: Scope) -> Iterator[Location[Stmt]]:
@@ -165,6 +170,7 @@ class _Shrinking:
         self._buffer = buffer
         self._windows = windows
         self._bounds = bounds
+        self._offsets: dict[tuple[str, int, Expr], Expr | None] = {}
 
     def moved(self, outer: Location[Alloc], place: Location[Stmt]) -> Program:
         """The program with the buffer allocated around ``place`` instead of at ``outer``."""
@@ -188,7 +194,7 @@ class _Shrinking:
         accesses = [(user, indices) for user in users for indices in _accesses(user.block, self._buffer)]
         for dimension, window in enumerate(self._windows):
             if not window.is_whole(shape[dimension]) and all(
-                self._offset(user, indices[dimension], window) is not None for user, indices in accesses
+                self._offset(user, indices[dimension], dimension) is not None for user, indices in accesses
             ):
                 shape[dimension] = window.extent
         return dataclasses.replace(self._buffer, shape=tuple(shape))
@@ -208,14 +214,20 @@ class _Shrinking:
 
     def _indices(self, user: _User, indices: Indices, small: Buffer) -> Indices:
         result: list[Expr] = []
-        for index, window, old, new in zip(indices, self._windows, self._buffer.shape, small.shape, strict=True):
-            offset = ZERO if old == new else self._offset(user, index, window)
+        for dimension, (index, old, new) in enumerate(zip(indices, self._buffer.shape, small.shape, strict=True)):
+            offset = ZERO if old == new else self._offset(user, index, dimension)
             assert offset is not None
             result.append(index if offset == ZERO else simplify(index - offset, _dividing(offset, user.inside)))
         return tuple(result)
 
-    def _offset(self, user: _User, index: Expr, window: Window) -> Expr | None:
-        """The start of ``window`` over the axes of the block, as ``index`` sees it; None if it does not."""
+    def _offset(self, user: _User, index: Expr, dimension: int) -> Expr | None:
+        """The start of a dimension's window over the axes of the block, as ``index`` sees it; None if it does not."""
+        key = (user.block.name, dimension, index)
+        if key not in self._offsets:
+            self._offsets[key] = self._found_offset(user, index, self._windows[dimension])
+        return self._offsets[key]
+
+    def _found_offset(self, user: _User, index: Expr, window: Window) -> Expr | None:
         kept: Expr = ZERO
         value: Expr = ZERO
         for atom, factor in linear_form(index, user.inside).terms:
@@ -250,8 +262,8 @@ def _parted(form: LinearForm, outside: Bounds) -> tuple[Expr, Expr]:
     outer: Expr = ZERO
     inner: Expr = const(form.constant)
     for atom, factor in form.terms:
-        inner_vars = free_vars(atom) - outside.extents.keys()
-        if inner_vars <= outside.dims.keys() and free_vars(atom) & outside.extents.keys():
+        used = free_vars(atom)
+        if not outside.extents.keys().isdisjoint(used) and outside.dims.keys() >= used.difference(outside.extents):
             outer = outer + atom * factor
         else:
             inner = inner + atom * factor

@@ -15,6 +15,7 @@ from tilewright.schedule.placing import Lifted, Nest, check_each_once, insert_af
 from tilewright.schedule.region import Window, Windows, axis_window, is_point, touched
 from tilewright.schedule.steps import selects_a_row
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, buffers_read, buffers_written, depends_on, refuse
+from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import ZERO, Expr, Var
 from tilewright.symbolic.simplify import equivalent, prove
@@ -92,9 +93,10 @@ def _produced(lifted: Lifted) -> Mapping[Buffer, Windows]:
 def _windows(lifted: Lifted, produced: Mapping[Buffer, Windows]) -> list[Window]:
     """The range of each axis in one iteration."""
     fixed: dict[Var, Window] = {}
+    inside = bounds_within(lifted.original, lifted.block.axes)
     for region in lifted.block.reads:
         if region.buffer in produced:
-            for axis, window in _constraints(lifted, region, produced[region.buffer]):
+            for axis, window in _constraints(lifted, inside, region, produced[region.buffer]):
                 known = fixed.setdefault(axis.var, window)
                 same = equivalent(known.start, window.start, lifted.bounds) and known.extent == window.extent
                 if not same:
@@ -102,16 +104,19 @@ def _windows(lifted: Lifted, produced: Mapping[Buffer, Windows]) -> list[Window]
     return [fixed.get(axis.var, own) for axis, own in zip(lifted.block.axes, lifted.own, strict=True)]
 
 
-def _constraints(lifted: Lifted, region: Region, made: Windows) -> list[tuple[IterVar, Window]]:
-    """The axes that index a dimension of which an iteration makes a part, and their ranges."""
+def _constraints(lifted: Lifted, inside: Bounds, region: Region, made: Windows) -> list[tuple[IterVar, Window]]:
+    """The axes that index a dimension of which an iteration makes a part, and their ranges.
+
+    ``inside`` is what is known in the block.
+    """
     found: list[tuple[IterVar, Window]] = []
     values = {axis.var: b for axis, b in zip(lifted.block.axes, lifted.block.bindings, strict=True)}
     for index, window, size in zip(region.ranges, made, region.buffer.shape, strict=True):
         if window.is_whole(size):
             continue
-        inside = substitute(index[0], values)
-        ends_inside = inside + index[1] <= window.start + window.extent
-        if prove(inside >= window.start, lifted.bounds) and prove(ends_inside, lifted.bounds):
+        first = substitute(index[0], values)
+        ends_inside = first + index[1] <= window.start + window.extent
+        if prove(first >= window.start, lifted.bounds) and prove(ends_inside, lifted.bounds):
             continue
         solved = _solved(lifted, index, window)
         if solved is None:
@@ -119,8 +124,7 @@ def _constraints(lifted: Lifted, region: Region, made: Windows) -> list[tuple[It
                 f"`{lifted.ref}` reads `{region.buffer.name}` at `{index[0]}`, which one iteration does not make alone",
                 lifted.ref,
             )
-        axes = bounds_within(lifted.original, lifted.block.axes)
-        if not (prove(index[0] >= ZERO, axes) and prove(index[0] < size, axes)):
+        if not (prove(index[0] >= ZERO, inside) and prove(index[0] < size, inside)):
             raise refuse(
                 f"`{lifted.ref}` has points at which `{index[0]}` is no index of `{region.buffer.name}`; no iteration"
                 " would compute them",
@@ -144,9 +148,11 @@ _SEQUENTIAL = frozenset({LoopKind.SERIAL, LoopKind.UNROLLED})
 
 def _check_reduction_order(lifted: Lifted, placed: Nest) -> None:
     """Loops outside that drive a reduction of the block must run in sequence."""
-    concurrent = [loop.var for loop in lifted.new_loops if loop.kind not in _SEQUENTIAL]
-    for axis, binding in zip(placed.block.axes, placed.block.bindings, strict=True):
-        if axis.kind is IterKind.REDUCE and depends_on(binding, concurrent):
+    axes = zip(placed.block.axes, placed.block.bindings, strict=True)
+    reduced = [(axis, binding) for axis, binding in axes if axis.kind is IterKind.REDUCE]
+    concurrent = [loop.var for loop in lifted.new_loops if loop.kind not in _SEQUENTIAL] if reduced else []
+    for axis, binding in reduced:
+        if depends_on(binding, concurrent):
             raise refuse(
                 f"`{axis.name}` of `{lifted.ref}` is a reduction, and a loop around it is not serial", lifted.ref
             )
