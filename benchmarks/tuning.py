@@ -1,9 +1,10 @@
 """What tuning finds by itself: `python -m benchmarks.tuning`. Wants a quiet machine; needs LightGBM.
 
 A network is tuned for some minutes, from the analytic model's choices or from random candidates; with `--ways`, other
-algorithms and layouts are measured first. Then it is compiled with the best that was *found* for each kernel, also
-where the analytic choice is better and was not found, and timed beside the network as it is compiled without records,
-in turns. Prints both times, their ratio, and how many were measured.
+algorithms and layouts are measured first. Then it is compiled with the best that was *found* for each kernel, and timed
+beside the network as it is compiled without records, in turns. A search that begins with the analytic choice has found
+that, too; one from random candidates may have found nothing so good. Prints both times, their ratio, and how many were
+measured.
 """
 
 import argparse
@@ -65,15 +66,13 @@ def searched(base: CompiledModel, options: argparse.Namespace, measurer: Measure
     return tuner
 
 
-def keep_found(tuner: ModelTuner, records: Records, draft: Records) -> None:
-    """Write the best that was found for each kernel to a database of its own.
-
-    That may be the analytic choice, if the search has come upon it.
-    """
+def keep_found(tuner: ModelTuner, start: Start, records: Records, draft: Records) -> None:
+    """Write the best that was found for each kernel to a database of its own."""
     with draft.session({"benchmark": "tuning"}) as session:
         for kernel in tuner.kernels:
             analytic, *found = kernel.tuner.confirm()
-            if records.find(replace(analytic.job, seed=SEARCHING, timing=kernel.tuner.timing)) is not None:
+            searched = replace(analytic.job, seed=SEARCHING, timing=kernel.tuner.timing)
+            if start is Start.ANALYTIC or records.find(searched) is not None:
                 found.append(analytic)
             best = min(found, key=lambda candidate: candidate.microseconds, default=None)
             if best is not None:
@@ -102,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 compare_ways(before, options, measurer, records, draft)
             tuner = searched(compiled(options, path), options, measurer, end)
             searching = measurer.measured
-            keep_found(tuner, records, draft)
+            keep_found(tuner, Start(options.start), records, draft)
         after = compiled(options, path)
     feeds = make_feeds(before.inputs, {}, 0)
     runs = {"analytic": lambda: before.run(None, feeds), "found": lambda: after.run(None, feeds)}

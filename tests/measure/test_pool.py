@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.measure.jobs import job
-from tilewright.measure.build import Builder, Kept
+from tilewright.measure.build import Builder, Kept, RefusedError
 from tilewright.measure.limits import Limits
 from tilewright.measure.pool import Pool
 from tilewright.measure.processes import children_of
@@ -50,6 +50,17 @@ def test_a_damaged_image_is_built_again(own_folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with Runner(folder=own_folder, spares=0) as runner:
         assert runner.measure(asked).verdict is Verdict.OK
+
+
+def test_schedules_of_a_program_that_is_none_are_refused() -> None:
+    """It has a trace of its own, or came from a file: what primitives make of it may be anything."""
+    wanted = job("mm")
+    unknown = replace(wanted, program=wanted.program.replace("writes C[vi, vj]", "writes C[vi, 0]"))
+    builder = Builder(1 << 30)
+    for _ in range(2):  # nor the second time
+        with pytest.raises(RefusedError, match="writes"):
+            builder.build(unknown)
+    assert builder.build(wanted).objects
 
 
 def test_builders_last_longer_than_those_that_run_candidates() -> None:

@@ -1219,6 +1219,20 @@ MUTANTS = (
         ("tests/tune/test_contraction_space.py",),
     ),
     Mutant(
+        "measure: schedules of a program that is none are built",
+        "measure/build.py",
+        "            verify(program)\n",
+        "",
+        ("tests/measure/test_pool.py",),
+    ),
+    Mutant(
+        "tuner: those that are slower stay until the end",
+        "tune/kernel_tuner.py",
+        "[: max(FEWEST, len(left) // 2)]",
+        "",
+        ("tests/tune/test_kernel_tuner.py",),
+    ),
+    Mutant(
         "measure: a scheduled program that is sent along is not built",
         "measure/build.py",
         "if job.scheduled:",

@@ -36,9 +36,9 @@ def test_a_wrong_candidate_never_becomes_the_best(tmp_path: Path) -> None:
         best = tuner.history.best
         assert best is not None
         assert is_honest(tuner.job(tuner.history.digits[best]))
-        for candidate in tuner.confirm():
+        for candidate in tuner.confirm():  # those that are slower than others are not in all rounds
             every = [candidate.job, *(replace(candidate.job, seed=seed) for seed in CONFIRMING_AGAIN)]
-            assert all(map(is_honest, every)) == (candidate.microseconds < float("inf"))
+            assert all(map(is_honest, every)) or candidate.microseconds == float("inf")
         found = Recorded([records], HOST, 1, lambda _: None).find(SPACE.naive)
         best_of_all = records.best(recorded_text(SPACE.naive), TARGET, seed=1, count=100)
         assert all(is_honest(record.job) for record in best_of_all)

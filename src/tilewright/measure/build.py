@@ -77,7 +77,6 @@ class Builder:
         """The scheduled program. Raises ``RefusedError`` with what is wrong with it."""
         try:
             scheduled = self._scheduled(job)
-            verify(scheduled)
             needed = _allocated(scheduled)
             if needed > self._memory_bytes:
                 raise RefusedError(Verdict.OOM, Phase.BUILD, f"it would allocate {needed} bytes")
@@ -91,15 +90,17 @@ class Builder:
             raise RefusedError(Verdict.BUILD_ERROR, Phase.BUILD, f"{type(error).__name__}: {error}") from error
 
     def _scheduled(self, job: Job) -> Program:
+        """What primitives have made of a program that was legal is so, too: it is built as the compiler builds it."""
         if job.scheduled:
             return parse_program(job.scheduled)
         return replay(Trace.from_json(job.trace), self._program(job.program)).program
 
     def _program(self, text: str) -> Program:
-        """The program that was parsed last, often the one that is wanted."""
+        """The program, verified; that of last time is often the one that is wanted."""
         known, program = self._parsed
         if program is None or known != text:
             program = parse_program(text)
+            verify(program)
             self._parsed = (text, program)
         return program
 

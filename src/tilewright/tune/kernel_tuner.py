@@ -4,7 +4,7 @@ Rounds of proposing a batch, measuring it, and learning from it. Everything foll
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
@@ -25,8 +25,10 @@ from tilewright.tune.space import Digits, Floats, Tunable
 
 QUICK = Timing(repeats=3, least_seconds=0.001)
 CAREFUL = Timing(repeats=10, least_seconds=0.004)
-FINALISTS = 3
-"""The fastest candidates that are measured again."""
+FINALISTS = 8
+"""The fastest candidates that are measured again. Some of them are there by luck: a slow kernel has few runs."""
+FEWEST = 2
+"""After each round the slower half of them is dropped, down to so many."""
 ALL_FAIL = 32
 """If so many candidates have failed and none was right, the search ends."""
 
@@ -120,9 +122,15 @@ def compared(rounds: Sequence[Sequence[float]]) -> list[float]:
     return [inf if inf in of_one else min(own[0]) * median(of_one) for of_one in ratios]
 
 
+def _times(jobs: Sequence[Job], rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """What each of ``jobs``, which were in all rounds, takes in comparison with the first."""
+    ids = [job.id for job in jobs]
+    return dict(zip(ids, compared([[times[key] for key in ids] for times in rounds]), strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A candidate that was measured again. ``microseconds``: see ``compared``."""
+    """A candidate that was measured again. ``microseconds``: see ``compared``; infinity if it was not in all rounds."""
 
     job: Job
     microseconds: float
@@ -185,19 +193,34 @@ class KernelTuner:
 
         What is measured for the first time is held: nobody uses it before it is released.
         """
+        first, *others = self._finalists()
+        rounds: list[dict[str, float]] = []
+        left = others
+        for seed in (CONFIRMING, *CONFIRMING_AGAIN):
+            if rounds:
+                times = _times([first, *left], rounds)
+                left = sorted(left, key=lambda job: times[job.id])[: max(FEWEST, len(left) // 2)]
+            # In one order and in the other: what else the machine does comes and goes.
+            rounds.append(self._again([first, *left], seed, backwards=len(rounds) % 2 == 1))
+        times = _times([first, *left], rounds)
+        return [Confirmed(job, times.get(job.id, inf)) for job in (first, *others)]
+
+    def _finalists(self) -> list[Job]:
+        """The analytic model's choice, the fastest candidates, and what is borrowed; each once."""
         order: list[int] = np.argsort(self.history.throughputs)[::-1][:FINALISTS].tolist()
         finalists = [self.history.digits[place] for place in order if self.history.throughputs[place] > 0]
         borrowed = [] if self._borrowed is None else [self._borrowed]
         schedules = [self._compilers(), *map(self.space.schedule, finalists), *borrowed]
-        jobs = {job.id: job for job in (self._job(scheduled, CONFIRMING, CAREFUL) for scheduled in schedules)}
-        rounds: list[list[float]] = []
-        for seed in (CONFIRMING, *CONFIRMING_AGAIN):
-            again = [replace(job, seed=seed) for job in jobs.values()]
-            self._measurer.hold(again)
-            # In one order and in the other: what else the machine does comes and goes.
-            turn = 1 if len(rounds) % 2 == 0 else -1
-            rounds.append([_microseconds(outcome) for outcome in self._measurer.measure(again[::turn])[::turn]])
-        return [Confirmed(job, time) for job, time in zip(jobs.values(), compared(rounds), strict=True)]
+        jobs = (self._job(scheduled, CONFIRMING, CAREFUL) for scheduled in schedules)
+        return list({job.id: job for job in jobs}.values())
+
+    def _again(self, jobs: Sequence[Job], seed: int, *, backwards: bool) -> dict[str, float]:
+        """Measure jobs on other data; the microseconds by their ids."""
+        ordered = jobs[::-1] if backwards else jobs
+        again = [replace(job, seed=seed) for job in ordered]
+        self._measurer.hold(again)
+        outcomes = self._measurer.measure(again)
+        return {job.id: _microseconds(outcome) for job, outcome in zip(ordered, outcomes, strict=True)}
 
     @property
     def timing(self) -> Timing:
