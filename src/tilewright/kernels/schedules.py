@@ -79,9 +79,14 @@ def ref(loop: Loop) -> LoopRef:
 
 def driving_loop(s: Schedule, block: BlockRef, axis: int) -> LoopRef:
     """The loop that drives an axis of a block, in a program in which each axis has a loop of its own."""
-    binding = block_at(s.program, block).stmt.bindings[axis]
+    return driver(block_at(s.program, block).stmt, axis)
+
+
+def driver(block: Block, axis: int) -> LoopRef:
+    """The loop that drives an axis of ``block``, which nothing else does."""
+    binding = block.bindings[axis]
     if not isinstance(binding, Var):
-        raise InternalError(f"axis {axis} of {block} is driven by {binding}")
+        raise InternalError(f"axis {axis} of {block.name} is driven by {binding}")
     return LoopRef(binding.name)
 
 
@@ -315,8 +320,13 @@ def extent_of(s: Schedule, loop: LoopRef) -> int:
     """The iterations of ``loop``; a large number where they are known at run time only, 0 if it is gone."""
     for stmt in walk(s.program.body):
         if isinstance(stmt, Loop) and stmt.var.name == loop.name:
-            return int(stmt.extent.value) if isinstance(stmt.extent, Const) else RUN_TIME
+            return iterations(stmt)
     return 0
+
+
+def iterations(loop: Loop) -> int:
+    """How often ``loop`` runs; a large number where that is known at run time only."""
+    return int(loop.extent.value) if isinstance(loop.extent, Const) else RUN_TIME
 
 
 def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:

@@ -13,7 +13,7 @@ from math import prod
 from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction
 from tilewright.kernels.nests import STREAM_AHEAD, Tiles, fits, pack_panel
-from tilewright.kernels.schedules import driving_loop, extent_of, finish_tiles, privatized
+from tilewright.kernels.schedules import driver, extent_of, finish_tiles, iterations, privatized, ref
 from tilewright.kernels.space import all_of
 from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
@@ -73,9 +73,10 @@ class AxisLoop:
 
 def axis_loops(s: Schedule, nest: Tiles, kind: IterKind) -> list[AxisLoop]:
     """Those of a kind, while each axis has a loop of its own."""
-    axes = [(at, axis) for at, axis in enumerate(block_at(s.program, nest.anchor).stmt.axes) if axis.kind is kind]
-    loops = [(at, str(axis.var), driving_loop(s, nest.anchor, at)) for at, axis in axes]
-    return [AxisLoop(at, name, loop, extent_of(s, loop)) for at, name, loop in loops]
+    place = block_at(s.program, nest.anchor)
+    axes = [(at, axis.name, driver(place.stmt, at)) for at, axis in enumerate(place.stmt.axes) if axis.kind is kind]
+    extents = {ref(loop): iterations(loop) for loop in place.loops}
+    return [AxisLoop(at, name, loop, extents[loop]) for at, name, loop in axes]
 
 
 def tile_counts(axis: AxisLoop, nest: Tiles) -> tuple[int, ...]:
@@ -91,8 +92,10 @@ def contraction(nest: Tiles, roles: Contraction) -> Template:
     blocks that are larger than all that there is.
     """
 
+    tiles = _tile_knob(nest)
+
     def template(s: Schedule, config: Config) -> None:
-        lanes, rows, panels = config.decide(_tile_knob(nest))
+        lanes, rows, panels = config.decide(tiles)
         is_copied = config.choice(PACK, nest.values(PACK))
         if is_copied:
             pack_panel(s, nest.anchor, roles.panel, lanes)
