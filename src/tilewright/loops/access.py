@@ -13,6 +13,7 @@ from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, Region, Se
 from tilewright.loops.visit import perfect_nest
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.expr import ONE, ZERO, Binary, Const, Expr, Select, Var, maximum, minimum
+from tilewright.symbolic.linear import Polynomial, shifted, to_expr
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.simplify import linear_form, prove, simplify
 from tilewright.symbolic.traversal import free_vars, reads_in, substitute
@@ -199,10 +200,33 @@ def span(index: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
     if relaxed.isdisjoint(free_vars(index)) and not index.has_reads:
         exact = simplify(index, bounds)
         return Span(exact, exact)
-    found = _span(simplify(index, bounds), bounds, relaxed)
+    canonical = simplify(index, bounds)
+    box = _box_span(canonical, bounds, relaxed)
+    if box is not None:
+        return box
+    found = _span(canonical, bounds, relaxed)
     if found is None or not relaxed.isdisjoint(free_vars(found.lo) | free_vars(found.hi)):
         return None
     return Span(simplify(found.lo, bounds), simplify(found.hi, bounds))
+
+
+def _box_span(index: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
+    """The same of an ``index`` in canonical form that is a sum over variables with numeric ranges, as most are."""
+    form = linear_form(index, bounds)
+    lo = hi = form.constant
+    fixed: Polynomial = {}
+    for atom, factor in form.terms:
+        if not isinstance(atom, Var):
+            return None
+        if atom not in relaxed:
+            fixed[atom,] = factor
+            continue
+        extent = bounds.extents[atom]
+        if not isinstance(extent, Const) or extent.value < 1:
+            return None
+        last = factor * (int(extent.value) - 1)
+        lo, hi = lo + min(last, 0), hi + max(last, 0)
+    return Span(to_expr(shifted(fixed, lo)), to_expr(shifted(fixed, hi)))
 
 
 def _span(expr: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
