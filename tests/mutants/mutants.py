@@ -20,6 +20,7 @@ _ARITHMETIC = ("tests/codegen/test_arithmetic.py",)
 _STATEMENTS = ("tests/codegen/test_statements.py", "tests/codegen/test_lanes.py", _SCHEDULES)
 _REGIONS = ("tests/codegen/test_regions.py",)
 _PARTITION = ("tests/codegen/test_partition.py",)
+_LIMIT = ("tests/codegen/test_limit.py",)
 _UNSWITCH = ("tests/codegen/test_unswitch.py",)
 _NORMALIZE = ("tests/passes/test_normalize.py",)
 _FOUND = ("tests/codegen/test_found_by_random_schedules.py", _SCHEDULES)
@@ -149,6 +150,27 @@ MUTANTS = (
         "scope.loads.pop(buffer, None)",
         "pass",
         _STATEMENTS,
+    ),
+    Mutant(
+        "a loop stops where a part of its body does",
+        "codegen/prepare/limit.py",
+        "for end, conditions in one.items() if end in other}",
+        "for end, conditions in {**other, **one}.items() if other.setdefault(end, conditions)}",
+        _LIMIT,
+    ),
+    Mutant(
+        "a loop stops where a guard may fail",
+        "codegen/prepare/limit.py",
+        "isinstance(end, Const) or end != solve_upper(condition, var, bounds)",
+        "isinstance(end, Const)",
+        _LIMIT,
+    ),
+    Mutant(
+        "a loop of a literal number of iterations runs at least once",
+        "codegen/statements.py",
+        "if extent.literal is not None and extent.literal <= 0:",
+        "if extent.literal is not None and extent.literal < 0:",
+        _LIMIT,
     ),
     Mutant(
         "only the first condition is reported",

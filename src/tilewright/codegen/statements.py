@@ -201,6 +201,8 @@ class StatementEmitter:
 
     def _serial(self, loop: Loop) -> None:
         extent = self.scalars.value(loop.extent)
+        if extent.literal is not None and extent.literal <= 0:
+            return
         counter = self.text.open_loop()
         self._with(loop.var, counter, loop.body)
         self.text.close_loop(counter, extent, guard=extent.literal is None)

@@ -4,6 +4,7 @@ dissolve             blocks become their bodies, initializations move before the
 inline_intrinsics    intrinsics that have no implementation become their description
 fit_lanes            buffers that live in vectorized loops get a dimension for the lanes
 without_single_loops loops that run once become their bodies
+limit_loops          serial loops stop where their guards do
 partition            loops with guards are cut where the guard is known; tails become loops of their own
 unswitch             what is selected for a whole loop is selected before it
 
@@ -16,6 +17,7 @@ from functools import lru_cache
 
 from tilewright.codegen.prepare.inline import inline_intrinsics
 from tilewright.codegen.prepare.lanes import fit_lanes
+from tilewright.codegen.prepare.limit import limit_loops
 from tilewright.codegen.prepare.once import without_single_loops
 from tilewright.codegen.prepare.partition import partition
 from tilewright.codegen.prepare.unswitch import unswitch
@@ -50,4 +52,4 @@ def _nest(stmt: Stmt, dims: tuple[Dim, ...], intrinsics: tuple[Intrinsic, ...]) 
     bounds = Bounds({}, {dim.var: dim.bound for dim in dims})
     known = {intrinsic.name: intrinsic for intrinsic in intrinsics}
     body = without_single_loops(fit_lanes(inline_intrinsics(dissolve(stmt), known)))
-    return unswitch(partition(body, bounds))
+    return unswitch(partition(limit_loops(body, bounds), bounds))
