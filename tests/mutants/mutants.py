@@ -20,6 +20,7 @@ _ARITHMETIC = ("tests/codegen/test_arithmetic.py",)
 _STATEMENTS = ("tests/codegen/test_statements.py", "tests/codegen/test_lanes.py", _SCHEDULES)
 _REGIONS = ("tests/codegen/test_regions.py",)
 _PARTITION = ("tests/codegen/test_partition.py",)
+_REGISTERS = ("tests/codegen/test_registers.py",)
 _LIMIT = ("tests/codegen/test_limit.py",)
 _UNSWITCH = ("tests/codegen/test_unswitch.py",)
 _NORMALIZE = ("tests/passes/test_normalize.py",)
@@ -133,8 +134,8 @@ MUTANTS = (
     Mutant(
         "private stores overwrite masked lanes",
         "codegen/scalars.py",
-        "return self.ops.select(mask, stored, Value(old",
-        "return self.ops.select(mask, stored, Value(stored.text if old else old",
+        "stored = self.ops.select(mask, stored, old)",
+        "stored = self.ops.select(mask, stored, stored)",
         _STATEMENTS,
     ),
     Mutant(
@@ -146,10 +147,52 @@ MUTANTS = (
     ),
     Mutant(
         "loads survive stores",
-        "codegen/values.py",
+        "codegen/text.py",
         "scope.loads.pop(buffer, None)",
         "pass",
         _STATEMENTS,
+    ),
+    Mutant(
+        "private buffers are known as vectors of another length",
+        "codegen/registers.py",
+        "if held is None or held.lanes != lanes:",
+        "if held is None:",
+        _REGISTERS,
+    ),
+    Mutant(
+        "what overlaps two known vectors changes neither",
+        "codegen/registers.py",
+        "            del held.values[other]\n",
+        "",
+        _REGISTERS,
+    ),
+    Mutant(
+        "what overlaps a vector that was stored is not read from there",
+        "codegen/registers.py",
+        "            held.lines.pop(other, None)\n        held.values[offset] = value",
+        "            pass\n        held.values[offset] = value",
+        _REGISTERS,
+    ),
+    Mutant(
+        "private buffers are after a loop what they were before",
+        "codegen/text.py",
+        "            scope.registers.forget(buffer)\n        self._forget_loads(buffer)\n\n    def forget",
+        "            pass\n        self._forget_loads(buffer)\n\n    def forget",
+        _REGISTERS,
+    ),
+    Mutant(
+        "what is stored before a loop is lost if it is stored again after it",
+        "codegen/text.py",
+        "        self._scopes[-1].registers.keep()\n",
+        "",
+        _REGISTERS,
+    ),
+    Mutant(
+        "what is gathered was not stored",
+        "codegen/scalars.py",
+        "self.text.registers.keep(buffer.name)",
+        "pass",
+        _REGISTERS,
     ),
     Mutant(
         "a loop stops where a part of its body does",

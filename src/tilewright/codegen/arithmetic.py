@@ -6,7 +6,8 @@ No instruction here can trap or give poison for any operand, so all of them may 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType, Kind
 from tilewright.base.errors import InternalError, Unsupported
-from tilewright.codegen.values import FunctionText, Value, integers, literal, type_name
+from tilewright.codegen.text import FunctionText
+from tilewright.codegen.values import Value, integers, literal, type_name
 from tilewright.codegen.vecmath import MathFunction, emit_math
 from tilewright.symbolic.operations import COMPARISONS, INTEGER_FOLDS, BinaryOp, UnaryOp
 

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from tilewright.base import dtypes
 from tilewright.codegen.arithmetic import ArithmeticEmitter
-from tilewright.codegen.values import FunctionText, Value
+from tilewright.codegen.text import FunctionText
+from tilewright.codegen.values import Value
 from tilewright.loops.ir import Buffer
 from tilewright.runtime.abi import ErrorCode
 from tilewright.symbolic.expr import Expr, format_expr

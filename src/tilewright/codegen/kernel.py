@@ -16,7 +16,8 @@ from tilewright.codegen.plan import balanced, largest, plan_below, plan_memory
 from tilewright.codegen.prepare import prepare
 from tilewright.codegen.scalars import Environment
 from tilewright.codegen.statements import Arena, CallEmitter, FunctionState, Module, StatementEmitter
-from tilewright.codegen.values import FunctionText, Value
+from tilewright.codegen.text import FunctionText
+from tilewright.codegen.values import Value
 from tilewright.loops.ir import Buffer, Call, Callee
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from tilewright.base import dtypes
 from tilewright.codegen.places import Place
 from tilewright.codegen.scalars import Environment
-from tilewright.codegen.values import FunctionText, Value
+from tilewright.codegen.text import FunctionText
+from tilewright.codegen.values import Value
 from tilewright.loops.ir import Loop
 from tilewright.symbolic.expr import Expr, Var
 

@@ -16,7 +16,8 @@ from tilewright.codegen.arithmetic import ArithmeticEmitter
 from tilewright.codegen.checks import BoundsChecks, Guard
 from tilewright.codegen.offsets import LinearForm, flat_form, linear_form
 from tilewright.codegen.places import Address, Place, Spot
-from tilewright.codegen.values import FunctionText, Value, integer, integers, literal, memory_type
+from tilewright.codegen.text import FunctionText
+from tilewright.codegen.values import Value, integer, integers, literal, memory_type
 from tilewright.loops.ir import Buffer
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
@@ -261,8 +262,9 @@ class ScalarEmitter:
         address = self._address(buffer, indices)
         place = self.env.places[buffer.name]
         if self._is_inside(place, address):
-            loaded = self._plain_load(buffer, address, Guard(), place.constant)
-        elif address.stride is None and (near := near_lanes(address.offsets, active_lanes(guard.lanes))) is not None:
+            return self._from_memory(self._private_load(buffer, address), buffer)
+        self.text.registers.keep(buffer.name)
+        if address.stride is None and (near := near_lanes(address.offsets, active_lanes(guard.lanes))) is not None:
             loaded = self._permuted_load(buffer, address, near, guard)
         elif address.stride is None or (address.stride == 1 and guard.lanes is not None):
             loaded = self._masked_load(buffer, address, guard)
@@ -277,6 +279,17 @@ class ScalarEmitter:
         lanes = self.env.lanes if address.stride == 1 else 1
         first, beyond = address.known, address.known + lanes
         return first >= 0 and beyond <= place.private
+
+    def _private_load(self, buffer: Buffer, address: Address) -> Value:
+        """What is in a buffer on the stack, at a literal offset."""
+        lanes, offset = self.env.lanes if address.stride == 1 else 1, address.known or 0
+        known = self.text.registers.find(buffer.name, offset, lanes)
+        if known is None:
+            of = _vector(memory_type(buffer.dtype), lanes)
+            text = self.text.emit(f"load {of}, ptr {address.pointer.text}, align {address.alignment}")
+            known = Value(text, buffer.dtype, lanes, self.text.depth)
+            self.text.registers.loaded(buffer.name, offset, known)
+        return known
 
     def _plain_load(self, buffer: Buffer, address: Address, guard: Guard, constant: bool) -> Value:
         lanes = self.env.lanes if address.stride == 1 else 1
@@ -369,14 +382,22 @@ class ScalarEmitter:
             address = Address(address.pointer, None, buffer.dtype.itemsize)
         scalar = address.stride == 0 or self.env.lanes == 1
         stored = self.to_memory(value, 1 if scalar else self.env.lanes)
-        if guard.lanes is not None and guard.uniform is None and self._is_inside(self.env.places[buffer.name], address):
-            stored = self._merged(stored, address, guard.lanes)
-            guard = Guard()
+        if guard.uniform is None and self._is_inside(self.env.places[buffer.name], address):
+            self._private_store(buffer, stored, address, guard.lanes)
+            return
         if address.stride is None or guard.lanes is not None or guard.uniform is not None:
             self._masked_store(buffer, stored, address, guard, scalar)
         else:
             self.text.effect(f"store {stored.typed}, ptr {address.pointer.text}, align {address.alignment}")
         self.text.forget(buffer.name)
+
+    def _private_store(self, buffer: Buffer, stored: Value, address: Address, mask: Value | None) -> None:
+        """To a buffer on the stack, at a literal offset; lanes that ``mask`` forbids are stored as they are."""
+        if mask is not None:
+            old = replace(self._private_load(buffer, address), dtype=stored.dtype)
+            stored = self.ops.select(mask, stored, old)
+        text = f"store {stored.typed}, ptr {address.pointer.text}, align {address.alignment}"
+        self.text.store_private(buffer.name, address.known or 0, stored, text)
 
     def store_first(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value, count: int) -> None:
         """Store the first ``count`` lanes of ``value`` (as it is in memory) from ``indices`` on, side by side."""
@@ -400,12 +421,6 @@ class ScalarEmitter:
         """``value`` in all lanes, as it is stored."""
         value = self.ops.broadcast(value, lanes)
         return self.ops.cast(value, dtypes.u8) if value.dtype.is_bool else value
-
-    def _merged(self, stored: Value, address: Address, mask: Value) -> Value:
-        """``stored`` in the lanes of ``mask``, what is in memory in the others."""
-        vector = _vector(memory_type(stored.dtype), stored.lanes)
-        old = self.text.emit(f"load {vector}, ptr {address.pointer.text}, align {address.alignment}")
-        return self.ops.select(mask, stored, Value(old, stored.dtype, stored.lanes, self.text.depth))
 
     def _masked_store(self, buffer: Buffer, stored: Value, address: Address, guard: Guard, scalar: bool) -> None:
         if scalar:

@@ -14,8 +14,9 @@ from tilewright.codegen.checks import BoundsChecks, Guard
 from tilewright.codegen.places import Place
 from tilewright.codegen.regions import Captures, Region, RegionText
 from tilewright.codegen.scalars import Environment, ScalarEmitter
+from tilewright.codegen.text import FunctionText
 from tilewright.codegen.transposition import Crossing, crossing, transpose
-from tilewright.codegen.values import FunctionText, Value, integer, memory_type
+from tilewright.codegen.values import Value, integer, memory_type
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt, Store, Stores, Sync
 from tilewright.loops.visit import walk
 from tilewright.runtime.abi import ALIGNMENT
@@ -285,6 +286,7 @@ class StatementEmitter:
             base = "%scratch" if self.state.in_region else "%workspace"
             pointer = self._slice(base, str(arena.take(size)))
         self.env.places[buffer.name] = Place(pointer, False, ALIGNMENT, private)
+        self.text.forget(buffer.name)
 
     def _slice(self, base: str, offset: str) -> Value:
         return Value(self.text.pure(f"getelementptr inbounds i8, ptr {base}, i64 {offset}", 0), dtypes.index)

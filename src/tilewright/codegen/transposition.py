@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from tilewright.codegen.offsets import LinearForm, flat_form
-from tilewright.codegen.values import FunctionText, Value
+from tilewright.codegen.text import FunctionText
+from tilewright.codegen.values import Value
 from tilewright.loops.ir import Loop, LoopKind, Store
 from tilewright.symbolic.expr import Const, Read, Var
 from tilewright.symbolic.traversal import free_vars, walk
