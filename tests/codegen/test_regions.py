@@ -58,11 +58,13 @@ def with_private_middle() -> Program:
 
 
 def read_again(annotations: Annotations = (), outputs: int = 1) -> Program:
-    """A row is read by all lanes, and its first element twice."""
-    first = Store(OUT, (i, const(0)), Read(A, (i, const(0))))
-    again = Store(MID, (i, j), Read(A, (i, j)) + Read(A, (i, const(0))))
-    lanes = Loop(j, const(COLUMNS), again, LoopKind.VECTORIZED)
-    body = Loop(i, const(ROWS), Seq((first, Loop(k, const(2), lanes))), LoopKind.PARALLEL)
+    """A row is read by its lanes, and its first element by all of them, twice."""
+
+    def lanes(to: Buffer) -> Stmt:
+        store = Store(to, (i, j), Read(A, (i, j)) + Read(A, (i, const(0))))
+        return Loop(j, const(COLUMNS), store, LoopKind.VECTORIZED)
+
+    body = Loop(i, const(ROWS), Seq((lanes(OUT), Loop(k, const(2), lanes(MID)))), LoopKind.PARALLEL)
     return Program("k", (A, OUT), Alloc(MID, body), outputs=outputs, annotations=annotations)
 
 

@@ -858,7 +858,7 @@ MUTANTS = (
     ),
     Mutant(
         "permuted loads serve the wrong lanes",
-        "codegen/scalars.py",
+        "codegen/places.py",
         "strict=True) if is_active] if active",
         "strict=True) if not is_active] if active",
         ("tests/codegen/test_lanes.py::test_close_lanes_under_a_known_mask_are_permuted",),
@@ -1159,7 +1159,7 @@ MUTANTS = (
     ),
     Mutant(
         "permuted loads reach too far",
-        "codegen/scalars.py",
+        "codegen/places.py",
         "max(needed) - min(needed) >= 2 * len(known)",
         "max(needed) - min(needed) > 2 * len(known)",
         ("tests/codegen/test_lanes.py::test_lanes_that_span_more_than_two_vectors_are_gathered",),

@@ -92,6 +92,13 @@ class ArithmeticEmitter:
         name = self.text.pure(f"shufflevector {vector} {first}, {vector} poison, {mask}", value.depth)
         return Value(name, value.dtype, lanes, value.depth)
 
+    def spread(self, single: str, dtype: DType, lanes: int) -> Value:
+        """The one element of a vector in all lanes."""
+        vector = type_name(dtype, 1)
+        mask = f"<{lanes} x i32> zeroinitializer"
+        text = f"shufflevector <1 x {vector}> {single}, <1 x {vector}> poison, {mask}"
+        return Value(self.text.pure(text, self.text.depth), dtype, lanes, self.text.depth)
+
     def widen(self, *values: Value) -> tuple[Value, ...]:
         """All values with the same number of lanes."""
         lanes = max(v.lanes for v in values)

@@ -56,3 +56,20 @@ class Spot:
     """It is the same in all iterations of unrolled loops, and whatever is stored."""
     addresses: dict[int, Address] = field(default_factory=dict[int, Address])
     """By their offsets."""
+
+
+def active_lanes(mask: Value | None) -> tuple[int, ...] | None:
+    """For each lane, whether it is active, as far as that is known now: none if it is not."""
+    return () if mask is None else mask.constants
+
+
+def near_lanes(offsets: Value | None, active: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """The lanes' offsets, if they are known and those of ``active`` lanes (empty: all) lie within the length of two
+    vectors; the others are moved to one of these."""
+    known = None if offsets is None else offsets.constants
+    if known is None or active is None:
+        return None
+    needed = [offset for offset, is_active in zip(known, active, strict=True) if is_active] if active else list(known)
+    if not needed or max(needed) - min(needed) >= 2 * len(known):
+        return None
+    return tuple(min(max(offset, min(needed)), max(needed)) for offset in known)

@@ -15,7 +15,7 @@ from tilewright.base.errors import InternalError
 from tilewright.codegen.arithmetic import ArithmeticEmitter
 from tilewright.codegen.checks import BoundsChecks, Guard
 from tilewright.codegen.offsets import LinearForm, flat_form, linear_form
-from tilewright.codegen.places import Address, Place, Spot
+from tilewright.codegen.places import Address, Place, Spot, active_lanes, near_lanes
 from tilewright.codegen.text import FunctionText
 from tilewright.codegen.values import Value, integer, integers, literal, memory_type
 from tilewright.loops.ir import Buffer
@@ -95,10 +95,32 @@ class ScalarEmitter:
                 return self._contracted(b, a)
         if expr.dtype.is_bool and op in (BinaryOp.AND, BinaryOp.OR) and a.dtype.is_bool and _may_fail(b):
             return self._short_circuit(op, a, b)
-        return self.ops.binary(op, self.value(a), self.value(b))
+        return self.ops.binary(op, *self._operands(a, b))
 
     def _contracted(self, product: Binary, addend: Expr) -> Value:
-        return self.ops.fma(self.value(product.a), self.value(product.b), self.value(addend))
+        return self.ops.fma(*self._operands(product.a, product.b, addend))
+
+    def _operands(self, *exprs: Expr) -> list[Value]:
+        """The values of ``exprs``. Elements that all lanes read alike are read into all of them where others differ."""
+        lane = self.env.lane_variable
+        if lane is None or self._checks is not None or not any(lane in expr.variables for expr in exprs):
+            return [self.value(expr) for expr in exprs]
+        return [self._read_alike(expr, lane) or self.value(expr) for expr in exprs]
+
+    def _read_alike(self, expr: Expr, lane: Var) -> Value | None:
+        """A float that all lanes read, in all of them: it takes one line less than if it were a scalar first."""
+        if not isinstance(expr, Read) or lane in expr.variables or expr.dtype not in (dtypes.f32, dtypes.f64):
+            return None
+        buffer, guard = expr.source, self.env.guard
+        if not isinstance(buffer, Buffer) or guard.uniform is not None or guard.lanes is not None:
+            return None
+        place = self.env.places[buffer.name]
+        if place.private:
+            return None
+        address = self._address(buffer, expr.indices)
+        single = f"<1 x {memory_type(buffer.dtype)}>"
+        text = f"load {single}, ptr {address.pointer.text}, align {address.alignment}"
+        return self.ops.spread(self.text.load(buffer.name, text, place.constant), buffer.dtype, self.env.lanes)
 
     def _index(self, expr: Binary) -> Value:
         """Index arithmetic term by term, outermost variables first, so that each partial sum is made only once."""
@@ -444,23 +466,6 @@ class ScalarEmitter:
         else:
             name, pointers, pointer = f"llvm.masked.{dense}.v{lanes}{element}.p0", "ptr", address.pointer
         return name, pointers, f"{pointers} {pointer.text}, i32 {address.alignment}"
-
-
-def active_lanes(mask: Value | None) -> tuple[int, ...] | None:
-    """For each lane, whether it is active, as far as that is known now: none if it is not."""
-    return () if mask is None else mask.constants
-
-
-def near_lanes(offsets: Value | None, active: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """The lanes' offsets, if they are known and those of ``active`` lanes (empty: all) lie within the length of two
-    vectors; the others are moved to one of these."""
-    known = None if offsets is None else offsets.constants
-    if known is None or active is None:
-        return None
-    needed = [offset for offset, is_active in zip(known, active, strict=True) if is_active] if active else list(known)
-    if not needed or max(needed) - min(needed) >= 2 * len(known):
-        return None
-    return tuple(min(max(offset, min(needed)), max(needed)) for offset in known)
 
 
 def iota(lanes: int, stride: int = 1, start: int = 0) -> Value:
