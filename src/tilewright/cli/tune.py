@@ -6,6 +6,7 @@ it, ``compile`` may use that; a search that was killed before has changed nothin
 """
 
 import argparse
+import gc
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -60,6 +61,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     errors = Console(stderr=True, quiet=options.quiet or options.json)
     with reporting(f"compiling {options.model}", errors) as listener:
         before = compiled(options, listener, replace(settings_of(options), records=None))
+    gc.freeze()  # the model stays, and is not to be looked at again and again while candidates are scheduled
     with Records.open(path) as records, records.session(_config(options)) as session, Pool(default_threads()) as pool:
         measurer = Measurer(pool, records, session)
         try:
