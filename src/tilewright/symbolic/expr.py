@@ -236,6 +236,8 @@ class Binary(Expr):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtypes.boolean if self.op in COMPARISONS else self.a.dtype)
+        # Nearly every one is looked up, and to find out that a hash is missing takes longer than to make it.
+        object.__setattr__(self, "_hash", hash((self.op, self.a, self.b)))
 
     def _key(self) -> tuple[object, ...]:
         return (self.op, self.a, self.b)
