@@ -21,18 +21,26 @@ def determines(indices: Iterable[Expr], variable: Var, varying: Sequence[Var], b
 
 def undetermined(indices: Iterable[Expr], wanted: Sequence[Var], varying: Sequence[Var], bounds: Bounds) -> list[Var]:
     """Those of the ``wanted`` variables that ``indices`` do not determine (``determines``)."""
-    fresh = moving = [_moving(simplify(index, bounds), varying) for index in indices]
-    known: set[Expr] = set()
-    left: list[Var] = list(wanted)
-    while fresh and left:
-        for expr in fresh:
-            known.add(expr)
-            known.update(_digits(expr, bounds))
-        left = [variable for variable in left if variable not in known]
-        if fresh is moving:
-            left = [v for v in left if not any(_rises(index, v, varying, bounds) for index in moving)]
-        fresh = [e for e in _combined(known, bounds) if e not in known] if left else []
+    left, known = list(wanted), set[Expr]()
+    moving: list[Expr] = []
+    # Those in which the variables occur come first: nearly always they settle it alone.
+    for index in sorted(indices, key=lambda index: free_vars(index).isdisjoint(wanted)):
+        moving.append(_moving(simplify(index, bounds), varying))
+        left = _learned(moving[-1:], left, known, bounds)
+        if not left:
+            return left
+    left = [v for v in left if not any(_rises(index, v, varying, bounds) for index in moving)]
+    while left and (fresh := [e for e in _combined(known, bounds) if e not in known]):
+        left = _learned(fresh, left, known, bounds)
     return left
+
+
+def _learned(indices: Iterable[Expr], wanted: Iterable[Var], known: set[Expr], bounds: Bounds) -> list[Var]:
+    """Those of ``wanted`` that are not ``known`` once ``indices`` and their digits are, which are added to it."""
+    for index in indices:
+        known.add(index)
+        known.update(_digits(index, bounds))
+    return [variable for variable in wanted if variable not in known]
 
 
 def _moving(index: Expr, varying: Sequence[Var]) -> Expr:
