@@ -9,9 +9,9 @@ from tilewright.loops.program import Program
 from tilewright.loops.visit import seq, transform_exprs, transform_stmts, walk
 from tilewright.schedule.tree import fresh_loop_vars, fresh_name, nest
 from tilewright.symbolic import traversal as symbolic
-from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import ZERO, Expr, Read, Var
+from tilewright.symbolic.expr import ZERO, Const, Expr, Read, Var
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.traversal import all_of
 
@@ -146,5 +146,11 @@ def guard(values: Iterable[tuple[Expr, Expr]], bounds: Bounds) -> Expr:
     conditions: list[Expr] = []
     for value, extent in values:
         exact = simplify(value, bounds)
-        conditions.extend(c for c in (exact >= ZERO, exact < extent) if not prove(c, bounds))
+        low, high = interval(exact, bounds)
+        # Mostly the numbers say it, and a proof takes far longer.
+        if (low is None or low < 0) and not prove(starts := exact >= ZERO, bounds):
+            conditions.append(starts)
+        is_below = high is not None and isinstance(extent, Const) and high < extent.value
+        if not is_below and not prove(ends := exact < extent, bounds):
+            conditions.append(ends)
     return all_of(*conditions)

@@ -39,9 +39,10 @@ from tilewright.symbolic.simplify import LinearForm, linear_form, prove, simplif
 from tilewright.symbolic.traversal import free_vars, walk
 
 
-def compact(program: Program, name: str) -> Program:
+def compact(program: Program, name: str, known: Bounds | None = None) -> Program:
     """``program`` with the allocation of the buffer ``name`` as deep and as small as its accesses allow.
 
+    ``known`` are the bounds of some place: if they are those of the new one too, what follows from them is used again.
     Parameters, and buffers with accesses outside of blocks, stay as they are.
     """
     outer = next(places(program.body, Alloc, lambda s: s.buffer.name == name), None)
@@ -53,6 +54,8 @@ def compact(program: Program, name: str) -> Program:
         return program
     for place in _places(outer, users, buffer.scope):
         bounds = bounds_at(program, place)
+        if known is not None and bounds == known:
+            bounds = known
         found = touched(place.stmt, bounds, {buffer})
         windows = found.of(buffer, bounds)
         if windows is not None and _starts_afresh(place, outer, buffer, found, bounds):

@@ -64,7 +64,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef) -> tuple[Progra
     body = insert_before(lifted.target.stmt.body, lambda s: any(b.name in names for b in all_blocks(s)), placed.stmt)
     result = put(lifted, body)
     for buffer in sorted(written, key=lambda b: b.name):
-        result = compact(result, buffer.name)
+        result = compact(result, buffer.name, lifted.bounds)
     check_each_once(result, block)
     _check_private(result, block, moving)
     return result, placed.refs

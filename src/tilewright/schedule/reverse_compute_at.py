@@ -44,7 +44,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> tupl
     )
     result = put(lifted, body)
     for buffer in sorted(wanted, key=lambda b: b.name):
-        result = compact(result, buffer.name)
+        result = compact(result, buffer.name, lifted.bounds)
     check_each_once(result, block)
     return result, placed.refs
 
