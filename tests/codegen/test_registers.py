@@ -123,6 +123,11 @@ def test_what_is_read_by_data_was_stored() -> None:
     assert result_of(STORED, gather, Store(TILE, FIRST, const(2.0, f32))) == 1
 
 
+def test_what_a_loop_stores_is_there_after_it() -> None:
+    loop = Loop(Var("i"), const(2), Store(TILE, FIRST, const(2.0, f32)))
+    assert result_of(STORED, loop, read_to_out(const(3))) == 2
+
+
 def lanes(to: Buffer, at: int, value: Expr | None = None) -> Stmt:
     """Four elements of ``to`` from ``at`` on: ``value``, or what ``tile`` has two elements further."""
     var = Var(f"{to.name}{at}")
