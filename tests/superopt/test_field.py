@@ -215,6 +215,14 @@ def test_random_functions_are_functions() -> None:
     assert len(np.unique(exp)) == 100
 
 
+@pytest.mark.parametrize("count", range(1, 12))
+@pytest.mark.parametrize("points", [1, 2])
+def test_sums_of_the_largest_products_are_exact(count: int, points: int) -> None:
+    largest = np.full((points, SAMPLES), PRIME - 1, np.uint64)
+    total = Modular(seed=0).total_of_products([(largest, largest)] * count)
+    np.testing.assert_array_equal(total, count * points * (PRIME - 1) ** 2 % PRIME)
+
+
 def test_the_largest_of_each_window_is_one_of_it_also_at_the_border() -> None:
     x = Modular().random((1, 1, 3, SAMPLES), 0)
     (found,) = Evaluator(Modular()).function(require("MaxPool"), {"kernel_shape": (3,), "pads": (1, 1)}, [(1, 1, 3)])(
