@@ -372,9 +372,13 @@ def test_random_graphs(seed: int) -> None:
     case = generate(seed)
     try:
         estimates = evaluate(case)
-        expected = onnx_runtime.run(case)
         graph = onnx_importer.load(case.model())
     except (NotEvaluated, UnsupportedModel):
+        return
+    try:
+        expected = onnx_runtime.run(case)
+    except Exception as error:  # noqa: BLE001  its own kinds of errors have no common base
+        assert "for OneHot opset < 11" in str(error)  # it takes no negative indices there, known while it loads
         return
     for change in (lambda graph: graph, optimized):
         try:
