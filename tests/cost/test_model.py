@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from tilewright import te
+from tilewright.base.dtypes import f32
 from tilewright.base.target import Target
 from tilewright.cost.analytic import open_space, schedule
 from tilewright.cost.model import best, estimate, panel_width, tile_cycles
 from tilewright.kernels.nests import Registers, TileFacts, Tiles, tile_knobs
+from tilewright.kernels.packing import Matrix
 from tilewright.kernels.space import Knob, Population, all_of
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
@@ -107,5 +109,5 @@ def test_a_matrix_is_packed_for_many_rows_only() -> None:
 
 def test_panels_are_whole_registers() -> None:
     for columns in (1, 16, 40, 1000):
-        width = panel_width(columns, 8, 4, 0, TARGET)
+        width = panel_width(Matrix(columns, 8, 128, f32, 0), TARGET)
         assert width % 16 == 0 and (width == 16 or width // 2 < columns + 16)

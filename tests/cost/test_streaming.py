@@ -1,24 +1,30 @@
-"""Panels that come from memory for few rows are asked for ahead, by a tile that has much to do meanwhile."""
+"""Panels that come from memory are asked for ahead, by a tile that has more to do meanwhile than a processor sees."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.passes.graphs import apply, value
+from tilewright import te
+from tilewright.base import dtypes
 from tilewright.base.target import Target
 from tilewright.cost.model import best
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph
-from tilewright.kernels.contraction import Roles
+from tilewright.kernels.contraction import Roles, analyze
 from tilewright.kernels.nests import Registers, TileFacts, Tiles, tile_knobs
 from tilewright.kernels.space import Knob, Space
+from tilewright.loops.lower import lower
+from tilewright.schedule.tree import all_blocks
 
 HOST = Target.host()
 TARGET = Target.parse("x86_64,znver5")
 
 
-@pytest.mark.parametrize(("rows", "size", "expected"), [(4, 1024, True), (4, 64, False), (128, 1024, False)])
+@pytest.mark.parametrize(("rows", "size", "expected"), [(1, 1024, False), (16, 64, False), (16, 1024, True)])
 def test_what_is_streamed(rows: int, size: int, expected: bool) -> None:
-    """A large matrix for few rows; a small one stays in cache, and many rows hide where a panel comes from."""
+    """A large matrix for many rows; a small one stays in cache, and for one row a processor sees far ahead itself."""
     x, w = value("x", rows, size), value("w", size, size)
     random = np.random.default_rng(0)
     weights = random.standard_normal((size, size)).astype(np.float32)
@@ -26,31 +32,55 @@ def test_what_is_streamed(rows: int, size: int, expected: bool) -> None:
     compiled = compile_graph(Graph("g", (x,), product.outputs, (product,), {w: weights}), Options(HOST, threads=1))
     (kernel,) = compiled.kernels
     assert bool(kernel.program.prefetched("p1")) is expected
+    assert kernel.program.prefetch_cache("p1") == (2 if expected else 1)
     data = random.standard_normal((rows, size)).astype(np.float32)
     (result,) = compiled.executable.run({"x": data})
     np.testing.assert_allclose(result, data.astype(np.float64) @ weights, rtol=1e-4, atol=1e-3)
 
 
-def test_the_tile_that_waits_for_a_stream_has_most_rows() -> None:
-    """Of 16 rows: 8 and 8 would wait for memory and then have as much to do again, 12 and 4 hide it."""
+def chosen(facts: TileFacts, target: Target = TARGET) -> dict[str, int]:
+    """The model's choice."""
     registers = Registers(32, 16)
-    for rows in (1, 5, 8, 16, 32):
-        facts = TileFacts(512, rows, 1, 1, 1, 256, 4, streamed=1 << 24)
-        nest = Tiles("product", knobs_of(facts, registers), Roles(1, 0), facts, registers, parallel=False)
-        (choice,) = best(Space((nest,)), TARGET).choices
-        values = dict(zip((knob.name for knob in nest.knobs), choice, strict=True))
-        assert values["prefetch"]
-        assert values["rows"] >= min(rows, 11)
+    nest = Tiles("product", knobs_of(facts, registers), Roles(1, 0), facts, registers, parallel=False)
+    (choice,) = best(Space((nest,)), target).choices
+    return dict(zip((knob.name for knob in nest.knobs), choice, strict=True))
+
+
+@pytest.mark.parametrize(("rows", "cache"), [(1, 0), (3, 0), (8, 2), (16, 2), (100, 2)])
+def test_the_tile_that_waits_for_a_stream_asks_ahead_if_it_has_many_rows(rows: int, cache: int) -> None:
+    assert chosen(TileFacts(512, rows, 1, 1, 1, 256, 4, streamed=1 << 24))["prefetch"] == cache
+
+
+def test_what_is_read_often_is_not_asked_for() -> None:
+    """Each tile of rows asks for it again: that takes longer than to wait once."""
+    assert chosen(TileFacts(512, 4000, 1, 1, 1, 256, 4, streamed=1 << 24))["prefetch"] == 0
+
+
+@pytest.mark.parametrize(("row_bytes", "l1", "most"), [(4096, "32K", 8), (12288, "32K", 8), (4096, "48K", 12)])
+def test_rows_of_a_tile_have_places_in_the_first_cache(row_bytes: int, l1: str, most: int) -> None:
+    """Rows that lie whole ways apart are in one set, which has as many places as the cache has ways."""
+    facts = TileFacts(512, 96, 1, 1, 1, row_bytes // 4, 4)
+    target = Target.parse(f"x86_64,znver5,l1={l1}")
+    assert chosen(facts, target)["rows"] > most
+    assert chosen(replace(facts, row_bytes=row_bytes), target)["rows"] <= most
+    assert chosen(replace(facts, row_bytes=row_bytes + 64), target) == chosen(facts, target)
+
+
+def test_the_bytes_from_a_row_to_the_next() -> None:
+    """Of what is broadcast: a matrix of 96 columns."""
+    x, w = te.placeholder((8, 96), dtypes.f16, "x"), te.placeholder((96, 64), dtypes.f16, "w")
+    k = te.reduce_axis((0, 96), name="k")
+    program = lower([te.compute((8, 64), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="y")], inputs=[x, w])
+    block = all_blocks(program.body)[0]
+    roles = analyze(block)
+    assert roles is not None
+    assert TileFacts.of(block, roles, program).row_bytes == 192
 
 
 def knobs_of(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:
-    return (*tile_knobs(facts, registers), Knob("unroll", (0,)), Knob("pack", (0,)), Knob("prefetch", (0, 1)))
+    return (*tile_knobs(facts, registers), Knob("unroll", (0,)), Knob("pack", (0,)), Knob("prefetch", (0, 2)))
 
 
 def test_panels_are_streamed_as_they_lie() -> None:
     """Of a vector and a matrix in wide panels, a tile takes whole rows of a panel: narrower ones jump in memory."""
-    registers = Registers(32, 16)
-    facts = TileFacts(2600, 1, 1, 1, 1, 650, 4, streamed=1 << 23, panel_width=64)
-    nest = Tiles("product", knobs_of(facts, registers), Roles(1, 0), facts, registers, parallel=False)
-    (choice,) = best(Space((nest,)), TARGET).choices
-    assert choice[0] == 64
+    assert chosen(TileFacts(2600, 1, 1, 1, 1, 650, 4, streamed=1 << 23, panel_width=64))["lanes"] == 64

@@ -7,6 +7,7 @@ since the last time; part of that time hides behind arithmetic. All is arithmeti
 """
 
 from dataclasses import dataclass
+from math import gcd
 from typing import TypeAlias
 
 import numpy as np
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 
 from tilewright.base.target import Target
 from tilewright.codegen.prepare.partition import MAX_COPIED
-from tilewright.kernels.nests import Lanes, Registers, TileFacts, Tiles, fits, tile_knobs
+from tilewright.kernels.contraction import UNKNOWN_EXTENT
+from tilewright.kernels.nests import STREAM_CACHE, Lanes, Registers, TileFacts, Tiles, fits, tile_knobs
+from tilewright.kernels.packing import Matrix
 from tilewright.kernels.schedules import Order
 from tilewright.kernels.space import Candidate, Choice, Knob, Nest, Population, Space, all_of
 
@@ -39,14 +42,21 @@ SELECTED = 2.5
 """By how much a tile takes longer that selects, at each step, whether it is inside of an image."""
 WRITTEN_OUT = 0.025
 """The part by which a tile over a window takes longer for each of its registers: code has to come from somewhere."""
-STREAM_BYTES_PER_CYCLE = 12.0
-"""What comes from memory, asked for ahead."""
-WAITED_BYTES_PER_CYCLE = 6.0
-"""The same, not asked for, or of panels wider than the tile: rows of them are not read as they lie."""
-STREAMED_ROWS = 32
-"""Up to so many rows that use a panel, it pays to ask for panels ahead."""
+STREAM_BYTES_PER_CYCLE = 9.0
+"""What comes from memory as it lies there."""
+APART_BYTES_PER_CYCLE = 6.0
+"""The same of panels wider than the tile: rows of them are not read as they lie."""
+PAGE = 4096
+"""Bytes: where a page ends, hardware no longer knows what comes next."""
+LOOK_AHEAD = 256
+"""Multiply-adds that a processor sees ahead: if it has more of them for a page, it sees the next page too late, and
+memory and arithmetic take turns."""
 ASKING = 0.1
 """Cycles to ask for a vector ahead."""
+WAY = 4096
+"""Bytes of a way of the first cache: lines so far apart, or twice or more times so far, are of one set."""
+CONFLICT = 1.0
+"""Cycles that a load costs where the lines of a tile's rows push one another out of the first cache."""
 CROSSED_PANELS = 2
 """The most panels of a tile whose lanes are stored apart: caches and the translation of addresses do not keep up with
 many rows that are written a little at a time."""
@@ -107,18 +117,18 @@ def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
             return np.zeros(len(population))
 
 
-def panel_width(vector: int, rows: int, itemsize: int, size: int, target: Target) -> int:
-    """The width of panels to pack a matrix of ``size`` bytes in, for so many columns, and rows of the other operand."""
+def panel_width(matrix: Matrix, target: Target) -> int:
+    """The width of panels to pack ``matrix`` in, which the rows of another one are multiplied with."""
+    columns, rows = (UNKNOWN_EXTENT if extent is None else extent for extent in (matrix.columns, matrix.rows))
+    itemsize = matrix.dtype.itemsize
     registers = Registers(target.vector_registers, target.lanes(8 * itemsize))
-    facts = TileFacts(vector, rows, 1, 1, 1, _TYPICAL_REDUCTION, itemsize, streamed=size)
+    size, row_bytes = matrix.size * itemsize, matrix.reduction * itemsize
+    facts = TileFacts(columns, rows, 1, 1, 1, matrix.reduction, itemsize, streamed=size, row_bytes=row_bytes)
     never = tuple(Knob(name, (0,)) for name in ("unroll", "pack"))
-    every = all_of((*tile_knobs(facts, registers), *never, Knob("prefetch", (0, 1))))
+    every = all_of((*tile_knobs(facts, registers), *never, Knob("prefetch", (0, STREAM_CACHE))))
     population = every.where(fits(every, registers))
     chosen = int(np.argmin(tile_cycles(facts, population, registers, target)))
     return int(population.column("lanes")[chosen])
-
-
-_TYPICAL_REDUCTION = 128
 
 
 def tile_cycles(facts: TileFacts, population: Population, registers: Registers, target: Target) -> Cycles:
@@ -142,22 +152,20 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
     return facts.groups * facts.places * arithmetic + _traffic(facts, population, registers, target)
 
 
-def is_streamed(facts: TileFacts, target: Target) -> bool:
-    """Whether panels come from beyond a core's own caches, for too few rows to hide that."""
-    return facts.streamed > target.l2_bytes and facts.rows <= STREAMED_ROWS
-
-
 def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64], target: Target) -> Cycles:
-    """Cycles that the first tile of rows waits for so many vectors of panels, which are then in cache."""
-    ahead = population.column("prefetch") == 1
-    asking = np.where(ahead, ASKING * facts.reduction * columns, 0.0)
-    if not is_streamed(facts, target):
+    """Cycles that are lost to so many vectors of panels as they come from memory: the first tile of rows waits for
+    them, and all of them ask for what is ahead."""
+    rows, is_asked = population.column("rows"), population.column("prefetch") > 0
+    vectors, vector_bytes = facts.reduction * columns, target.vector_bits // 8
+    asking = np.where(is_asked, ASKING * vectors * -(-facts.rows // rows), 0.0)
+    if facts.streamed <= target.l2_bytes:
         return asking
+    first = np.minimum(rows, facts.rows)
     as_it_lies = population.column("lanes") >= facts.panel_width
-    rate = np.where(ahead & as_it_lies, STREAM_BYTES_PER_CYCLE, WAITED_BYTES_PER_CYCLE)
-    coming = facts.reduction * columns * target.vector_bits / 8 / rate
-    first = np.minimum(population.column("rows"), facts.rows)
-    return np.maximum(0.0, coming - _contraction(facts, first, columns, target)) + asking
+    coming = vectors * vector_bytes / np.where(as_it_lies, STREAM_BYTES_PER_CYCLE, APART_BYTES_PER_CYCLE)
+    is_seen = (is_asked & as_it_lies) | (first * (PAGE // vector_bytes) <= LOOK_AHEAD)
+    meanwhile = np.where(is_seen, _contraction(facts, first, columns, target), 0.0)
+    return np.maximum(0.0, coming - meanwhile) + asking
 
 
 def _pieces(extent: int, tile: NDArray[np.int64]) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
@@ -171,7 +179,13 @@ def _contraction(facts: TileFacts, rows: NDArray[np.int64], columns: NDArray[np.
     arithmetic = rows * columns / target.fma_per_cycle
     loads = (rows + columns) / target.loads_per_cycle
     busy = np.maximum(np.maximum(arithmetic, loads), FMA_LATENCY)
-    return facts.reduction * (busy + LOAD_COST * (rows + columns))
+    return facts.reduction * (busy + LOAD_COST * (rows + columns) + _conflicts(facts, rows, target))
+
+
+def _conflicts(facts: TileFacts, rows: NDArray[np.int64], target: Target) -> Cycles:
+    """Cycles of a step in which lines of the rows come anew, as a set of the first cache has no place for all."""
+    of_one_set = gcd(facts.row_bytes, WAY) / WAY if facts.row_bytes else 0.0
+    return np.where(rows * of_one_set > target.l1_bytes / WAY, CONFLICT * rows, 0.0)
 
 
 def _window(

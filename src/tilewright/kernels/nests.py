@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from operator import mul
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
 from tilewright.kernels.schedules import Order, schedule_elementwise, schedule_tiles
 from tilewright.kernels.space import BoolArray, Knob, Nest, Population
 from tilewright.kernels.transposes import crossed_axis
-from tilewright.loops.ir import Block, Scope, Store
+from tilewright.loops.ir import Block, Buffer, Scope, Store
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, block_at, consumers
@@ -25,6 +26,9 @@ PANELS = (1, 2, 3, 4)
 
 STREAM_AHEAD = 1 << 14
 """Bytes: at 20 bytes a cycle, more than the latency of memory."""
+STREAM_CACHE = 2
+"""The cache that a stream is asked into. So many bytes of it and of what a tile reads beside it, twice, are more than
+the first one holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ class TileFacts:
     """What is made is transposed as it is stored: each lane of a tile is then a row of its own."""
     selects: bool = False
     """A value is selected by its place (padding)."""
+    row_bytes: int = 0
+    """From a row to the next one in what is broadcast; 0 if that is not a number."""
 
     @staticmethod
     def of(block: Block, roles: Roles, program: Program) -> "TileFacts":
@@ -99,6 +105,7 @@ class TileFacts:
             isinstance(roles, Contraction) and _may_pack(program, roles),
             any(crossed_axis(reader, 1) is not None for reader in consumers(program, block)),
             any(isinstance(node, Select) and not node.condition.has_reads for node in _values(block)),
+            _row_bytes(block, roles, extents),
         )
 
 
@@ -133,13 +140,31 @@ def _overlap(block: Block, roles: Roles, extents: Extents) -> Overlap:
     return Overlap(1, 1)
 
 
+def _row_bytes(block: Block, roles: Roles, extents: Extents) -> int:
+    """From a row to the next one in what is broadcast; 0 if that is not a number."""
+    if not isinstance(roles, Contraction) or roles.rows is None:
+        return 0
+    row = block.axes[roles.rows].var
+    for read in _operands(block):
+        if read.source.name == roles.broadcast and isinstance(read.source, Buffer):
+            shape, steps = read.source.shape, [_step(index, row) or 0 for index in read.indices]
+            inner = (prod(map(extents.of, shape[place + 1 :])) for place in range(len(steps)))
+            return read.source.dtype.itemsize * sum(map(mul, steps, inner))
+    return 0
+
+
 def _stride(index: Expr, row: Var) -> int:
     """By how much ``index`` grows from a row to the next; 1 if that is not a number."""
+    return max(1, _step(index, row) or 1)
+
+
+def _step(index: Expr, row: Var) -> int | None:
+    """By how much ``index`` changes from the first row to the second, if that is a number."""
     zeros = {v: const(0) for v in free_vars(index)}
     first, second = (substitute(index, {**zeros, row: const(at)}) for at in (0, 1))
     if isinstance(first, Const) and isinstance(second, Const):
-        return max(1, abs(int(second.value) - int(first.value)))
-    return 1
+        return abs(int(second.value) - int(first.value))
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +173,7 @@ class Tiles(Nest):
 
     Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around it (``Order``); ``unroll``:
     whether the whole reduction is written out; ``pack``: whether the panel's matrix is copied into panels first;
-    ``prefetch``: whether the panel is asked for ahead.
+    ``prefetch``: the level of the cache into which the panel is asked for ahead, 0 if it is not.
     """
 
     roles: Roles
@@ -165,7 +190,7 @@ class Tiles(Nest):
         facts = TileFacts.of(block, roles, s.program)
         pack = (0, 1) if facts.is_row_major else (0,)
         knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, 1) if may_unroll else (0,)))
-        prefetch = Knob("prefetch", (0, 1) if facts.streamed else (0,))
+        prefetch = Knob("prefetch", (0, STREAM_CACHE) if facts.streamed else (0,))
         return Tiles(anchor.name, (*knobs, Knob("pack", pack), prefetch), roles, facts, registers, parallel)
 
     def without(self, name: str) -> "Tiles":
@@ -183,7 +208,7 @@ class Tiles(Nest):
 
     def allowed(self, population: Population) -> BoolArray:
         """Accumulators, a row of the panel and a broadcast fit in the registers; a copy is not a stream."""
-        is_either = np.less(population.column("pack") + population.column("prefetch"), 2)
+        is_either = np.equal(population.column("pack") * population.column("prefetch"), 0)
         return fits(population, self.registers) & is_either
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
@@ -194,7 +219,7 @@ class Tiles(Nest):
         unrolled, order = bool(values["unroll"]), Order(values["order"])
         schedule_tiles(s, self.anchor, self.roles, tile, self.parallel, unrolled, order)
         if values["prefetch"] and isinstance(self.roles, Contraction):
-            s.prefetch(self.roles.panel, STREAM_AHEAD)
+            s.prefetch(self.roles.panel, STREAM_AHEAD, values["prefetch"])
 
 
 def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:

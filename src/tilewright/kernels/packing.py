@@ -21,9 +21,23 @@ from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars
 from tilewright.tensor.ir import Compute, Tensor, reads_of, topological_order
 
-Widths = Callable[[int | None, int | None, DType, int], int]
-"""The register tile's width for the extents (None: unknown) of the vector axis and of the rows, for the dtype and the
-number of elements of the constant."""
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A constant that a sum of products reads: one matrix, or several that are used one after the other."""
+
+    columns: int | None
+    """None: known at run time only."""
+    rows: int | None
+    """Of the result: how often each element is used. None: known at run time only."""
+    reduction: int
+    dtype: DType
+    size: int
+    """Elements, of all matrices together."""
+
+
+Widths = Callable[[Matrix], int]
+"""How many columns the panels of a matrix have: as many as the register tile."""
 
 
 Empty = Callable[[tuple[int, ...], np.dtype[np.generic]], Array]
@@ -150,7 +164,8 @@ def _panels(op: Compute, source: Tensor, indices: tuple[Expr, ...], widths: Widt
     if len(variables) < len(indices):
         return None
     size = math.prod(_number(extent) for extent in source.shape)
-    lanes = widths(_extent(op.axes[-1]), _rows(op, indices), source.dtype, size)
+    reduction = math.prod(_number(axis.extent) for axis in op.reduction.axes)
+    lanes = widths(Matrix(_extent(op.axes[-1]), _rows(op, indices), reduction, source.dtype, size))
     outer = [variable for index, variable in variables.items() if index != column and index not in reduced]
     inner = [variables[index] for index in reduced]
     n = variables[column]

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
-from tilewright.base.dtypes import DType
 from tilewright.base.exact import Exact
 from tilewright.base.target import Target
 from tilewright.cost.model import panel_width
 from tilewright.graph import Value
-from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.kernels.packing import constant_layouts
 from tilewright.kernels.phases import split_phases
 from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
@@ -103,7 +102,7 @@ def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[s
         (inputs[value], split(len(value.shape), lanes)) for value, lanes in _entering(group, laid_out).items()
     )
     stored = split_phases(outputs, merge_places(outputs, stored))
-    packings = constant_layouts(outputs, constants, stored, _Widths(target))
+    packings = constant_layouts(outputs, constants, stored, partial(panel_width, target=target))
     placed = relayout(outputs, {**stored, **packings})
     order = [placed.get(inputs[value], inputs[value]) for value in group.inputs]
     program = lower([placed[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds)
@@ -158,14 +157,3 @@ def _expand(group: Group, known: Mapping[Value, Tensor]) -> dict[Value, Tensor]:
             results = node.op.apply([None if v is None else made[v] for v in node.inputs], dict(node.attributes))
             made.update(zip(node.outputs, results, strict=False))
     return made
-
-
-@dataclass(frozen=True, slots=True)
-class _Widths:
-    """The width of the register tile of a matrix product."""
-
-    target: Target
-
-    def __call__(self, vector: int | None, rows: int | None, dtype: DType, size: int) -> int:
-        columns, lines = (UNKNOWN_EXTENT if extent is None else extent for extent in (vector, rows))
-        return panel_width(columns, lines, dtype.itemsize, size * dtype.itemsize, self.target)

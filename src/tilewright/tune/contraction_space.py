@@ -12,7 +12,7 @@ from tilewright.base.target import Target
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import best, estimate
 from tilewright.kernels.contraction import Contraction
-from tilewright.kernels.nests import Tiles
+from tilewright.kernels.nests import STREAM_CACHE, Tiles
 from tilewright.kernels.schedules import Order, outer_order
 from tilewright.kernels.space import Population
 from tilewright.loops.program import Program
@@ -102,13 +102,13 @@ class ContractionSpace:
     def estimates(self, digits: Digits) -> Floats:
         """Cycles by the analytic model, which knows tiles, and a charge for whatever else differs from its choice.
 
-        It knows nothing of caches further than the first that something may be asked into.
+        It knows one cache only that something may be asked into.
         """
         names = list(self.numbers)
         tile = digits[:, names.index(contractions.TILE)]
         copied, cache = (self._numbers(name, digits)[:, 0] for name in (contractions.PACK, contractions.PREFETCH))
         known = np.array([name in _KNOWN for name in names])
-        unknown = ((digits != self.compilers) & ~known).sum(axis=1) + (cache > 1)
+        unknown = ((digits != self.compilers) & ~known).sum(axis=1) + ((cache > 0) & (cache != STREAM_CACHE))
         return self.cycles[tile, copied, np.minimum(cache, 1)] * UNKNOWN**unknown
 
     def features(self, digits: Digits) -> Floats:
@@ -174,7 +174,7 @@ def _cycles(nest: Tiles, chosen: Mapping[str, int], tiles: IntArray, target: Tar
     of_tiles = dict(zip(_PARTS, tiles.T, strict=True))
     cycles = np.empty((len(tiles), 2, 2))
     for copied, ahead in product(range(2), repeat=2):
-        values = {**chosen, **of_tiles, contractions.PACK: copied, contractions.PREFETCH: ahead}
+        values = {**chosen, **of_tiles, contractions.PACK: copied, contractions.PREFETCH: ahead * STREAM_CACHE}
         columns = [np.broadcast_to(np.int64(values[name]), len(tiles)) for name in names]
         cycles[:, copied, ahead] = estimate(nest, Population(names, np.stack(columns, axis=1)), target)
     return cycles
