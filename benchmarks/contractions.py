@@ -12,11 +12,13 @@ from time import perf_counter
 import numpy as np
 
 from tilewright import te
+from tilewright.base.dtypes import f32
 from tilewright.base.target import Target
 from tilewright.cost.analytic import schedule
 from tilewright.cost.model import panel_width
 from tilewright.driver import build_program
 from tilewright.insight.probes import fma_probe
+from tilewright.kernels.packing import Matrix
 from tilewright.kernels.relayout import relayout
 from tilewright.loops.lower import lower
 from tilewright.runtime.memory import aligned_copy
@@ -48,7 +50,7 @@ def matmul(size: int, packed_for: Target | None = None) -> tuple[Tensor, tuple[T
     c = te.compute((size, size), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
     if packed_for is None:
         return c, (a, b)
-    lanes = panel_width(size, size, 4, packed_for)
+    lanes = panel_width(Matrix(size, size, size, f32, size * size), packed_for)
     made = relayout([c], {b: IndexMap.parse(f"k, j -> j // {lanes}, k, j % {lanes}")})
     return made[c], (a, made[b])
 

@@ -19,12 +19,12 @@ from tilewright.loops.lower import lower
 from tilewright.schedule.tree import all_blocks
 
 HOST = Target.host()
-TARGET = Target.parse("x86_64,znver5")
+TARGET = Target.parse("x86_64,znver4")
 
 
-@pytest.mark.parametrize(("rows", "size", "expected"), [(1, 1024, False), (16, 64, False), (16, 1024, True)])
+@pytest.mark.parametrize(("rows", "size", "expected"), [(16, 64, False), (16, 2048, True)])
 def test_what_is_streamed(rows: int, size: int, expected: bool) -> None:
-    """A large matrix for many rows; a small one stays in cache, and for one row a processor sees far ahead itself."""
+    """A large matrix; a small one stays in cache."""
     x, w = value("x", rows, size), value("w", size, size)
     random = np.random.default_rng(0)
     weights = random.standard_normal((size, size)).astype(np.float32)
@@ -32,7 +32,6 @@ def test_what_is_streamed(rows: int, size: int, expected: bool) -> None:
     compiled = compile_graph(Graph("g", (x,), product.outputs, (product,), {w: weights}), Options(HOST, threads=1))
     (kernel,) = compiled.kernels
     assert bool(kernel.program.prefetched("p1")) is expected
-    assert kernel.program.prefetch_cache("p1") == (2 if expected else 1)
     data = random.standard_normal((rows, size)).astype(np.float32)
     (result,) = compiled.executable.run({"x": data})
     np.testing.assert_allclose(result, data.astype(np.float64) @ weights, rtol=1e-4, atol=1e-3)
@@ -46,9 +45,13 @@ def chosen(facts: TileFacts, target: Target = TARGET) -> dict[str, int]:
     return dict(zip((knob.name for knob in nest.knobs), choice, strict=True))
 
 
-@pytest.mark.parametrize(("rows", "cache"), [(1, 0), (3, 0), (8, 2), (16, 2), (100, 2)])
-def test_the_tile_that_waits_for_a_stream_asks_ahead_if_it_has_many_rows(rows: int, cache: int) -> None:
-    assert chosen(TileFacts(512, rows, 1, 1, 1, 256, 4, streamed=1 << 24))["prefetch"] == cache
+@pytest.mark.parametrize("rows", [1, 3, 8, 16, 100])
+def test_the_tile_that_waits_for_a_stream_asks_ahead(rows: int) -> None:
+    """Into the second cache, if the first one does not keep until then what comes so early; not for few rows, if the
+    processor is known to see so far ahead itself."""
+    facts = TileFacts(512, rows, 1, 1, 1, 256, 4, streamed=1 << 24)
+    caches = [chosen(facts, Target.parse(f"x86_64,{cpu}"))["prefetch"] for cpu in ("znver4", "znver3,l1=48K")]
+    assert caches == ([2, 1] if rows >= 8 else [0, 1])
 
 
 def test_what_is_read_often_is_not_asked_for() -> None:
@@ -60,7 +63,7 @@ def test_what_is_read_often_is_not_asked_for() -> None:
 def test_rows_of_a_tile_have_places_in_the_first_cache(row_bytes: int, l1: str, most: int) -> None:
     """Rows that lie whole ways apart are in one set, which has as many places as the cache has ways."""
     facts = TileFacts(512, 96, 1, 1, 1, row_bytes // 4, 4)
-    target = Target.parse(f"x86_64,znver5,l1={l1}")
+    target = Target.parse(f"x86_64,znver4,l1={l1}")
     assert chosen(facts, target)["rows"] > most
     assert chosen(replace(facts, row_bytes=row_bytes), target)["rows"] <= most
     assert chosen(replace(facts, row_bytes=row_bytes + 64), target) == chosen(facts, target)
@@ -78,7 +81,7 @@ def test_the_bytes_from_a_row_to_the_next() -> None:
 
 
 def knobs_of(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:
-    return (*tile_knobs(facts, registers), Knob("unroll", (0,)), Knob("pack", (0,)), Knob("prefetch", (0, 2)))
+    return (*tile_knobs(facts, registers), Knob("unroll", (0,)), Knob("pack", (0,)), Knob("prefetch", (0, 1, 2)))
 
 
 def test_panels_are_streamed_as_they_lie() -> None:

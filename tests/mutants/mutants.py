@@ -30,6 +30,7 @@ _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
 _ARTIFACT = ("tests/runtime/artifact",)
 
 _MODEL = ("tests/cost/test_model.py",)
+_STREAMING = ("tests/cost/test_streaming.py",)
 _CHOOSE = "tests/passes/test_choose.py"
 _WORK = ("tests/cost/test_work.py",)
 
@@ -1235,6 +1236,41 @@ MUTANTS = (
         ("tests/cost/test_loop_order.py",),
     ),
     Mutant(
+        "rows of a tile always have places in the first cache",
+        "cost/model.py",
+        "> target.l1_bytes / WAY",
+        "> target.l1_bytes",
+        _STREAMING,
+    ),
+    Mutant(
+        "rows lie beside each other",
+        "kernels/nests.py",
+        "prod(map(extents.of, shape[place + 1 :])) for",
+        "1 for",
+        _STREAMING,
+    ),
+    Mutant(
+        "the first cache keeps whatever was asked for",
+        "cost/model.py",
+        "(passing <= target.l1_bytes)",
+        "(passing > 0)",
+        _STREAMING,
+    ),
+    Mutant(
+        "a processor sees streams to their ends",
+        "cost/model.py",
+        "<= LOOK_AHEAD.get(target.cpu, 0))",
+        "> 0)",
+        _STREAMING,
+    ),
+    Mutant(
+        "what is read again is not asked for again",
+        "cost/model.py",
+        "ASKING * vectors * -(-facts.rows // rows)",
+        "ASKING * vectors",
+        _STREAMING,
+    ),
+    Mutant(
         "digits of other numbers are joined",
         "codegen/offsets.py",
         "if factor and terms.get(low, 0) * base == factor:",
@@ -1606,8 +1642,8 @@ MUTANTS = (
         ("tests/schedule/test_prefetch.py",),
     ),
     Mutant(
-        "the tuner knows one cache only",
-        "tune/contractions.py",
+        "the space has one cache only",
+        "kernels/nests.py",
         "(0, *CACHES) if",
         "(0, 1) if",
         ("tests/tune/test_contraction_space.py",),

@@ -94,7 +94,7 @@ def test_no_two_candidates_are_scheduled_alike(name: str) -> None:
 
 
 def test_a_stream_may_be_asked_into_either_cache() -> None:
-    """The analytic model knows of the second one only; what it does not know is charged a little."""
+    """The analytic model asks for nothing that stays in cache anyway."""
     space = space_of("product")
     names = [made.name for made in space.template.knobs]
     digits = np.tile(space.analytic(), (3, 1))
@@ -105,7 +105,7 @@ def test_a_stream_may_be_asked_into_either_cache() -> None:
     assert [program.prefetched("B") > 0 for program in programs] == [False, True, True]
     assert [program.prefetch_cache("B") for program in programs] == [1, 1, 2]
     estimates = space.estimates(digits)
-    assert estimates[2] < estimates[1] < 1.1 * estimates[2]
+    assert estimates[0] < estimates[1] == estimates[2]
     digits[:, names.index("pack")] = 1
     assert space.allowed(digits).tolist() == [True, False, False]
 

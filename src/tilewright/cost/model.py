@@ -6,8 +6,10 @@ and what does not divide runs as a smaller tile. What a tile reads again comes f
 since the last time; part of that time hides behind arithmetic. All is arithmetic on arrays with an element per choice.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -16,10 +18,11 @@ from numpy.typing import NDArray
 from tilewright.base.target import Target
 from tilewright.codegen.prepare.partition import MAX_COPIED
 from tilewright.kernels.contraction import UNKNOWN_EXTENT
-from tilewright.kernels.nests import STREAM_CACHE, Lanes, Registers, TileFacts, Tiles, fits, tile_knobs
+from tilewright.kernels.nests import STREAM_AHEAD, Lanes, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.schedules import Order
 from tilewright.kernels.space import Candidate, Choice, Knob, Nest, Population, Space, all_of
+from tilewright.schedule.prefetch import CACHES
 
 Cycles: TypeAlias = NDArray[np.floating]
 
@@ -48,11 +51,14 @@ APART_BYTES_PER_CYCLE = 6.0
 """The same of panels wider than the tile: rows of them are not read as they lie."""
 PAGE = 4096
 """Bytes: where a page ends, hardware no longer knows what comes next."""
-LOOK_AHEAD = 256
-"""Multiply-adds that a processor sees ahead: if it has more of them for a page, it sees the next page too late, and
-memory and arithmetic take turns."""
+LOOK_AHEAD: Mapping[str, int] = MappingProxyType({"znver4": 384})
+"""Multiply-adds that a processor sees ahead, by its name: if it has more of them for a page, it sees the next page too
+late, and memory and arithmetic take turns. Of others it is not known, and held to be none: to ask in vain costs less
+than to wait."""
 ASKING = 0.1
 """Cycles to ask for a vector ahead."""
+SECOND_CACHE = 0.5
+"""Cycles until a vector that was asked into the second cache is in the first."""
 WAY = 4096
 """Bytes of a way of the first cache: lines so far apart, or twice or more times so far, are of one set."""
 CONFLICT = 1.0
@@ -125,7 +131,7 @@ def panel_width(matrix: Matrix, target: Target) -> int:
     size, row_bytes = matrix.size * itemsize, matrix.reduction * itemsize
     facts = TileFacts(columns, rows, 1, 1, 1, matrix.reduction, itemsize, streamed=size, row_bytes=row_bytes)
     never = tuple(Knob(name, (0,)) for name in ("unroll", "pack"))
-    every = all_of((*tile_knobs(facts, registers), *never, Knob("prefetch", (0, STREAM_CACHE))))
+    every = all_of((*tile_knobs(facts, registers), *never, Knob("prefetch", (0, *CACHES))))
     population = every.where(fits(every, registers))
     chosen = int(np.argmin(tile_cycles(facts, population, registers, target)))
     return int(population.column("lanes")[chosen])
@@ -155,17 +161,20 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
 def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64], target: Target) -> Cycles:
     """Cycles that are lost to so many vectors of panels as they come from memory: the first tile of rows waits for
     them, and all of them ask for what is ahead."""
-    rows, is_asked = population.column("rows"), population.column("prefetch") > 0
+    rows, cache = population.column("rows"), population.column("prefetch")
     vectors, vector_bytes = facts.reduction * columns, target.vector_bits // 8
-    asking = np.where(is_asked, ASKING * vectors * -(-facts.rows // rows), 0.0)
+    asking = np.where(cache > 0, ASKING * vectors * -(-facts.rows // rows), 0.0)
     if facts.streamed <= target.l2_bytes:
         return asking
     first = np.minimum(rows, facts.rows)
     as_it_lies = population.column("lanes") >= facts.panel_width
     coming = vectors * vector_bytes / np.where(as_it_lies, STREAM_BYTES_PER_CYCLE, APART_BYTES_PER_CYCLE)
-    is_seen = (is_asked & as_it_lies) | (first * (PAGE // vector_bytes) <= LOOK_AHEAD)
+    # What was asked for, what is asked for until that is used, and what the rows read meanwhile.
+    passing = STREAM_AHEAD * (2 + first * facts.itemsize / (np.maximum(columns, 1) * vector_bytes))
+    is_there = (cache == 2) | ((cache == 1) & (passing <= target.l1_bytes))
+    is_seen = (is_there & as_it_lies) | (first * (PAGE // vector_bytes) <= LOOK_AHEAD.get(target.cpu, 0))
     meanwhile = np.where(is_seen, _contraction(facts, first, columns, target), 0.0)
-    return np.maximum(0.0, coming - meanwhile) + asking
+    return np.maximum(0.0, coming - meanwhile) + asking + np.where(cache == 2, SECOND_CACHE * vectors, 0.0)
 
 
 def _pieces(extent: int, tile: NDArray[np.int64]) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:

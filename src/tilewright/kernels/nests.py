@@ -13,6 +13,7 @@ from tilewright.kernels.space import BoolArray, Knob, Nest, Population
 from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.ir import Block, Buffer, Scope, Store
 from tilewright.loops.program import Program
+from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, block_at, consumers
 from tilewright.symbolic.domain import IterKind
@@ -26,9 +27,6 @@ PANELS = (1, 2, 3, 4)
 
 STREAM_AHEAD = 1 << 14
 """Bytes: at 20 bytes a cycle, more than the latency of memory."""
-STREAM_CACHE = 2
-"""The cache that a stream is asked into. So many bytes of it and of what a tile reads beside it, twice, are more than
-the first one holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +188,7 @@ class Tiles(Nest):
         facts = TileFacts.of(block, roles, s.program)
         pack = (0, 1) if facts.is_row_major else (0,)
         knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, 1) if may_unroll else (0,)))
-        prefetch = Knob("prefetch", (0, STREAM_CACHE) if facts.streamed else (0,))
+        prefetch = Knob("prefetch", (0, *CACHES) if facts.streamed else (0,))
         return Tiles(anchor.name, (*knobs, Knob("pack", pack), prefetch), roles, facts, registers, parallel)
 
     def without(self, name: str) -> "Tiles":

@@ -12,10 +12,11 @@ from tilewright.base.target import Target
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import best, estimate
 from tilewright.kernels.contraction import Contraction
-from tilewright.kernels.nests import STREAM_CACHE, Tiles
+from tilewright.kernels.nests import Tiles
 from tilewright.kernels.schedules import Order, outer_order
 from tilewright.kernels.space import Population
 from tilewright.loops.program import Program
+from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.domain import IterKind
 from tilewright.tune import contractions
@@ -46,7 +47,8 @@ class ContractionSpace:
     numbers: Mapping[str, IntArray]
     """What each knob may be set to, by its name: (values, numbers)."""
     cycles: Floats
-    """What the analytic model thinks of each tile, with and without a copy and asking ahead: (tiles, 2, 2)."""
+    """What the analytic model thinks of each tile, with and without a copy, and of asking ahead into each cache or into
+    none: (tiles, 2, 3)."""
     compilers: Digits
     """The candidate that does what the compiler does where nothing was measured."""
 
@@ -100,16 +102,13 @@ class ContractionSpace:
         return self.compilers
 
     def estimates(self, digits: Digits) -> Floats:
-        """Cycles by the analytic model, which knows tiles, and a charge for whatever else differs from its choice.
-
-        It knows one cache only that something may be asked into.
-        """
+        """Cycles by the analytic model, which knows tiles, and a charge for whatever else differs from its choice."""
         names = list(self.numbers)
         tile = digits[:, names.index(contractions.TILE)]
         copied, cache = (self._numbers(name, digits)[:, 0] for name in (contractions.PACK, contractions.PREFETCH))
         known = np.array([name in _KNOWN for name in names])
-        unknown = ((digits != self.compilers) & ~known).sum(axis=1) + ((cache > 0) & (cache != STREAM_CACHE))
-        return self.cycles[tile, copied, np.minimum(cache, 1)] * UNKNOWN**unknown
+        unknown = ((digits != self.compilers) & ~known).sum(axis=1)
+        return self.cycles[tile, copied, cache] * UNKNOWN**unknown
 
     def features(self, digits: Digits) -> Floats:
         """The numbers of the knobs, as logarithms."""
@@ -169,12 +168,13 @@ def _numbers(values: tuple[Value, ...]) -> IntArray:
 
 
 def _cycles(nest: Tiles, chosen: Mapping[str, int], tiles: IntArray, target: Target) -> Floats:
-    """Of each tile, (lanes, rows, panels), without and with a copy, and without and with asking ahead."""
+    """Of each tile, (lanes, rows, panels), without and with a copy, and with nothing asked ahead or into each cache."""
     names = tuple(knob.name for knob in nest.knobs)
     of_tiles = dict(zip(_PARTS, tiles.T, strict=True))
-    cycles = np.empty((len(tiles), 2, 2))
-    for copied, ahead in product(range(2), repeat=2):
-        values = {**chosen, **of_tiles, contractions.PACK: copied, contractions.PREFETCH: ahead * STREAM_CACHE}
+    caches = (0, *CACHES)
+    cycles = np.empty((len(tiles), 2, len(caches)))
+    for copied, cache in product(range(2), caches):
+        values = {**chosen, **of_tiles, contractions.PACK: copied, contractions.PREFETCH: cache}
         columns = [np.broadcast_to(np.int64(values[name]), len(tiles)) for name in names]
-        cycles[:, copied, ahead] = estimate(nest, Population(names, np.stack(columns, axis=1)), target)
+        cycles[:, copied, cache] = estimate(nest, Population(names, np.stack(columns, axis=1)), target)
     return cycles

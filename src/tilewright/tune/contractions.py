@@ -15,7 +15,6 @@ from tilewright.kernels.contraction import Contraction
 from tilewright.kernels.nests import STREAM_AHEAD, Tiles, fits, pack_panel
 from tilewright.kernels.schedules import driver, extent_of, finish_tiles, iterations, privatized, ref
 from tilewright.kernels.space import all_of
-from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef, block_at
 from tilewright.symbolic.domain import IterKind
@@ -117,17 +116,12 @@ def contraction(nest: Tiles, roles: Contraction) -> Template:
         for loop in outermost if nest.parallel else ():
             if extent_of(s, loop) > 1:
                 s.parallel(loop)
-        if cache := config.choice(PREFETCH, _caches(nest)):
+        if cache := config.choice(PREFETCH, nest.values(PREFETCH)):
             if is_copied:
                 raise ScheduleError("a panel that is copied is no stream to be asked for ahead")
             s.prefetch(roles.panel, STREAM_AHEAD, cache)
 
     return template
-
-
-def _caches(nest: Tiles) -> tuple[int, ...]:
-    """The level of the cache into which a panel is asked for ahead; 0: it is not asked for."""
-    return (0, *CACHES) if nest.facts.streamed else (0,)
 
 
 def _tile_knob(nest: Tiles) -> Knob[Sizes]:
