@@ -18,7 +18,7 @@ from tilewright.kernels.space import Knob, Space
 from tilewright.loops.lower import lower
 from tilewright.schedule.tree import all_blocks
 
-HOST = Target.host()
+HOST = replace(Target.host(), l1_bytes=32 << 10, l2_bytes=1 << 20)
 TARGET = Target.parse("x86_64,znver4")
 
 
@@ -52,6 +52,14 @@ def test_the_tile_that_waits_for_a_stream_asks_ahead(rows: int) -> None:
     facts = TileFacts(512, rows, 1, 1, 1, 256, 4, streamed=1 << 24)
     caches = [chosen(facts, Target.parse(f"x86_64,{cpu}"))["prefetch"] for cpu in ("znver4", "znver3,l1=48K")]
     assert caches == ([2, 1] if rows >= 8 else [0, 1])
+
+
+def test_the_tile_that_waits_for_a_stream_has_most_rows() -> None:
+    """Of 16 rows: 8 and 8 would wait for memory and then have as much to do again, 12 and 4 hide it."""
+    for rows in (1, 5, 8, 16, 32):
+        values = chosen(TileFacts(512, rows, 1, 1, 1, 256, 4, streamed=1 << 24), Target.parse("x86_64,znver5"))
+        assert values["prefetch"]
+        assert values["rows"] >= min(rows, 11)
 
 
 def test_what_is_read_often_is_not_asked_for() -> None:
