@@ -5,24 +5,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 
+from tests import profiles
 from tests.onnx_nodes import ledger
 
-# A busy machine is no fault of a test: nothing here may depend on how long it takes.
-settings.register_profile("tilewright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("mutants", settings.get_profile("tilewright"), phases=(Phase.explicit, Phase.generate))
-settings.load_profile("tilewright")
-
-# What is tested is compiling: models that earlier tests compiled are not to be taken from the cache.
-os.environ.setdefault("TILEWRIGHT_MODEL_CACHE_BYTES", "0")
-os.environ["TILEWRIGHT_RECORDS"] = "off"  # nor what somebody has tuned
+profiles.register()
+# Workers have the environment of the process that starts them.
+OWN_FOLDER = None if "PYTEST_XDIST_WORKER" in os.environ else profiles.isolate()
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+def pytest_unconfigure() -> None:
+    if OWN_FOLDER is not None:
+        profiles.remove(OWN_FOLDER)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -60,7 +60,7 @@ def judge(mutant: Mutant, limit: float | None = TIMEOUT) -> Outcome:
 def _run(mutant: Mutant, copy: Path, limit: float | None) -> Outcome:
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
     command = [sys.executable, "-m", "pytest", *options, *mutant.tests]
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "TILEWRIGHT_CACHE_DIR": str(copy / "cache")}
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
     try:
         done = subprocess.run(
             command, cwd=copy, env=environment, capture_output=True, text=True, timeout=limit, check=False

@@ -94,7 +94,7 @@ def test_against_the_oracle(case: NodeCase) -> None:
     st.sampled_from(["nearest", "linear", "cubic"]),
     st.sampled_from([*COORDINATES, "align_corners"]),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None)
 def test_drawn_sizes(height: int, width: int, rows: int, columns: int, mode: str, coordinates: str) -> None:
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
     check(NodeCase("Resize", [f(1, 2, height, width)], attributes, [None, None, ints(1, 2, rows, columns)]))

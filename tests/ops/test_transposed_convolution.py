@@ -118,7 +118,7 @@ PLANTED = st.lists(st.sampled_from([np.nan, np.inf, -np.inf]), max_size=3).map(t
 
 
 @given(cases(), PLANTED, st.integers(0, 1 << 30), st.booleans())
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_drawn(case: Case, planted: tuple[float, ...], seed: int, constant: bool) -> None:
     check(case, planted, seed, constant)
 
@@ -193,7 +193,7 @@ def test_few_filters_are_interleaved_if_phases_are_even(filters: int, kernel: in
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None)
 def test_phases_have_the_taps_of_the_definition(kernel: int, stride: int, dilation: int) -> None:
     """Each tap that reaches an output is there once, and reads the input that it should."""
     dim = Phases(const(kernel), stride, dilation)

@@ -167,7 +167,7 @@ def windows(draw: st.DrawFn) -> tuple[list[int], dict[str, Any]]:
     return spatial, attributes | ({"pads": pads} if mode == "NOTSET" else {"auto_pad": mode})
 
 
-few = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @given(windows(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.booleans())
