@@ -31,6 +31,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(ledger.summary(ledger.read(ledger.PATH.read_text())))
 
 
+GENERATORS = pytest.StashKey[profiles.Generators]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[GENERATORS] = profiles.Generators.of_modules()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.config.stash[GENERATORS].restore()
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """``golden("loops/matmul", text)``: the text is what ``tests/golden/loops/matmul.txt`` says."""

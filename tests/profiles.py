@@ -1,4 +1,4 @@
-"""How tests draw, and what of the machine they may see: a run must not depend on the day, the order or the host.
+"""How tests draw, and what of the machine they may see: nothing may depend on the day, the order or the host.
 
 - ``tilewright``, the default: what a test draws follows from its own text, and nothing else.
 - ``mutants``: the same without making failing examples small, which nobody reads.
@@ -7,9 +7,15 @@
 
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from random import Random
+from typing import TypeAlias
 
+import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.internal.constants_ast import Constants
@@ -39,6 +45,41 @@ def register() -> None:
     # Hypothesis also draws literals of the modules that are loaded, unless "tests" is in their path: which ones that
     # are depends on the order of tests and on where the clone lies.
     HypothesisProvider._local_constants = Constants()  # no public setting does it
+
+
+State: TypeAlias = "Mapping[str, object] | tuple[object, ...]"
+
+
+@dataclass(frozen=True)
+class Generators:
+    """The generators of test modules, as they are when all modules have been read.
+
+    Each test finds them so; what it draws would else depend on the tests that ran before it in this process.
+    """
+
+    states: Mapping[tuple[str, str], State]
+
+    @staticmethod
+    def of_modules(prefix: str = "tests.") -> "Generators":
+        """Those of the modules that are loaded."""
+        states: dict[tuple[str, str], State] = {}
+        for name, module in list(sys.modules.items()):
+            if name.startswith(prefix):
+                for key, value in vars(module).items():
+                    if isinstance(value, np.random.Generator):
+                        states[name, key] = value.bit_generator.state
+                    elif isinstance(value, Random):
+                        states[name, key] = value.getstate()
+        return Generators(states)
+
+    def restore(self) -> None:
+        """Put all of them back."""
+        for (name, key), state in self.states.items():
+            generator = vars(sys.modules[name])[key]
+            if isinstance(generator, Random):
+                generator.setstate(state)
+            else:
+                generator.bit_generator.state = state
 
 
 def isolate() -> Path:

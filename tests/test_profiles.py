@@ -2,11 +2,13 @@
 
 import ast
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -26,7 +28,7 @@ seen = hashlib.sha256()
 
 
 @given(st.integers(), st.floats(), st.text(), st.sets(st.integers(0, 9)))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def draw(integer, number, text, numbers):
     seen.update(repr((integer, number, text, numbers)).encode())
 
@@ -74,6 +76,15 @@ def test_settings_of_the_user_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> N
         assert all(Path(found[f"TILEWRIGHT_{name}_DIR"]).is_relative_to(folder) for name in ("CACHE", "KEY"))
     finally:
         profiles.remove(folder)
+
+
+NUMPYS, PYTHONS = np.random.default_rng(3), random.Random(3)
+
+
+@pytest.mark.parametrize("_", range(2))
+def test_each_test_finds_the_generators_of_modules_as_they_were_made(_: int) -> None:
+    """Whatever other tests have drawn before it."""
+    assert (NUMPYS.random(), PYTHONS.random()) == (np.random.default_rng(3).random(), random.Random(3).random())
 
 
 # No test draws otherwise

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import tilewright
+from tests.closeness import assert_near
 from tests.frontend.models import run_onnxruntime, single_node
 from tilewright.base.errors import BadProgram, InvalidModel
 from tilewright.frontend import onnx_importer
@@ -25,6 +26,7 @@ ACTIVATIONS = {"LSTM": 3, "GRU": 2, "RNN": 1}
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 INPUTS = {"LSTM": ("X", "W", "R", "B", "lengths", "h", "c", "P")}
 PLAIN = ("X", "W", "R", "B", "lengths", "h")
+UNBOUNDED = frozenset({"Affine", "Elu", "LeakyRelu", "Relu", "Softplus", "ThresholdedRelu"})
 
 
 @dataclass(frozen=True)
@@ -86,17 +88,23 @@ def layers(draw: st.DrawFn) -> Layer:
 
 @st.composite
 def options(draw: st.DrawFn, op: str, directions: int) -> dict[str, object]:
-    """Attributes besides the direction; parameters of activations are given for all that have them, or for none."""
+    """Attributes besides the direction; parameters of activations are given for all that have them, or for none.
+
+    Gates without a bound are clipped: as they multiply the state, which they follow from, numbers of digits double with
+    each step, and a few steps overflow. Otherwise a step makes values at most some 50 times as large.
+    """
     found: dict[str, object] = {}
+    multiplies = False
     if draw(st.booleans()):
         names = draw(st.lists(st.sampled_from(sorted(FORMS)), min_size=ACTIVATIONS[op], max_size=ACTIVATIONS[op]))
         found["activations"] = names * directions
+        multiplies = op != "RNN" and names[0] in UNBOUNDED
         numbers = st.sampled_from([0.25, 0.5, 0.75, 1.25])
         for option, kept in (("activation_alpha", "alpha"), ("activation_beta", "beta")):
             own = [name for name in names if getattr(FORMS[name], kept) is not None]
             if own:
                 found[option] = [draw(numbers) for _ in own] * directions
-    if draw(st.booleans()):
+    if draw(st.booleans()) or multiplies:
         found["clip"] = draw(st.sampled_from([0.2, 1.0, 9.0]))
     if op == "LSTM":
         found["input_forget"] = draw(st.integers(0, 1))
@@ -117,9 +125,7 @@ def test_against_onnxruntime(layer: Layer, batch_first: bool) -> None:
         evaluate_graph(onnx_importer.load(proto), feeds),
     ):
         for result, wanted in zip(batch_second(results) if batch_first else results, expected, strict=True):
-            assert result.dtype == wanted.dtype
-            scale = max(1.0, float(np.abs(wanted).max()))
-            np.testing.assert_allclose(result, wanted, rtol=0, atol=2e-5 * scale)
+            assert_near(result, wanted, 2e-5)
 
 
 def test_weights_are_packed_and_the_product_is_a_tile_in_registers() -> None:

@@ -15,6 +15,10 @@ Array = NDArray[np.generic]
 SHAPE = (2, 3, 4)
 UNARY = ("Relu", "Tanh", "Neg", "Identity", "Softmax", "Transpose", "Reshape", "ReduceMax", "Cast")
 BINARY = ("Add", "Mul", "Max", "MatMul", "Where", "Concat")
+NORMAL = 5.0
+"""No element of a constant or of what is fed is larger."""
+LARGEST = 1e4
+"""Products that might be larger are not drawn: chains of them overflow, and right results differ then."""
 
 
 def apply(op: str, inputs: Sequence[Value], name: str, **attributes: object) -> Node:
@@ -33,6 +37,7 @@ def random_graphs(draw: st.DrawFn) -> Graph:
     inputs = tuple(value(f"x{i}", *SHAPE) for i in range(draw(st.integers(1, 2))))
     constants = {value(f"c{i}", *SHAPE): _constant(draw(st.integers(0, 1))) for i in range(draw(st.integers(0, 2)))}
     values = [*inputs, *constants]
+    bounds = dict.fromkeys(values, NORMAL)
     nodes: list[Node] = []
 
     def add(op: str, operands: Sequence[Value], **attributes: object) -> Value:
@@ -42,7 +47,11 @@ def random_graphs(draw: st.DrawFn) -> Graph:
     for _ in range(draw(st.integers(1, 12))):
         op = draw(st.sampled_from(UNARY + BINARY))
         a, b = draw(st.sampled_from(values)), draw(st.sampled_from(values))
+        bound = _bound(op, bounds[a], bounds[b])
+        if bound > LARGEST:
+            op, bound = "Tanh", 1.0
         values.append(_grown(op, a, b, add))
+        bounds[values[-1]] = bound
     made = [v for node in nodes for v in node.outputs]
     outputs = draw(st.lists(st.sampled_from(made), min_size=1, max_size=3, unique=True))
     return Graph("random", inputs, tuple(outputs), tuple(nodes), constants)
@@ -71,6 +80,23 @@ def _grown(op: str, a: Value, b: Value, add: object) -> Value:
             return add(op, [a])
         case _:
             return add(op, [a, b])
+
+
+def _bound(op: str, a: float, b: float) -> float:
+    """What no element of ``_grown(op, ...)`` exceeds, where none of the operands exceeds ``a`` and ``b``."""
+    match op:
+        case "Tanh" | "Softmax":
+            return 1.0
+        case "Add" | "ReduceMax":
+            return a + b
+        case "Mul":
+            return a * b
+        case "MatMul":
+            return SHAPE[2] * a * (SHAPE[1] * b * b)
+        case "Max" | "Where" | "Concat":
+            return max(a, b)
+        case _:
+            return a
 
 
 def _constant(seed: int) -> Array:

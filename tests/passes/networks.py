@@ -27,7 +27,10 @@ def conv(known: dict[Value, Array], x: Value, filters: int, name: str, kernel: i
 
 @st.composite
 def networks(draw: st.DrawFn) -> Graph:
-    """Convolutions, pools, elementwise nodes and joins; channels that fill blocks, and that do not."""
+    """Convolutions, pools, elementwise nodes and joins; channels that fill blocks, and that do not.
+
+    A node makes values at most some ten times as large: a gate is a share, no product of what may grow.
+    """
     known: dict[Value, Array] = {}
     x = value("x", 1, draw(st.sampled_from([3, LANES])), 5, 5)
     nodes: list[Node] = []
@@ -56,7 +59,8 @@ def networks(draw: st.DrawFn) -> Graph:
                 add(apply("Mul", [source, constant(known, channels, 1, 1)], name))
             case "gate":
                 mean = add(apply("ReduceMean", [source], f"{name}.mean", axes=(1,)))
-                add(apply("Mul", [source, mean], name))
+                share = add(apply("Sigmoid", [mean], f"{name}.share"))
+                add(apply("Mul", [source, share], name))
             case "concat":
                 add(apply("Concat", [source, draw(st.sampled_from(values))], name, axis=1))
             case _:

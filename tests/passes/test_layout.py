@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.closeness import assert_near
 from tests.passes.graphs import apply, value
 from tests.passes.networks import HOST, LANES, Array, constant, conv, networks
 from tilewright.base.dtypes import i64
@@ -71,7 +72,7 @@ def test_compiled_networks_compute_what_the_graph_says(graph: Graph, target: Tar
     feeds = {"x": np.random.default_rng(0).standard_normal([int(str(e)) for e in x.shape]).astype(np.float32)}
     results = compile_graph(graph, Options(target, threads=2, checked=True)).executable.run(feeds)
     for result, expected in zip(results, evaluate_graph(graph, feeds), strict=True):
-        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+        assert_near(result, expected, 2e-5)
 
 
 def test_a_convolution_in_groups_gets_its_data_in_blocks() -> None:
