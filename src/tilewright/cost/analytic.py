@@ -9,7 +9,7 @@ from math import prod
 from tilewright.base.target import Target
 from tilewright.cost.model import best
 from tilewright.cost.recurrence import is_recurrent, recurrence
-from tilewright.kernels.contraction import Extents, analyze, window
+from tilewright.kernels.contraction import Contraction, Extents, analyze, window
 from tilewright.kernels.nests import Lanes, Registers, Tiles
 from tilewright.kernels.schedules import (
     drop_unread,
@@ -53,8 +53,9 @@ def open_space(s: Schedule, target: Target) -> Space:
     inline_all(s, keep=_computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _expensive_shared(s) | stages)
     drop_unread(s)
     reductions = [b for b in all_blocks(s.program.body) if is_reduction(b)]
-    if anchor is not None and reductions:
-        return Space(tuple(_contraction(s, anchor, target)))
+    roles = None if anchor is None else analyze(block_at(s.program, anchor).stmt)
+    if anchor is not None and roles is not None:  # inlining may have shown that it is none: an extent of 1 has no axis
+        return Space(tuple(_contraction(s, anchor, roles, target)))
     if reductions:
         return Space(tuple(_reductions(s, reductions, target)))
     if stages and _are_stages(s):
@@ -150,11 +151,9 @@ def _panel_to_keep(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
     return frozenset() if after is not None and after.panel_is_contiguous else frozenset({before.panel})
 
 
-def _contraction(s: Schedule, anchor: BlockRef, target: Target) -> Iterator[Nest]:
+def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Target) -> Iterator[Nest]:
     """What comes before it element by element, then the contraction with all that follows."""
     block = block_at(s.program, anchor).stmt
-    roles = analyze(block)
-    assert roles is not None, "an anchor is a contraction"
     for other in _before(s, anchor):
         yield elementwise(s, other, target)
     yield Tiles.of(s, anchor, roles, registers(block, target), is_large(s, block), may_unroll=False)

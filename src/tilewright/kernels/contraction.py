@@ -94,11 +94,14 @@ def _slides(block: Block, operand: Expr) -> bool:
 
 
 def _product(block: Block) -> tuple[Expr, Expr] | None:
-    """The operands, if the block computes ``out = out + a * b``."""
+    """The operands, if the block computes ``out = out + a * b``; the simplifier may have put the terms of integers in
+    the other order."""
     if block.init is None or not isinstance(block.body, Store):
         return None
     match block.body.value:
-        case Binary(BinaryOp.ADD, Read(), Binary(BinaryOp.MUL, a, b)) if _source(a) and _source(b):
+        case Binary(BinaryOp.ADD, Read(), Binary(BinaryOp.MUL, a, b)) | Binary(
+            BinaryOp.ADD, Binary(BinaryOp.MUL, a, b), Read()
+        ) if _source(a) and _source(b):
             return a, b
         case _:
             return None
