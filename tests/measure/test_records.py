@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tilewright.base.errors import BadInput, CorruptRecord, ResourceLimit
+from tilewright.measure.database import refuse_network
 from tilewright.measure.exchange import MAX_LINE, export_lines, import_lines
 from tilewright.measure.job import Job, Timing
-from tilewright.measure.records import Records, refuse_network
+from tilewright.measure.records import Records
 from tilewright.measure.row import Row
 from tilewright.measure.schema import Schema
 from tilewright.measure.verdicts import Outcome, Phase, Verdict

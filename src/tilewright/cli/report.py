@@ -1,6 +1,7 @@
 """``tilewright report``: what a database of records says, as one self-contained HTML page."""
 
 import argparse
+import os
 from pathlib import Path
 
 from rich.console import Console
@@ -31,9 +32,10 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.tune.recorded import SEARCHING
 
     path: Path | None = options.records or Settings.from_environment().records
-    if path is None or not path.exists():
+    records = None if path is None or not os.path.lexists(path) else Records.open_to_read(path)
+    if path is None or records is None:
         raise BadInput(f"there are no records in {path}: tilewright tune makes them")
-    with Records.open(path) as records:
+    with records:
         found = searches(records, SEARCHING)
     write_page(options.output, f"Tuning: {path.name}", tuning_sections(found))
     trials = sum(len(search.trials) for search in found)

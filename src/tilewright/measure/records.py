@@ -23,19 +23,18 @@ from types import TracebackType
 from typing import cast
 
 from tilewright import __version__
-from tilewright.base.errors import BadInput, CorruptRecord, MeasureError, ResourceLimit
+from tilewright.base.errors import BadInput, CorruptRecord, ResourceLimit
 from tilewright.base.sizes import format_size
+from tilewright.measure.database import REMEDY, connect_to_read, connect_to_write, explained, refuse_foreign
 from tilewright.measure.job import IR_VERSION, Job, target_fingerprint, target_json, workload_hash
 from tilewright.measure.row import Record, Row
 from tilewright.measure.schema import CURRENT, Schema, prepare
 from tilewright.measure.verdicts import FAULTS, Outcome, Verdict
 
-BUSY_MILLISECONDS = 30_000
 LEAST_FREE_BYTES = 64 << 20
 """On the disk, when a session begins."""
-_NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"})
 _COLUMNS = (
-    "r.id, w.ir_version, w.hash, t.fp,"
+    "r.id, w.ir_version, w.hash, t.fp, r.job,"
     " w.ir, t.text, r.schedule_json, r.config_json, r.status, r.error, r.times_us_json, r.env_json"
     " FROM record r JOIN workload w ON w.id = r.workload_id JOIN target t ON t.id = r.target_id"
 )
@@ -66,18 +65,26 @@ class Records:
         damaged or newer, ``ResourceLimit`` if the disk is full.
         """
         place = Path(path)
-        refuse_network(place)
-        with _explained(place):
-            connection = sqlite3.connect(place, isolation_level=None, timeout=BUSY_MILLISECONDS / 1000)
+        refuse_foreign(place, schema)
+        connection = connect_to_write(place)
         try:
-            with _explained(place):
-                for setting in ("trusted_schema=OFF", "foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
-                    connection.execute(f"PRAGMA {setting}")
+            with explained(place):
                 prepare(connection, place, schema)
         except BaseException:
             connection.close()
             raise
         return Records(connection, place)
+
+    @staticmethod
+    def open_to_read(path: str | os.PathLike[str]) -> "Records | None":
+        """The database in ``path``, which is not changed; None if nothing was ever written to it.
+
+        It takes no lock that a writer waits for, and is told within a second that somebody has locked the file.
+        Raises as ``open`` does, and ``BadInput`` if there is no such file.
+        """
+        place = Path(path)
+        connection = connect_to_read(place, CURRENT)
+        return None if connection is None else Records(connection, place)
 
     def __enter__(self) -> "Records":
         return self
@@ -95,9 +102,11 @@ class Records:
     def session(self, config: Mapping[str, object]) -> Generator[int]:
         """A row that says who measured, when, and how it ended; its number goes with each record.
 
-        Raises ``ResourceLimit`` if the disk is nearly full: better now than after an hour.
+        Raises ``ResourceLimit`` if the disk is nearly full, ``CorruptRecord`` if the file is damaged: better now than
+        after an hour.
         """
         _require_space(self.path)
+        self._check("quick_check")
         columns = (_now(), platform.node(), __version__, json.dumps(dict(config), sort_keys=True))
         with self._transaction():
             made = self._connection.execute(
@@ -178,7 +187,7 @@ class Records:
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
-        with _explained(self.path):
+        with explained(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -197,7 +206,7 @@ class Records:
 
     def quarantined(self, subject: str) -> str | None:
         """Why ``subject`` must not be used; None if it may."""
-        with _explained(self.path):
+        with explained(self.path):
             row = self._connection.execute("SELECT reason FROM quarantine WHERE subject = ?", (subject,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -215,7 +224,7 @@ class Records:
             "SELECT DISTINCT w.id, w.ir FROM record r JOIN workload w ON w.id = r.workload_id"
             f" JOIN target t ON t.id = r.target_id {_USABLE} ORDER BY w.id"
         )
-        with _explained(self.path):
+        with explained(self.path):
             rows = self._connection.execute(chosen, (target_fingerprint(target), threads, seed)).fetchall()
         return [str(text) for _, text in rows]
 
@@ -225,48 +234,63 @@ class Records:
 
     def dated(self) -> Iterator[tuple[datetime, Record]]:
         """Every record with the time at which it was made, in order. Raises ``CorruptRecord``."""
-        with _explained(self.path):
+        with explained(self.path):
             rows = self._connection.execute(f"{_SELECT_DATED} ORDER BY r.id").fetchall()
         for created, *row in rows:
             yield _time(self.path, created), _read(self.path, tuple(row))
 
     def counts(self) -> dict[Verdict, int]:
         """How many records have each verdict."""
-        with _explained(self.path):
+        with explained(self.path):
             rows = self._connection.execute("SELECT status, COUNT(*) FROM record GROUP BY status").fetchall()
-        return {Verdict(status): int(count) for status, count in rows}
+        try:
+            return {Verdict(status): int(count) for status, count in rows}
+        except ValueError as error:
+            raise CorruptRecord(f"{self.path} is damaged: {error}; {REMEDY}") from error
 
     def check(self) -> None:
         """Raise ``CorruptRecord`` if the file is damaged anywhere."""
-        with _explained(self.path):
-            (found,) = self._connection.execute("PRAGMA integrity_check").fetchone()
+        self._check("integrity_check")
+        with explained(self.path):
             loose = self._connection.execute("PRAGMA foreign_key_check").fetchall()
-        if found != "ok" or loose:
-            raise CorruptRecord(f"{self.path} is damaged: {found if found != 'ok' else 'records without a workload'}")
+        if loose:
+            raise CorruptRecord(f"{self.path} is damaged: there are records without a workload; {REMEDY}")
+
+    def _check(self, how: str) -> None:
+        with explained(self.path):
+            (found,) = self._connection.execute(f"PRAGMA {how}(1)").fetchone()
+        if found != "ok":
+            raise CorruptRecord(f"{self.path} is damaged: {found}; {REMEDY}")
 
     def _select(self, chosen: str, values: tuple[object, ...]) -> Iterator[Record]:
-        with _explained(self.path):
+        with explained(self.path):
             rows = self._connection.execute(f"{_SELECT} {chosen}", values).fetchall()
         return (_read(self.path, row) for row in rows)
 
 
 def _read(path: Path, row: tuple[object, ...]) -> Record:
     """A row of ``_SELECT``. Raises ``CorruptRecord`` if it contradicts itself."""
-    number, version, key, fingerprint, *columns = row
-    texts = cast("tuple[str, ...]", tuple(columns))
-    if workload_hash(texts[0], cast(int, version)) != key or target_fingerprint(texts[1]) != fingerprint:
-        raise CorruptRecord(f"{path}: record {number}: its program or target is not what was kept (the hash differs)")
+    number, version, *columns = row
+    texts = [text for text in columns if isinstance(text, str)]
     try:
-        return Row(*texts).record()
-    except CorruptRecord as error:
-        raise CorruptRecord(f"{path}: record {number}: {error}") from error
+        if len(texts) != len(columns) or not isinstance(version, int):
+            raise CorruptRecord("malformed: it holds something else than texts")
+        key, fingerprint, job, *described = texts
+        if workload_hash(described[0], version) != key or target_fingerprint(described[1]) != fingerprint:
+            raise CorruptRecord("its program or target is not what was kept (the hash differs)")
+        record = Row(*described).record()
+        if record.job.id != job:
+            raise CorruptRecord("its schedule or way of timing is not what was kept (the hash differs)")
+    except BadInput as error:
+        raise CorruptRecord(f"{path}: record {number}: {error}; {REMEDY}") from error
+    return record
 
 
 def _time(path: Path, text: object) -> datetime:
     try:
         return datetime.fromisoformat(str(text))
     except ValueError as error:
-        raise CorruptRecord(f"{path}: a record was made at {text!r}, which is no time") from error
+        raise CorruptRecord(f"{path}: a record was made at {text!r}, which is no time; {REMEDY}") from error
 
 
 def _now() -> str:
@@ -274,48 +298,9 @@ def _now() -> str:
 
 
 def _require_space(path: Path) -> None:
-    free = shutil.disk_usage(path.absolute().parent).free
+    with explained(path):
+        free = shutil.disk_usage(path.absolute().parent).free
     if free < LEAST_FREE_BYTES:
         raise ResourceLimit(
             f"the disk of {path} has {format_size(free)} bytes left; records need {format_size(LEAST_FREE_BYTES)}"
         )
-
-
-# --- errors that a person can act on ------------------------------------------------------------------------------
-
-
-@contextmanager
-def _explained(path: Path) -> Generator[None]:
-    """SQLite's errors in words that name the file, what is wrong, and what to do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _explanation(path, error) from error
-
-
-def _explanation(path: Path, error: sqlite3.Error) -> Exception:
-    name = getattr(error, "sqlite_errorname", "")
-    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        return CorruptRecord(
-            f"{path} is no database of records, or is damaged ({error}); move it away, or give another"
-        )
-    if name.startswith("SQLITE_FULL"):
-        return ResourceLimit(f"the disk of {path} is full; the record was not kept. Free some space and go on")
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
-        return BadInput(f"{path} can't be written ({error}); make the file and its folder writable")
-    if name.startswith("SQLITE_BUSY"):
-        return ResourceLimit(f"{path}: another process has been writing for {BUSY_MILLISECONDS // 1000} s; try again")
-    return MeasureError(f"{path}: {error} ({name or 'SQLite'})")
-
-
-def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
-    """Raise ``BadInput`` on a network file system: there, processes do not see each other's shared memory."""
-    try:
-        lines = [line.split() for line in mounts.read_text().splitlines()]
-    except OSError:
-        return
-    folder = path.absolute().parent
-    around = [fields for fields in lines if folder.is_relative_to(fields[1])]
-    kind = max(around, key=lambda fields: len(fields[1]))[2] if around else ""
-    if kind in _NETWORK_FILE_SYSTEMS:
-        raise BadInput(f"{path} is on a network file system ({kind}); the records must be on a local disk")

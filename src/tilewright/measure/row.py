@@ -56,7 +56,7 @@ class Row:
             job.trace,
             json.dumps(config, sort_keys=True),
             outcome.verdict.value,
-            outcome.detail[:MAX_DETAIL],
+            outcome.detail[:MAX_DETAIL].encode(errors="replace").decode(),
             json.dumps(outcome.times_us),
             json.dumps(environment, sort_keys=True),
         )
@@ -64,6 +64,7 @@ class Row:
     def record(self) -> Record:
         """What the row says. Raises ``CorruptRecord`` if something is malformed or out of range."""
         try:
+            self.program.encode()  # a ValueError if it is no text that can be kept
             record = Record(self._job(), self._outcome())
         except (ValueError, TypeError, KeyError, RecursionError, BadInput) as fault:
             raise CorruptRecord(f"malformed: {fault}") from fault

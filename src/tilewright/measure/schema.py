@@ -7,6 +7,7 @@ are copied and then migrated, step by step, in one transaction; newer ones are r
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,8 @@ TABLES = (
     "CREATE INDEX best ON record (workload_id, target_id, median_us) WHERE status = 'ok'",
     "CREATE TABLE quarantine (subject TEXT PRIMARY KEY, reason TEXT NOT NULL, until TEXT) STRICT",
 )
-_EXPECTED = {(kind.lower(), name) for kind, name in (table.split()[1:3] for table in TABLES)}
+_Object = tuple[str, str, tuple[str, ...]]
+"""Type, name and columns of something in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,23 @@ class Schema:
 
 
 CURRENT = Schema()
+
+
+def examine(connection: sqlite3.Connection, path: Path, schema: Schema = CURRENT, *, migrated: bool) -> bool:
+    """Whether the file has the tables; False if nothing was ever written to it. Only reads.
+
+    Raises ``CorruptRecord`` if the file is somebody else's or newer, or older and it must be ``migrated``; and what
+    SQLite raises.
+    """
+    version = _pragma(connection, "user_version")
+    if version == 0 and not _objects(connection):
+        return False
+    _check_version(connection, path, version, schema)
+    if version == schema.version:
+        _check_objects(connection, path, schema)
+    elif migrated:
+        raise CorruptRecord(f"{path} was written by an older Tilewright; run `tilewright tune` once, which updates it")
+    return True
 
 
 def prepare(connection: sqlite3.Connection, path: Path, schema: Schema = CURRENT) -> None:
@@ -70,9 +89,10 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema = CURRENT
             for script in schema.migrations[version - 1 :]:
                 _run(connection, script.split(";"))
         _run(connection, (f"PRAGMA user_version = {schema.version}",))
-        _check_objects(connection, path)
+        _check_objects(connection, path, schema)
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # SQLite has rolled back by itself if the disk is full
+            connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
 
@@ -87,20 +107,28 @@ def _check_version(connection: sqlite3.Connection, path: Path, version: int, sch
         )
 
 
-def _check_objects(connection: sqlite3.Connection, path: Path) -> None:
+def _check_objects(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
     """Refuse anything but our tables: a trigger or view could alter what is read or written."""
-    wrong = _objects(connection) ^ _EXPECTED
+    with closing(sqlite3.connect(":memory:")) as model:
+        _run(model, schema.tables)
+        wrong = _objects(connection) ^ _objects(model)
     if wrong:
-        named = ", ".join(f"{kind} {name}" for kind, name in sorted(wrong))
+        named = ", ".join(sorted({f"{kind} {name}" for kind, name, _ in wrong}))
         raise CorruptRecord(f"{path} does not have just the tables of the records ({named}); give another path")
 
 
-def _objects(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    """Type and name of everything in the file; SQLite's own indexes have no SQL."""
-    rows: list[tuple[str, str]] = connection.execute(
-        "SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL"
-    ).fetchall()
-    return set(rows)
+def _objects(connection: sqlite3.Connection) -> set[_Object]:
+    """Everything in the file; SQLite's own indexes have no SQL."""
+    rows = connection.execute("SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    named = {(str(kind), str(name)) for kind, name in rows}
+    return {(kind, name, _columns(connection, kind, name)) for kind, name in named}
+
+
+def _columns(connection: sqlite3.Connection, kind: str, name: str) -> tuple[str, ...]:
+    """Those of a table; nothing else is looked into."""
+    if kind != "table":
+        return ()
+    return tuple(str(column) for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", (name,)))
 
 
 def _run(connection: sqlite3.Connection, statements: Iterable[str]) -> None:

@@ -5,11 +5,12 @@ what was *confirmed* counts: measured again, carefully and on other data, beside
 The user's own records come first, then those that come with the package (``shipped``).
 """
 
-from collections.abc import Generator, Sequence
+import os
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.events import Listener, Warned
@@ -20,6 +21,8 @@ from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.tune.shipped import SHIPPED, Shipped
+
+Found = TypeVar("Found")
 
 KERNEL = "tuned"
 """What every kernel is called in records: models number theirs."""
@@ -56,10 +59,13 @@ class Source(Protocol):
 
 
 class Recorded:
-    """The best records for one target and number of threads; ``sources``: where they are, the first one first."""
+    """The best records for one target and number of threads; ``sources``: where they are, the first one first.
+
+    A source that can't be read is a warning, once, and is asked no more.
+    """
 
     def __init__(self, sources: Sequence[Source], target: Target, threads: int, listener: Listener) -> None:
-        self._sources = sources
+        self._sources = list(sources)
         self._target = str(target)
         self._threads = threads
         self._listener = listener
@@ -78,7 +84,7 @@ class Recorded:
 
     def has_ways(self) -> bool:
         """Whether any kernel was measured to compare ways."""
-        return any(source.programs(self._target, self._threads, seed=COMPARING) for source in self._sources)
+        return bool(self._first(lambda source: source.programs(self._target, self._threads, seed=COMPARING)))
 
     def microseconds(self, naive: Program) -> float | None:
         """What ``naive`` took when ways were compared; None if it was not measured."""
@@ -88,9 +94,17 @@ class Recorded:
     def _best(self, naive: Program, seed: int) -> list[Record]:
         """The fastest record of the first source that has any."""
         text = recorded_text(naive)
-        for source in self._sources:
-            if found := source.best(text, self._target, self._threads, seed=seed):
-                return found
+        return self._first(lambda source: source.best(text, self._target, self._threads, seed=seed))
+
+    def _first(self, ask: Callable[[Source], list[Found]]) -> list[Found]:
+        """What the first source finds that finds anything."""
+        for source in tuple(self._sources):
+            try:
+                if found := ask(source):
+                    return found
+            except TilewrightError as error:
+                self._sources.remove(source)
+                self._listener(_unused(error))
         return []
 
 
@@ -99,7 +113,7 @@ def recorded(path: Path | None, target: Target, threads: int, listener: Listener
     """The records in ``path`` while they are open, if there is such a file, and those of the package.
 
     None if there are none, or ``path`` is None: then nothing that was measured is to be used. Trouble with a file is a
-    warning.
+    warning. Nothing is locked or written.
     """
     if path is None:
         yield None
@@ -107,13 +121,21 @@ def recorded(path: Path | None, target: Target, threads: int, listener: Listener
     with ExitStack() as stack:
         sources: list[Source] = []
         try:
-            if path.exists():
-                sources.append(stack.enter_context(Records.open(path)))
+            own = Records.open_to_read(path) if os.path.lexists(path) else None
+            if own is not None:
+                sources.append(stack.enter_context(own))
+        except TilewrightError as error:
+            listener(_unused(error))
+        try:
             if (shipped := Shipped.of(target)).rows:
                 sources.append(shipped)
         except TilewrightError as error:
-            listener(Warned(f"what was tuned before is not used: {error}"))
+            listener(_unused(error))
         yield Recorded(sources, target, threads, listener) if sources else None
+
+
+def _unused(error: TilewrightError) -> Warned:
+    return Warned(f"what was tuned before is not used: {error}")
 
 
 def stamp(path: Path | None) -> str:
@@ -121,5 +143,13 @@ def stamp(path: Path | None) -> str:
     if path is None:
         return ""
     files = (path, path.with_name(f"{path.name}-wal"), *sorted(SHIPPED.glob("*")))
-    known = [(file.name, file.stat()) for file in files if file.exists()]
-    return "\n".join(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in known)
+    return "\n".join(map(_stamp, files))
+
+
+def _stamp(file: Path) -> str:
+    """Nothing for a file that is not there, or can't be looked at: its records are not used, either."""
+    try:
+        found = file.stat()
+    except (OSError, ValueError):
+        return ""
+    return f"{file.name} {found.st_size} {found.st_mtime_ns}"
