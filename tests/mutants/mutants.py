@@ -54,6 +54,7 @@ _TRANSPOSED = ("tests/ops/test_transposed_convolution.py",)
 _PERMUTED = "tests/codegen/test_lanes.py::test_lanes_that_lie_close_together_are_permuted"
 
 _RECORDS = ("tests/measure/test_records.py",)
+_IN_TROUBLE = ("tests/tune/test_records_in_trouble.py",)
 _CONTRACT = ("tests/measure/test_runner.py::test_faults",)
 _LEFT = ("tests/measure/test_runner.py::test_a_process_that_is_left_behind",)
 _DAMAGE = ("tests/measure/test_runner.py::test_who_dies_of_anothers_damage_is_measured_again",)
@@ -1420,16 +1421,51 @@ MUTANTS = (
     Mutant(
         "an altered program is believed",
         "measure/records.py",
-        "if workload_hash(texts[0], cast(int, version)) != key or",
+        "if workload_hash(described[0], version) != key or",
         "if",
         _RECORDS,
     ),
     Mutant(
         "triggers in the database are accepted",
         "measure/schema.py",
-        "        _check_objects(connection, path)\n",
-        "",
+        "    if wrong:\n        named",
+        "    if not wrong:\n        named",
         _RECORDS,
+    ),
+    Mutant(
+        "records that can't be read are asked for every kernel",
+        "tune/recorded.py",
+        "                self._sources.remove(source)\n",
+        "",
+        _IN_TROUBLE,
+    ),
+    Mutant(
+        "reading the records makes files beside them",
+        "measure/database.py",
+        '"&immutable=1" if is_at_rest else ""',
+        '""',
+        _IN_TROUBLE,
+    ),
+    Mutant(
+        "a FIFO in the place of the records is opened",
+        "measure/database.py",
+        "        if not stat.S_ISREG(facts.st_mode):\n",
+        "        if stat.S_ISDIR(facts.st_mode):\n",
+        _IN_TROUBLE,
+    ),
+    Mutant(
+        "the schedule of a record may be altered",
+        "measure/records.py",
+        "if record.job.id != job:",
+        "if False:",
+        _IN_TROUBLE,
+    ),
+    Mutant(
+        "a sum of integers whose terms are in the other order is no contraction",
+        "cost/analytic.py",
+        "    if anchor is not None and roles is not None:",
+        "    if anchor is not None:",
+        ("tests/ops/test_products_of_any_shape.py",),
     ),
     Mutant(
         "no time is too short",
