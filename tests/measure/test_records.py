@@ -95,7 +95,15 @@ def test_the_id_is_that_of_the_measurement() -> None:
     assert [Row.of(job, Outcome(Verdict.TIMEOUT)).record().job for job in timed] == timed
 
 
-@pytest.mark.parametrize("change", ["UPDATE workload SET ir = 'program q'", "UPDATE target SET text = 'aarch64'"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE workload SET ir = 'program q'",
+        "UPDATE workload SET hash = 'that of another program'",
+        "UPDATE target SET text = 'aarch64'",
+        "UPDATE target SET fp = 'that of another target'",
+    ],
+)
 def test_an_altered_program_or_target_is_noticed(tmp_path: Path, change: str) -> None:
     path = made(tmp_path / "r.db", GOOD)
     with sqlite3.connect(path) as connection:

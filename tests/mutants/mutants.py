@@ -1461,6 +1461,27 @@ MUTANTS = (
         _IN_TROUBLE,
     ),
     Mutant(
+        "nodes are imported in the order of the file",
+        "frontend/order.py",
+        "    if all(maker < position for position, made_by in enumerate(needed) for maker in made_by):\n",
+        "    if nodes:\n",
+        ("tests/frontend/test_order.py",),
+    ),
+    Mutant(
+        "what a branch reads from outside does not count for the order of nodes",
+        "frontend/order.py",
+        "            found.update(name for name in inner.input if name not in own)\n",
+        "",
+        ("tests/frontend/test_order.py",),
+    ),
+    Mutant(
+        "the number of a node's outputs is not checked",
+        "frontend/onnx_proto.py",
+        "    if len(node.output) < schema.min_output or named > schema.max_output:\n",
+        "    if named > schema.max_output:\n",
+        ("tests/frontend/test_order.py",),
+    ),
+    Mutant(
         "a sum of integers whose terms are in the other order is no contraction",
         "cost/analytic.py",
         "    if anchor is not None and roles is not None:",

@@ -31,7 +31,8 @@ NOBODY = 65534
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded_module, "SHIPPED", tmp_path / "none")
     monkeypatch.setattr(Shipped, "of", lambda target: Shipped("", {}))
 
 

@@ -19,6 +19,7 @@ from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.names import readable
 from tilewright.frontend import onnx_importer, onnx_proto
 from tilewright.frontend.onnx_shapes import GivenShapes
+from tilewright.frontend.order import sort_nodes
 from tilewright.frontend.scopes import place_of
 
 
@@ -58,6 +59,7 @@ def coverage(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShap
     model.CopyFrom(given)
     for position, node in enumerate(model.graph.node):
         node.name = node.name or str(position)
+    sort_nodes(model.graph)
     places = {_place(node): _operator(node) for node in model.graph.node}
     counts = Counter(_operator(node) for node in model.graph.node)
     examination = _Examination(model, shapes or {})

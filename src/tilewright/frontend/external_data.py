@@ -24,7 +24,7 @@ from tilewright.base import files
 from tilewright.base.errors import InvalidModel, UntrustedData
 from tilewright.base.names import readable
 from tilewright.frontend.onnx_proto import check_size, read_model
-from tilewright.frontend.scopes import all_nodes, subgraphs
+from tilewright.frontend.order import all_nodes, subgraphs
 
 _LOCATION = b"location"
 _KNOWN_KEYS = frozenset({"location", "offset", "length", "checksum"})

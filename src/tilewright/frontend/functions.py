@@ -12,7 +12,7 @@ import onnx
 from tilewright.base.errors import InvalidModel, ResourceLimit
 from tilewright.base.names import readable
 from tilewright.frontend.onnx_proto import own_domain, type_of
-from tilewright.frontend.scopes import all_nodes
+from tilewright.frontend.order import all_nodes
 from tilewright.graph import Value
 
 MAX_NODES = 2_000_000

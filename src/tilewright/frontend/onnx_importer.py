@@ -176,6 +176,8 @@ class _Importer:
             names = list(node.output)
             while names and not names[-1]:
                 names.pop()
+            if not names and node.output:
+                continue  # nobody can use what it makes
             start = len(self.nodes)
             results = self._results(node, len(names), scope, place)
             self._bind(names, results, scope, start, place)

@@ -249,7 +249,11 @@ def schema_of(node: onnx.NodeProto, opset: int, place: str) -> onnx.defs.OpSchem
 
 
 def check_node(node: onnx.NodeProto, schema: onnx.defs.OpSchema, opset: int, place: str) -> None:
-    """Whether inputs and attributes are what ONNX's definition of the operator says. Raises ``InvalidModel``."""
+    """Whether inputs, outputs and attributes are as ONNX's definition of the operator says. Raises ``InvalidModel``."""
+    named = max((position for position, name in enumerate(node.output, 1) if name), default=0)
+    if len(node.output) < schema.min_output or named > schema.max_output:
+        wanted = f"{schema.min_output} to {schema.max_output}"
+        raise InvalidModel(f"{place} has {len(node.output)} outputs; {node.op_type} makes {wanted}")
     if not schema.min_input <= len(node.input) <= schema.max_input:
         wanted = f"{schema.min_input} to {schema.max_input}"
         raise InvalidModel(f"{place} has {len(node.input)} inputs; {node.op_type} takes {wanted}")

@@ -1,16 +1,19 @@
 """Names and places in a model: what a name stands for, where a node is, and why a name stands for nothing."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
 
 from tilewright.base.errors import InvalidModel, ResourceLimit
 from tilewright.base.names import readable
+from tilewright.frontend.order import cycle_through, makers_of, topological_order
 from tilewright.graph import Value
 
 MAX_DEPTH = 64
 """Functions and branches inside each other."""
+_INSIDE = " / "
 
 
 @dataclass(slots=True)
@@ -35,7 +38,7 @@ class Scope:
         """The scope of a body in the node at ``place``. Raises ``ResourceLimit`` if too many are in each other."""
         if self.depth == MAX_DEPTH:
             raise ResourceLimit(f"{place}: more than {MAX_DEPTH} functions and branches are inside each other")
-        return Scope(nodes, self.opsets, f"{place} / ", self if is_branch else None, self.depth + 1, self.is_own)
+        return Scope(nodes, self.opsets, f"{place}{_INSIDE}", self if is_branch else None, self.depth + 1, self.is_own)
 
     def define(self, name: str, value: Value, place: str) -> None:
         """Let ``name`` stand for ``value``. Raises ``InvalidModel`` if it stands for something already."""
@@ -50,12 +53,20 @@ class Scope:
             if name in scope.values:
                 return scope.values[name]
             scope = scope.outer
-        raise InvalidModel(f"{place} uses `{readable(name)}`, {_why_missing(name, self.nodes)}")
+        raise InvalidModel(f"{place} uses `{readable(name)}`, {_why_missing(name, self)}")
 
     def placed(self) -> Iterator[tuple[onnx.NodeProto, str]]:
-        """The nodes, each with its place."""
-        for position, node in enumerate(self.nodes):
-            yield node, f"{self.place}{place_of(node, position)}"
+        """The nodes in topological order, each with its place in the file. That they are sorted is logged."""
+        order = topological_order(self.nodes)
+        if not isinstance(order, range):
+            moved = next(position for at, position in enumerate(order) if at != position)
+            logging.getLogger("tilewright").warning(
+                "%s: the nodes are not in topological order, as ONNX asks for; they are sorted (%s comes too late)",
+                self.place.removesuffix(_INSIDE) or "the model",
+                place_of(self.nodes[moved], moved),
+            )
+        for position in order:
+            yield self.nodes[position], f"{self.place}{place_of(self.nodes[position], position)}"
 
 
 def place_of(node: onnx.NodeProto, position: int) -> str:
@@ -63,56 +74,23 @@ def place_of(node: onnx.NodeProto, position: int) -> str:
     return f"node {readable(node.name) if node.name else position} ({readable(node.op_type)})"
 
 
-def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The bodies that a node has as attributes."""
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g
-        elif attribute.type == onnx.AttributeProto.GRAPHS:
-            yield from attribute.graphs
+def _why_missing(name: str, scope: Scope) -> str:
+    """What is wrong with the use of ``name`` in ``scope``: nothing makes it, or nodes need each other."""
+    around: Scope | None = scope
+    while around is not None:
+        nodes = around.nodes
+        maker = makers_of(nodes).get(name)
+        if maker is not None:
+            cycle = " -> ".join(place_of(nodes[p], p) for p in _shown(cycle_through(maker, nodes)))
+            return f"which needs it in turn: {cycle} is a cycle; break it"
+        around = around.outer
+    return "which is no input, no constant, and no node's output; correct the name"
 
 
-def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """``nodes``, and those of the bodies in them, at any depth."""
-    waiting = [iter(nodes)]
-    while waiting:
-        node = next(waiting[-1], None)
-        if node is None:
-            waiting.pop()
-            continue
-        yield node
-        waiting.extend(iter(graph.node) for graph in subgraphs(node))
+_SHOWN_OF_CYCLE = 8
 
 
-def _why_missing(name: str, nodes: Sequence[onnx.NodeProto]) -> str:
-    """What is wrong with the use of ``name`` by one of ``nodes``: nothing makes it, or something does too late."""
-    makers = {output: position for position, node in enumerate(nodes) for output in node.output}
-    if name not in makers:
-        return "which is no input, no constant, and no node's output; correct the name"
-    cycle = _cycle_through(makers[name], nodes, makers)
-    if cycle:
-        return f"which needs it in turn: {' -> '.join(place_of(nodes[p], p) for p in cycle)} is a cycle; break it"
-    return f"which {place_of(nodes[makers[name]], makers[name])} makes later; nodes must be in topological order"
-
-
-def _cycle_through(start: int, nodes: Sequence[onnx.NodeProto], makers: Mapping[str, int]) -> list[int]:
-    """Positions of nodes from ``start`` to ``start``, each of which reads the one before; empty if there is no way."""
-    came_from: dict[int, int] = {}
-    waiting = [start]
-    while waiting:
-        reader = waiting.pop()
-        for name in nodes[reader].input:
-            maker = makers.get(name)
-            if maker is not None and maker not in came_from:
-                came_from[maker] = reader
-                if maker == start:
-                    return _followed(start, came_from)
-                waiting.append(maker)
-    return []
-
-
-def _followed(start: int, steps: Mapping[int, int]) -> list[int]:
-    path = [start, steps[start]]
-    while path[-1] != start:
-        path.append(steps[path[-1]])
-    return path
+def _shown(cycle: list[int]) -> list[int]:
+    """All of a short cycle; of a long one, both ends."""
+    half = _SHOWN_OF_CYCLE // 2
+    return cycle if len(cycle) <= _SHOWN_OF_CYCLE else [*cycle[:half], *cycle[-half:]]

@@ -6,7 +6,7 @@ import onnx
 
 from tilewright.base.errors import InvalidModel
 from tilewright.frontend.external_data import all_tensors
-from tilewright.frontend.scopes import all_nodes, subgraphs
+from tilewright.frontend.order import all_nodes, subgraphs
 
 
 def check_text(model: onnx.ModelProto) -> None:
