@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tilewright import __version__
 from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
 from tilewright.base.events import Event, Listener, ignore, to_log
+from tilewright.base.memory import memory_guarded
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tilewright")
 
 
+@memory_guarded("the model was compiled")
 def compile(
     model: "str | os.PathLike[str] | onnx.ModelProto",
     *,
@@ -64,8 +66,8 @@ def compile(
     What was compiled before comes from a cache of models (``model_cache``), which checks all of it.
 
     Raises ``InvalidModel`` for a malformed model, ``UnsupportedModel`` for what can't be compiled; both name the node
-    and what would help. ``ResourceLimit`` if the model can't be kept within ``memory_limit``. ``InternalError`` is a
-    fault of Tilewright, and says where it wrote a bundle to reproduce it.
+    and what would help. ``ResourceLimit`` if the model can't be kept within ``memory_limit``, or takes more memory to
+    compile than there is. ``InternalError`` is a fault of Tilewright, and says where it wrote a bundle to reproduce it.
     """
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
@@ -144,7 +146,7 @@ class _Compilation:
     def load(self, shapes: Shapes) -> Graph:
         """The model as it is imported."""
         with self._faults_reported(shapes):
-            return onnx_importer.load(self.model, shapes, self.options.bounds)
+            return onnx_importer.load(self.model, shapes, self.options.bounds, self.settings.model_bytes)
 
     def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None) -> CompiledModel:
         """``graph`` compiled, and kept."""
@@ -171,9 +173,10 @@ class _Compilation:
 
     @contextmanager
     def _faults_reported(self, shapes: Shapes) -> Generator[None]:
-        """With a bundle to reproduce them."""
+        """With a bundle to reproduce them; that memory ended is none."""
         try:
-            yield
+            with memory_guarded("the model was compiled"):
+                yield
         except Exception as error:
             if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
                 raise

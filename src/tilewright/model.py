@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from tilewright.base.errors import BadInput, InternalError
+from tilewright.base.memory import memory_guarded
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
@@ -71,6 +72,7 @@ class CompiledModel(RunnableModel):
                 self._made = Made(made.graph, replace(made.compiled, executable=self.executable))
             return self._made
 
+    @memory_guarded("an artifact was saved")
     def save(self, path: str | os.PathLike[str], *, signed: bool = True, settings: Settings | None = None) -> None:
         """Write an artifact, by custom ``*.tw``, which ``tilewright.load`` runs without the compiler.
 

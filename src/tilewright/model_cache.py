@@ -99,8 +99,8 @@ class ModelCache:
                 source = onnx_proto.sha256(model)
                 return None if source is None else Asked(_key(options, shapes, source, records), source, {})
             path = Path(model)
-            files = {path: _stamp(path.stat())}
-            source = onnx_proto.sha256(path) or ""
+            source, facts = onnx_proto.sha256_of_file(path)
+            files = {path: _stamp(facts)}
             others = dict[str, str]()
             for location in self._locations(path, source):
                 others[location], facts = external_data.sha256(path.parent, location)

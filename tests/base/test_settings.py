@@ -39,12 +39,13 @@ def test_all_variables() -> None:
         NUM_THREADS="4",
         CACHE_BYTES="512M",
         MODEL_CACHE_BYTES="8G",
+        MODEL_BYTES="3M",
         BOUNDS_CHECK="yes",
         **folders,
     )
     stages = frozenset({Stage.GRAPH, Stage.LLVM})
     assert read_back == Settings(
-        stages, 4, Path("/x/y"), 512 << 20, 8 << 30, Path("/z"), Path("/r.db"), bounds_check=True
+        stages, 4, Path("/x/y"), 512 << 20, 8 << 30, Path("/z"), Path("/r.db"), bounds_check=True, model_bytes=3 << 20
     )
     assert read(PRINT="all").print_stages == frozenset(Stage)
     assert read(CACHE_BYTES="0").cache_bytes == 0

@@ -51,6 +51,10 @@ class ResourceLimit(BadInput):
     """A run or a compilation would take more time, memory or elements than it may."""
 
 
+class OutOfMemory(ResourceLimit, MemoryError):
+    """There is less memory than was needed."""
+
+
 class Unsupported(TilewrightError):
     """Well-formed, but not supported."""
 

@@ -79,6 +79,10 @@ class Settings:
     bounds_check: bool = False
     """``TILEWRIGHT_BOUNDS_CHECK=1``: compiled kernels check every access, and raise ``OutOfBounds``; slow."""
 
+    model_bytes: int | None = None
+    """``TILEWRIGHT_MODEL_BYTES=8G``: the most bytes that a model's constants may take while it is imported; None: as
+    many as this process can have."""
+
     @staticmethod
     def from_environment(environ: Mapping[str, str] = os.environ) -> "Settings":
         """The settings that ``environ`` says; an empty variable is an unset one.
@@ -94,6 +98,7 @@ class Settings:
             cache_dir=_cache_dir(given.get("CACHE_DIR"), environ),
             cache_bytes=_bytes("CACHE_BYTES", given.get("CACHE_BYTES"), _DEFAULT_CACHE_BYTES),
             model_cache_bytes=_bytes("MODEL_CACHE_BYTES", given.get("MODEL_CACHE_BYTES"), _DEFAULT_MODEL_CACHE_BYTES),
+            model_bytes=_bytes("MODEL_BYTES", given["MODEL_BYTES"], 0) if "MODEL_BYTES" in given else None,
             key_dir=_key_dir(given.get("KEY_DIR"), environ),
             records=_records(given.get("RECORDS"), environ),
             bounds_check=_switch("BOUNDS_CHECK", given.get("BOUNDS_CHECK", "0")),
@@ -118,7 +123,17 @@ class Settings:
         return show
 
 
-_NAMES = ("PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "MODEL_CACHE_BYTES", "KEY_DIR", "RECORDS", "BOUNDS_CHECK")
+_NAMES = (
+    "PRINT",
+    "NUM_THREADS",
+    "CACHE_DIR",
+    "CACHE_BYTES",
+    "MODEL_CACHE_BYTES",
+    "MODEL_BYTES",
+    "KEY_DIR",
+    "RECORDS",
+    "BOUNDS_CHECK",
+)
 _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 

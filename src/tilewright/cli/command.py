@@ -10,7 +10,8 @@ from typing import Protocol, cast
 from rich.console import Console
 
 from tilewright import __version__
-from tilewright.base.errors import InternalError, TilewrightError, Unsupported
+from tilewright.base.errors import InternalError, OutOfMemory, TilewrightError, Unsupported
+from tilewright.base.memory import out_of_memory
 from tilewright.cli.status import Status
 
 VERBS: Mapping[str, str] = {
@@ -68,6 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough; nothing is to be written at exit, either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Status.BROKEN_PIPE
+    except MemoryError as error:
+        if "--debug" in given:
+            raise
+        return _report(
+            error if isinstance(error, OutOfMemory) else out_of_memory(f"tilewright {chosen.verb} ran", error)
+        )
     except Exception as error:  # what is no TilewrightError is a fault, too
         if "--debug" in given:
             raise

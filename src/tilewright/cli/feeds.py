@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.base.arrays import Array, random_array
 from tilewright.base.errors import BadFeed
+from tilewright.base.input_files import open_regular
 from tilewright.runtime.manifest import TensorSpec
 
 
@@ -29,7 +30,8 @@ def make_feeds(inputs: Sequence[TensorSpec], files: Mapping[str, Path], seed: in
 
 def _loaded(name: str, path: Path) -> Array:
     try:
-        loaded: object = np.load(path, allow_pickle=False)
+        with open_regular(path) as file:
+            loaded: object = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise BadFeed(f"--input {name}: {path} can't be read as an array: {error}") from error
     if not isinstance(loaded, np.ndarray):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tilewright.base.errors import BadInput
 from tilewright.base.events import Listener, ignore
+from tilewright.base.input_files import open_regular
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
@@ -141,7 +142,7 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
 def is_artifact(path: Path) -> bool:
     """Whether the file holds a compiled model (a zip), not an ONNX model."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(len(_ZIP)) == _ZIP
     except OSError:
         return path.suffix == ".tw"

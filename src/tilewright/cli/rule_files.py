@@ -5,17 +5,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright.base.errors import BadInput, ParseError
+from tilewright.base.files import reason
+from tilewright.base.input_files import read_regular_text
 
 if TYPE_CHECKING:
     from tilewright.passes.rules import Rule
+
+MAX_BYTES = 64 << 20
+"""Of a file of rules."""
 
 
 def read_text(path: Path) -> str:
     """What is in it. Raises ``BadInput``."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} can't be read: {error}") from error
+        return read_regular_text(path, MAX_BYTES)
+    except OSError as error:
+        raise BadInput(f"{path} can't be read: {reason(error)}") from error
 
 
 def read_rules(paths: Sequence[Path]) -> "list[Rule]":

@@ -11,7 +11,6 @@ import errno
 import hashlib
 import logging
 import math
-import mmap
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -21,12 +20,15 @@ from pathlib import Path
 import onnx
 
 from tilewright.base import files
+from tilewright.base.arrays import Bytes, new_bytes
 from tilewright.base.errors import InvalidModel, UntrustedData
+from tilewright.base.input_files import open_regular, read_at
+from tilewright.base.memory import Budget
 from tilewright.base.names import readable
+from tilewright.frontend import wire
 from tilewright.frontend.onnx_proto import check_size, read_model
 from tilewright.frontend.order import all_nodes, subgraphs
 
-_LOCATION = b"location"
 _KNOWN_KEYS = frozenset({"location", "offset", "length", "checksum"})
 _BITS: dict[int, int] = {
     **dict.fromkeys((onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.FLOAT4E2M1), 4),
@@ -35,77 +37,80 @@ _BITS: dict[int, int] = {
 """Of element types that share bytes."""
 
 
-def read_external_data(model: onnx.ModelProto, folder: Path) -> None:
-    """Put the bytes of external tensors into ``model``.
+class ExternalData:
+    """The files beside a model in ``folder`` that have bytes of its tensors.
 
-    Raises ``UntrustedData`` for a location outside of ``folder``, a link, or what is no regular file, ``InvalidModel``
-    for one that is missing or does not fit its tensor, ``ResourceLimit`` for a tensor that is too large.
+    Bytes that several tensors name are read once and shared. They are read into memory of our own: neither mapped (a
+    file that is cut short while it is mapped ends the process) nor copied into the model (protobuf ends the process
+    where memory ends).
     """
-    for tensor in all_tensors(model):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _read(tensor, folder, f"tensor {readable(tensor.name)}")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[_Range, Bytes] = {}
+
+    def check(self, model: onnx.ModelProto, budget: Budget) -> None:
+        """Look at all that the tensors of ``model`` name, and count their bytes, before one is read.
+
+        Raises ``UntrustedData`` for a location outside of the folder, a link, or what is no regular file,
+        ``InvalidModel`` for one that is missing or does not fit its tensor, ``ResourceLimit`` for a tensor that is too
+        large, and for more bytes than ``budget`` has.
+        """
+        counted = set[_Range]()
+        for tensor in all_tensors(model):
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                place = f"tensor {readable(tensor.name)}"
+                _warn_of_unknown_keys(tensor, place)
+                wanted = _range(tensor, place)
+                if wanted not in counted:
+                    counted.add(wanted)
+                    os.close(self._open(wanted, place))
+                    budget.take(wanted.size, place)
+
+    def read(self, tensor: onnx.TensorProto, place: str) -> Bytes:
+        """The bytes of a tensor that was checked; read-only. Raises as ``check``."""
+        wanted = _range(tensor, place)
+        if wanted not in self._read:
+            content = new_bytes(wanted.size, place)
+            descriptor = self._open(wanted, place)
+            try:
+                count = read_at(descriptor, wanted.offset, content.data)
+            except OSError as error:
+                what = f"{place}: its external data {readable(wanted.location)}"
+                raise InvalidModel(f"{what} can't be read: {files.reason(error)}") from error
+            finally:
+                os.close(descriptor)
+            if count != wanted.size:
+                raise InvalidModel(
+                    f"{place}: {readable(wanted.location)} was cut while it was read; load the model again"
+                )
+            content.flags.writeable = False
+            self._read[wanted] = content
+        return self._read[wanted]
+
+    def _open(self, wanted: "_Range", place: str) -> int:
+        """A descriptor of the file, which has all of the bytes."""
+        descriptor = _open_beneath(self._folder, wanted.location, place)
+        size, end = os.fstat(descriptor).st_size, wanted.offset + wanted.size
+        if end > size:
+            os.close(descriptor)
+            raise InvalidModel(
+                f"{place}: bytes {wanted.offset} to {end} are wanted of {readable(wanted.location)}, which has {size}; "
+                "copy the whole file beside the model"
+            )
+        return descriptor
 
 
 def locations(path: Path) -> list[str]:
-    """The files, as the model in ``path`` calls them, that have bytes of its tensors. Raises as reading them does.
+    """The files, as the model in ``path`` calls them, that have bytes of its tensors.
 
-    The key of such an entry is in the file as it is: a model without it need not be parsed to know that it has none.
+    Raises ``ValueError`` if it is no model, and as reading it does.
     """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if not any(_LOCATION in content[start:end] for start, end in _without_weights(content)):
+    with open_regular(path) as file:
+        if not wire.may_name_locations(wire.Bytes(file.fileno())):
             return []
     tensors = [t for t in all_tensors(read_model(path)) if t.data_location == onnx.TensorProto.EXTERNAL]
     return list(dict.fromkeys(_source(tensor, f"tensor {readable(tensor.name)}").location for tensor in tensors))
-
-
-def _without_weights(content: mmap.mmap) -> Iterator[tuple[int, int]]:
-    """All parts of a model's file but ``graph.initializer.raw_data``. Raises ``ValueError`` if it is no such file.
-
-    Source: the encoding of Protocol Buffers; a field of another wire type than these can't be large.
-    """
-    graph, initializer, raw_data = 7, 5, 9
-    known = 0
-    for tensor in _fields(content, _fields(content, [(0, len(content))], graph), initializer):
-        for start, end in _fields(content, [tensor], raw_data):
-            yield known, start
-            known = end
-    yield known, len(content)
-
-
-def _fields(content: mmap.mmap, messages: Iterable[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
-    """Where the fields with the number ``wanted`` of these messages are; they are messages or bytes themselves."""
-    for start, end in messages:
-        at = start
-        while at < end:
-            key, at = _varint(content, at)
-            match key & 7:
-                case 0:
-                    _, at = _varint(content, at)
-                case 1:
-                    at += 8
-                case 2:
-                    length, at = _varint(content, at)
-                    if key >> 3 == wanted:
-                        yield at, at + length
-                    at += length
-                case 5:
-                    at += 4
-                case kind:
-                    raise ValueError(f"wire type {kind} at byte {at}")
-        if at != end:
-            raise ValueError(f"a field reaches beyond byte {end}")
-
-
-def _varint(content: mmap.mmap, at: int) -> tuple[int, int]:
-    """The number that starts at byte ``at``, and where the next thing starts."""
-    value = shift = 0
-    while at < len(content) and shift < 64:
-        byte = content[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-    raise ValueError(f"no number ends at byte {at}")
 
 
 def sha256(folder: Path, location: str) -> tuple[str, os.stat_result]:
@@ -156,7 +161,17 @@ class _Source:
     length: int | None
 
 
-def _read(tensor: onnx.TensorProto, folder: Path, place: str) -> None:
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Bytes of a file. Equal ranges are read once."""
+
+    location: str
+    offset: int
+    size: int
+
+
+def _range(tensor: onnx.TensorProto, place: str) -> _Range:
+    """Where the bytes of ``tensor`` are: as many as its elements take. Raises ``InvalidModel`` or ``ResourceLimit``."""
     source = _source(tensor, place)
     wanted = _byte_count(tensor, place)
     if source.length not in (None, wanted):
@@ -164,28 +179,17 @@ def _read(tensor: onnx.TensorProto, folder: Path, place: str) -> None:
             f"{place}: its external data has length {source.length}, and {list(tensor.dims)} elements take {wanted} "
             "bytes; write the model anew"
         )
-    descriptor = _open_beneath(folder, source.location, place)
-    with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(descriptor).st_size
-        if source.offset + wanted > size:
-            raise InvalidModel(
-                f"{place}: bytes {source.offset} to {source.offset + wanted} are wanted of "
-                f"{readable(source.location)}, which has {size}; copy the whole file beside the model"
-            )
-        file.seek(source.offset)
-        content = file.read(wanted)
-    if len(content) != wanted:
-        raise InvalidModel(f"{place}: {readable(source.location)} was cut while it was read; load the model again")
-    tensor.raw_data = content
-    tensor.data_location = onnx.TensorProto.DEFAULT
-    del tensor.external_data[:]
+    return _Range(source.location, source.offset, wanted)
+
+
+def _warn_of_unknown_keys(tensor: onnx.TensorProto, place: str) -> None:
+    for key in dict.fromkeys(entry.key for entry in tensor.external_data if entry.key not in _KNOWN_KEYS):
+        log = logging.getLogger("tilewright")
+        log.warning("%s: its external data has the unknown key %s, which is ignored", place, readable(key))
 
 
 def _source(tensor: onnx.TensorProto, place: str) -> _Source:
     given = {entry.key: entry.value for entry in tensor.external_data}
-    for key in given.keys() - _KNOWN_KEYS:
-        log = logging.getLogger("tilewright")
-        log.warning("%s: its external data has the unknown key %s, which is ignored", place, readable(key))
     if "location" not in given:
         raise InvalidModel(f"{place}: its external data has no location; write the model anew")
     length = _number(given, "length", place) if "length" in given else None

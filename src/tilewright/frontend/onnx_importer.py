@@ -7,8 +7,9 @@ Every node becomes operators of ``ops`` by the rule of its type (``rules``). Not
 import difflib
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ import onnx
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
+from tilewright.base.memory import Budget
 from tilewright.base.names import fresh_name, readable
 from tilewright.frontend import onnx_proto
-from tilewright.frontend.external_data import read_external_data
+from tilewright.frontend.external_data import ExternalData
 from tilewright.frontend.functions import Functions, called_nodes, schema_body
+from tilewright.frontend.onnx_proto import Storage
 from tilewright.frontend.onnx_shapes import GivenShapes, input_shapes
 from tilewright.frontend.rules import RULES, Request
 from tilewright.frontend.scopes import Scope
@@ -42,28 +45,42 @@ def load(
     source: str | os.PathLike[str] | onnx.ModelProto,
     shapes: GivenShapes | None = None,
     bounds: Mapping[str, int] | None = None,
+    most_bytes: int | None = None,
 ) -> Graph:
     """The graph of an ONNX model: a path or a ``ModelProto``.
 
     ``shapes`` gives the shapes of inputs by name; a str names a dimension that is known at run time only, and
-    ``bounds`` says the most that it may be. Raises ``InvalidModel`` if the file is missing or malformed,
-    ``UnsupportedModel`` for what can't be compiled,
-    ``ResourceLimit`` for a tensor that no machine can hold and for functions that grow too large, ``UntrustedData`` for
-    external data from elsewhere than the model's folder.
+    ``bounds`` says the most that it may be. ``most_bytes``: of all constants together; by default what this process can
+    have. Raises ``InvalidModel`` if the file is missing or malformed, ``UnsupportedModel`` for what can't be compiled,
+    ``ResourceLimit`` for tensors that are too large for that and for functions that grow too large, ``UntrustedData``
+    for external data from elsewhere than the model's folder.
     """
     model = source if isinstance(source, onnx.ModelProto) else onnx_proto.read_model(Path(source))
     check_text(model)
-    if not isinstance(source, onnx.ModelProto):
-        read_external_data(model, Path(source).parent)
-    opsets = onnx_proto.opsets_of(model.opset_import)
-    most = dict(bounds or {})
-    importer = _Importer(model.graph, Functions(model), Scope(model.graph.node, opsets), SymbolicValues(most))
+    outside = None if isinstance(source, onnx.ModelProto) else ExternalData(Path(source).parent)
+    import_within = partial(_import, model, outside, most_bytes, shapes or {})
+    given = SymbolicValues(bounds or {})
     try:
-        return importer.graph(shapes or {})
+        return import_within(given)
     except (InvalidModel, UnsupportedModel):
-        if not importer.symbolic.caps:
+        if not given.caps:
             raise
-        return _capped(model, opsets, shapes or {}, most, importer.symbolic.caps)
+    return _capped(import_within, bounds or {}, given.caps)
+
+
+def _import(
+    model: onnx.ModelProto,
+    outside: ExternalData | None,
+    most_bytes: int | None,
+    shapes: GivenShapes,
+    symbolic: SymbolicValues,
+) -> Graph:
+    budget = Budget.of_model(most_bytes)
+    if outside is not None:
+        outside.check(model, budget)
+    storage = Storage(budget, None if outside is None else outside.read)
+    scope = Scope(model.graph.node, onnx_proto.opsets_of(model.opset_import))
+    return _Importer(model.graph, Functions(model), scope, symbolic, storage).graph(shapes)
 
 
 def inputs_of(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes) -> tuple[Value, ...]:
@@ -81,20 +98,13 @@ def _input_values(infos: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> t
 
 
 def _capped(
-    model: onnx.ModelProto,
-    opsets: Mapping[str, int],
-    shapes: GivenShapes,
-    most: Mapping[str, int],
-    caps: Mapping[str, int],
+    import_within: Callable[[SymbolicValues], Graph], most: Mapping[str, int], caps: Mapping[str, int]
 ) -> Graph:
     """The graph if run-time extents are such that slices of tables (of positions, say) do not end before they should.
 
     A model that does not fit together otherwise was meant so. The bounds are in the graph, and hold for its inputs.
     """
-    importer = _Importer(
-        model.graph, Functions(model), Scope(model.graph.node, opsets), SymbolicValues({**most, **caps})
-    )
-    graph = importer.graph(shapes)
+    graph = import_within(SymbolicValues({**most, **caps}))
     return replace(graph, bounds={Var(name): cap for name, cap in caps.items()})
 
 
@@ -106,6 +116,7 @@ class _Importer:
     functions: Functions
     top: Scope
     symbolic: SymbolicValues
+    storage: Storage
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     nodes: list[Node] = field(default_factory=list[Node])
     _fresh: set[Value] = field(default_factory=set[Value])
@@ -115,7 +126,7 @@ class _Importer:
 
     def graph(self, shapes: GivenShapes) -> Graph:
         self._reserved = frozenset(name for node in self.proto.node for name in (*node.input, *node.output))
-        for name, array, place in onnx_proto.initializers(self.proto):
+        for name, array, place in onnx_proto.initializers(self.proto, self.storage):
             self._initializer(name, array, place)
         inputs = self._inputs(shapes)
         self.symbolic.declare(inputs)
@@ -197,11 +208,11 @@ class _Importer:
             raise UnsupportedModel(_unsupported(node, place))
         onnx_proto.check_node(node, schema, opset, place)
         if not domain and node.op_type == "Constant":
-            return [self.constant(onnx_proto.constant_of(node, place), place)]
+            return [self._constant(onnx_proto.constant_of(node, place, self.storage))]
         if not domain and node.op_type == "If":
             return self._branch(node, inputs, wanted, scope, place)
         if not domain and node.op_type in RULES:
-            attributes = {a.name: onnx_proto.attribute_of(a, place) for a in node.attribute}
+            attributes = {a.name: onnx_proto.attribute_of(a, place, self.storage) for a in node.attribute}
             request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
             try:
                 return RULES[node.op_type](request)
@@ -254,8 +265,8 @@ class _Importer:
         if wanted > len(body.output):
             raise InvalidModel(f"{place}: {wanted} outputs are wanted, and {chosen} has {len(body.output)}")
         inside = scope.inside(body.node, f"{place} {chosen}", is_branch=True)
-        for name, array, where in onnx_proto.initializers(body):
-            inside.define(name, self.constant(array, f"{place}: {where}"), where)
+        for name, array, where in onnx_proto.initializers(body, self.storage):
+            inside.define(name, self._constant(array), where)
         self._body(inside)
         return [self._value(info.name, inside, place) for info in body.output[:wanted]]
 
@@ -319,6 +330,11 @@ class _Importer:
     def constant(self, array: Array, place: str) -> Value:
         """See ``rules.rule.Importer``."""
         onnx_proto.check_size(array.shape, place)
+        self.storage.budget.take(array.nbytes, place)
+        return self._constant(array)
+
+    def _constant(self, array: Array) -> Value:
+        """A constant with a fresh name, of bytes that were counted."""
         value = Value(self._fresh_name(), dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
         self.constants[value] = array
         self._fresh.add(value)

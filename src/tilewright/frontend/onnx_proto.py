@@ -1,20 +1,28 @@
 """Reading the parts of an ONNX file: the model, its tensors, attributes and element types, each with clear errors."""
 
+import errno
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 from onnx import numpy_helper
 
 from tilewright.base import dtypes
+from tilewright.base.arrays import Bytes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import InvalidModel, ResourceLimit, UnsupportedDType, UnsupportedModel
+from tilewright.base.files import reason
+from tilewright.base.input_files import open_regular
+from tilewright.base.memory import Budget, memory_guarded
 from tilewright.base.names import readable
+from tilewright.frontend import wire
 from tilewright.graph import Array, Value
 from tilewright.ops import Attribute
 from tilewright.symbolic.expr import Const
@@ -32,32 +40,84 @@ MAX_RANK = 32
 """Dimensions of a tensor, each of which is a loop around the next."""
 
 
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where the bytes of a model's constants come from, and how many they may be."""
+
+    budget: Budget
+    outside: Callable[[onnx.TensorProto, str], Bytes] | None = None
+    """Reads the bytes of a tensor that is in another file, which were counted; None: there are no other files."""
+
+
+def open_model(path: Path) -> BufferedReader:
+    """A model's file, which may be one, as far as its size and its outermost fields tell.
+
+    Raises ``InvalidModel`` or ``ResourceLimit`` before most of it is read.
+    """
+    try:
+        file = open_regular(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
+            raise InvalidModel(f"there is no model file {path}") from error
+        raise InvalidModel(f"{path} can't be read as ONNX: {reason(error)}") from error
+    try:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            raise InvalidModel(f"{path} is empty")
+        if size > MAX_FILE_BYTES:
+            raise ResourceLimit(
+                f"{path} has {size} bytes, more than {MAX_FILE_BYTES}; store the weights as external data"
+            )
+        try:
+            wire.check_model(wire.Bytes(file.fileno()))
+        except (OSError, ValueError) as error:
+            raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
 def read_model(path: Path) -> onnx.ModelProto:
     """The model in a file, without its external data. Raises ``InvalidModel`` or ``ResourceLimit``."""
-    if not path.is_file():
-        raise InvalidModel(f"there is no model file {path}")
-    size = path.stat().st_size
-    if not size:
-        raise InvalidModel(f"{path} is empty")
-    if size > MAX_FILE_BYTES:
-        raise ResourceLimit(f"{path} has {size} bytes, more than {MAX_FILE_BYTES}; store the weights as external data")
-    try:
-        model = onnx.load_model_from_string(path.read_bytes())
-    except (DecodeError, ValueError, OSError) as error:
-        raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
+    with open_model(path) as file, memory_guarded(f"the model {path} was read"):
+        # Of protobuf nothing is heard where memory ends but a signal: its copy must fit beside the bytes.
+        Budget.of_model().take(2 * os.fstat(file.fileno()).st_size, f"reading {path}")
+        try:
+            model = onnx.load_model_from_string(file.read())
+        except (DecodeError, ValueError, OSError) as error:
+            raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
     if not model.graph.node and not model.graph.output:
         raise InvalidModel(f"{path} is no ONNX model: it holds no graph")
     return model
 
 
 def sha256(source: str | os.PathLike[str] | onnx.ModelProto) -> str | None:
-    """The SHA-256 of a model's file without its external data, in hexadecimal digits; None if it can't be written."""
+    """The SHA-256 of a model's file without its external data, in hexadecimal digits; None if it can't be written.
+
+    Raises as ``open_model`` does, and ``OSError``.
+    """
     if not isinstance(source, onnx.ModelProto):
-        with Path(source).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    if source.ByteSize() > MAX_FILE_BYTES:
+        return sha256_of_file(Path(source))[0]
+    content = serialized(source)
+    return None if content is None else hashlib.sha256(content).hexdigest()
+
+
+def sha256_of_file(path: Path) -> tuple[str, os.stat_result]:
+    """The SHA-256 of a model's file, in hexadecimal digits, and what the system said of it before it was read."""
+    with open_model(path) as file:
+        facts = os.fstat(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest(), facts
+
+
+def serialized(model: onnx.ModelProto) -> bytes | None:
+    """The bytes of a model's file, equal for equal models; None if protobuf can't write them: there are too many."""
+    if model.ByteSize() > MAX_FILE_BYTES:
         return None
-    return hashlib.sha256(source.SerializeToString(deterministic=True)).hexdigest()
+    try:
+        return model.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError):  # it says no more: too large, or no memory
+        return None
 
 
 def opsets_of(imports: Sequence[onnx.OperatorSetIdProto], whose: str = "the model") -> dict[str, int]:
@@ -109,39 +169,44 @@ def type_of(value: Value | None) -> onnx.TypeProto:
     return kind
 
 
-def array_of(tensor: onnx.TensorProto, place: str) -> Array:
-    """The values of a constant. Raises ``InvalidModel`` or ``UnsupportedModel`` naming ``place``."""
-    if any(extent < 0 for extent in tensor.dims):
-        raise InvalidModel(f"{place} has the shape {list(tensor.dims)}; extents are not negative")
-    check_size(tuple(tensor.dims), place)
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+def array_of(tensor: onnx.TensorProto, place: str, storage: Storage) -> Array:
+    """The values of a constant. Raises ``InvalidModel``, ``UnsupportedModel`` or ``ResourceLimit`` naming ``place``."""
+    shape = tuple(tensor.dims)
+    if any(extent < 0 for extent in shape):
+        raise InvalidModel(f"{place} has the shape {list(shape)}; extents are not negative")
+    check_size(shape, place)
+    is_outside = tensor.data_location == onnx.TensorProto.EXTERNAL
+    if is_outside and storage.outside is None:
         raise InvalidModel(f"{place} is in another file; give the model's path, or load it with onnx.load")
     dtype = dtype_of(tensor.data_type, place)
+    if is_outside and storage.outside is not None:
+        return storage.outside(tensor, place).view(dtype.numpy).reshape(shape)
     try:
-        array = numpy_helper.to_array(tensor)
+        array = numpy_helper.to_array(tensor)  # as large as what the file has of it, or an error
     except (ValueError, TypeError, OverflowError, OSError, onnx.checker.ValidationError) as error:
         raise InvalidModel(f"{place} can't be read: {error}") from error
+    storage.budget.take(array.nbytes, place)
     return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
 
 
-def initializers(graph: onnx.GraphProto) -> Iterator[tuple[str, Array, str]]:
+def initializers(graph: onnx.GraphProto, storage: Storage) -> Iterator[tuple[str, Array, str]]:
     """The constants of a graph or branch: name, elements, and how errors call it. Sparse ones become dense."""
     for tensor in graph.initializer:
         place = f"constant {readable(tensor.name)}"
-        yield tensor.name, array_of(tensor, place), place
+        yield tensor.name, array_of(tensor, place, storage), place
     for sparse in graph.sparse_initializer:
         place = f"constant {readable(sparse.values.name)}"
-        yield sparse.values.name, dense_of(sparse, place), place
+        yield sparse.values.name, dense_of(sparse, place, storage), place
 
 
-def dense_of(sparse: onnx.SparseTensorProto, place: str) -> Array:
-    """The elements of a sparse constant. Raises ``InvalidModel`` naming ``place``."""
+def dense_of(sparse: onnx.SparseTensorProto, place: str, storage: Storage) -> Array:
+    """The elements of a sparse constant. Raises ``InvalidModel`` or ``ResourceLimit`` naming ``place``."""
     shape = tuple(sparse.dims)
     if any(extent < 0 for extent in shape):
         raise InvalidModel(f"{place} has the shape {list(shape)}; extents are not negative")
     check_size(shape, place)
-    values = array_of(sparse.values, f"{place}: its values").reshape(-1)
-    indices = array_of(sparse.indices, f"{place}: its indices")
+    values = array_of(sparse.values, f"{place}: its values", storage).reshape(-1)
+    indices = array_of(sparse.indices, f"{place}: its indices", storage)
     if indices.dtype != np.int64 or indices.shape not in ((values.size,), (values.size, len(shape))):
         raise InvalidModel(
             f"{place}: its indices are {indices.dtype}{list(indices.shape)}; {values.size} values of a tensor with "
@@ -151,6 +216,7 @@ def dense_of(sparse: onnx.SparseTensorProto, place: str) -> Array:
     columns = indices.astype(np.int64).reshape(values.size, len(bounds))
     if values.size and ((columns < 0) | (columns >= np.array(bounds))).any():
         raise InvalidModel(f"{place}: an index is outside of the shape {list(shape)}")
+    storage.budget.take(math.prod(shape) * values.itemsize, f"{place}, which is sparse, with all of its zeros")
     dense = np.zeros(shape, values.dtype)
     target = dense if indices.ndim == 2 else dense.reshape(-1)
     target[tuple(columns.T)] = values
@@ -166,14 +232,14 @@ def check_size(shape: tuple[int, ...], place: str) -> None:
         raise ResourceLimit(f"{place} has the shape {list(shape)}: {count} elements, more than {MAX_ELEMENTS}")
 
 
-def constant_of(node: onnx.NodeProto, place: str) -> Array:
-    """What a ``Constant`` node holds. Raises ``InvalidModel`` or ``UnsupportedModel`` naming ``place``."""
+def constant_of(node: onnx.NodeProto, place: str, storage: Storage) -> Array:
+    """What a ``Constant`` node holds. Raises as ``array_of`` does."""
     for attribute in node.attribute:
         match attribute.name:
             case "value":
-                return array_of(attribute.t, place)
+                return array_of(attribute.t, place, storage)
             case "sparse_value":
-                return dense_of(attribute.sparse_tensor, place)
+                return dense_of(attribute.sparse_tensor, place, storage)
             case "value_float":
                 return np.array(attribute.f, np.float32)
             case "value_int":
@@ -189,8 +255,8 @@ def constant_of(node: onnx.NodeProto, place: str) -> Array:
     raise InvalidModel(f"{place} holds no value")
 
 
-def attribute_of(attribute: onnx.AttributeProto, place: str) -> Attribute | Array:
-    """The value of an attribute. Raises ``UnsupportedModel`` naming ``place`` for graphs."""
+def attribute_of(attribute: onnx.AttributeProto, place: str, storage: Storage) -> Attribute | Array:
+    """The value of an attribute. Raises ``UnsupportedModel`` naming ``place`` for graphs, and as ``array_of`` does."""
     kinds = onnx.AttributeProto
     match attribute.type:
         case kinds.INT:
@@ -200,7 +266,7 @@ def attribute_of(attribute: onnx.AttributeProto, place: str) -> Attribute | Arra
         case kinds.STRING:
             return attribute.s.decode(errors="replace")
         case kinds.TENSOR:
-            return array_of(attribute.t, f"{place}: attribute {attribute.name}")
+            return array_of(attribute.t, f"{place}: attribute {attribute.name}", storage)
         case kinds.INTS:
             return tuple(attribute.ints)
         case kinds.FLOATS:

@@ -10,7 +10,17 @@ Passes (``passes``) are functions from Graph to Graph. A new kind of fact about 
 rewrite goes into ``passes``.
 """
 
-from tilewright.graph.evaluate import evaluate_graph, evaluate_node
+from tilewright.graph.evaluate import bytes_on_the_way, evaluate_graph, evaluate_node
 from tilewright.graph.ir import Array, Graph, Node, Value, make_node, verify
 
-__all__ = ["Array", "Graph", "Node", "Value", "evaluate_graph", "evaluate_node", "make_node", "verify"]
+__all__ = [
+    "Array",
+    "Graph",
+    "Node",
+    "Value",
+    "bytes_on_the_way",
+    "evaluate_graph",
+    "evaluate_node",
+    "make_node",
+    "verify",
+]

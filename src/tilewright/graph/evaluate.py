@@ -1,12 +1,15 @@
 """Graphs and nodes evaluated by the te evaluator: for folding constants, and as the reference of compiled models."""
 
 from collections.abc import Mapping
+from math import prod
 
 from tilewright.base.errors import BadFeed
-from tilewright.graph.ir import Array, Graph, Node, Value, as_placeholder
+from tilewright.graph.ir import Array, Graph, Node, Value, apply, as_placeholder
 from tilewright.loops.evaluate_extern import evaluate_extern
+from tilewright.ops.shapes import static
 from tilewright.symbolic.expr import Var
 from tilewright.tensor.evaluate import evaluate
+from tilewright.tensor.ir import inputs_of, topological_order
 
 
 def evaluate_node(node: Node, arrays: Mapping[Value, Array], dims: Mapping[Var, int] | None = None) -> list[Array]:
@@ -15,6 +18,17 @@ def evaluate_node(node: Node, arrays: Mapping[Value, Array], dims: Mapping[Var, 
     operands = [None if value is None else inputs[value] for value in node.inputs]
     results = node.op.apply(operands, dict(node.attributes))[: len(node.outputs)]
     return evaluate(results, {tensor: arrays[value] for value, tensor in inputs.items()}, dims, evaluate_extern)
+
+
+def bytes_on_the_way(node: Node) -> int:
+    """Of the largest tensor that ``evaluate_node`` makes between the inputs and the outputs, run-time extents left out.
+
+    A small node of small inputs can ask for a large one.
+    """
+    results = apply(node.op, node.inputs, dict(node.attributes))[: len(node.outputs)]
+    inner = (tensor for op in topological_order(results) for tensor in inputs_of(op))
+    sizes = ((tensor.dtype, static(tensor.shape)) for tensor in inner)
+    return max((dtype.itemsize * prod(shape) for dtype, shape in sizes if shape is not None), default=0)
 
 
 def evaluate_graph(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:

@@ -13,6 +13,7 @@ from typing import BinaryIO, cast
 
 from tilewright.base.errors import BadInput, CorruptRecord
 from tilewright.base.files import reason, replace_file
+from tilewright.base.input_files import open_regular
 from tilewright.measure.job import IR_VERSION
 from tilewright.measure.records import Records
 from tilewright.measure.row import MAX_PROGRAM, Record, Row
@@ -48,7 +49,7 @@ def import_lines(records: Records, path: str | os.PathLike[str]) -> Imported:
     records.check()
     added, known, refused = 0, 0, list[str]()
     try:
-        with Path(path).open("rb") as file, records.session({"import": Path(path).name}) as session:
+        with open_regular(path) as file, records.session({"import": Path(path).name}) as session:
             for number, line in enumerate(_lines(file), 1):
                 try:
                     record = _parse(line)

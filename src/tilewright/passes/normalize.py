@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.base.errors import InvalidModel, OutOfBounds
 from tilewright.base.exact import Exact
-from tilewright.graph import Array, Graph, Node, Value, evaluate_node
+from tilewright.graph import Array, Graph, Node, Value, bytes_on_the_way, evaluate_node
 from tilewright.graph.ir import walk_back
 from tilewright.ops import Attribute, FusionKind
 from tilewright.ops.shapes import static
@@ -27,6 +27,9 @@ FOLD_LIMIT = 1 << 26
 
 OPAQUE_FOLD_LIMIT = 1 << 10
 """Elements: what has a body in loop IR is evaluated one element after the other, so only small ones are folded."""
+
+MOST_FOLDED = 1 << 30
+"""Bytes of all that is folded and still needed, unless the model's own constants are a quarter of that or more."""
 
 _SEEN_ELEMENTS = 64
 """How many elements of a constant are looked at before all are hashed."""
@@ -44,29 +47,42 @@ def normalize(graph: Graph) -> Graph:
 def fold_constants(graph: Graph) -> Graph:
     """Nodes whose inputs are all constants are computed now, by the te evaluator.
 
-    Raises ``InvalidModel`` if one reads outside of its input.
+    What was only needed on the way is dropped. What would be too much in all stays a node, which a run computes: the
+    limit follows from the model alone, so that equal models are compiled alike. Raises ``InvalidModel`` if one reads
+    outside of its input.
     """
     constants = dict(graph.constants)
+    readers = Counter(value for node in graph.nodes for value in set(node.inputs) if value is not None)
+    left = max(MOST_FOLDED, 4 * sum(array.nbytes for array in graph.constants.values()))
     nodes: list[Node] = []
     for node in graph.nodes:
-        if _foldable(node, constants) and not set(node.outputs).intersection(graph.outputs):
-            constants.update(zip(node.outputs, _folded(node, constants), strict=True))
-        else:
+        wanted = _bytes_if_foldable(node, constants)
+        if wanted is None or wanted > left or set(node.outputs).intersection(graph.outputs):
             nodes.append(node)
+            continue
+        constants.update(zip(node.outputs, _folded(node, constants), strict=True))
+        left -= wanted
+        for value in {value for value in node.inputs if value is not None}:
+            readers[value] -= 1
+            if not readers[value] and value not in graph.constants:
+                left += constants.pop(value).nbytes
     return replace(graph, nodes=tuple(nodes), constants=constants)
 
 
-def _foldable(node: Node, constants: Mapping[Value, Array]) -> bool:
+def _bytes_if_foldable(node: Node, constants: Mapping[Value, Array]) -> int | None:
+    """Bytes of the results of ``node``, if they are to be computed now."""
     if node.dims or any(v is not None and v not in constants for v in node.inputs):
-        return False
+        return None
     shapes = [static(value.shape) for value in node.outputs]
     if not all(shape is not None for shape in shapes):
-        return False
+        return None
     if node.op.kind is FusionKind.OPAQUE and max(constants[v].size for v in node.inputs if v) > OPAQUE_FOLD_LIMIT:
-        return False
+        return None
     before = sum(constants[v].nbytes for v in node.inputs if v is not None)
     after = sum(value.dtype.itemsize * _count(shape) for value, shape in zip(node.outputs, shapes, strict=True))
-    return after <= max(FOLD_LIMIT, before)
+    if after > max(FOLD_LIMIT, before) or bytes_on_the_way(node) > max(FOLD_LIMIT, 8 * before):
+        return None
+    return after
 
 
 def _count(shape: tuple[int, ...] | None) -> int:

@@ -7,9 +7,9 @@ import struct
 import threading
 from collections.abc import Sequence
 
-from tilewright.base.errors import ResourceLimit
+from tilewright.base.arrays import Bytes
 from tilewright.runtime import abi
-from tilewright.runtime.memory import Bytes, address_of, aligned, round_up
+from tilewright.runtime.memory import address_of, aligned, round_up
 
 _WORD = 8
 _ERROR = struct.Struct("<qqqq")
@@ -30,7 +30,7 @@ class Context:
         self._block.fill(0)
         self.address = address_of(self._block)
         self._memory = self._block.data
-        self._arena = aligned(workspace)
+        self._arena = aligned(workspace, "the workspace of a run")
         self._stride = round_up(scratch, abi.ALIGNMENT)
         self._scratch = aligned(0)
         self._threads = 0
@@ -47,7 +47,7 @@ class Context:
         if threads == self._threads:
             return
         if threads * self._stride > self._scratch.nbytes:
-            self._scratch = aligned(threads * self._stride)
+            self._scratch = aligned(threads * self._stride, f"the scratch memory of {threads} threads")
         self._threads = threads
         scratch = address_of(self._scratch) if self._stride else 0
         struct.pack_into("<QqQq", self._memory, abi.CONTEXT_POOL, pool, threads, scratch, self._stride)
@@ -61,12 +61,9 @@ class Context:
         self._extents.pack_into(self._memory, self._dims_at, *extents)
 
     def reserve(self, workspace: int) -> None:
-        """Have at least so many bytes of workspace; they stay for later calls. Raises ``ResourceLimit``."""
+        """Have at least so many bytes of workspace; they stay for later calls. Raises ``OutOfMemory``."""
         if workspace > self._arena.nbytes:
-            try:
-                self._arena = aligned(workspace)
-            except MemoryError as error:
-                raise ResourceLimit(f"inputs of these sizes need {workspace} bytes of workspace: {error}") from error
+            self._arena = aligned(workspace, "the workspace for inputs of these sizes")
             struct.pack_into("<Q", self._memory, abi.CONTEXT_WORKSPACE, address_of(self._arena))
 
     def record_times(self, array: int) -> None:

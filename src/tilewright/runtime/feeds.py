@@ -14,7 +14,7 @@ from typing import Final, TypeGuard, cast
 
 import numpy as np
 
-from tilewright.base.arrays import Array
+from tilewright.base.arrays import Array, new_array
 from tilewright.base.errors import BadFeed
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.runtime.manifest import TensorSpec
@@ -138,8 +138,8 @@ def wrong_names(expected: Collection[str], given: Mapping[str, object], what: st
 
 
 def new_output(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> tuple[Array, int]:
-    """An uninitialized array that starts on a multiple of ``ALIGNMENT``, and its address."""
-    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    """An uninitialized array that starts on a multiple of ``ALIGNMENT``, and its address. Raises ``OutOfMemory``."""
+    raw = new_array(math.prod(shape) * dtype.itemsize + ALIGNMENT, "an output")
     address = ctypes.addressof(_byte_at(raw))
     start = -address % ALIGNMENT
     return np.ndarray(shape, dtype, raw, start), address + start

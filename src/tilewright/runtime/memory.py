@@ -6,13 +6,10 @@ import mmap
 from typing import Final, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from tilewright.base.arrays import Array
+from tilewright.base.arrays import Array, Bytes, new_bytes
 from tilewright.base.errors import InternalError
 from tilewright.runtime.abi import ALIGNMENT
-
-Bytes = npt.NDArray[np.uint8]
 
 PAGE: Final = mmap.PAGESIZE
 READ: Final = mmap.PROT_READ
@@ -52,11 +49,9 @@ def round_up(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-def aligned(size: int) -> Bytes:
-    """``size`` uninitialized bytes that start on a multiple of ``ALIGNMENT``."""
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -address_of(raw) % ALIGNMENT
-    return raw[start : start + size]
+def aligned(size: int, what: str = "an array") -> Bytes:
+    """``size`` uninitialized bytes for ``what``, from a multiple of ``ALIGNMENT`` on. Raises ``OutOfMemory``."""
+    return new_bytes(size, what, ALIGNMENT)
 
 
 def aligned_copy(array: Array) -> Array:

@@ -4,7 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tilewright.base.arrays import Array
-from tilewright.base.errors import BadArtifact, BadFeed, CorruptArtifact
+from tilewright.base.errors import BadArtifact, BadFeed, CorruptArtifact, OutOfMemory
+from tilewright.base.memory import memory_guarded, out_of_memory
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.runtime import artifact
@@ -41,10 +42,11 @@ class RunnableModel:
     def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Array]:
         """The outputs called ``names`` (None: all, in the model's order) for inputs by name, as ONNX Runtime spells it.
 
-        Raises ``BadFeed`` if an input is missing, unknown, or of another dtype or shape, or an output is unknown.
+        Raises ``BadFeed`` if an input is missing, unknown, or of another dtype or shape, or an output is unknown,
+        ``OutOfMemory`` if there is not enough for outputs, workspace and copies of inputs.
         """
         executable = self._executable_for(feeds)
-        results = executable.run(feeds)
+        results = _run(executable, feeds)
         if names is None:
             return results
         known = {spec.name: result for spec, result in zip(executable.manifest.outputs, results, strict=True)}
@@ -56,7 +58,7 @@ class RunnableModel:
     def __call__(self, *arrays: object) -> Array | tuple[Array, ...]:
         """The outputs for inputs by position; a single output comes alone."""
         feeds = self.by_name(arrays)
-        results = self._executable_for(feeds).run(feeds)
+        results = _run(self._executable_for(feeds), feeds)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _executable_for(self, feeds: Mapping[str, object]) -> Executable:
@@ -71,6 +73,16 @@ class RunnableModel:
         return {spec.name: array for spec, array in zip(self.inputs, arrays, strict=True)}
 
 
+def _run(executable: Executable, feeds: Mapping[str, object]) -> list[Array]:
+    try:
+        return executable.run(feeds)
+    except OutOfMemory:
+        raise
+    except MemoryError as error:
+        raise out_of_memory("the model was run", error) from error
+
+
+@memory_guarded("an artifact was loaded")
 def load(
     path: str | os.PathLike[str],
     *,
@@ -85,7 +97,7 @@ def load(
     model is in use: its weights are mapped. (Saving to the same path is safe.)
 
     Raises ``BadInput`` if there is no such file or number of threads, ``UntrustedData`` if it is not this user's,
-    ``CorruptArtifact`` if it is damaged, altered, or made for another processor or version.
+    ``CorruptArtifact`` if it is damaged, altered, or made for another processor or version, ``OutOfMemory``.
     """
     chosen = settings or Settings.from_environment()
     found = artifact.read(path, chosen.key_dir, trust=trust)

@@ -1,0 +1,126 @@
+"""How much memory there is, what may be taken of it, and an error of ours where it ends.
+
+A model is data from somebody else, and a few bytes of it can ask for any amount of memory. So what it asks for is
+counted before it is allocated (``Budget``). What can't be counted ends in ``MemoryError``, which becomes
+``OutOfMemory``, a ``ResourceLimit``, where a user called us (``memory_guarded``).
+"""
+
+import errno
+import os
+import resource
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tilewright.base.errors import OutOfMemory, ResourceLimit
+from tilewright.base.sizes import parse_size
+
+REMEDY = "use a machine with more memory, or raise TILEWRIGHT_MODEL_BYTES if that is set"
+
+
+class Budget:
+    """Bytes that may be taken for one purpose."""
+
+    def __init__(self, limit: int, remedy: str = REMEDY) -> None:
+        self.limit = limit
+        self.taken = 0
+        self._remedy = remedy
+
+    @staticmethod
+    def of_model(limit: int | None = None) -> "Budget":
+        """For a model's constants: ``limit``, or all that this process can have now."""
+        return Budget(available() if limit is None else limit)
+
+    def take(self, count: int, what: str) -> None:
+        """Note that ``count`` bytes are about to be allocated for ``what``. Raises ``ResourceLimit`` if they can't."""
+        if self.taken + count > self.limit:
+            before = f" after {self.taken} bytes of others" if self.taken else ""
+            raise ResourceLimit(f"{what} takes {count} bytes{before}, and the limit is {self.limit}: {self._remedy}")
+        self.taken += count
+
+
+@contextmanager
+def memory_guarded(doing: str) -> Generator[None]:
+    """Raises ``OutOfMemory``, which says what was being done, where memory ends."""
+    try:
+        yield
+    except OutOfMemory:
+        raise
+    except MemoryError as error:
+        raise out_of_memory(doing, error) from error
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise out_of_memory(doing, error) from error
+
+
+def out_of_memory(doing: str, error: Exception) -> OutOfMemory:
+    """The error for ``doing``, in which memory ended by ``error``."""
+    asked = f" ({error})" if str(error) else ""
+    return OutOfMemory(
+        f"memory ended while {doing}{asked}; free some, raise the process's limit, or use a machine with more"
+    )
+
+
+def available(root: Path = Path("/")) -> int:
+    """Bytes that this process can still have: of the machine, its control groups and its address space.
+
+    ``root`` is where ``/proc`` and ``/sys`` are. What the system can take back from its caches counts as available.
+    """
+    found = [_address_space(root), _machine(root), *map(_group, _groups(root))]
+    return max(0, min((count for count in found if count is not None), default=1 << 62))
+
+
+def _address_space(root: Path) -> int | None:
+    """What ``RLIMIT_AS`` leaves."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    pages = _number(_read(root / "proc/self/statm").split(" ")[0])
+    return None if limit == resource.RLIM_INFINITY or pages is None else limit - pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _machine(root: Path) -> int | None:
+    """What is free or can be taken back, and what can be moved to disk."""
+    pairs = (line.partition(":") for line in _read(root / "proc/meminfo").splitlines())
+    found = {name: parse_size(rest.removesuffix("kB").strip() + "K") for name, _, rest in pairs}
+    free = found.get("MemAvailable")
+    return None if free is None else free + (found.get("SwapFree") or 0)
+
+
+def _groups(root: Path) -> list[Path]:
+    """Folders of the control groups that may limit this process, of versions 1 and 2, and those around them."""
+    mount, found = root / "sys/fs/cgroup", dict[Path, None]()
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top = mount / "memory" if controllers else mount
+        group = top / path.strip("/")
+        found.update((folder, None) for folder in (group, *group.parents) if folder.is_relative_to(top))
+    return list(found)
+
+
+def _group(folder: Path) -> int | None:
+    """What a control group leaves: its limit less what is used, but for the files that can be read again."""
+    names = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+    for limit_name, usage_name in names:
+        limit, usage = _number(_read(folder / limit_name)), _number(_read(folder / usage_name))
+        if limit is not None and usage is not None:
+            return limit - usage + _reclaimable(folder)
+    return None
+
+
+def _reclaimable(folder: Path) -> int:
+    pairs = (line.partition(" ") for line in _read(folder / "memory.stat").splitlines())
+    return next((_number(value) or 0 for name, _, value in pairs if name == "inactive_file"), 0)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
