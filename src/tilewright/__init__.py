@@ -18,6 +18,7 @@ _HOMES = {
     "compile": "tilewright.api",
     "CompiledModel": "tilewright.model",
     "Dynamic": "tilewright.specialize",
+    "Isolation": "tilewright.isolation",
     "SpecializingModel": "tilewright.specialize",
     "load": "tilewright.runtime.runnable",
     "RunnableModel": "tilewright.runtime.runnable",

@@ -23,6 +23,8 @@ from tilewright.frontend import onnx_importer, onnx_proto
 from tilewright.graph import Graph
 from tilewright.insight.repro import Request, pack_fault
 from tilewright.interface import input_spec
+from tilewright.isolation import Asked as IsolatedRequest
+from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
 from tilewright.runtime.artifact import Artifact, Build
@@ -50,6 +52,7 @@ def compile(
     superopt: Superopt | str = Superopt.OFF,
     target: Target | str = "host",
     threads: int | None = None,
+    isolate: Isolation | bool = False,
     settings: Settings | None = None,
     listener: Listener = ignore,
 ) -> CompiledModel:
@@ -61,7 +64,9 @@ def compile(
     weights and the workspace of a run take together, in bytes or as ``"512MiB"``; faster algorithms that need more are
     left out, those that save least for a byte first. ``superopt``: how hard to look for a graph that computes the same
     in less time, by proven rules (``base.superopt``). ``threads``: the most that one call uses; by default all that
-    this process may use. ``listener`` hears how far compiling is (``base.events``).
+    this process may use. ``isolate``: compile in a process of its own, which may use so much time and memory
+    (``isolation``): for models from others, which could end this one by what they need; what asks how a model was made
+    (``explain``, ``compare``) then can't be answered. ``listener`` hears how far compiling is (``base.events``).
 
     What was compiled before comes from a cache of models (``model_cache``), which checks all of it.
 
@@ -77,6 +82,9 @@ def compile(
     models = ModelCache.open(chosen, _both(to_log(_LOG), listener))
     compilation = _Compilation(model, options, chosen, listener, models)
     way = Dynamic.named(dynamic)
+    if isolate:
+        limits = isolate if isinstance(isolate, Isolation) else Isolation()
+        return compilation.elsewhere(given, way, limits)
     if way is Dynamic.SPECIALIZE:
         return compilation.specializing(given, ASKED) or compilation.run(given)
     asked = compilation.ask(given)
@@ -141,7 +149,24 @@ class _Compilation:
         except BadArtifact as error:
             _LOG.warning("the model is compiled again, as what the cache has of it can't be used: %s", error)
             return None
-        return CompiledModel(executable, parts, Origin(self.model, self.options, self._kernels(), again, None))
+        return CompiledModel(
+            executable, parts, Origin(self.model, self.options, self._kernels(), again, None, is_cached=True)
+        )
+
+    def elsewhere(self, shapes: Shapes, way: Dynamic, limits: Isolation) -> CompiledModel:
+        """The model compiled by a process of its own."""
+        if way is Dynamic.SPECIALIZE:
+            raise BadInput("isolate= makes one model, and dynamic='specialize' one for each size; leave one out")
+        asked = IsolatedRequest(self.model, shapes, self.options, self.settings)
+        answer = compile_elsewhere(asked, limits, _both(to_log(_LOG), self.listener))
+        parts = answer.parts
+        executable = Executable(parts.manifest, parts.objects, parts.constants, threads=self.options.threads)
+
+        def again() -> Made:
+            raise BadInput("compiled in a process of its own; compile the model without isolate= to see how it is made")
+
+        origin = Origin(self.model, self.options, self._kernels(), again, None, is_cached=answer.cached)
+        return CompiledModel(executable, parts, origin)
 
     def load(self, shapes: Shapes) -> Graph:
         """The model as it is imported."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class CompiledModel(RunnableModel):
-    """A model that was compiled in this process, or came from the cache of models: it knows how it was made."""
+    """A model that was compiled, here or in a process of its own, now or before. It can find out how it was made."""
 
     def __init__(self, executable: Executable, parts: artifact.Artifact, origin: "Origin") -> None:
         """``parts``: what is saved of it."""
@@ -49,7 +49,7 @@ class CompiledModel(RunnableModel):
     @property
     def is_cached(self) -> bool:
         """Whether it was compiled before, and came from the cache of models."""
-        return self._origin.made is None
+        return self._origin.is_cached
 
     @property
     def compiled(self) -> Compiled:
@@ -146,7 +146,8 @@ class Origin:
     make: Callable[[], "Made"]
     """Compiles it again; raises ``BadInput`` if it is not the same model any more."""
     made: "Made | None"
-    """None if it came from the cache of models."""
+    """None if it was not compiled now, or not in this process."""
+    is_cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)

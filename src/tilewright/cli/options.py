@@ -80,6 +80,15 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--records", type=Path, metavar="FILE.db", help="what was tuned (default: TILEWRIGHT_RECORDS, or in the home)"
     )
+    parser.add_argument(
+        "--isolate",
+        action="store_true",
+        help="compile in a process of its own, with limits of time and memory: for models from others",
+    )
+    parser.add_argument(
+        "--isolate-memory", type=size, metavar="SIZE", help="bytes that it may have (default: what there is)"
+    )
+    parser.add_argument("--isolate-timeout", type=float, metavar="SECONDS", help="how long it may take (default: 600)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -130,6 +139,7 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
         "--memory-limit": options.memory_limit,
         "--superopt": options.superopt != Superopt.OFF.value,
         "--records": options.records,
+        "--isolate": options.isolate,
     }
     unfit = [name for name, value in chosen.items() if value]
     if unfit:
@@ -159,7 +169,10 @@ def compiled(
 ) -> "CompiledModel":
     """The model that the arguments of ``add_compile_arguments`` ask for."""
     from tilewright.api import compile as compile_model
+    from tilewright.isolation import Isolation
 
+    given = {"memory": options.isolate_memory, "timeout": options.isolate_timeout}
+    limits = {name: value for name, value in given.items() if value is not None}
     return compile_model(
         options.model,
         shapes=shapes(options.shapes),
@@ -170,6 +183,7 @@ def compiled(
         superopt=options.superopt,
         target=options.target,
         threads=options.threads,
+        isolate=Isolation(**limits) if limits or options.isolate else False,
         settings=settings or settings_of(options),
         listener=listener,
     )

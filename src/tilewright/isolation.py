@@ -1,0 +1,265 @@
+"""Compiling in a process of its own, which has limits: what ends that process is an error here.
+
+LLVM and protobuf end the process where memory ends (``std::bad_alloc``, ``SIGSEGV``); an unknown model may make the
+compiler take hours. So the compiler runs in a child (``isolated``, started anew and not forked), with a limit of
+address space and a deadline. What comes back is an artifact, which is read and checked as any other; nothing is
+unpickled.
+
+It is a limit of resources and no sandbox: the child is this user's, reads the same files and writes to the same caches.
+
+    request     JSON on a socket: the model's path, options, settings, and where to write the artifact
+    answers     {"warned": text}, {"advanced": [step, done, total, subject]}, and at last
+                {"done": {"cached": bool}} or {"failed": [kind, text]}
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING, Final
+
+from tilewright.base import errors
+from tilewright.base.errors import BadInput, InternalError, ResourceLimit, TilewrightError
+from tilewright.base.events import Advanced, Listener, Warned
+from tilewright.base.files import reason
+from tilewright.base.memory import available
+from tilewright.base.settings import Settings
+from tilewright.base.sizes import parse_size
+from tilewright.driver import Options
+from tilewright.frontend import onnx_proto
+from tilewright.measure import fields
+from tilewright.measure.messages import BadMessageError, receive_blocking, send_blocking
+from tilewright.measure.processes import kill_group
+from tilewright.measure.spawn import Spawned, spawn
+from tilewright.runtime import artifact
+from tilewright.runtime.elsewhere import misfit
+
+if TYPE_CHECKING:
+    import onnx
+
+COMMAND = (sys.executable, "-m", "tilewright.isolated")
+MAX_MESSAGE: Final = 1 << 20
+MAX_TEXT: Final = 1 << 14
+"""Characters of an error's text."""
+_SECONDS: Final = 600.0
+_GOODBYE_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What the process that compiles may use.
+
+    ``memory``: of address space, beyond what it has when it starts to compile, in bytes or as ``"4GiB"``; None: what
+    this process could have now. ``timeout``: seconds from its start to its answer.
+    """
+
+    memory: int | str | None = None
+    timeout: float = _SECONDS
+
+    @property
+    def memory_bytes(self) -> int:
+        """``memory`` in bytes. Raises ``BadInput``."""
+        given = parse_size(self.memory) if isinstance(self.memory, str) else self.memory
+        if (self.memory is not None and given is None) or (given is not None and given < 1):
+            raise BadInput(f"memory={self.memory!r}: give a number of bytes, such as 4294967296 or 4GiB")
+        return available() if given is None else given
+
+    @property
+    def seconds(self) -> float:
+        """``timeout``. Raises ``BadInput`` if it is no time."""
+        if not 0 < self.timeout < threading.TIMEOUT_MAX:
+            raise BadInput(f"timeout={self.timeout!r}: give a positive number of seconds")
+        return self.timeout
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a child is to compile. ``shapes``: by input; a word is a run-time extent."""
+
+    model: "str | os.PathLike[str] | onnx.ModelProto"
+    shapes: Mapping[str, tuple[int | str, ...]]
+    options: Options
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What it made. ``cached``: it was compiled before."""
+
+    parts: artifact.Artifact
+    cached: bool
+
+
+def compile_elsewhere(asked: Asked, limits: Isolation, listener: Listener) -> Answer:
+    """``asked``, compiled by a process within ``limits``.
+
+    Raises what compiling raises, with the child's text, and ``ResourceLimit`` if the child needs more than it may have,
+    or ends by a signal.
+    """
+    target = asked.options.target
+    why = misfit(target.arch.value, target.features)
+    if why is not None:
+        raise BadInput(f"isolate= compiles for this machine only: {why}; leave it out, or the target")
+    if asked.settings.print_stages:
+        raise BadInput("isolate= prints no stages: unset TILEWRIGHT_PRINT, or compile without it")
+    memory, seconds = limits.memory_bytes, limits.seconds
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as name:
+        folder = Path(name)
+        output = folder / "model.tw"
+        request = _request(asked, folder, output, memory)
+        cached = _answer(request, memory, seconds, listener)
+        return Answer(artifact.read(output, None, trust=True), cached)
+
+
+def _request(asked: Asked, folder: Path, output: Path, memory: int) -> dict[str, object]:
+    options, settings = asked.options, asked.settings
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(settings).items()}
+    return {
+        "model": _path(asked.model, folder),
+        "shapes": {name: list(shape) for name, shape in asked.shapes.items()},
+        "bounds": dict(options.bounds),
+        "target": str(options.target),
+        "threads": options.threads,
+        "math": options.math.value,
+        "memory_limit": options.memory_limit,
+        "superopt": options.superopt.value,
+        "settings": {name: value for name, value in plain.items() if name != "print_stages"},
+        "output": str(output),
+        "memory": memory,
+    }
+
+
+def _path(model: "str | os.PathLike[str] | onnx.ModelProto", folder: Path) -> str:
+    """A file with the model: its own, or one in ``folder``."""
+    if isinstance(model, str | os.PathLike):
+        return os.path.abspath(model)
+    content = onnx_proto.serialized(model)
+    if content is None:
+        raise ResourceLimit("the model is too large to be handed to another process; save it, and give its path")
+    path = folder / "model.onnx"
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise BadInput(f"{folder} can't be written, for another process: {reason(error)}; set TMPDIR") from error
+    return str(path)
+
+
+def _answer(request: Mapping[str, object], memory: int, seconds: float, listener: Listener) -> bool:
+    """Whether what the child made was compiled before. Raises its error, or why it has none."""
+    try:
+        child = spawn(COMMAND, {"parent": os.getpid()})
+    except OSError as error:
+        raise ResourceLimit(f"no process to compile in can be started: {reason(error)}") from error
+    late = threading.Event()
+    timer = threading.Timer(seconds, _stop, [child, late])
+    timer.daemon = True
+    timer.start()
+    try:
+        with contextlib.suppress(OSError):  # it has ended; why, its status says
+            send_blocking(child.socket, request)
+        last = _listen(child, listener)
+        if last is None:
+            _await_end(child)
+    finally:
+        timer.cancel()
+        kill_group(child.process.pid)
+        status = child.process.wait()
+        child.socket.close()
+        words = child.last_words()
+    match last:
+        case {"done": {"cached": bool(cached)}}:
+            return cached
+        case {"failed": [str(kind), str(text)]}:
+            raise _error(kind, text)
+        case None if late.is_set():
+            raise ResourceLimit(f"compiling took longer than {seconds:g} s in a process of its own; raise timeout=")
+        case None:
+            raise _death(status, memory, words)
+        case _:
+            raise InternalError(f"the process that compiled said what is no answer: {str(last)[:80]}")
+
+
+def _stop(child: Spawned, late: threading.Event) -> None:
+    late.set()
+    kill_group(child.process.pid)
+
+
+def _await_end(child: Spawned) -> None:
+    """Wait until a child that has closed its socket ends by itself, but not for long: its status says why it ends."""
+    end = time.monotonic() + _GOODBYE_SECONDS
+    options = os.WEXITED | os.WNOWAIT | os.WNOHANG  # not waited for, so that its number is still its own
+    while os.waitid(os.P_PID, child.process.pid, options) is None and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def _listen(child: Spawned, listener: Listener) -> Mapping[str, object] | None:
+    """The child's last message; None if it ends without one. Events are told to ``listener``."""
+    while True:
+        try:
+            message = receive_blocking(child.socket, MAX_MESSAGE)
+        except BadMessageError as error:
+            raise InternalError(f"the process that compiled said what is no answer: {error}") from error
+        match message:
+            case {"warned": str(text)}:
+                listener(Warned(text[:MAX_TEXT]))
+            case {"advanced": [str(step), int(done), int(total), str(subject)]}:
+                listener(Advanced(step, done, total, subject[:MAX_TEXT]))
+            case _:
+                return message
+
+
+def _error(kind: str, text: str) -> TilewrightError:
+    """The error that the child had; an ``InternalError`` if its kind is none of ours, or takes more than a text."""
+    found: object = getattr(errors, kind, None)
+    if isinstance(found, type) and issubclass(found, TilewrightError) and not isinstance(found.__init__, FunctionType):
+        return found(text[:MAX_TEXT])
+    return InternalError(f"{kind}: {text[:MAX_TEXT]}")
+
+
+_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "allocate memory")
+"""What a process says that ends with a status of its own where memory does: Python, C++, LLVM, and the C library."""
+
+
+def _death(status: int, memory: int, words: str) -> ResourceLimit | InternalError:
+    """The error for a child that ended without an answer: by a signal, or by an exception that nobody expected."""
+    last = words.splitlines()[-1][:200] if words else "it said nothing"
+    if status >= 0 and not any(word in last for word in _OF_MEMORY):
+        return InternalError(f"the process that compiled ended with the status {status}: {last}")
+    how = "for want of memory"
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            how = f"by {signal.Signals(-status).name}"
+    return ResourceLimit(
+        f"the process that compiled ended {how} ({last}); it could have {memory} bytes: give more by memory=, or "
+        "compile for smaller shapes. If it ends so whatever it has, it is a fault of Tilewright: report the model"
+    )
+
+
+def settings_of(plain: object) -> Settings:
+    """The settings in a request. Raises ``TypeError`` or ``KeyError`` if it has none."""
+    given = fields.mapping(plain)
+    return Settings(
+        num_threads=_whole_or_none(given["num_threads"]),
+        cache_dir=_path_or_none(given["cache_dir"]),
+        cache_bytes=fields.whole(given["cache_bytes"]),
+        model_cache_bytes=fields.whole(given["model_cache_bytes"]),
+        key_dir=_path_or_none(given["key_dir"]),
+        records=_path_or_none(given["records"]),
+        bounds_check=given["bounds_check"] is True,
+        model_bytes=_whole_or_none(given["model_bytes"]),
+    )
+
+
+def _whole_or_none(value: object) -> int | None:
+    return None if value is None else fields.whole(value)
+
+
+def _path_or_none(value: object) -> Path | None:
+    return None if value is None else Path(fields.text(value))
