@@ -2,8 +2,9 @@
 
 import os
 import random
+import shutil
 import sqlite3
-import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -311,15 +312,16 @@ def _as_nobody() -> Iterator[None]:
 
 
 @pytest.fixture
-def open_to_all(path: Path) -> Iterator[Path]:
-    """Whoever is nobody can come as far as the folder."""
-    parents = [folder for folder in path.parents if folder.owner() != "root" or folder.stat().st_mode & 0o77 == 0]
-    before = {folder: stat.S_IMODE(folder.stat().st_mode) for folder in (*parents, path.parent)}
-    for folder, mode in before.items():
-        folder.chmod(mode | 0o711)
-    yield path
-    for folder, mode in before.items():
-        folder.chmod(mode)
+def open_to_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the records in a folder that nobody can reach: pytest's own folders are private."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        shared = Path(folder) / "shared" / path.name
+        shared.parent.mkdir(mode=0o755)
+        shutil.copy(path, shared)
+        shared.chmod(0o644)
+        monkeypatch.setattr(recorded_module, "SHIPPED", Path(folder) / "none")
+        yield shared
 
 
 def test_read_only_media(open_to_all: Path) -> None:
