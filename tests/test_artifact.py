@@ -131,7 +131,7 @@ def test_where_it_can_not_be_saved(compiled: CompiledModel, own: Settings, tmp_p
             compiled.save(place, settings=own)
     with pytest.raises(BadInput, match="set TILEWRIGHT_KEY_DIR"):
         compiled.save(tmp_path / "m.tw", settings=Settings(key_dir=None))
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["folder.tw", "keys"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["folder.tw"]
     compiled.save(tmp_path / "m.tw", signed=False, settings=Settings(key_dir=None))
 
 

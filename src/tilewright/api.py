@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright import __version__
@@ -21,7 +20,8 @@ from tilewright.base.target import Target
 from tilewright.driver import Options, Services
 from tilewright.frontend import onnx_importer, onnx_proto
 from tilewright.graph import Graph
-from tilewright.insight.repro import Request, pack_fault
+from tilewright.insight.faults import note_of
+from tilewright.insight.repro import Request
 from tilewright.interface import input_spec
 from tilewright.isolation import Asked as IsolatedRequest
 from tilewright.isolation import Isolation, compile_elsewhere
@@ -72,7 +72,7 @@ def compile(
 
     Raises ``InvalidModel`` for a malformed model, ``UnsupportedModel`` for what can't be compiled; both name the node
     and what would help. ``ResourceLimit`` if the model can't be kept within ``memory_limit``, or takes more memory to
-    compile than there is. ``InternalError`` is a fault of Tilewright, and says where it wrote a bundle to reproduce it.
+    compile than there is. ``InternalError`` is a fault of Tilewright; a note of it says where there is a bundle to reproduce it.
     """
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
@@ -198,16 +198,20 @@ class _Compilation:
 
     @contextmanager
     def _faults_reported(self, shapes: Shapes) -> Generator[None]:
-        """With a bundle to reproduce them; that memory ended is none."""
+        """With a note that says where there is a bundle to reproduce them; that memory ended is none."""
         try:
             with memory_guarded("the model was compiled"):
                 yield
         except Exception as error:
             if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
                 raise
-            options = self.options
-            request = Request.of(options, shapes)
-            raise _fault(error, pack_fault(self.model, request, error)) from error
+            note = note_of(error, self.model, Request.of(self.options, shapes), self.settings)
+            if isinstance(error, InternalError):
+                error.add_note(note)
+                raise
+            fault = InternalError(f"{type(error).__name__}: {error}")
+            fault.add_note(note)
+            raise fault from error
 
     def instead(self, error: TilewrightError, shapes: Shapes, attempt: Callable[[Shapes], object]) -> CompiledModel:
         """The model specialized for each size, as ``error`` kept it from being symbolic.
@@ -252,14 +256,6 @@ def _both(first: Listener, second: Listener) -> Listener:
         second(event)
 
     return listen
-
-
-def _fault(error: Exception, bundle: Path | BadInput) -> InternalError:
-    """The error for what is our fault: it says where the bundle is with which it can be reported."""
-    told = error if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
-    if isinstance(bundle, BadInput):
-        return InternalError(f"{told}\nno bundle to reproduce it could be written: {bundle}")
-    return InternalError(f"{told}\na bundle to reproduce it is in {bundle}; it holds the model")
 
 
 def _memory_limit(given: int | str | None) -> int | None:

@@ -71,9 +71,10 @@ def _answered(request: Mapping[str, object], end: socket.socket) -> dict[str, ob
         )
         model.save(fields.text(request["output"]), signed=False)
     except TilewrightError as error:
-        return {"failed": [type(error).__name__, str(error)[:MAX_TEXT]]}
+        notes = "\n".join(getattr(error, "__notes__", ()))
+        return {"failed": [type(error).__name__, str(error)[:MAX_TEXT], notes[:MAX_TEXT]]}
     except MemoryError as error:
-        return {"failed": ["OutOfMemory", str(out_of_memory("the model was compiled", error))]}
+        return {"failed": ["OutOfMemory", str(out_of_memory("the model was compiled", error)), ""]}
     return {"done": {"cached": model.is_cached}}
 
 

@@ -9,7 +9,7 @@ It is a limit of resources and no sandbox: the child is this user's, reads the s
 
     request     JSON on a socket: the model's path, options, settings, and where to write the artifact
     answers     {"warned": text}, {"advanced": [step, done, total, subject]}, and at last
-                {"done": {"cached": bool}} or {"failed": [kind, text]}
+                {"done": {"cached": bool}} or {"failed": [kind, text, notes]}
 """
 
 import contextlib
@@ -176,8 +176,11 @@ def _answer(request: Mapping[str, object], memory: int, seconds: float, listener
     match last:
         case {"done": {"cached": bool(cached)}}:
             return cached
-        case {"failed": [str(kind), str(text)]}:
-            raise _error(kind, text)
+        case {"failed": [str(kind), str(text), str(notes)]}:
+            error = _error(kind, text)
+            if notes:
+                error.add_note(notes[:MAX_TEXT])
+            raise error
         case None if late.is_set():
             raise ResourceLimit(f"compiling took longer than {seconds:g} s in a process of its own; raise timeout=")
         case None:
@@ -252,6 +255,8 @@ def settings_of(plain: object) -> Settings:
         model_cache_bytes=fields.whole(given["model_cache_bytes"]),
         key_dir=_path_or_none(given["key_dir"]),
         records=_path_or_none(given["records"]),
+        repro_dir=_path_or_none(given["repro_dir"]),
+        repro_bytes=fields.whole(given["repro_bytes"]),
         bounds_check=given["bounds_check"] is True,
         model_bytes=_whole_or_none(given["model_bytes"]),
     )

@@ -16,6 +16,7 @@ from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Compiled, Options
 from tilewright.frontend import onnx_proto
+from tilewright.frontend.model_files import files_of
 from tilewright.graph import Array, Graph
 from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare
 from tilewright.insight.explain import Explanation, explain
@@ -76,13 +77,15 @@ class CompiledModel(RunnableModel):
     def save(self, path: str | os.PathLike[str], *, signed: bool = True, settings: Settings | None = None) -> None:
         """Write an artifact, by custom ``*.tw``, which ``tilewright.load`` runs without the compiler.
 
-        The file appears whole or not at all, and replaces one that is there. It is signed with a key that only this
-        user has (``runtime.artifact.origin``), so that this user can load it without ``trust=True``. All but the
-        signature is the same, byte for byte, for the same model, target and version, whoever compiles it.
+        The file appears whole or not at all, and replaces one that is there, but never the model (``base.outputs``). It
+        is signed with a key that only this user has (``runtime.artifact.origin``), so that this user can load it
+        without ``trust=True``. All but the signature is the same, byte for byte, for the same model, target and
+        version, whoever compiles it.
 
         Raises ``BadInput`` if it can't be written, or there is no place for the key.
         """
-        artifact.save(self._parts, path, (settings or Settings.from_environment()).key_dir, signed=signed)
+        key_dir = (settings or Settings.from_environment()).key_dir
+        artifact.save(self._parts, path, key_dir, signed=signed, inputs=files_of(self._origin.model))
 
     def profile(self, *inputs: object, seconds: float = 1.0, roofs: bool = True) -> Profile:
         """Where the time goes for these inputs, by kernel: runs for about ``seconds``, and at least five times.

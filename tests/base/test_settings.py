@@ -19,7 +19,18 @@ def read(**variables: str) -> Settings:
 def test_defaults() -> None:
     cache = Path("/home/ada/.cache/tilewright/kernels")
     keys = Path("/home/ada/.local/share/tilewright")
-    assert read() == Settings(frozenset(), None, cache, 1 << 30, 4 << 30, keys, keys / "records.db", bounds_check=False)
+    assert read() == Settings(
+        frozenset(),
+        None,
+        cache,
+        1 << 30,
+        4 << 30,
+        keys,
+        keys / "records.db",
+        cache.parent / "repro",
+        1 << 30,
+        bounds_check=False,
+    )
 
 
 def test_an_empty_variable_is_unset() -> None:
@@ -33,23 +44,35 @@ def test_other_variables_do_not_matter() -> None:
 
 
 def test_all_variables() -> None:
-    folders = {"CACHE_DIR": "/x/y", "KEY_DIR": "/z", "RECORDS": "/r.db"}
+    folders = {"CACHE_DIR": "/x/y", "KEY_DIR": "/z", "RECORDS": "/r.db", "REPRO_DIR": "/f"}
     read_back = read(
         PRINT=" graph, LLVM ,",
         NUM_THREADS="4",
         CACHE_BYTES="512M",
         MODEL_CACHE_BYTES="8G",
         MODEL_BYTES="3M",
+        REPRO_BYTES="4G",
         BOUNDS_CHECK="yes",
         **folders,
     )
     stages = frozenset({Stage.GRAPH, Stage.LLVM})
     assert read_back == Settings(
-        stages, 4, Path("/x/y"), 512 << 20, 8 << 30, Path("/z"), Path("/r.db"), bounds_check=True, model_bytes=3 << 20
+        stages,
+        4,
+        Path("/x/y"),
+        512 << 20,
+        8 << 30,
+        Path("/z"),
+        Path("/r.db"),
+        Path("/f"),
+        4 << 30,
+        bounds_check=True,
+        model_bytes=3 << 20,
     )
     assert read(PRINT="all").print_stages == frozenset(Stage)
     assert read(CACHE_BYTES="0").cache_bytes == 0
     assert read(RECORDS="off").records is None
+    assert read(REPRO_DIR="off").repro_dir is None
 
 
 @pytest.mark.parametrize(

@@ -213,10 +213,14 @@ def test_repro(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(["repro", model, "-o", str(tmp_path / "a.zip"), "--json"]) == 0
     assert report("repro", capsys.readouterr().out)["kind"] == "model"
     assert main(["repro", model, "-o", str(tmp_path / "b"), "--kernel", "k1_gemm"]) == 0
-    assert "trace.json; unpack it and run python rerun.py" in capsys.readouterr().out
+    assert f"trace.json; tilewright rerun {tmp_path / 'b'}" in capsys.readouterr().out
     assert (tmp_path / "b" / "program.txt").exists()
     assert main(["repro", model, "--kernel", "k9"]) == 2
     assert "there are k0_gemm_relu, k1_gemm, k2_softmax" in capsys.readouterr().err
+    assert main(["rerun", str(tmp_path / "b"), "--json"]) == 0
+    assert report("rerun", capsys.readouterr().out)["agree"] is True
+    assert main(["rerun", str(tmp_path)]) == 2
+    assert "holds no bundle" in capsys.readouterr().err
 
 
 def test_a_model_for_another_machine(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,9 @@ _FOUND = ("tests/codegen/test_found_by_random_schedules.py", _SCHEDULES)
 _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
 
 _ARTIFACT = ("tests/runtime/artifact",)
+_REPRO = ("tests/insight/test_repro.py",)
+_FAULTS = ("tests/insight/test_faults.py",)
+_OUTPUTS = ("tests/base/test_outputs.py",)
 
 _MODEL = ("tests/cost/test_model.py",)
 _STREAMING = ("tests/cost/test_streaming.py",)
@@ -761,11 +764,67 @@ MUTANTS = (
         ("tests/insight/test_explain.py",),
     ),
     Mutant(
-        "repro: files outside of the model's folder come along",
+        "repro: whole files come along, not the bytes of tensors",
         "insight/repro.py",
-        'if not Path(name).is_absolute() and ".." not in Path(name).parts]',
-        "]",
-        ("tests/insight/test_repro.py",),
+        "left = count\n",
+        "left = 1 << 40\n",
+        _REPRO,
+    ),
+    Mutant(
+        "repro: others can read the bundles of faults",
+        "insight/faults.py",
+        "limit=limit, mode=0o600)",
+        "limit=limit)",
+        _FAULTS,
+    ),
+    Mutant(
+        "repro: bundles of faults are not bounded in number",
+        "insight/faults.py",
+        "if places > 0 and size <= room:",
+        "if size <= room:",
+        _FAULTS,
+    ),
+    Mutant(
+        "external data: hard links are followed",
+        "frontend/external_data.py",
+        "if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:",
+        "if not stat.S_ISREG(facts.st_mode):",
+        _REPRO,
+    ),
+    Mutant(
+        "outputs: an input may be written",
+        "base/outputs.py",
+        "return os.path.samestat(os.stat(path), facts)",
+        "return os.path.samestat(os.lstat(path), facts)",
+        _OUTPUTS,
+    ),
+    Mutant(
+        "outputs: devices are replaced",
+        "base/outputs.py",
+        "if not stat.S_ISREG(facts.st_mode):",
+        "if stat.S_ISDIR(facts.st_mode):",
+        _OUTPUTS,
+    ),
+    Mutant(
+        "outputs: links are replaced",
+        "base/outputs.py",
+        "if stat.S_ISLNK(facts.st_mode):",
+        "if stat.S_ISLNK(facts.st_mode) and not place.exists():",
+        _OUTPUTS,
+    ),
+    Mutant(
+        "outputs: a sweep removes what is being written",
+        "base/files.py",
+        "fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "fcntl.flock(descriptor, fcntl.LOCK_UN)",
+        _OUTPUTS,
+    ),
+    Mutant(
+        "outputs: nothing is swept",
+        "base/outputs.py",
+        "    sweep(place.parent)\n",
+        "",
+        _OUTPUTS,
     ),
     Mutant(
         "coverage: the first refusal is the last",

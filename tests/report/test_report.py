@@ -101,7 +101,7 @@ def test_the_verb(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["report", str(tmp_path / "none.db")]) == 2
     assert "tilewright tune makes them" in capsys.readouterr().err
     assert main(["report", str(records), "-o", str(tmp_path / "no" / "page.html")]) == 2
-    assert "can't write" in capsys.readouterr().err
+    assert "can't be written" in capsys.readouterr().err
 
 
 def test_a_time_that_is_none(records: Path, capsys: pytest.CaptureFixture[str]) -> None:

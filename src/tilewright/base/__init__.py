@@ -9,6 +9,7 @@ Enters: the environment, files of the kernel, texts that users write. Leaves: sm
   this machine is, ``host``.
 - ``settings``: what environment variables say. A new setting is a field of ``Settings``.
 - ``memory``: how much there is, and what may be taken. ``input_files``: regular files, read without waiting.
+- ``files``: files that appear whole. ``outputs``: those that users ask for.
 - ``store``: the cache on disk. ``events``: what happens, told to a listener.
 
     target = Target.parse("x86_64,znver5,cores=8").restricted("avx2")

@@ -1,11 +1,22 @@
-"""Files that appear whole or not at all, and folders that nobody else can write to."""
+"""Files that appear whole or not at all, and folders that nobody else can write to.
+
+A file is written beside its place, in a part ``.tilewright-<16 digits>.part`` that its writer holds a lock on, and is
+renamed when it is complete. A writer that is killed leaves its part, without the lock: ``sweep`` removes such parts,
+and none that somebody is still writing.
+"""
 
 import contextlib
+import fcntl
 import os
+import re
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+_PART = re.compile(r"\.tilewright-[0-9a-f]{16}\.part")
 
 
 def own_folder(folder: Path) -> str | None:
@@ -26,26 +37,79 @@ def own_folder(folder: Path) -> str | None:
     return None
 
 
-def replace_file(path: Path, parts: Iterable[bytes | memoryview], *, durable: bool = True) -> None:
-    """Write ``parts``, one after the other, to a file that appears at once.
+@contextmanager
+def replacing(path: Path, *, mode: int = 0o666, durable: bool = True) -> Generator[BinaryIO]:
+    """A file to write, which is at ``path``, all at once, when the block ends without an error; else nothing is left.
 
-    It is on disk when this returns, unless it need not be ``durable``: what nobody wants after a power cut.
-    Readers of an older file at ``path``, mapped or open, keep it as it was. Raises ``OSError``; nothing is left then.
+    It is on disk then, unless it need not be ``durable``: what nobody wants after a power cut. Readers of an older file
+    at ``path``, mapped or open, keep it as it was; the new one gets its permissions and its owner (if that is allowed),
+    or else ``mode`` less the umask. Raises ``OSError``.
     """
-    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    part, descriptor = _new_part(path.parent, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.writelines(parts)
+            yield file
             file.flush()
+            _take_permissions(path, descriptor)
             if durable:
                 os.fsync(descriptor)
-        part.replace(path)
+            part.replace(path)  # with the lock held: until it has its name, a sweep must not find it
     except BaseException:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what went wrong first is what counts
+            part.unlink(missing_ok=True)
         raise
     if durable:
         _sync_folder(path.parent)
+
+
+def replace_file(path: Path, parts: Iterable[bytes | memoryview], *, durable: bool = True) -> None:
+    """Write ``parts``, one after the other, to a file that appears at once; see ``replacing``. Raises ``OSError``."""
+    with replacing(path, durable=durable) as file:
+        file.writelines(parts)
+
+
+def sweep(folder: Path) -> None:
+    """Remove parts in ``folder`` that processes of this user were writing when they died. Never fails."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if _PART.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                _sweep_part(Path(entry.path))
+
+
+def _sweep_part(part: Path) -> None:
+    with contextlib.suppress(OSError):
+        # For writing, too: network file systems need that for a lock.
+        descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if os.fstat(descriptor).st_uid == os.geteuid():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                part.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def _new_part(folder: Path, mode: int) -> tuple[Path, int]:
+    """A new file in ``folder``, open and locked."""
+    while True:
+        part = folder / f".tilewright-{secrets.token_hex(8)}.part"
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with contextlib.suppress(OSError):  # a file system without locks; nothing is swept there, either
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return part, descriptor
+        os.close(descriptor)  # swept between the two calls
+
+
+def _take_permissions(path: Path, descriptor: int) -> None:
+    """Give the open file the owner and permissions of the file at ``path``, if there is one."""
+    with contextlib.suppress(FileNotFoundError):
+        old, new = path.stat(follow_symlinks=False), os.fstat(descriptor)
+        if not stat.S_ISREG(old.st_mode):
+            return
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+            with contextlib.suppress(PermissionError):
+                os.fchown(descriptor, old.st_uid, old.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o777)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -19,6 +19,7 @@ from tilewright.base.sizes import parse_size
 PREFIX = "TILEWRIGHT_"
 _DEFAULT_CACHE_BYTES = 1 << 30
 _DEFAULT_MODEL_CACHE_BYTES = 4 << 30
+_DEFAULT_REPRO_BYTES = 1 << 30
 _MODELS = "models"
 
 
@@ -76,6 +77,17 @@ class Settings:
     Unset, it is ``tilewright/records.db`` in ``XDG_DATA_HOME``, or in ``~/.local/share``.
     """
 
+    repro_dir: Path | None = None
+    """``TILEWRIGHT_REPRO_DIR``: folder of the bundles that faults of the compiler leave, an absolute path; None
+    (``off``): they leave none.
+
+    Unset, it is ``tilewright/repro`` in ``XDG_CACHE_HOME``, or in ``~/.cache``.
+    """
+
+    repro_bytes: int = _DEFAULT_REPRO_BYTES
+    """``TILEWRIGHT_REPRO_BYTES=4G``: bound of that folder in bytes; 0: no bundles. 1 GiB if unset; a larger model is
+    not packed, and the oldest bundles go first."""
+
     bounds_check: bool = False
     """``TILEWRIGHT_BOUNDS_CHECK=1``: compiled kernels check every access, and raise ``OutOfBounds``; slow."""
 
@@ -101,6 +113,8 @@ class Settings:
             model_bytes=_bytes("MODEL_BYTES", given["MODEL_BYTES"], 0) if "MODEL_BYTES" in given else None,
             key_dir=_key_dir(given.get("KEY_DIR"), environ),
             records=_records(given.get("RECORDS"), environ),
+            repro_dir=_repro_dir(given.get("REPRO_DIR"), environ),
+            repro_bytes=_bytes("REPRO_BYTES", given.get("REPRO_BYTES"), _DEFAULT_REPRO_BYTES),
             bounds_check=_switch("BOUNDS_CHECK", given.get("BOUNDS_CHECK", "0")),
         )
 
@@ -132,6 +146,8 @@ _NAMES = (
     "MODEL_BYTES",
     "KEY_DIR",
     "RECORDS",
+    "REPRO_DIR",
+    "REPRO_BYTES",
     "BOUNDS_CHECK",
 )
 _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -184,6 +200,7 @@ def _switch(name: str, value: str) -> bool:
 
 _CACHE = ("XDG_CACHE_HOME", ".cache", "tilewright/kernels")
 _DATA = ("XDG_DATA_HOME", ".local/share", "tilewright")
+_REPRO = ("XDG_CACHE_HOME", ".cache", "tilewright/repro")
 
 
 def _usual_folder(kind: tuple[str, str, str], environ: Mapping[str, str]) -> Path | None:
@@ -199,6 +216,13 @@ def _cache_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:
     if value is not None and value.lower() == "off":
         return None
     return _folder("CACHE_DIR", value, environ, "give an absolute path, or off") or _usual_folder(_CACHE, environ)
+
+
+def _repro_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:
+    """The folder that the user says, or the usual place; None if there are to be no bundles, or there is no home."""
+    if value is not None and value.lower() == "off":
+        return None
+    return _folder("REPRO_DIR", value, environ, "give an absolute path, or off") or _usual_folder(_REPRO, environ)
 
 
 def _key_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:

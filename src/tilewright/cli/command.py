@@ -24,6 +24,7 @@ VERBS: Mapping[str, str] = {
     "report": "show what was tuned, as a page",
     "doctor": "show what this machine can do, and what stands in the way",
     "repro": "pack a model or one kernel, to be run again elsewhere",
+    "rerun": "run again what repro has packed",
     "rules": "find rules of algebra, or prove them",
     "profile": "show where the time of a model goes, kernel by kernel",
 }
@@ -101,5 +102,6 @@ def _report(error: Exception) -> Status:
         console.print(f"error: {error}", style="red", markup=False)
         return Status.UNSUPPORTED if isinstance(error, Unsupported) else Status.BAD_INPUT
     console.print("a fault of Tilewright, please report it with the output of --debug:", style="red", markup=False)
-    console.print(f"{type(error).__name__}: {error}", style="red", markup=False)
+    for line in (f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())):
+        console.print(line, style="red", markup=False)
     return Status.INTERNAL

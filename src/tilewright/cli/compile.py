@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tilewright.base.outputs import check_output
 from tilewright.base.sizes import format_size
 from tilewright.cli.options import add_compile_arguments, compiled
 from tilewright.cli.output import emit
@@ -24,7 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, save, report."""
+    from tilewright.frontend.model_files import files_of
+
     path: Path = options.output or Path(options.model.name).with_suffix(".tw")
+    check_output(path, files_of(options.model))
     begin = time.perf_counter()
     errors = Console(stderr=True, quiet=options.quiet)
     with reporting(f"compiling {options.model}", errors) as listener:

@@ -4,6 +4,7 @@ import argparse
 import math
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright.base.errors import BadInput
+from tilewright.base.outputs import check_output
 from tilewright.base.superopt import Strategy, Superopt
 from tilewright.cli.options import add_compile_arguments, bounds, positive, settings_of, shapes
 from tilewright.cli.output import emit
@@ -83,12 +85,16 @@ class _Found:
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Import, search, check, write, report."""
     from tilewright.frontend import onnx_importer
+    from tilewright.frontend.model_files import files_of
 
+    given = (*files_of(options.model), *(options.rules or ()))
+    for path in filter(None, (options.output, options.report)):
+        check_output(path, given)
     graph = onnx_importer.load(options.model, shapes(options.shapes), bounds(options.bounds))
     with reporting(f"optimizing {options.model}", Console(stderr=True, quiet=options.quiet)) as listener:
         found = _found_by_rules(graph, options, listener)
     if options.output is not None:
-        _write(found, Cost(options.cost), options.output)
+        _write(found, Cost(options.cost), options.output, given)
     if options.report is not None:
         from tilewright.report.page import write_page
         from tilewright.report.superopt import superopt_sections
@@ -96,7 +102,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         title = f"Optimized: {options.model.name}"
         unit = "cycles" if options.cost == Cost.COMPILER.value else "seconds"
         sections = superopt_sections(found.optimized, found.validation, found.measured, unit)
-        write_page(options.report, title, sections)
+        write_page(options.report, title, sections, given)
     if options.json:
         emit(_json(found, options))
     else:
@@ -154,14 +160,14 @@ def _search_of(options: argparse.Namespace, level: Superopt) -> "Search":
     return replace(usual, rules=rules, effort=replace(effort, limits=limits), strategy=Strategy(options.strategy))
 
 
-def _write(found: _Found, cost: Cost, path: Path) -> None:
+def _write(found: _Found, cost: Cost, path: Path, given: Iterable[Path]) -> None:
     """With what follows from weights computed. (Rules that always pay here do not always pay elsewhere.)"""
     from tilewright.frontend import onnx_exporter
     from tilewright.passes.normalize import normalize
     from tilewright.superoptimizer import folded
 
     made = folded if cost is Cost.COMPILER else normalize
-    onnx_exporter.save(made(found.optimized.after), path)
+    onnx_exporter.save(made(found.optimized.after), path, inputs=given)
 
 
 def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:

@@ -37,7 +37,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         raise BadInput(f"there are no records in {path}: tilewright tune makes them")
     with records:
         found = searches(records, SEARCHING)
-    write_page(options.output, f"Tuning: {path.name}", tuning_sections(found))
+    write_page(options.output, f"Tuning: {path.name}", tuning_sections(found), inputs=[path])
     trials = sum(len(search.trials) for search in found)
     if options.json:
         emit({"records": str(path), "output": str(options.output), "kernels": len(found), "trials": trials})

@@ -33,6 +33,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Pack, report."""
     from tilewright.base.settings import Settings
     from tilewright.base.target import Target
+    from tilewright.frontend.model_files import files_of
     from tilewright.insight.repro import Request, pack_kernel, pack_model
 
     path: Path = options.output or Path(options.model.name).with_suffix(".repro.zip")
@@ -52,12 +53,15 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     else:
         model = compiled(options)
         kernel = _named(options.kernel, model.compiled.kernels)
-        files = pack_kernel(path, kernel, model.compiled.options, options.random_seed)
+        files = pack_kernel(path, kernel, model.compiled.options, options.random_seed, files_of(options.model))
     if options.json:
         kind = "model" if options.kernel is None else "kernel"
         emit({"model": str(options.model), "output": str(path), "kind": kind, "files": files})
     else:
-        text = f"{path}: {', '.join(files)}; unpack it and run python rerun.py"
+        how = (
+            "unpack it and run tilewright rerun on the folder" if path.suffix == ".zip" else f"tilewright rerun {path}"
+        )
+        text = f"{path}: {', '.join(files)}; {how}"
         console.print(text, highlight=False, markup=False, soft_wrap=True)
     return Status.DONE
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright.base.errors import BadInput
+from tilewright.base.outputs import check_output, output
 from tilewright.cli.options import positive
 from tilewright.cli.output import emit
 from tilewright.cli.status import Status
@@ -38,6 +39,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.superopt.generation import Plan, generate, print_generations
 
     families = _families(options.families)
+    if options.out is not None:
+        check_output(options.out)
     if options.depth > _DEEPEST:
         raise BadInput(f"--depth {options.depth}: at most {_DEEPEST} can be enumerated")
     progress = Console(stderr=True, quiet=options.quiet or options.json)
@@ -48,7 +51,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         plan = Plan(family, options.depth, options.outputs, options.seed)
         found.append(generate(plan, lambda level: progress.print(_line(level), highlight=False)))
     if options.out is not None:
-        options.out.write_text(print_generations(found))
+        with output(options.out) as file:
+            file.write(print_generations(found).encode())
     if options.json:
         emit({"output": None if options.out is None else str(options.out), "families": list(map(_report, found))})
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from tilewright.base.outputs import check_output, output
 from tilewright.cli.options import positive
 from tilewright.cli.output import emit
 from tilewright.cli.rule_files import read_rules, read_text
@@ -41,6 +42,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.superopt.pruning import prune, size
     from tilewright.superopt.selection import arithmetic, is_provable, proved, that_always_run
 
+    if options.out is not None:
+        check_output(options.out, inputs=options.files)
     rules = read_rules(options.files)
     counts = {"all": len(rules)}
     if options.operations is not None:
@@ -60,7 +63,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         kept = proved([directed for rule in kept for directed in paying(rule)])
         counts["in each direction that may pay"] = len(kept)
     if options.out is not None:
-        options.out.write_text(_text(options.files, counts, kept))
+        with output(options.out, inputs=options.files) as file:
+            file.write(_text(options.files, counts, kept).encode())
     if options.json:
         steps = [{"step": step, "rules": left} for step, left in counts.items()]
         emit({"output": None if options.out is None else str(options.out), "steps": steps})

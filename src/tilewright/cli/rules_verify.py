@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tilewright.base.errors import BadInput
+from tilewright.base.outputs import output
 from tilewright.cli.options import positive
 from tilewright.cli.output import emit
 from tilewright.cli.rule_files import read_rules, read_text
@@ -110,10 +111,8 @@ def _write_proofs(files: Sequence[Path], shapes: int) -> None:
         raise BadInput("--write: name the files of rules to write proofs into")
     for path in files:
         text = with_proofs(read_text(path), shapes)
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise BadInput(f"{path} can't be written: {error}") from error
+        with output(path) as file:  # in place: that is what --write asks for
+            file.write(text.encode())
 
 
 def _proofs(findings: "Sequence[Finding]") -> dict[str, int]:

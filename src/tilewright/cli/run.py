@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright.base.errors import BadInput
+from tilewright.base.outputs import output
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import add_model_arguments, files, loaded
 from tilewright.cli.output import emit
@@ -48,7 +49,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     started = time.perf_counter()
     results = model.run(None, feeds)
     seconds = {"compile": made - begin, "run": time.perf_counter() - started}
-    saved = _save(results, options.output)
+    saved = _save(results, options.output, [options.model, *files(options.inputs).values()])
     names = [spec.name for spec in model.outputs]
     summaries = [summarize(*item) for item in zip(names, results, saved, strict=True)]
     if options.json:
@@ -60,17 +61,18 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     return Status.DONE
 
 
-def _save(results: Sequence[Array], folder: Path | None) -> list[Path | None]:
+def _save(results: Sequence[Array], folder: Path | None, inputs: Sequence[Path]) -> list[Path | None]:
     """Where each output was written. Names of outputs may be anything, so they are not used as names of files."""
     if folder is None:
         return [None] * len(results)
     paths = [folder / f"output_{position}.npy" for position in range(len(results))]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, result in zip(paths, results, strict=True):
-            np.save(path, result, allow_pickle=False)
     except OSError as error:
         raise BadInput(f"--output {folder}: {error}") from error
+    for path, result in zip(paths, results, strict=True):
+        with output(path, inputs) as file:
+            np.save(file, result, allow_pickle=False)
     return [*paths]
 
 

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import onnx
 
@@ -87,6 +88,16 @@ class ExternalData:
             content.flags.writeable = False
             self._read[wanted] = content
         return self._read[wanted]
+
+    def open_bytes(self, tensor: onnx.TensorProto, place: str) -> tuple[BinaryIO, int]:
+        """The file that the bytes of ``tensor`` are in, at the first of them, and how many they are.
+
+        For who copies bytes without keeping them. Raises as ``check``.
+        """
+        wanted = _range(tensor, place)
+        descriptor = self._open(wanted, place)
+        os.lseek(descriptor, wanted.offset, os.SEEK_SET)
+        return os.fdopen(descriptor, "rb"), wanted.size
 
     def _open(self, wanted: "_Range", place: str) -> int:
         """A descriptor of the file, which has all of the bytes."""

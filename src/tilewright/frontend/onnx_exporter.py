@@ -6,14 +6,13 @@ The inverse of ``onnx_importer``: every node is written by the form of its opera
 all values keep their names; a run-time extent is a named dimension (``dim_param``).
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import onnx
 from onnx import helper
 
-from tilewright.base import files
-from tilewright.base.errors import BadInput
-from tilewright.base.names import readable
+from tilewright.base.outputs import AnyPath, check_output, output
 from tilewright.frontend.export import FORMS, NOT_WRITTEN, Writing
 from tilewright.frontend.export.opsets import NEW, OLD, objection
 from tilewright.frontend.export.writer import Writer, code_of, tensor_of
@@ -73,18 +72,20 @@ def _dim(extent: Expr) -> int | str | None:
     return extent.name if isinstance(extent, Var) else None
 
 
-def save(graph: Graph, path: Path, largest: int = MAX_FILE_BYTES) -> None:
+def save(graph: Graph, path: Path, largest: int = MAX_FILE_BYTES, inputs: Iterable[AnyPath] = ()) -> None:
     """Write ``graph`` to the file ``path``; weights beside it, at ``path`` with ``.data``, if it took over ``largest``.
 
-    Raises ``UnsupportedModel`` as ``export`` does, ``BadInput`` if a file can't be written.
+    Raises ``UnsupportedModel`` as ``export`` does, ``BadInput`` if a file can't be written or is one of ``inputs``.
     """
     model = export(graph)
-    try:
-        if sum(len(tensor.raw_data) for tensor in model.graph.initializer) + _ROOM > largest:
-            files.replace_file(path.with_name(f"{path.name}.data"), _moved_weights(model, f"{path.name}.data"))
-        files.replace_file(path, [model.SerializeToString()])
-    except OSError as error:
-        raise BadInput(f"{readable(str(path))} can't be written: {files.reason(error)}") from error
+    kept = (*inputs,)
+    check_output(path, kept)
+    if sum(len(tensor.raw_data) for tensor in model.graph.initializer) + _ROOM > largest:
+        data = f"{path.name}.data"
+        with output(path.with_name(data), kept) as file:
+            file.writelines(_moved_weights(model, data))
+    with output(path, kept) as file:
+        file.write(model.SerializeToString())
 
 
 def _moved_weights(model: onnx.ModelProto, location: str) -> list[bytes]:

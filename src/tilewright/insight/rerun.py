@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import cast
 
@@ -32,47 +34,80 @@ UNKNOWN_EXTENT = 7
 _Settings = Mapping[str, object]
 
 
-def rerun(folder: Path) -> int:
-    """Run the bundle in ``folder``: 0 if the results agree with the reference, 1 if not. Raises what compiling does."""
+class _Kind(Enum):
+    MODEL = "model"
+    KERNEL = "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a bundle asks for. ``texts``: program and trace of a kernel."""
+
+    kind: _Kind
+    options: Options
+    shapes: Mapping[str, tuple[int | str, ...]]
+    seed: int
+    texts: tuple[str, ...]
+
+
+def rerun(folder: Path, console: Console | None = None) -> bool:
+    """Run the bundle in ``folder``, tell ``console``; whether the results agree with the reference.
+
+    Raises ``BadInput`` if it is no bundle, and what compiling does.
+    """
+    asked, out = _read(folder), console or Console()
+    return _rerun_model(folder / MODEL, asked, out) if asked.kind is _Kind.MODEL else _rerun_kernel(asked, out)
+
+
+def _read(folder: Path) -> _Asked:
     try:
         settings = cast(_Settings, json.loads((folder / SETTINGS).read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{folder} holds no bundle: {error}") from error
-    return _rerun_model(folder, settings) if settings["kind"] == "model" else _rerun_kernel(folder, settings)
+        kind = _Kind(settings["kind"])
+        shapes = cast("Mapping[str, Sequence[int | str]]", settings["shapes"])
+        names = (PROGRAM, TRACE) if kind is _Kind.KERNEL else ()
+        return _Asked(
+            kind,
+            _options(settings),
+            {name: tuple(shape) for name, shape in shapes.items()},
+            int(cast(int, settings["seed"])),
+            tuple((folder / name).read_text(encoding="utf-8") for name in names),
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadInput(f"{folder} holds no bundle: {type(error).__name__}: {error}") from error
 
 
-def _rerun_model(folder: Path, settings: _Settings) -> int:
-    shapes = cast("Mapping[str, Sequence[int | str]]", settings["shapes"])
-    graph = onnx_importer.load(folder / MODEL, shapes)
-    compiled = compile_graph(graph, _options(settings))
-    feeds = random_inputs(compiled.executable.manifest, cast(int, settings["seed"]))
+def _rerun_model(path: Path, asked: _Asked, console: Console) -> bool:
+    graph = onnx_importer.load(path, asked.shapes)
+    compiled = compile_graph(graph, asked.options)
+    feeds = random_inputs(compiled.executable.manifest, asked.seed)
     values = all_values(compiled, feeds)
     extents = extents_of(compiled.executable.manifest, feeds)
     reference = in_float64(graph, feeds, map(compiled.name_in_model, values), extents)
     found = compare(compiled, compiled.executable.run(feeds), values, reference, "reference")
-    found.show()
-    return 0 if found.agrees else 1
+    found.show(console)
+    return found.agrees
 
 
-def _rerun_kernel(folder: Path, settings: _Settings) -> int:
-    naive = parse_program((folder / PROGRAM).read_text(encoding="utf-8"))
-    schedule = replay(Trace.from_json((folder / TRACE).read_text(encoding="utf-8")), naive)
-    options = _options(settings)
+def _rerun_kernel(asked: _Asked, console: Console) -> bool:
+    program, trace = asked.texts
+    options = asked.options
+    naive = parse_program(program)
+    schedule = replay(Trace.from_json(trace), naive)
     executable = build_program(schedule.program, options.target, threads=options.threads, checked=True)
-    feeds = random_inputs(executable.manifest, cast(int, settings["seed"]))
+    feeds = random_inputs(executable.manifest, asked.seed)
     results = executable.run(feeds)
     expected = build_program(naive, options.target, threads=1, checked=True).run(feeds)
     worst = max(difference(y, r).worst for y, r in zip(results, expected, strict=True))
     told = f"{naive.name}: the results differ from those of the naive program by {worst:.1e}"
-    Console().print(told, highlight=False, markup=False)
-    return 0 if worst <= TOLERANCE else 1
+    console.print(told, highlight=False, markup=False)
+    return worst <= TOLERANCE
 
 
 def _options(settings: _Settings) -> Options:
     return Options(
         Target.parse(cast(str, settings["target"])),
         cast("int | None", settings["threads"]),
-        cast("Mapping[str, int]", settings["bounds"]),
+        dict(cast("Mapping[str, int]", settings["bounds"])),
         cast(bool, settings["checked"]),
         Math.named(cast(str, settings["math"])),
         cast("int | None", settings["memory_limit"]),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.errors import BadArtifact, BadInput, MeasureError, TilewrightError
+from tilewright.base.files import reason, replace_file
 from tilewright.base.store import Recent
 from tilewright.base.target import Target
 from tilewright.codegen.image import build_one
@@ -141,9 +142,10 @@ class Kept:
         made = artifact.Build("", None, str(target), target.arch.value, tuple(sorted(target.features)))
         parts = artifact.Artifact(made, image.manifest, image.objects, ())
         try:
-            artifact.save(parts, self._folder / job.id, None, signed=False, durable=False)
-        except BadInput as error:
-            raise MeasureError(f"what was built can't be kept: {error}") from error
+            file = artifact.packed(parts, None, signed=False)
+            replace_file(self._folder / job.id, file.parts, durable=False)
+        except OSError as error:
+            raise MeasureError(f"what was built can't be kept: {reason(error)}") from error
 
     def take(self, job: Job) -> Image | None:
         """The image of ``job``, which is not kept any longer; None if there is none."""

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from tilewright.base.errors import BadInput, CorruptRecord
-from tilewright.base.files import reason, replace_file
+from tilewright.base.files import reason
 from tilewright.base.input_files import open_regular
+from tilewright.base.outputs import output
 from tilewright.measure.job import IR_VERSION
 from tilewright.measure.records import Records
 from tilewright.measure.row import MAX_PROGRAM, Record, Row
@@ -34,10 +35,8 @@ class Imported:
 def export_lines(records: Records, path: str | os.PathLike[str]) -> int:
     """Write all records to a file that appears at once; how many they are. Raises ``BadInput`` if it can't."""
     lines = [line_of(record) for record in records.all()]
-    try:
-        replace_file(Path(path), lines)
-    except OSError as error:
-        raise BadInput(f"can't write {os.fspath(path)}: {reason(error)}") from error
+    with output(path, inputs=[records.path]) as file:
+        file.writelines(lines)
     return len(lines)
 
 

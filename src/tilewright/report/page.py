@@ -1,12 +1,11 @@
 """HTML around sections: one page that needs nothing else."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from tilewright.base.errors import BadInput
-from tilewright.base.files import reason, replace_file
+from tilewright.base.outputs import AnyPath, output
 
 _STYLE = """
 body { font: 14px/1.45 sans-serif; max-width: 1320px; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -81,9 +80,7 @@ def page(title: str, sections: Sequence[Section]) -> str:
     )
 
 
-def write_page(path: Path, title: str, sections: Sequence[Section]) -> None:
-    """Write a page, which appears whole. Raises ``BadInput`` if that can't be."""
-    try:
-        replace_file(path, [page(title, sections).encode()])
-    except OSError as error:
-        raise BadInput(f"can't write {path}: {reason(error)}") from error
+def write_page(path: Path, title: str, sections: Sequence[Section], inputs: Iterable[AnyPath] = ()) -> None:
+    """Write a page, which appears whole, and replaces none of ``inputs``. Raises ``BadInput`` if that can't be."""
+    with output(path, inputs) as file:
+        file.write(page(title, sections).encode())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.errors import CorruptRecord
+from tilewright.base.outputs import output
 from tilewright.base.target import Target
 from tilewright.measure.exchange import line_of, read_row
 from tilewright.measure.job import target_fingerprint, workload_hash
@@ -52,7 +53,8 @@ def write(records: list[Record], target: Target, folder: Path = SHIPPED) -> Path
     """Let ``records`` come with the package, instead of those that are there for ``target``; the file."""
     folder.mkdir(exist_ok=True)
     path = _file(target_fingerprint(str(target)), folder)
-    path.write_bytes(b"".join(map(line_of, records)))
+    with output(path) as file:
+        file.writelines(map(line_of, records))
     return path
 
 

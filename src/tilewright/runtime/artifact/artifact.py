@@ -4,7 +4,7 @@ import hashlib
 import mmap
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadArtifact, BadInput, CorruptArtifact, UntrustedData
 from tilewright.base.files import reason as reason_of
-from tilewright.base.files import replace_file
+from tilewright.base.outputs import AnyPath, output
 from tilewright.runtime.artifact import archive, origin, tensors
 from tilewright.runtime.artifact.archive import Member, Part
 from tilewright.runtime.artifact.description import Build, Contents, Description, from_json, to_json
@@ -60,22 +60,19 @@ def packed(artifact: Artifact, key_dir: Path | None, *, signed: bool = True) -> 
 
 def save(
     artifact: Artifact,
-    path: str | os.PathLike[str],
+    path: AnyPath,
     key_dir: Path | None,
     *,
     signed: bool = True,
-    durable: bool = True,
+    inputs: Iterable[AnyPath] = (),
 ) -> None:
-    """Write a file that appears whole or not at all; one that is there is replaced (``durable``: ``replace_file``).
+    """Write a file that appears whole or not at all; one that is there is replaced, but none of ``inputs``.
 
     Equal artifacts give equal files, but for the signature, which depends on the user's key in ``key_dir``. Raises
-    ``BadInput`` if the file can't be written, or the key be kept.
+    ``BadInput`` if the file can't be written (``base.outputs``), or the key be kept.
     """
-    file = packed(artifact, key_dir, signed=signed)
-    try:
-        replace_file(Path(path), file.parts, durable=durable)
-    except OSError as error:
-        raise BadInput(f"the artifact {os.fspath(path)} can't be written: {reason_of(error)}") from error
+    with output(path, inputs) as file:
+        file.writelines(packed(artifact, key_dir, signed=signed).parts)
 
 
 def read(

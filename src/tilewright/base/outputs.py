@@ -1,0 +1,102 @@
+"""The files that a user asks for: artifacts, models, pages, rules, arrays, bundles. All are written by ``output``.
+
+    with output(path, inputs=[model]) as file:
+        file.write(data)
+
+What is promised:
+
+- A file appears whole or not at all; one that is there stays as it is until then, and keeps its permissions.
+- No input is ever written to, whatever it is called: not by another name, through a link, or as a hard link.
+- Only regular files are replaced. Devices, pipes and folders stay what they are; so do symbolic links, which are not
+  followed, either: whoever made one, or whatever it points to by now, nobody asked for that file.
+- What a killed process has left (``files.sweep``) goes with the next output to the same folder.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tilewright.base.errors import BadInput, ResourceLimit
+from tilewright.base.files import reason, replacing, sweep
+from tilewright.base.names import readable
+
+AnyPath = str | os.PathLike[str]
+
+_LONGEST_PATH = 4096
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+@contextmanager
+def output(path: AnyPath, inputs: Iterable[AnyPath] = (), *, mode: int = 0o666) -> Generator[BinaryIO]:
+    """A file to write, which is at ``path`` when the block ends without an error; the block only writes.
+
+    Raises ``BadInput`` as ``check_output`` does, or if the system refuses, ``ResourceLimit`` if the disk is full; then
+    nothing is left, and what was at ``path`` is untouched.
+    """
+    place = check_output(path, inputs)
+    sweep(place.parent)
+    try:
+        with replacing(place, mode=mode) as file:
+            yield file
+    except OSError as error:
+        raise _failure(place, error) from error
+
+
+def check_output(path: AnyPath, inputs: Iterable[AnyPath] = ()) -> Path:
+    """``path``, if it may be written: to be asked before long work.
+
+    Raises ``BadInput`` if it is there and no regular file, is one of ``inputs``, or has no folder to be in.
+    """
+    place = Path(path)
+    if place.name in ("", "..") or "\0" in str(place):
+        raise _refusal(place, "it is no name of a file; give one")
+    try:
+        facts = place.lstat()
+    except FileNotFoundError:
+        if not place.parent.is_dir():
+            raise _refusal(place, f"there is no folder {_shown(place.parent)}; make it first") from None
+        return place
+    except OSError as error:
+        raise _failure(place, error) from error
+    if stat.S_ISLNK(facts.st_mode):
+        to = _shown(os.path.realpath(place))
+        raise _refusal(place, f"it is a symbolic link; give the file that it points to ({to}), or remove the link")
+    if not stat.S_ISREG(facts.st_mode):
+        what = _KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
+        raise _refusal(place, f"it is {what}; give another name")
+    for given in inputs:
+        if _is(given, facts):
+            raise _refusal(place, f"it is an input ({_shown(given)}); give another name")
+    return place
+
+
+def _is(path: AnyPath, facts: os.stat_result) -> bool:
+    """Whether ``path`` leads to the file with these facts."""
+    try:
+        return os.path.samestat(os.stat(path), facts)
+    except (OSError, ValueError):
+        return False
+
+
+def _shown(path: AnyPath) -> str:
+    return readable(os.fspath(path), _LONGEST_PATH)
+
+
+def _refusal(path: Path, why: str) -> BadInput:
+    return BadInput(f"{_shown(path)} can't be written: {why}")
+
+
+def _failure(path: Path, error: OSError) -> BadInput:
+    why = f"{_shown(path)} can't be written: {reason(error)}"
+    return ResourceLimit(f"{why}; free some space, or give another place") if error.errno in _FULL else BadInput(why)

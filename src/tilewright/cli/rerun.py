@@ -1,0 +1,25 @@
+"""``tilewright rerun``: run again what ``repro`` has packed. Nothing of a bundle is executed but by compiling it."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from tilewright.cli.output import emit
+from tilewright.cli.status import Status
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which bundle."""
+    parser.add_argument("bundle", type=Path, metavar="FOLDER", help="a bundle, unpacked")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Run, report; whether the results differ is the exit status."""
+    from tilewright.insight.rerun import rerun
+
+    agrees = rerun(options.bundle, Console(quiet=True) if options.json else console)
+    if options.json:
+        emit({"bundle": str(options.bundle), "agree": agrees})
+    return Status.DONE if agrees else Status.DIFFERENT
