@@ -87,7 +87,7 @@ def test_a_loaded_model_is_the_compiled_one(compiled: CompiledModel, own: Settin
 
 
 def test_weights_are_used_where_they_are_mapped(own: Settings, path: Path) -> None:
-    executable = load(path, settings=own)._executable
+    executable = load(path, mmap=True, settings=own)._executable
     mapped = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(str(path))]
     spans = [tuple(int(end, 16) for end in line[0].split("-")) for line in mapped]
     whole = [array for array in executable.constants if array.nbytes % 64 == 0]
@@ -97,14 +97,58 @@ def test_weights_are_used_where_they_are_mapped(own: Settings, path: Path) -> No
         assert any(start <= address_of(array) < end for start, end in spans)
 
 
+@pytest.mark.parametrize("mmap", [False, True])
 def test_the_file_may_be_replaced_or_removed_while_its_model_runs(
-    compiled: CompiledModel, own: Settings, path: Path
+    compiled: CompiledModel, own: Settings, path: Path, mmap: bool
 ) -> None:
-    loaded = load(path, settings=own)
+    loaded = load(path, mmap=mmap, settings=own)
     compile_model(layers(), threads=1).save(path, settings=own)
     np.testing.assert_array_equal(loaded.run(None, {"x": X})[0], compiled.run(None, {"x": X})[0])
     path.unlink()
     np.testing.assert_array_equal(loaded.run(None, {"x": X})[0], compiled.run(None, {"x": X})[0])
+
+
+OVERWRITE = """
+import os, sys
+import numpy as np
+import tilewright
+from tilewright.base.errors import CorruptArtifact
+
+path, change, mmap = sys.argv[1:]
+model = tilewright.load(path, mmap=mmap == "mmap")
+x = np.ones((4, 48), np.float32)
+before = model.run(None, {"x": x})
+size = os.stat(path).st_size
+with open(path, "r+b") as file:
+    match change:
+        case "shorter":
+            file.truncate(100)
+        case "empty":
+            file.truncate(0)
+        case "longer":
+            file.truncate(size + 4096)
+        case "other":
+            file.write(b"\\xff" * size)
+try:
+    after = model.run(None, {"x": x})
+    assert all(np.array_equal(a, b) for a, b in zip(before, after))
+    print("the same")
+except CorruptArtifact as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("mmap", ["", "mmap"])
+@pytest.mark.parametrize("change", ["shorter", "empty", "longer", "other"])
+def test_a_file_that_is_written_into_while_its_model_is_in_use(
+    path: Path, own: Settings, change: str, mmap: str
+) -> None:
+    """In place, as ``cp`` does. Nobody dies; what was read stays, and what is mapped is not used."""
+    told = _python(OVERWRITE, str(path), change, mmap, TILEWRIGHT_KEY_DIR=str(own.key_dir))
+    if mmap:
+        assert f"somebody wrote into the artifact {path} while its model was in use: load it again" in told
+    else:
+        assert told == "the same\n"
 
 
 def test_run_time_extents(own: Settings, tmp_path: Path) -> None:
@@ -208,9 +252,10 @@ assert loaded == {"base", "runtime"}, loaded
 """
 
 
-def _python(program: str, *arguments: str, **variables: str) -> None:
+def _python(program: str, *arguments: str, **variables: str) -> str:
     environ = {**os.environ, "PYTHONPATH": str(SOURCE), **variables}
-    subprocess.run([sys.executable, "-c", program, *arguments], check=True, timeout=120, env=environ)
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, check=True, timeout=120, env=environ, stdout=subprocess.PIPE, text=True).stdout
 
 
 def test_loading_needs_no_compiler(path: Path, own: Settings, tmp_path: Path) -> None:

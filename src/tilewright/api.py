@@ -72,7 +72,8 @@ def compile(
 
     Raises ``InvalidModel`` for a malformed model, ``UnsupportedModel`` for what can't be compiled; both name the node
     and what would help. ``ResourceLimit`` if the model can't be kept within ``memory_limit``, or takes more memory to
-    compile than there is. ``InternalError`` is a fault of Tilewright; a note of it says where there is a bundle to reproduce it.
+    compile than there is. ``InternalError`` is a fault of Tilewright; a note of it says where
+    there is a bundle to reproduce it.
     """
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}

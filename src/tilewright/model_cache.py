@@ -134,7 +134,8 @@ class ModelCache:
         if identity is None or path is None:
             return None
         try:
-            return artifact.read(path, self._key_dir, identity=identity)
+            # Files of the cache are replaced, never written into; only this user could.
+            return artifact.read(path, self._key_dir, identity=identity, mapped=artifact.Mapped(path))
         except (BadArtifact, BadInput, UntrustedData) as error:
             self._store.remove(identity, str(error))
             return None

@@ -792,6 +792,13 @@ MUTANTS = (
         _REPRO,
     ),
     Mutant(
+        "artifact: a mapped file may be written into",
+        "runtime/artifact/content.py",
+        "if _stamp(os.fstat(self._descriptor)) != self._stamp:",
+        "if _stamp(os.fstat(self._descriptor))[:1] != self._stamp[:1]:",
+        ("tests/test_artifact.py",),
+    ),
+    Mutant(
         "outputs: an input may be written",
         "base/outputs.py",
         "return os.path.samestat(os.stat(path), facts)",

@@ -73,6 +73,19 @@ class RunnableModel:
         return {spec.name: array for spec, array in zip(self.inputs, arrays, strict=True)}
 
 
+class MappedModel(RunnableModel):
+    """A model whose weights are where its artifact is mapped."""
+
+    def __init__(self, executable: Executable, file: artifact.Mapped) -> None:
+        super().__init__(executable)
+        self._file = file
+
+    def _executable_for(self, feeds: Mapping[str, object]) -> Executable:
+        """The code, if nobody has written into the file. Raises ``CorruptArtifact``."""
+        self._file.check()
+        return super()._executable_for(feeds)
+
+
 def _run(executable: Executable, feeds: Mapping[str, object]) -> list[Array]:
     try:
         return executable.run(feeds)
@@ -87,23 +100,30 @@ def load(
     path: str | os.PathLike[str],
     *,
     trust: bool = False,
+    mmap: bool = False,
     threads: int | None = None,
     settings: Settings | None = None,
 ) -> RunnableModel:
     """A model that ``CompiledModel.save`` wrote. Needs NumPy, and nothing of the compiler.
 
     An artifact is machine code, so one that this user did not save is refused unless ``trust`` is given. ``threads``:
-    the most that one call uses; by default all that this process may use. The file must not be written to while the
-    model is in use: its weights are mapped. (Saving to the same path is safe.)
+    the most that one call uses; by default all that this process may use.
+
+    The weights are read into memory, so the file may be replaced, overwritten or removed while the model is in use; a
+    process that forks after loading shares them with its children. ``mmap``: the weights stay in the file, and all
+    processes that load it share them. Who asks for it promises that nobody writes into the file (saving to the same
+    path, or renaming over it, is safe): that is noticed before a run, which then raises ``CorruptArtifact``, but if it
+    happens during one, the numbers are wrong or the process dies.
 
     Raises ``BadInput`` if there is no such file or number of threads, ``UntrustedData`` if it is not this user's,
     ``CorruptArtifact`` if it is damaged, altered, or made for another processor or version, ``OutOfMemory``.
     """
     chosen = settings or Settings.from_environment()
-    found = artifact.read(path, chosen.key_dir, trust=trust)
+    mapped = artifact.Mapped(path) if mmap else None
+    found = artifact.read(path, chosen.key_dir, trust=trust, mapped=mapped)
     wanted = chosen.num_threads if threads is None else threads
     try:
         executable = Executable(found.manifest, found.objects, found.constants, threads=wanted)
     except BadArtifact as error:
         raise CorruptArtifact(f"the artifact {os.fspath(path)} can't be used: {error}") from error
-    return RunnableModel(executable)
+    return RunnableModel(executable) if mapped is None else MappedModel(executable, mapped)

@@ -1,20 +1,18 @@
 """Compiled models to files, and back."""
 
 import hashlib
-import mmap
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tilewright.base.arrays import Array
-from tilewright.base.errors import BadArtifact, BadInput, CorruptArtifact, UntrustedData
-from tilewright.base.files import reason as reason_of
+from tilewright.base.errors import BadArtifact, CorruptArtifact, UntrustedData
 from tilewright.base.outputs import AnyPath, output
 from tilewright.runtime.artifact import archive, origin, tensors
 from tilewright.runtime.artifact.archive import Member, Part
+from tilewright.runtime.artifact.content import Mapped, own_bytes
 from tilewright.runtime.artifact.description import Build, Contents, Description, from_json, to_json
 from tilewright.runtime.elsewhere import misfit
 from tilewright.runtime.manifest import Manifest
@@ -32,7 +30,7 @@ class Artifact:
     manifest: Manifest
     objects: tuple[bytes, ...]
     constants: tuple[Array, ...]
-    """In the manifest's order; C-contiguous. Of an artifact that was read: views of the mapped file, read-only."""
+    """In the manifest's order; C-contiguous. Of an artifact that was read: views of the file's bytes, read-only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +74,23 @@ def save(
 
 
 def read(
-    path: str | os.PathLike[str], key_dir: Path | None, *, trust: bool = False, identity: str | None = None
+    path: AnyPath,
+    key_dir: Path | None,
+    *,
+    trust: bool = False,
+    identity: str | None = None,
+    mapped: Mapped | None = None,
 ) -> Artifact:
     """Read and check a file; nothing of it is executed.
 
-    The weights are mapped, not copied: they are read from the file when they are first used, so it must not be written
-    to while the model is in use (``save`` replaces files, which is safe).
+    ``mapped``: the file, if the weights are to be used where it is mapped (``content`` says at what price); otherwise,
+    they are in memory of this process, and what happens to the file does not matter any more.
 
     Raises ``BadInput`` if there is no such file, ``CorruptArtifact`` if it is damaged, altered, of another version or
     for another processor, or not of the ``identity`` (``packed``) that is given, ``UntrustedData`` if this user did not
     sign it and ``trust`` is not given.
     """
-    data = _mapped(path)
+    data = own_bytes(path) if mapped is None else mapped.data
     try:
         members = archive.unpack(data)
         manifest = _taken(members, _MANIFEST, 0)
@@ -102,26 +105,6 @@ def read(
         return _artifact(described, members)
     except BadArtifact as error:
         raise CorruptArtifact(f"the artifact {os.fspath(path)} can't be used: {error}") from error
-
-
-def _mapped(path: str | os.PathLike[str]) -> memoryview:
-    """All bytes of a regular file, read-only."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        why = reason_of(error) if isinstance(error, OSError) else error
-        raise BadInput(f"the artifact {os.fspath(path)!r} can't be opened: {why}") from error
-    try:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode):
-            raise BadInput(f"{os.fspath(path)} is no regular file; give the file that CompiledModel.save wrote")
-        if not facts.st_size:
-            raise CorruptArtifact(f"the artifact {os.fspath(path)} is empty")
-        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise BadInput(f"the artifact {os.fspath(path)} can't be mapped: {reason_of(error)}") from error
-    finally:
-        os.close(descriptor)
 
 
 def _taken(members: dict[str, Member], name: str, place: int) -> bytes:
