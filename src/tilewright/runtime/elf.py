@@ -1,7 +1,8 @@
 """ELF64 relocatable file (``.o``) -> ``ObjectFile``.
 
-The file may come from anywhere, so every offset, size, index and string in it is checked before use: a damaged file
-raises ``BadArtifact`` with the place, and nothing else. Source: System V ABI, edition 4.1, chapters 4 and 5; the
+The file may come from anywhere, so every offset, size, index, count and string in it is checked before use: a damaged
+file raises ``BadArtifact`` with the place, and nothing else, in time and memory that its own size bounds. Of
+instructions nothing is checked: who runs code trusts it. Source: System V ABI, edition 4.1, chapters 4 and 5; the
 processor supplements give the relocation numbers (``relocations``).
 """
 
@@ -10,7 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilewright.base.errors import BadArtifact
-from tilewright.runtime.objectfile import Binding, Machine, ObjectFile, Place, Relocation, Section, Segment, Symbol
+from tilewright.runtime.objectfile import (
+    MAX_IMAGE,
+    Binding,
+    Machine,
+    ObjectFile,
+    Place,
+    Relocation,
+    Section,
+    Segment,
+    Symbol,
+)
 
 _MACHINES = {62: Machine.X86_64, 183: Machine.AARCH64}
 _RELOCATABLE = 1
@@ -29,8 +40,10 @@ _BINDINGS = {0: Binding.LOCAL, 1: Binding.GLOBAL, 2: Binding.WEAK}
 _TLS_SYMBOL, _INDIRECT_FUNCTION = 6, 10
 
 _MAX_ALIGNMENT = 4096
-_MAX_IMAGE = 1 << 28
-"""Bytes. Weights are not in the image, so a larger one is damaged (or a bomb: zero-filled sections take no file)."""
+_MAX_RECORDS = 1 << 20
+"""Symbols of an object, and relocations: a hundred times as many as in the largest kernels."""
+_MAX_NAME = 4096
+"""Bytes. Names may share the bytes of a table, so that a small file could have any amount of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +77,16 @@ class _File:
         return self.data[offset : offset + size]
 
     def string(self, table: bytes, offset: int, what: str) -> str:
-        end = table.find(b"\0", offset)
+        end = table.find(b"\0", offset, offset + _MAX_NAME)
         if offset >= len(table) or end < 0:
-            raise self.fail(f"the name of {what} is outside the string table")
+            raise self.fail(f"the name of {what} is outside the string table, or longer than {_MAX_NAME} bytes")
         return table[offset:end].decode("utf-8", errors="backslashreplace")
 
     def records(self, layout: struct.Struct, header: _Header) -> Iterator[tuple[int, ...]]:
         if header.entry_size != layout.size or header.size % layout.size:
             raise self.fail(f"section {header.name!r} is no table of {layout.size}-byte entries")
+        if header.size // layout.size > _MAX_RECORDS:
+            raise self.fail(f"section {header.name!r} has more than {_MAX_RECORDS} entries")
         return layout.iter_unpack(self.slice(header.offset, header.size, f"section {header.name!r}"))
 
 
@@ -83,9 +98,9 @@ def parse_elf(data: bytes, name: str = "object") -> ObjectFile:
     place_of = {section: place for place, section in enumerate(loaded)}
     symbols = _symbols(file, headers, place_of)
     relocations = _relocations(file, headers, len(symbols))
+    if sum(headers[i].size + headers[i].alignment for i in loaded) > MAX_IMAGE:
+        raise file.fail(f"its sections need more than {MAX_IMAGE} bytes")
     sections = tuple(_section(file, headers[i], tuple(relocations.get(i, ()))) for i in loaded)
-    if sum(section.size + section.alignment for section in sections) > _MAX_IMAGE:
-        raise file.fail(f"its sections need more than {_MAX_IMAGE} bytes")
     return ObjectFile(name, machine, sections, symbols)
 
 
@@ -136,8 +151,6 @@ def _is_loaded(file: _File, header: _Header) -> bool:
         raise file.fail(
             f"section {header.name!r} has alignment {alignment}; it must be a power of 2 up to {_MAX_ALIGNMENT}"
         )
-    if header.size > _MAX_IMAGE:
-        raise file.fail(f"section {header.name!r} has {header.size} bytes")
     return True
 
 
@@ -158,15 +171,17 @@ def _symbols(file: _File, headers: list[_Header], place_of: dict[int, int]) -> t
     link = headers[table.link]
     strings = _strings(file, link.kind, link.offset, link.size)
     found: list[Symbol] = []
-    for i, (name_at, info, _, section, value, _) in enumerate(file.records(_SYMBOL, table)):
+    for i, (name_at, info, _, section, value, size) in enumerate(file.records(_SYMBOL, table)):
         name = file.string(strings, name_at, f"symbol {i}")
         binding = _BINDINGS.get(info >> 4)
         if binding is None or info & 15 in (_TLS_SYMBOL, _INDIRECT_FUNCTION):
             raise file.fail(f"symbol {name!r} is of a kind that images may not have ({info:#x})")
         place = _place(file, name, section, len(headers), place_of)
-        if isinstance(place, int) and value > headers[section].size:
+        if isinstance(place, int) and value + size > headers[section].size:
             raise file.fail(f"symbol {name!r} is outside its section {headers[section].name!r}")
-        found.append(Symbol(name, binding, place, value))
+        if place is Place.ABSOLUTE and binding is not Binding.LOCAL:
+            raise file.fail(f"symbol {name!r} is a fixed address, which images may not define")
+        found.append(Symbol(name, binding, place, value, size))
     return tuple(found)
 
 
@@ -184,6 +199,8 @@ def _place(file: _File, name: str, section: int, count: int, place_of: dict[int,
 def _relocations(file: _File, headers: list[_Header], symbols: int) -> dict[int, list[Relocation]]:
     """By number of the section that they patch. Those of sections that are not loaded are left out."""
     found: dict[int, list[Relocation]] = {}
+    if sum(header.size for header in headers if header.kind == _RELA_TABLE) > _MAX_RECORDS * _RELA.size:
+        raise file.fail(f"it has more than {_MAX_RECORDS} relocations")
     for header in headers:
         if header.kind not in (_RELA_TABLE, _REL_TABLE):
             continue

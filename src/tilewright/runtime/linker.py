@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import BadArtifact
 from tilewright.runtime.memory import PAGE, round_up
-from tilewright.runtime.objectfile import Binding, Machine, ObjectFile, Place, Relocation, Section, Segment
+from tilewright.runtime.objectfile import MAX_IMAGE, Binding, Machine, ObjectFile, Place, Relocation, Section, Segment
 from tilewright.runtime.relocations import STUB_BYTES, Rule, Via, rule, stub
 
 _ENTRY_BYTES = 8
@@ -58,7 +58,7 @@ class Plan:
             case Place.UNDEFINED:
                 return self.imports.get(symbol.name, 0)  # 0: a weak name that nobody defines; `plan` saw to the rest
             case Place.ABSOLUTE:
-                return symbol.value
+                raise BadArtifact(f"{item.name}: code refers to {symbol.name!r}, a fixed address")
             case Place.DROPPED:
                 raise BadArtifact(f"{item.name}: code refers to {symbol.name!r} in a section that is not loaded")
             case int(section):
@@ -74,7 +74,8 @@ def undefined(objects: Sequence[ObjectFile]) -> set[str]:
 def plan(objects: Sequence[ObjectFile], machine: Machine, imports: Mapping[str, int]) -> Plan:
     """Lay out objects for ``machine``; undefined names are taken from ``imports``.
 
-    Raises ``BadArtifact`` for another machine, a name that is missing or defined twice, or an unknown relocation.
+    Raises ``BadArtifact`` for another machine, a name that is missing or defined twice, an unknown relocation, or an
+    image that is too large.
     """
     for item in objects:
         if item.machine is not machine:
@@ -94,6 +95,8 @@ def plan(objects: Sequence[ObjectFile], machine: Machine, imports: Mapping[str, 
         elif segment is Segment.CONSTANTS:
             end = _table(entries, listed, end, _ENTRY_BYTES)
         parts[segment] = Span(start, end - start)
+    if end > MAX_IMAGE:
+        raise BadArtifact(f"the image needs {end} bytes, more than {MAX_IMAGE}")
     return Plan(machine, tuple(objects), end, parts, sections, entries, stubs, definitions, imports)
 
 

@@ -5,17 +5,40 @@ both. Another object format (Mach-O, COFF) is another parser in ``_PARSERS`` wit
 get pages is another ``Pages``.
 """
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tilewright.base.errors import BadArtifact
 from tilewright.runtime.elf import parse_elf
 from tilewright.runtime.imports import process_imports
-from tilewright.runtime.linker import Plan, link, plan, undefined
+from tilewright.runtime.linker import Key, Plan, link, plan, undefined
 from tilewright.runtime.memory import EXECUTE, READ, WRITE, Pages
-from tilewright.runtime.objectfile import ObjectFile, Place, Segment, host_machine
+from tilewright.runtime.objectfile import INSTRUCTION_BYTES, ObjectFile, Place, Segment, host_machine
 
 _PARSERS: Mapping[bytes, Callable[[bytes, str], ObjectFile]] = {b"\x7fELF": parse_elf}
 _ACCESS = {Segment.CODE: READ | EXECUTE, Segment.CONSTANTS: READ, Segment.DATA: READ | WRITE}
+
+
+@dataclass(frozen=True, slots=True)
+class _Defined:
+    """A symbol in memory. ``left``: bytes from there to its section's end. ``is_code``: an instruction is there."""
+
+    address: int
+    left: int
+    is_code: bool
+
+
+def _defined(layout: Plan, key: Key, base: int) -> _Defined | None:
+    """What is behind a global name; None if that is in no loaded section."""
+    item = layout.objects[key[0]]
+    symbol = item.symbols[key[1]]
+    if isinstance(symbol.place, Place):
+        return None
+    section = item.sections[symbol.place]
+    starts_instruction = symbol.value < len(section.data) and not symbol.value % INSTRUCTION_BYTES[layout.machine]
+    is_code = section.segment is Segment.CODE and starts_instruction
+    return _Defined(layout.address(key, base), section.size - symbol.value, is_code)
 
 
 class LoadedImage:
@@ -30,9 +53,7 @@ class LoadedImage:
         for segment, span in layout.parts.items():
             self._pages.protect(span.start, span.size, _ACCESS[segment])
         self._symbols = {
-            name: layout.address(key, base)
-            for name, key in layout.definitions.items()
-            if layout.objects[key[0]].symbols[key[1]].place is not Place.DROPPED
+            name: found for name, key in layout.definitions.items() if (found := _defined(layout, key, base))
         }
 
     @property
@@ -41,7 +62,20 @@ class LoadedImage:
         return self._pages.size
 
     def symbol(self, name: str) -> int:
-        """Address of a global function or variable. Raises ``BadArtifact`` if the image has none of that name."""
+        """Address of a global function. Raises ``BadArtifact`` if the image has no code of that name."""
+        found = self._named(name)
+        if not found.is_code:
+            raise BadArtifact(f"symbol {name!r} of the image is no function: there is no instruction at its address")
+        return found.address
+
+    def constant(self, name: str, size: int) -> bytes:
+        """The first ``size`` bytes of a global constant. Raises ``BadArtifact`` if the image has not as many there."""
+        found = self._named(name)
+        if found.is_code or found.left < size:
+            raise BadArtifact(f"symbol {name!r} of the image is no constant of {size} bytes")
+        return ctypes.string_at(found.address, size)
+
+    def _named(self, name: str) -> _Defined:
         if name not in self._symbols:
             raise BadArtifact(f"the image has no symbol {name!r}; it has {', '.join(sorted(self._symbols)) or 'none'}")
         return self._symbols[name]

@@ -19,7 +19,20 @@ from tilewright.base.numerics import Math
 Extent = int | str
 Shape = tuple[Extent, ...]
 Formula = int | str | tuple[str, "Formula", "Formula"]
-"""An int, a symbol, or an operator (``+ - * // % min max``; ``//`` rounds down) and its two operands."""
+"""An int, a symbol, or an operator (``+ - * // % min max``; ``//`` rounds down) and its two operands.
+
+Operations are those of integers. A value beyond ``MAX_INTERMEDIATE`` is an error where it arises, and what a symbol is
+in the end is at most ``MAX_NUMBER``.
+"""
+
+MAX_NUMBER = 1 << 62
+"""The largest extent or size: sums of two of them are numbers of 64 bits."""
+MAX_INTERMEDIATE = 1 << 64
+"""Models write 2**63 - 1 for "to the end"; that and an extent may be added, and then cut."""
+MAX_RANK = 32
+"""Dimensions of a tensor: NumPy 1.26 has no more."""
+MAX_OPERATIONS = 1 << 16
+"""Of all formulas of a manifest together: they are evaluated with each run."""
 
 _OPERATORS: Mapping[str, Callable[[int, int], int]] = {
     "+": int.__add__,
@@ -65,7 +78,7 @@ class Symbol:
 
     def check(self, extent: int, origin: str) -> None:
         """Raise ``BadFeed`` if ``extent`` is out of bounds; ``origin`` says where it came from."""
-        if extent < self.minimum or (self.maximum is not None and extent > self.maximum):
+        if not self.minimum <= extent <= (MAX_NUMBER if self.maximum is None else self.maximum):
             bounds = f"{self.minimum} or more" if self.maximum is None else f"{self.minimum} to {self.maximum}"
             raise BadFeed(
                 f"{origin}: extent {self.name!r} is {extent}, but the model was compiled for {bounds}; "
@@ -100,6 +113,10 @@ class Manifest:
                 raise BadArtifact(f"manifest: two {what} have the same name ({', '.join(names)})")
         if min(self.scratch, *(e for e in self._extents() if isinstance(e, int)), 0) < 0:
             raise BadArtifact("manifest: a size or extent is negative")
+        for spec in (*self.inputs, *self.outputs, *self.constants):
+            _check_size(spec)
+        if sum(operations(symbol.value) for symbol in self.symbols if symbol.value is not None) > MAX_OPERATIONS:
+            raise BadArtifact(f"manifest: its formulas have more than {MAX_OPERATIONS} operations")
         self._check_symbols()
 
     def _extents(self) -> list[Extent]:
@@ -122,6 +139,22 @@ class Manifest:
             raise BadArtifact(f"manifest: extents {sorted(unknown)} are not listed, or a constant has a symbolic shape")
 
 
+def _check_size(spec: TensorSpec) -> None:
+    """Raise ``BadArtifact`` for what no array can be, even if one of its extents is 0."""
+    known = (extent for extent in spec.shape if isinstance(extent, int) and extent)
+    if len(spec.shape) > MAX_RANK or prod(known) * spec.dtype.itemsize > MAX_NUMBER:
+        raise BadArtifact(f"manifest: {spec.name!r} has more than {MAX_RANK} dimensions, or than {MAX_NUMBER} bytes")
+
+
+def operations(formula: Formula) -> int:
+    """How many operators a formula has."""
+    match formula:
+        case int() | str():
+            return 0
+        case (_, left, right):
+            return 1 + operations(left) + operations(right)
+
+
 def symbols_of(formula: Formula) -> set[str]:
     """The symbols that a formula reads."""
     match formula:
@@ -136,7 +169,7 @@ def symbols_of(formula: Formula) -> set[str]:
 
 
 def evaluate(formula: Formula, extents: Mapping[str, int]) -> int:
-    """The value of a formula. Raises ``BadFeed`` for a division by zero."""
+    """The value of a formula. Raises ``BadFeed`` for a division by zero, or a value beyond ``MAX_INTERMEDIATE``."""
     match formula:
         case int():
             return formula
@@ -146,7 +179,10 @@ def evaluate(formula: Formula, extents: Mapping[str, int]) -> int:
             a, b = evaluate(left, extents), evaluate(right, extents)
             if sign in ("//", "%") and b == 0:
                 raise BadFeed(f"an extent is computed as {a} {sign} 0 for these inputs; their shapes do not fit")
-            return _OPERATORS[sign](a, b)
+            value = _OPERATORS[sign](a, b)
+            if not -MAX_INTERMEDIATE <= value <= MAX_INTERMEDIATE:
+                raise BadFeed(f"an extent is computed as {a} {sign} {b} for these inputs: give smaller ones")
+            return value
 
 
 def byte_size(dtype: DType, shape: tuple[int, ...]) -> int:

@@ -4,7 +4,6 @@
 The rare cases (an array that needs a copy, a wrong feed, an error) are in methods of their own and in ``feeds``.
 """
 
-import ctypes
 from collections import deque
 from collections.abc import Mapping, Sequence
 
@@ -58,6 +57,7 @@ class Executable:
         self.constants = checked_constants(manifest, constants)
         self._image = load_image(objects, imports)
         _check_version(self._image)
+        _check_threads(self._image)
         self._entry = Entry(self._image.symbol(abi.ENTER))
         self._main = self._image.symbol(abi.MAIN)
         self._pool = shared_pool()
@@ -266,8 +266,15 @@ def checked_constants(manifest: Manifest, constants: Sequence[Array]) -> tuple[A
     return tuple(aligned_copy(array) for array in constants)
 
 
+def _check_threads(image: LoadedImage) -> None:
+    """Raise ``BadArtifact`` if threads can be started and not ended."""
+    if abi.WORKER in image:
+        image.symbol(abi.WORKER)
+        image.symbol(abi.STOP)
+
+
 def _check_version(image: LoadedImage) -> None:
-    version = ctypes.c_int32.from_address(image.symbol(abi.VERSION_SYMBOL)).value
+    version = int.from_bytes(image.constant(abi.VERSION_SYMBOL, 4), "little", signed=True)
     if version != abi.VERSION:
         raise BadArtifact(
             f"the image was compiled for version {version} of the runtime's interface, and this is {abi.VERSION}; "

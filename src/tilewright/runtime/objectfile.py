@@ -4,10 +4,14 @@ Only what is loaded is here: code, constants and data. Debug information, notes 
 """
 
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from tilewright.base.errors import UnsupportedTarget
+
+MAX_IMAGE = 1 << 28
+"""Bytes. Weights are not in an image, so a larger one is damaged (or a bomb: zero-filled sections take no file)."""
 
 
 class Machine(Enum):
@@ -15,6 +19,10 @@ class Machine(Enum):
 
     X86_64 = "x86_64"
     AARCH64 = "aarch64"
+
+
+INSTRUCTION_BYTES: Mapping[Machine, int] = {Machine.X86_64: 1, Machine.AARCH64: 4}
+"""Functions start on multiples of it."""
 
 
 class Segment(Enum):
@@ -65,12 +73,13 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A name for ``value`` bytes after the start of section number ``place``, or after nothing."""
+    """A name for ``size`` bytes, ``value`` bytes after the start of section number ``place``, or of nothing."""
 
     name: str
     binding: Binding
     place: int | Place
     value: int
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

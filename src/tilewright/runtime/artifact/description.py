@@ -21,11 +21,12 @@ from tilewright.base import dtypes
 from tilewright.base.errors import CorruptArtifact, UnsupportedDType
 from tilewright.base.numerics import Math
 from tilewright.runtime import abi
-from tilewright.runtime.manifest import Extent, Formula, Manifest, Symbol, TensorSpec
+from tilewright.runtime.manifest import MAX_NUMBER, Extent, Formula, Manifest, Symbol, TensorSpec
 
 FORMAT: Final = 2
-_MAX_NUMBER = 1 << 62
 _MAX_DEPTH = 64
+_MAX_TEXT = 1 << 26
+"""Bytes of a manifest: a hundred times as many as those of the largest networks."""
 
 Item = TypeVar("Item")
 
@@ -105,6 +106,8 @@ def from_json(text: bytes) -> Description:
     Raises ``CorruptArtifact`` if it is of another version, with the remedy, or not what ``to_json`` writes;
     ``BadArtifact`` if it contradicts itself.
     """
+    if len(text) > _MAX_TEXT:
+        raise CorruptArtifact(f"its manifest has {len(text)} bytes, more than {_MAX_TEXT}")
     try:
         fields = _fields(json.loads(text.decode("ascii")), "the manifest")
         _check_versions(fields)
@@ -215,6 +218,6 @@ def _number(value: object) -> int:
 
 
 def _integer(value: object) -> int:
-    if type(value) is not int or abs(value) > _MAX_NUMBER:
+    if type(value) is not int or abs(value) > MAX_NUMBER:
         raise CorruptArtifact(f"its manifest has {value!r:.40} where a number belongs")
     return value
