@@ -74,7 +74,14 @@ class CompiledModel(RunnableModel):
             return self._made
 
     @memory_guarded("an artifact was saved")
-    def save(self, path: str | os.PathLike[str], *, signed: bool = True, settings: Settings | None = None) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        signed: bool = True,
+        key: str | os.PathLike[str] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
         """Write an artifact, by custom ``*.tw``, which ``tilewright.load`` runs without the compiler.
 
         The file appears whole or not at all, and replaces one that is there, but never the model (``base.outputs``). It
@@ -82,10 +89,14 @@ class CompiledModel(RunnableModel):
         without ``trust=True``. All but the signature is the same, byte for byte, for the same model, target and
         version, whoever compiles it.
 
-        Raises ``BadInput`` if it can't be written, or there is no place for the key.
+        ``key``: a file with a secret key (``tilewright sign --generate``), to sign with as well: who knows its public
+        key can load the artifact by ``trust=KEY``.
+
+        Raises ``BadInput`` if it can't be written, or there is no place for the key, or none in ``key``.
         """
         key_dir = (settings or Settings.from_environment()).key_dir
-        artifact.save(self._parts, path, key_dir, signed=signed, inputs=files_of(self._origin.model))
+        secret = None if key is None else artifact.SecretKey(key)
+        artifact.save(self._parts, path, key_dir, signed=signed, key=secret, inputs=files_of(self._origin.model))
 
     def profile(self, *inputs: object, seconds: float = 1.0, roofs: bool = True) -> Profile:
         """Where the time goes for these inputs, by kernel: runs for about ``seconds``, and at least five times.

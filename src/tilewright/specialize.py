@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
 from tilewright.base.numerics import Math
+from tilewright.base.outputs import AnyPath
 from tilewright.base.settings import Settings
 from tilewright.driver import Compiled, Options
 from tilewright.insight.compare import TOLERANCE, Against, Comparison
@@ -173,7 +174,14 @@ class SpecializingModel(CompiledModel):
         except Unsupported as error:
             raise UnsupportedModel(f"for {show(key)}: {error}") from error
 
-    def save(self, path: object, *, signed: bool = True, settings: Settings | None = None) -> None:
+    def save(
+        self,
+        path: object,
+        *,
+        signed: bool = True,
+        key: AnyPath | None = None,
+        settings: Settings | None = None,
+    ) -> None:
         """Raises ``BadInput``: an artifact holds one version; save that, or compile with shapes."""
         names = ", ".join(f"{symbol.name}=..." for symbol in self._symbols)
         raise BadInput(

@@ -308,7 +308,6 @@ def test_nothing_else_of_the_package_writes_files() -> None:
     allowed = {
         "base/files.py": "the one place",
         "base/store.py": "the cache",
-        "runtime/artifact/origin.py": "keys",
         "isolation.py": "a private folder, for a child",
         "cli/command.py": "sends what nobody reads to /dev/null",
     }

@@ -68,6 +68,22 @@ def replace_file(path: Path, parts: Iterable[bytes | memoryview], *, durable: bo
         file.writelines(parts)
 
 
+def create_file(path: Path, content: bytes, *, mode: int) -> None:
+    """Write a new file that appears at once, and is on disk. Raises ``OSError`` (``FileExistsError``).
+
+    Of processes that do so at once, one wins: a link never replaces a file.
+    """
+    part, descriptor = _new_part(path.parent, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+            os.link(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def sweep(folder: Path) -> None:
     """Remove parts in ``folder`` that processes of this user were writing when they died. Never fails."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:

@@ -25,6 +25,7 @@ VERBS: Mapping[str, str] = {
     "doctor": "show what this machine can do, and what stands in the way",
     "repro": "pack a model or one kernel, to be run again elsewhere",
     "rerun": "run again what repro has packed",
+    "sign": "vouch for an artifact with a key, make keys, show them",
     "rules": "find rules of algebra, or prove them",
     "profile": "show where the time of a model goes, kernel by kernel",
 }

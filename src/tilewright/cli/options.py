@@ -17,6 +17,7 @@ from tilewright.runtime.sizing import default_threads
 
 if TYPE_CHECKING:
     from tilewright.api import CompiledModel
+    from tilewright.runtime.artifact import PublicKey
     from tilewright.runtime.runnable import RunnableModel
 
 Item = TypeVar("Item")
@@ -95,11 +96,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """What ``add_compile_arguments`` has, or an artifact; and the inputs."""
     add_compile_arguments(parser)
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="load an artifact, which is machine code, although another user saved it",
-    )
+    add_trust_arguments(parser)
     parser.add_argument(
         "--input",
         dest="inputs",
@@ -109,6 +106,28 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="the value of an input; what is not given is random: normal floats, integers from 0 to 1",
     )
     parser.add_argument("--random-seed", type=int, default=0, metavar="N", help="of the random inputs (default: 0)")
+
+
+def add_trust_arguments(parser: argparse.ArgumentParser) -> None:
+    """Whose artifacts, which are machine code, are loaded beside this user's."""
+    trust = parser.add_mutually_exclusive_group()
+    trust.add_argument(
+        "--trust",
+        action="store_true",
+        help="load an artifact, which is machine code, although another user saved it",
+    )
+    trust.add_argument(
+        "--trust-key",
+        metavar="KEY",
+        help="load an artifact if this public key has signed it: ed25519:..., or a file that has it",
+    )
+
+
+def trust_of(options: argparse.Namespace) -> "bool | tuple[PublicKey, ...]":
+    """What the arguments of ``add_trust_arguments`` say. Raises ``BadInput``."""
+    from tilewright.runtime.artifact import trusted
+
+    return trusted(options.trust if options.trust_key is None else options.trust_key)
 
 
 def positive(text: str) -> int:
@@ -146,7 +165,8 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
         raise BadInput(f"{options.model} is compiled already: leave {', '.join(unfit)} out")
     from tilewright.runtime.runnable import load
 
-    return load(options.model, trust=options.trust, threads=options.threads)
+    trust = options.trust if options.trust_key is None else options.trust_key
+    return load(options.model, trust=trust, threads=options.threads)
 
 
 def is_artifact(path: Path) -> bool:

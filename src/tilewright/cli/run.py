@@ -53,9 +53,11 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     names = [spec.name for spec in model.outputs]
     summaries = [summarize(*item) for item in zip(names, results, saved, strict=True)]
     if options.json:
-        report = {"model": str(options.model), "seconds": seconds, "outputs": [asdict(s) for s in summaries]}
-        emit(report)
+        outputs = [asdict(summary) for summary in summaries]
+        emit({"model": str(options.model), "signer": model.signer, "seconds": seconds, "outputs": outputs})
     else:
+        if model.signer is not None:
+            console.print(f"signed by {model.signer}", highlight=False, markup=False, soft_wrap=True)
         console.print(f"compiled in {seconds['compile']:.2f} s, ran in {seconds['run'] * 1e3:.2f} ms", highlight=False)
         console.print(_table(summaries))
     return Status.DONE

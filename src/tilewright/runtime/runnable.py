@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tilewright.base.arrays import Array
-from tilewright.base.errors import BadArtifact, BadFeed, CorruptArtifact, OutOfMemory
+from tilewright.base.errors import BadArtifact, BadFeed, OutOfMemory
 from tilewright.base.memory import memory_guarded, out_of_memory
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
@@ -16,8 +16,10 @@ from tilewright.runtime.model import Executable
 class RunnableModel:
     """A model as native code. Any number of threads may call it at once."""
 
-    def __init__(self, executable: Executable) -> None:
+    def __init__(self, executable: Executable, signer: str | None = None) -> None:
         self._executable = executable
+        self.signer = signer
+        """Of an artifact: the public key, or "this user", by whose signature it was trusted; None: nobody was asked."""
 
     @property
     def executable(self) -> Executable:
@@ -76,8 +78,8 @@ class RunnableModel:
 class MappedModel(RunnableModel):
     """A model whose weights are where its artifact is mapped."""
 
-    def __init__(self, executable: Executable, file: artifact.Mapped) -> None:
-        super().__init__(executable)
+    def __init__(self, executable: Executable, file: artifact.Mapped, signer: str | None = None) -> None:
+        super().__init__(executable, signer)
         self._file = file
 
     def _executable_for(self, feeds: Mapping[str, object]) -> Executable:
@@ -99,14 +101,16 @@ def _run(executable: Executable, feeds: Mapping[str, object]) -> list[Array]:
 def load(
     path: str | os.PathLike[str],
     *,
-    trust: bool = False,
+    trust: bool | str | os.PathLike[str] = False,
     mmap: bool = False,
     threads: int | None = None,
     settings: Settings | None = None,
 ) -> RunnableModel:
     """A model that ``CompiledModel.save`` wrote. Needs NumPy, and nothing of the compiler.
 
-    An artifact is machine code, so one that this user did not save is refused unless ``trust`` is given. ``threads``:
+    An artifact is machine code, so one that this user did not save is refused unless ``trust`` is given: a public key
+    (``ed25519:...``, or the path of a file with such lines), whose owner must have signed it (``tilewright sign``), or
+    True, for any file, of which only the hashes are checked then: it may do whatever this process may. ``threads``:
     the most that one call uses; by default all that this process may use.
 
     The weights are read into memory, so the file may be replaced, overwritten or removed while the model is in use; a
@@ -115,15 +119,18 @@ def load(
     path, or renaming over it, is safe): that is noticed before a run, which then raises ``CorruptArtifact``, but if it
     happens during one, the numbers are wrong or the process dies.
 
-    Raises ``BadInput`` if there is no such file or number of threads, ``UntrustedData`` if it is not this user's,
+    Raises ``BadInput`` if there is no such file, key or number of threads, ``UntrustedData`` if nobody who is trusted
+    has signed it, ``Unsupported`` if a key is given and the library that checks it is missing (extra ``[sign]``),
     ``CorruptArtifact`` if it is damaged, altered, or made for another processor or version, ``OutOfMemory``.
     """
     chosen = settings or Settings.from_environment()
     mapped = artifact.Mapped(path) if mmap else None
-    found = artifact.read(path, chosen.key_dir, trust=trust, mapped=mapped)
+    found = artifact.read(path, chosen.key_dir, trust=artifact.trusted(trust), mapped=mapped)
     wanted = chosen.num_threads if threads is None else threads
     try:
         executable = Executable(found.manifest, found.objects, found.constants, threads=wanted)
     except BadArtifact as error:
-        raise CorruptArtifact(f"the artifact {os.fspath(path)} can't be used: {error}") from error
-    return RunnableModel(executable) if mapped is None else MappedModel(executable, mapped)
+        raise artifact.unusable(path, error) from error
+    if mapped is None:
+        return RunnableModel(executable, found.signer)
+    return MappedModel(executable, mapped, found.signer)

@@ -10,7 +10,8 @@ The file is a zip of stored members, in this order:
     manifest.json         ``description``: everything that is no code and no number; size and hash of what follows
     objects/0000.o ...    relocatable objects, linked when the artifact is loaded
     weights.safetensors   ``tensors``: the constants, laid out to be used where they are read or mapped
-    signature             ``origin``: that this user made the manifest; left out if nobody signed
+    signature             ``signatures``: who vouches for the manifest: this user (``origin``), or who has the secret of
+                          a public key (``keys``); left out if nobody signed
 
 ``content`` has the bytes of a file. ``archive`` knows zip, and accepts only what it writes: equal models for equal
 targets give equal bytes, and every byte of a file is checked. Reading runs no code, unpickles nothing, and writes
@@ -18,8 +19,23 @@ nothing to disk.
 A new field: ``description``, both ways; raise ``description.FORMAT``.
 """
 
-from tilewright.runtime.artifact.artifact import Artifact, packed, read, save
+from tilewright.runtime.artifact.artifact import THIS_USER, Artifact, add_signature, packed, read, save, unusable
 from tilewright.runtime.artifact.content import Mapped
 from tilewright.runtime.artifact.description import Build
+from tilewright.runtime.artifact.keys import PublicKey, SecretKey, generate, trusted
 
-__all__ = ["Artifact", "Build", "Mapped", "packed", "read", "save"]
+__all__ = [
+    "Artifact",
+    "Build",
+    "Mapped",
+    "PublicKey",
+    "SecretKey",
+    "THIS_USER",
+    "add_signature",
+    "generate",
+    "packed",
+    "read",
+    "save",
+    "trusted",
+    "unusable",
+]

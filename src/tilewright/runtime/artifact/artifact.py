@@ -2,24 +2,33 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadArtifact, CorruptArtifact, UntrustedData
+from tilewright.base.names import readable
 from tilewright.base.outputs import AnyPath, output
 from tilewright.runtime.artifact import archive, origin, tensors
 from tilewright.runtime.artifact.archive import Member, Part
 from tilewright.runtime.artifact.content import Mapped, own_bytes
 from tilewright.runtime.artifact.description import Build, Contents, Description, from_json, to_json
+from tilewright.runtime.artifact.keys import PublicKey, SecretKey
+from tilewright.runtime.artifact.signatures import Signatures
 from tilewright.runtime.elsewhere import misfit
 from tilewright.runtime.manifest import Manifest
 
 _MANIFEST: Final = "manifest.json"
 _WEIGHTS: Final = "weights.safetensors"
 _SIGNATURE: Final = "signature"
+_LONGEST: Final = 1000
+"""Characters."""
+THIS_USER: Final = "this user"
+
+Trust = bool | tuple[PublicKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,8 @@ class Artifact:
     objects: tuple[bytes, ...]
     constants: tuple[Array, ...]
     """In the manifest's order; C-contiguous. Of an artifact that was read: views of the file's bytes, read-only."""
+    signer: str | None = field(default=None, compare=False)
+    """Of an artifact that was read: the public key, or ``THIS_USER``, whose signature was asked for; None: nobody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +55,17 @@ class Packed:
     """The bytes, to be read once."""
 
 
-def packed(artifact: Artifact, key_dir: Path | None, *, signed: bool = True) -> Packed:
+def packed(artifact: Artifact, key_dir: Path | None, *, signed: bool = True, key: SecretKey | None = None) -> Packed:
     """The file of ``artifact``, of which the arrays are not copied. Raises ``BadInput`` if the key can't be kept."""
     members: list[tuple[str, Sequence[Part]]] = []
     members += [(_object_name(position), [data]) for position, data in enumerate(artifact.objects)]
     members.append((_WEIGHTS, tensors.encode(artifact.manifest.constants, artifact.constants)))
     contents = tuple(_contents(name, parts) for name, parts in members)
     manifest = to_json(Description(artifact.build, artifact.manifest, contents))
-    signature = [(_SIGNATURE, [origin.sign(manifest, key_dir)])] if signed else []
-    parts = archive.pack([(_MANIFEST, [manifest]), *members, *signature])
+    signatures = Signatures(origin.sign(manifest, key_dir) if signed else None)
+    if key is not None:
+        signatures = signatures.with_public(key.public, key.sign(manifest))
+    parts = archive.pack([(_MANIFEST, [manifest]), *members, *_signature(signatures)])
     return Packed(hashlib.sha256(manifest).hexdigest(), sum(listed.size for listed in contents), parts)
 
 
@@ -62,49 +75,141 @@ def save(
     key_dir: Path | None,
     *,
     signed: bool = True,
+    key: SecretKey | None = None,
     inputs: Iterable[AnyPath] = (),
 ) -> None:
     """Write a file that appears whole or not at all; one that is there is replaced, but none of ``inputs``.
 
-    Equal artifacts give equal files, but for the signature, which depends on the user's key in ``key_dir``. Raises
-    ``BadInput`` if the file can't be written (``base.outputs``), or the key be kept.
+    ``signed``: with the user's own key, in ``key_dir``; ``key``: also with this one, for who knows its public key.
+    Equal artifacts give equal files, but for the signatures. Raises ``BadInput`` if the file can't be written
+    (``base.outputs``), or the key be kept.
     """
-    with output(path, inputs) as file:
-        file.writelines(packed(artifact, key_dir, signed=signed).parts)
+    with output(path, (*inputs, *([] if key is None else [key.path]))) as file:
+        file.writelines(packed(artifact, key_dir, signed=signed, key=key).parts)
+
+
+def add_signature(
+    path: AnyPath, to: AnyPath, key: SecretKey, key_dir: Path | None, *, trust: Trust = False
+) -> tuple[PublicKey, ...]:
+    """Write the artifact in ``path``, signed with ``key`` as well, to ``to`` (which may be ``path``); who has signed.
+
+    Who signs vouches for the file, so it is read as ``read`` does, with ``trust``; it may be for another machine.
+    Raises as ``read`` and ``save``.
+    """
+    with _explained(path):
+        found = _Checked.of(path, own_bytes(path), key_dir, trust)
+        found.check_hashes()
+    signatures = found.signatures.with_public(key.public, key.sign(found.manifest))
+    rest = [(name, [member.data]) for name, member in found.members.items()]
+    with output(to, [key.path]) as file:
+        file.writelines(archive.pack([(_MANIFEST, [found.manifest]), *rest, *_signature(signatures)]))
+    return tuple(sorted(signatures.public))
 
 
 def read(
     path: AnyPath,
     key_dir: Path | None,
     *,
-    trust: bool = False,
+    trust: Trust = False,
     identity: str | None = None,
     mapped: Mapped | None = None,
 ) -> Artifact:
     """Read and check a file; nothing of it is executed.
 
+    ``trust``: True for every file, or public keys, of which one must have signed it; otherwise, this user must have.
     ``mapped``: the file, if the weights are to be used where it is mapped (``content`` says at what price); otherwise,
     they are in memory of this process, and what happens to the file does not matter any more.
 
     Raises ``BadInput`` if there is no such file, ``CorruptArtifact`` if it is damaged, altered, of another version or
-    for another processor, or not of the ``identity`` (``packed``) that is given, ``UntrustedData`` if this user did not
-    sign it and ``trust`` is not given.
+    for another processor, or not of the ``identity`` (``packed``) that is given, ``UntrustedData`` if nobody who is
+    trusted has signed it, ``Unsupported`` if the library that checks public keys is missing.
     """
     data = own_bytes(path) if mapped is None else mapped.data
+    with _explained(path):
+        found = _Checked.of(path, data, key_dir, trust)
+        if identity not in (None, hashlib.sha256(found.manifest).hexdigest()):
+            raise CorruptArtifact("it is another artifact than the one that is wanted")
+        _check_processor(found.described.build)
+        return found.artifact()
+
+
+def unusable(path: AnyPath, error: BadArtifact) -> CorruptArtifact:
+    """The error for a file of which a part is wrong. What the file says of itself may be of any length."""
+    return CorruptArtifact(f"the artifact {os.fspath(path)} can't be used: {readable(str(error), _LONGEST)}")
+
+
+@contextmanager
+def _explained(path: AnyPath) -> Generator[None]:
+    """What is wrong with the parts is wrong with the file."""
     try:
+        yield
+    except BadArtifact as error:
+        raise unusable(path, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A file of which all but the hashes of its members is checked. ``signer``: see ``Artifact``."""
+
+    manifest: bytes
+    described: Description
+    members: Mapping[str, Member]
+    signatures: Signatures
+    signer: str | None
+
+    @staticmethod
+    def of(path: AnyPath, data: memoryview, key_dir: Path | None, trust: Trust) -> "_Checked":
+        """Raises as ``read``."""
         members = archive.unpack(data)
         manifest = _taken(members, _MANIFEST, 0)
-        signature = _taken(members, _SIGNATURE, -1) if _SIGNATURE in members else None
-        if not trust and (why := origin.doubt(manifest, signature, key_dir)):
-            raise UntrustedData(_untrusted(path, why))
-        if identity not in (None, hashlib.sha256(manifest).hexdigest()):
-            raise CorruptArtifact("it is another artifact than the one that is wanted")
+        has_any = _SIGNATURE in members
+        signatures = Signatures.parse(_taken(members, _SIGNATURE, -1)) if has_any else Signatures()
+        signer = _signer(path, manifest, signatures, key_dir, trust)
         described = from_json(manifest)
-        _check_processor(described.build)
         _check_members(described.members, members)
-        return _artifact(described, members)
-    except BadArtifact as error:
-        raise CorruptArtifact(f"the artifact {os.fspath(path)} can't be used: {error}") from error
+        return _Checked(manifest, described, members, signatures, signer)
+
+    def check_hashes(self) -> None:
+        """Raises ``CorruptArtifact``."""
+        for contents in self.described.members:
+            _check_hash(contents, self.members[contents.name].data)
+
+    def artifact(self) -> Artifact:
+        """The parts, with their hashes checked. Code is copied first: nobody can change it after the check."""
+        *objects, weights = self.described.members
+        code = [bytes(self.members[contents.name].data) for contents in objects]
+        for contents, data in zip(objects, code, strict=True):
+            _check_hash(contents, data)
+        numbers = self.members[weights.name].data
+        _check_hash(weights, numbers)
+        constants = tensors.decode(numbers, self.described.manifest.constants)
+        return Artifact(self.described.build, self.described.manifest, tuple(code), tuple(constants), self.signer)
+
+
+def _signature(signatures: Signatures) -> list[tuple[str, Sequence[Part]]]:
+    """The last member; none without signatures."""
+    return [(_SIGNATURE, [bytes(signatures)])] if signatures else []
+
+
+def _signer(path: AnyPath, manifest: bytes, signatures: Signatures, key_dir: Path | None, trust: Trust) -> str | None:
+    """Who of those that are trusted has signed; None if everybody is. Raises ``UntrustedData``."""
+    if isinstance(trust, bool):
+        if not trust and (why := origin.doubt(manifest, signatures.own, key_dir)):
+            raise UntrustedData(_untrusted(path, why, signatures))
+        return None if trust else THIS_USER
+    present = [key for key in trust if key in signatures.public]
+    for key in present:
+        if key.verifies(manifest, signatures.public[key]):
+            return str(key)
+    wanted, there = (", ".join(map(str, keys)) or "none" for keys in (trust, sorted(signatures.public)))
+    if present:
+        raise UntrustedData(
+            f"the artifact {os.fspath(path)} has a wrong signature of {', '.join(map(str, present))}: it was altered "
+            "after it was signed, or the signature is that of another artifact; get the file anew"
+        )
+    raise UntrustedData(
+        f"the artifact {os.fspath(path)} is not signed with {wanted}; the public keys of its signatures: {there}"
+    )
 
 
 def _taken(members: dict[str, Member], name: str, place: int) -> bytes:
@@ -117,10 +222,12 @@ def _taken(members: dict[str, Member], name: str, place: int) -> bytes:
     return bytes(member.data)
 
 
-def _untrusted(path: str | os.PathLike[str], why: str) -> str:
+def _untrusted(path: AnyPath, why: str, signatures: Signatures) -> str:
+    keys = ", ".join(map(str, sorted(signatures.public)))
+    by_key = f", or, if you trust who has that key, with trust= a public key of its signatures ({keys})" if keys else ""
     return (
         f"the artifact {os.fspath(path)} holds machine code, and it is not known to be this user's: {why}. "
-        "If you trust whoever gave it to you with your account, load it with trust=True"
+        f"If you trust whoever gave it to you with your account, load it with trust=True{by_key}"
     )
 
 
@@ -138,7 +245,7 @@ def _contents(name: str, parts: Sequence[Part]) -> Contents:
 
 
 def _check_members(listed: Sequence[Contents], members: Mapping[str, Member]) -> None:
-    """Raise ``CorruptArtifact`` unless the members are those listed: names, order, sizes. (Hashes: ``_checked``.)"""
+    """Raise ``CorruptArtifact`` unless the members are those listed: names, order, sizes. (Hashes: ``_check_hash``.)"""
     names = [contents.name for contents in listed]
     expected = [*(_object_name(position) for position in range(len(listed) - 1)), _WEIGHTS]
     if names != expected:
@@ -151,18 +258,6 @@ def _check_members(listed: Sequence[Contents], members: Mapping[str, Member]) ->
     for contents in listed:
         if len(members[contents.name].data) != contents.size:
             raise CorruptArtifact(f"member {contents.name!r} has another size than its manifest says")
-
-
-def _artifact(described: Description, members: Mapping[str, Member]) -> Artifact:
-    """The parts, with their hashes checked. Code is copied first: nobody can change it after the check."""
-    *objects, weights = described.members
-    code = [bytes(members[contents.name].data) for contents in objects]
-    for contents, data in zip(objects, code, strict=True):
-        _check_hash(contents, data)
-    numbers = members[weights.name].data
-    _check_hash(weights, numbers)
-    constants = tensors.decode(numbers, described.manifest.constants)
-    return Artifact(described.build, described.manifest, tuple(code), tuple(constants))
 
 
 def _check_hash(contents: Contents, data: Part) -> None:

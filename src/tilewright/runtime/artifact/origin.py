@@ -7,20 +7,20 @@ hashes of all the rest.
 
 What it means: a file that verifies was saved by a process that could read this user's key, and has not been altered.
 What it does not mean: that the model is harmless, or that others can verify it: who does not have the key can't, and
-must say ``trust=True``. It guards against files from elsewhere, not against programs that run as this user already.
+must say ``trust=True``, or trust a public key (``keys``). It guards against files from elsewhere, not against programs
+that run as this user already.
 """
 
 import contextlib
 import hashlib
 import hmac
-import os
 import secrets
-import stat
 from pathlib import Path
 from typing import Final
 
 from tilewright.base.errors import BadInput
 from tilewright.base.files import own_folder, reason
+from tilewright.runtime.artifact.secret_files import make_secret, read_secret
 
 KEY_FILE: Final = "artifact.key"
 _KEY_BYTES: Final = 32
@@ -64,32 +64,15 @@ def _signature(manifest: bytes, key: bytes) -> bytes:
 
 
 def _make_key(path: Path) -> None:
-    """Make the key if there is none. Of processes that do so at once, one wins: a link never replaces a file."""
-    if path.exists():
-        return
-    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-            file.flush()
-            os.fsync(descriptor)
+    """Make the key if there is none."""
+    if not path.exists():
         with contextlib.suppress(FileExistsError):
-            os.link(part, path)
-    finally:
-        part.unlink()
+            make_secret(path, secrets.token_bytes(_KEY_BYTES))
 
 
 def _read_key(path: Path) -> bytes:
     """The key. Raises ``OSError`` if it is missing, or could be known to others."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
-            raise PermissionError(0, "it is no file of this user's")
-        if facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise PermissionError(0, "other users can read or write it (chmod 600 it, or remove it)")
-        key = file.read(_KEY_BYTES + 1)
+    key = read_secret(path, _KEY_BYTES + 1)
     if len(key) != _KEY_BYTES:
         raise OSError(0, f"it has not {_KEY_BYTES} bytes (remove it)")
     return key
