@@ -674,7 +674,7 @@ MUTANTS = (
     ),
     Mutant(
         "artifact: a key that others can read",
-        "runtime/artifact/origin.py",
+        "runtime/artifact/secret_files.py",
         "facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO)",
         "facts.st_mode & stat.S_IRWXO",
         _ARTIFACT,
@@ -1725,7 +1725,7 @@ MUTANTS = (
     Mutant(
         "the cache of models: any artifact of this user's will do",
         "runtime/artifact/artifact.py",
-        "if identity not in (None, hashlib.sha256(manifest).hexdigest()):",
+        "if identity not in (None, hashlib.sha256(found.manifest).hexdigest()):",
         "if False:",
         _MODEL_CACHE,
     ),
