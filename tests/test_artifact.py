@@ -18,6 +18,7 @@ from tilewright.api import compile as compile_model
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed, BadInput, CorruptArtifact, UnsupportedTarget
 from tilewright.base.settings import Settings
+from tilewright.runtime.artifact import generate
 from tilewright.runtime.memory import address_of
 from tilewright.runtime.runnable import load
 
@@ -177,6 +178,26 @@ def test_where_it_can_not_be_saved(compiled: CompiledModel, own: Settings, tmp_p
         compiled.save(tmp_path / "m.tw", settings=Settings(key_dir=None))
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["folder.tw"]
     compiled.save(tmp_path / "m.tw", signed=False, settings=Settings(key_dir=None))
+
+
+def test_a_model_is_saved_with_a_key(compiled: CompiledModel, own: Settings, tmp_path: Path) -> None:
+    public = generate(tmp_path / "k.pem")
+    compiled.save(tmp_path / "m.tw", key=tmp_path / "k.pem", settings=own)
+    assert load(tmp_path / "m.tw", settings=own).signer == "this user"
+    loaded = load(tmp_path / "m.tw", trust=str(public), settings=Settings(key_dir=None))
+    assert loaded.signer == str(public)
+    np.testing.assert_array_equal(loaded.run(None, {"x": X})[0], compiled.run(None, {"x": X})[0])
+    with pytest.raises(BadInput, match="it is an input"):
+        compiled.save(tmp_path / "k.pem", key=tmp_path / "k.pem", settings=own)
+
+
+def test_a_model_is_not_saved_over_its_source(own: Settings, tmp_path: Path) -> None:
+    onnx.save(layers(), tmp_path / "m.onnx")
+    before = (tmp_path / "m.onnx").read_bytes()
+    os.link(tmp_path / "m.onnx", tmp_path / "m.tw")
+    with pytest.raises(BadInput, match="it is an input"):
+        compile_model(tmp_path / "m.onnx").save(tmp_path / "m.tw", settings=own)
+    assert (tmp_path / "m.onnx").read_bytes() == before
 
 
 COMPILE = """

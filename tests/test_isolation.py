@@ -90,6 +90,15 @@ DEATHS = {
 }
 
 
+def test_notes_come_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those that say where a bundle is."""
+    child(monkeypatch, "say({'failed': ['InternalError', 'b', 'a bundle is in x']})")
+    with pytest.raises(InternalError, match="b") as raised:
+        tilewright.compile(MODEL, isolate=Isolation(memory=1000), settings=ALONE)
+    assert str(raised.value) == "b"
+    assert raised.value.__notes__ == ["a bundle is in x"]
+
+
 @pytest.mark.parametrize("death", DEATHS)
 def test_deaths(death: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program, kind, message = DEATHS[death]

@@ -71,10 +71,10 @@ def _answered(request: Mapping[str, object], end: socket.socket) -> dict[str, ob
         )
         model.save(fields.text(request["output"]), signed=False)
     except TilewrightError as error:
-        notes = "\n".join(getattr(error, "__notes__", ()))
-        return {"failed": [type(error).__name__, str(error)[:MAX_TEXT], notes[:MAX_TEXT]]}
+        notes = ["\n".join(error.__notes__)[:MAX_TEXT]] if hasattr(error, "__notes__") else []
+        return {"failed": [type(error).__name__, str(error)[:MAX_TEXT], *notes]}
     except MemoryError as error:
-        return {"failed": ["OutOfMemory", str(out_of_memory("the model was compiled", error)), ""]}
+        return {"failed": ["OutOfMemory", str(out_of_memory("the model was compiled", error))]}
     return {"done": {"cached": model.is_cached}}
 
 

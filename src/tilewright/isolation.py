@@ -9,7 +9,7 @@ It is a limit of resources and no sandbox: the child is this user's, reads the s
 
     request     JSON on a socket: the model's path, options, settings, and where to write the artifact
     answers     {"warned": text}, {"advanced": [step, done, total, subject]}, and at last
-                {"done": {"cached": bool}} or {"failed": [kind, text, notes]}
+                {"done": {"cached": bool}} or {"failed": [kind, text]} or {"failed": [kind, text, note]}
 """
 
 import contextlib
@@ -176,10 +176,11 @@ def _answer(request: Mapping[str, object], memory: int, seconds: float, listener
     match last:
         case {"done": {"cached": bool(cached)}}:
             return cached
-        case {"failed": [str(kind), str(text), str(notes)]}:
+        case {"failed": [str(kind), str(text)]}:
+            raise _error(kind, text)
+        case {"failed": [str(kind), str(text), str(note)]}:
             error = _error(kind, text)
-            if notes:
-                error.add_note(notes[:MAX_TEXT])
+            error.add_note(note[:MAX_TEXT])
             raise error
         case None if late.is_set():
             raise ResourceLimit(f"compiling took longer than {seconds:g} s in a process of its own; raise timeout=")
