@@ -90,3 +90,9 @@ def test_a_pipe_stays(folder: Path, verb: str, capsys: pytest.CaptureFixture[str
     assert main([*{**VERBS, **others}[verb], "pipe"]) == 2
     assert "pipe can't be written: it is a pipe" in capsys.readouterr().err
     assert (folder / "pipe").is_fifo()
+
+
+def test_two_outputs_have_two_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["optimize", "m.onnx", "--superopt", "off", "-o", "x", "--report", "./x"]) == 2
+    assert "give two names" in capsys.readouterr().err
+    assert not (folder / "x").exists()

@@ -88,8 +88,9 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.frontend.model_files import files_of
 
     given = (*files_of(options.model), *(options.rules or ()))
-    for path in filter(None, (options.output, options.report)):
-        check_output(path, given)
+    outputs = [check_output(path, given) for path in (options.output, options.report) if path is not None]
+    if len({path.absolute() for path in outputs}) < len(outputs):
+        raise BadInput(f"--output and --report are both {options.report}: give two names")
     graph = onnx_importer.load(options.model, shapes(options.shapes), bounds(options.bounds))
     with reporting(f"optimizing {options.model}", Console(stderr=True, quiet=options.quiet)) as listener:
         found = _found_by_rules(graph, options, listener)
