@@ -146,17 +146,26 @@ end:
 }
 """
 
-# Runs until it is cancelled.
+# Runs until it is stopped.
 ENDLESS = """
 define i32 @tw_main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context) nounwind {
-  %cancel.at = getelementptr i8, ptr %context, i64 32
+  %seen.at = getelementptr i8, ptr %context, i64 32
+  %ticks.at = getelementptr i8, ptr %context, i64 112
+  %ticks = load ptr, ptr %ticks.at
   br label %loop
 loop:
-  %cancel = load atomic i64, ptr %cancel.at monotonic, align 8
-  %on = icmp eq i64 %cancel, 0
-  br i1 %on, label %loop, label %end
+  %tick = load atomic i64, ptr %ticks monotonic, align 8
+  %seen = load atomic i64, ptr %seen.at monotonic, align 8
+  %same = icmp eq i64 %tick, %seen
+  br i1 %same, label %loop, label %check
+check:
+  %stop = call i1 @tw_check(ptr %context, i64 0)
+  br i1 %stop, label %end, label %loop
 end:
-  ret i32 2
+  %code.at = getelementptr i8, ptr %context, i64 40
+  %code = load i64, ptr %code.at
+  %r = trunc i64 %code to i32
+  ret i32 %r
 }
 """
 

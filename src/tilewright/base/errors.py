@@ -55,6 +55,10 @@ class OutOfMemory(ResourceLimit, MemoryError):
     """There is less memory than was needed."""
 
 
+class Timeout(ResourceLimit):
+    """A run took longer than the caller lets it; the model can be run again at once."""
+
+
 class Unsupported(TilewrightError):
     """Well-formed, but not supported."""
 

@@ -36,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See ``options``; and where to save."""
     add_model_arguments(parser)
     parser.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="stop the run after so long (compiling does not count)"
+    )
+    parser.add_argument(
         "--output", type=Path, metavar="DIR", help="save outputs there as output_0.npy, output_1.npy ..., in order"
     )
 
@@ -47,7 +50,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     made = time.perf_counter()
     feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
     started = time.perf_counter()
-    results = model.run(None, feeds)
+    results = model.run(None, feeds, timeout=options.timeout)
     seconds = {"compile": made - begin, "run": time.perf_counter() - started}
     saved = _save(results, options.output, [options.model, *files(options.inputs).values()])
     names = [spec.name for spec in model.outputs]

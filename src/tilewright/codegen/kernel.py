@@ -16,6 +16,7 @@ from tilewright.codegen.plan import balanced, largest, plan_below, plan_memory
 from tilewright.codegen.prepare import prepare
 from tilewright.codegen.scalars import Environment
 from tilewright.codegen.statements import Arena, CallEmitter, FunctionState, Module, StatementEmitter
+from tilewright.codegen.stop_text import poll
 from tilewright.codegen.text import FunctionText
 from tilewright.codegen.values import Value
 from tilewright.loops.ir import Buffer, Call, Callee
@@ -45,7 +46,7 @@ def emit_kernel(program: Program, module: Module) -> FunctionInfo:
     prepared = prepare(program)
     below = plan_below(prepared)
     calls, signature = _intrinsic_calls(program), f"define hidden void @{program.name}"
-    info = _emit(prepared, program.name, module, below.offsets, calls, signature, "ret void")
+    info = _emit(prepared, program.name, module, below.offsets, calls, signature)
     return replace(info, more_workspace=below.bytes)
 
 
@@ -70,10 +71,18 @@ def emit_main(
     called: list[str] = []
     calls = _kernel_calls(kernels, top, called)
     signature = f"define hidden i32 @{abi.MAIN}"
-    info = _emit(program, abi.MAIN, module, offsets, calls, signature, "ret i32 %code", constants)
+    info = _emit(program, abi.MAIN, module, offsets, calls, signature, constants)
     scratch = max((k.scratch_bytes for _, k in kernels.values()), default=0)
     more = balanced(operator.add, (below, *plan.slot_bytes))
     return FunctionInfo(info.name, fixed, max(info.scratch_bytes, scratch), tuple(called), more)
+
+
+_RETURN_CODE = (
+    f"%code.at = getelementptr inbounds i8, ptr %context, i64 {abi.CONTEXT_CODE}",
+    "%code64 = load i64, ptr %code.at",
+    "%code = trunc i64 %code64 to i32",
+    "ret i32 %code",
+)
 
 
 def _aligned(size: int) -> int:
@@ -87,23 +96,18 @@ def _emit(
     offsets: Mapping[str, Expr],
     calls: CallEmitter,
     signature: str,
-    result: str,
     constants: int = 0,
 ) -> FunctionInfo:
     text = FunctionText(module.declarations)
     environment = _entry(program, constants, text)
     bounds = {dim.var: dim.bound for dim in program.dims}
     state = FunctionState(name, module, text, environment, Arena(), Arena(), bounds, offsets, calls)
-    is_main = result != "ret void"
+    is_main = name == abi.MAIN
     if is_main:
         _mark(text, 0)
     StatementEmitter(state).emit(program.body)
-    if is_main:
-        at = text.pure(f"getelementptr inbounds i8, ptr %context, i64 {abi.CONTEXT_CODE}", 0)
-        text.effect(f"%code64 = load i64, ptr {at}")
-        text.effect("%code = trunc i64 %code64 to i32")
     parameters = "ptr noalias %buffers, ptr noalias %dims, ptr noalias %workspace, ptr %context"
-    module.functions.append(text.finish(f"{signature}({parameters}) nounwind", result))
+    module.functions.append(text.finish(f"{signature}({parameters}) nounwind", *(_RETURN_CODE if is_main else ())))
     return FunctionInfo(name, state.workspace.peak, state.scratch.peak)
 
 
@@ -146,7 +150,7 @@ def _intrinsic_calls(program: Program) -> CallEmitter:
 def _kernel_calls(
     kernels: Mapping[str, tuple[Program, FunctionInfo]], workspace: int, called: list[str]
 ) -> CallEmitter:
-    """Calls of kernels, each with a mark after it; their names are appended to ``called``."""
+    """Calls of kernels, after each a mark and a look whether to go on; their names are appended to ``called``."""
 
     def emit(emitter: StatementEmitter, call: Call) -> None:
         if call.kind is not Callee.KERNEL or call.callee not in kernels:
@@ -161,6 +165,7 @@ def _kernel_calls(
         emitter.text.effect(f"call void @{program.name}(ptr {buffers}, ptr {dims}, ptr {slice_}, ptr %context)")
         called.append(program.name)
         _mark(emitter.text, len(called))
+        poll(emitter.text, "0")
 
     return emit
 

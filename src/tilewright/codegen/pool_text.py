@@ -11,7 +11,10 @@ _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 
 
 def pool_text(processor: Processor) -> str:
-    """Definitions of ``tw_parallel_for``, ``tw_worker`` and ``tw_stop``; they use ``tw_serial`` of ``support``."""
+    """Definitions of ``tw_parallel_for``, ``tw_worker`` and ``tw_stop``.
+
+    They use ``tw_serial`` of ``support``, and ``tw_stopped`` of ``stop_text``.
+    """
     parts = (
         _waiting(processor),
         _pause(processor),
@@ -34,6 +37,7 @@ def _waiting(processor: Processor) -> str:
     """Sleep while a 32-bit word has a value, and wake the sleepers: the Linux futex."""
     unused = "ptr null, ptr null, i32 0"
     wait = f"i64 {processor.futex}, ptr %word, i32 {_FUTEX_WAIT_PRIVATE}, i32 %value, {unused}"
+    nap = f"i64 {processor.futex}, ptr %word, i32 {_FUTEX_WAIT_PRIVATE}, i32 %value, ptr @tw_nap_time, ptr null, i32 0"
     wake = f"i64 {processor.futex}, ptr %word, i32 {_FUTEX_WAKE_PRIVATE}, i32 %count, {unused}"
     return f"""\
 declare i64 @syscall(i64, ...)
@@ -41,6 +45,14 @@ declare i64 @syscall(i64, ...)
 ; Returns at once if the word has another value, and may return for no reason.
 define internal void @tw_wait(ptr %word, i32 %value) nounwind {{
   %r = call i64 (i64, ...) @syscall({wait})
+  ret void
+}}
+
+@tw_nap_time = internal constant [2 x i64] [i64 0, i64 {abi.TICK_MILLISECONDS * 1_000_000}]
+
+; The same, for a tick at most.
+define internal void @tw_nap(ptr %word, i32 %value) nounwind {{
+  %r = call i64 (i64, ...) @syscall({nap})
   ret void
 }}
 
@@ -75,16 +87,18 @@ def _ticket_test(ticket: str, worker: str, tag: str) -> str:
 
 def _drain() -> str:
     return f"""\
-; Claims and runs chunks until the job has none left; returns how many it ran. They still count as pending.
+; Claims and runs chunks until the job has none left; returns how many. They still count as pending. Chunks of a call
+; that is to end are claimed, and not run.
 define internal i32 @tw_drain(ptr %pool, i64 %worker) nounwind {{
 entry:
   {field("fn.at", "pool", abi.POOL_FN)}
   {field("arg.at", "pool", abi.POOL_ARG)}
   {field("count.at", "pool", abi.POOL_COUNT)}
   {field("base.at", "pool", abi.POOL_BASE)}
+  {field("context.at", "pool", abi.POOL_CONTEXT)}
   br label %look
 look:
-  %ran = phi i32 [ 0, %entry ], [ %ran, %claim ], [ %more, %run ]
+  %ran = phi i32 [ 0, %entry ], [ %ran, %claim ], [ %more, %ended ]
   %ticket = load atomic i64, ptr %pool acquire, align 8
 {_ticket_test("%ticket", "%worker", "t")}
   br i1 %may.t, label %claim, label %done
@@ -93,14 +107,20 @@ claim:
   %arg = load atomic ptr, ptr %arg.at monotonic, align 8
   %count = load atomic i64, ptr %count.at monotonic, align 8
   %base = load atomic i64, ptr %base.at monotonic, align 8
+  %context = load atomic ptr, ptr %context.at monotonic, align 8
   %taken = sub i64 %ticket, 1
   %pair = cmpxchg ptr %pool, i64 %ticket, i64 %taken acq_rel monotonic, align 8
   %won = extractvalue {{ i64, i1 }} %pair, 1
-  br i1 %won, label %run, label %look
+  br i1 %won, label %mine, label %look
+mine:
+  %stop = call i1 @tw_stopped(ptr %context, i64 %worker)
+  br i1 %stop, label %ended, label %run
 run:
   %in.job = sub i64 %count, %remaining.t
   %chunk = add i64 %base, %in.job
   call void %fn(ptr %arg, i64 %chunk, i64 %worker)
+  br label %ended
+ended:
   %more = add i32 %ran, 1
   br label %look
 done:
@@ -111,8 +131,8 @@ done:
 
 def _join() -> str:
     return f"""\
-; The caller waits until no chunk is pending: spin, then sleep.
-define internal void @tw_join(ptr %pool) nounwind {{
+; The caller waits until no chunk is pending: spin, then sleep, and look at each tick whether the call is to end.
+define internal void @tw_join(ptr %pool, ptr %context) nounwind {{
 entry:
   {field("pending.at", "pool", abi.POOL_PENDING)}
   {field("waiter.at", "pool", abi.POOL_WAITER)}
@@ -137,7 +157,8 @@ check:
   %over = icmp eq i32 %left, 0
   br i1 %over, label %awake, label %sleep
 sleep:
-  call void @tw_wait(ptr %pending.at, i32 %left)
+  call void @tw_nap(ptr %pending.at, i32 %left)
+  %stop = call i1 @tw_stopped(ptr %context, i64 0)
   br label %check
 awake:
   store atomic i32 0, ptr %waiter.at monotonic, align 4
@@ -177,7 +198,7 @@ take:
   %mine = extractvalue {{ i32, i1 }} %pair, 1
   br i1 %mine, label %batch, label %serial
 serial:
-  call void @tw_serial(ptr %fn, ptr %arg, i64 %n)
+  call void @tw_serial(ptr %context, ptr %fn, ptr %arg, i64 %n)
   ret void
 
 batch:
@@ -185,7 +206,7 @@ batch:
   %rest = sub i64 %n, %base
   %fits = icmp ult i64 %rest, {batch}
   %count = select i1 %fits, i64 %rest, i64 {batch}
-  call void @tw_region(ptr %pool, ptr %fn, ptr %arg, i64 %base, i64 %count, i64 %threads, i32 %workers)
+  call void @tw_region(ptr %context, ptr %fn, ptr %arg, i64 %base, i64 %count, i64 %threads, i32 %workers)
   %base.next = add i64 %base, %count
   %more = icmp ult i64 %base.next, %n
   br i1 %more, label %batch, label %free
@@ -199,8 +220,10 @@ free:
 def _region() -> str:
     return f"""\
 ; One job from start to end, by the owner of the pool.
-define internal void @tw_region(ptr %pool, ptr %fn, ptr %arg, i64 %base, i64 %count, i64 %threads, i32 %workers)
+define internal void @tw_region(ptr %context, ptr %fn, ptr %arg, i64 %base, i64 %count, i64 %threads, i32 %workers)
     nounwind {{
+  {field("pool.at", "context", abi.CONTEXT_POOL)}
+  %pool = load ptr, ptr %pool.at
   {field("fn.at", "pool", abi.POOL_FN)}
   store atomic ptr %fn, ptr %fn.at monotonic, align 8
   {field("arg.at", "pool", abi.POOL_ARG)}
@@ -209,6 +232,8 @@ define internal void @tw_region(ptr %pool, ptr %fn, ptr %arg, i64 %base, i64 %co
   store atomic i64 %count, ptr %count.at monotonic, align 8
   {field("base.at", "pool", abi.POOL_BASE)}
   store atomic i64 %base, ptr %base.at monotonic, align 8
+  {field("context.at", "pool", abi.POOL_CONTEXT)}
+  store atomic ptr %context, ptr %context.at monotonic, align 8
   {field("pending.at", "pool", abi.POOL_PENDING)}
   %pending = trunc i64 %count to i32
   store atomic i32 %pending, ptr %pending.at monotonic, align 4
@@ -244,7 +269,7 @@ work:
   %done = icmp eq i32 %before, %ran
   br i1 %done, label %end, label %wait
 wait:
-  call void @tw_join(ptr %pool)
+  call void @tw_join(ptr %pool, ptr %context)
   br label %end
 end:
   ret void
@@ -350,6 +375,10 @@ define hidden void @tw_stop(ptr %pool) nounwind {{
   {field("wake.at", "pool", abi.POOL_WAKE)}
   %woken = atomicrmw add ptr %wake.at, i32 1 seq_cst, align 4
   call void @tw_wake(ptr %wake.at, i32 {abi.MAX_THREADS})
+  {field("awake.at", "pool", abi.POOL_AWAKE)}
+  %risen = atomicrmw xchg ptr %awake.at, i32 2 seq_cst, align 4
+  call void @tw_wake(ptr %awake.at, i32 1)
+  call void @tw_wake(ptr %stop.at, i32 1)
   ret void
 }}
 """

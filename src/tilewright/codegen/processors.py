@@ -11,10 +11,12 @@ class Processor:
     """What the support functions need to know of a processor: short pieces of IR and a number.
 
     ``pause`` says "I am spinning". ``save`` keeps the floating-point mode of this thread in ``%saved`` and sets the
-    default; ``restore`` brings it back. ``futex`` is the number of the system call on Linux.
+    default; ``restore`` brings it back. ``futex``, ``getpid`` and ``gettid`` are numbers of system calls on Linux.
     """
 
     futex: int
+    getpid: int
+    gettid: int
     declarations: str = ""
     pause: str = ""
     pause_attribute: str = "alwaysinline"
@@ -27,6 +29,8 @@ _X86_DEFAULT_MXCSR = 0x1F80  # all exceptions masked, round to nearest, denormal
 PROCESSORS = {
     "x86_64": Processor(
         futex=202,
+        getpid=39,
+        gettid=186,
         declarations="""\
 declare void @llvm.x86.sse2.pause()
 declare void @llvm.x86.sse.stmxcsr(ptr)
@@ -43,6 +47,8 @@ declare void @llvm.x86.sse.ldmxcsr(ptr)
     ),
     "aarch64": Processor(
         futex=98,
+        getpid=172,
+        gettid=178,
         declarations="""\
 declare void @llvm.aarch64.isb(i32)
 declare i64 @llvm.aarch64.get.fpcr()
@@ -56,9 +62,11 @@ declare void @llvm.aarch64.set.fpcr(i64)
     ),
     "riscv64": Processor(
         futex=98,
+        getpid=172,
+        gettid=178,
         declarations="declare void @llvm.riscv.pause()\n",
         pause="  call void @llvm.riscv.pause()",
         pause_attribute='noinline "target-features"="+zihintpause"',  # a hint: older cores run it as a no-op
     ),
 }
-UNKNOWN = Processor(futex=0)
+UNKNOWN = Processor(futex=0, getpid=0, gettid=0)

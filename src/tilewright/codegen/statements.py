@@ -14,9 +14,11 @@ from tilewright.codegen.checks import BoundsChecks, Guard
 from tilewright.codegen.places import Place
 from tilewright.codegen.regions import Captures, Region, RegionText
 from tilewright.codegen.scalars import Environment, ScalarEmitter
+from tilewright.codegen.stop_text import poll
 from tilewright.codegen.text import FunctionText
 from tilewright.codegen.transposition import Crossing, crossing, transpose
 from tilewright.codegen.values import Value, integer, memory_type
+from tilewright.codegen.work import look_period
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt, Store, Stores, Sync
 from tilewright.loops.visit import walk
 from tilewright.runtime.abi import ALIGNMENT
@@ -205,8 +207,22 @@ class StatementEmitter:
         if extent.literal is not None and extent.literal <= 0:
             return
         counter = self.text.open_loop()
+        self.look(loop, counter)
         self._with(loop.var, counter, loop.body)
         self.text.close_loop(counter, extent, guard=extent.literal is None)
+
+    def look(self, loop: Loop, counter: Value) -> None:
+        """At the start of an iteration, if it is time for that: whether the call is to end (``runtime.abi``)."""
+        period = look_period(loop)
+        worker = "%worker" if self.state.in_region else "0"
+        if period == 1:
+            poll(self.text, worker)
+        elif period is not None:
+            low = self.text.emit(f"and i64 {counter.text}, {period - 1}")
+            turn = Value(self.text.emit(f"icmp eq i64 {low}, 0"), dtypes.boolean, 1, self.text.depth)
+            label = self.text.open_branch()
+            poll(self.text, worker)
+            self.text.branch(turn, [(label, self.text.close_branch()[1])])
 
     # --- branches ---------------------------------------------------------------------------------------------
 
@@ -367,6 +383,7 @@ def _outlined(region: Region, module: Module, call: CallEmitter) -> RegionText:
         environment.scalars[loop.var] = ops.binary(BinaryOp.SUB, remaining, product)
         remaining = quotient
     environment.scalars[nest[0].var] = remaining
+    inner.look(replace(region.loop, body=body), counter)
     inner.emit(body)
     text.close_loop(counter, last, guard=False)
     signature = f"define internal void @{region.name}(ptr noalias %argument, i64 %chunk, i64 %worker) nounwind"

@@ -1,15 +1,17 @@
-"""LLVM IR text of the support functions that every image carries: parallel regions, scratch, errors, time.
+"""LLVM IR text of the support functions that every image carries: parallel regions, scratch, errors, time, stopping.
 
 What they do, and the layout of the blocks that they share with Python, is said in ``runtime.abi``. This is text only:
 no llvmlite is needed to make it. ``support_text`` gives the definitions (once per image); ``DECLARATIONS`` is for other
 modules of the same image. The functions are hidden: calls inside an image are direct, and two images do not mix.
 
-The pool itself is in ``pool_text``, what differs between processors in ``processors``.
+The pool itself is in ``pool_text``, how calls are stopped in ``stop_text``, what differs between processors in
+``processors``.
 """
 
 from tilewright.base.errors import UnsupportedTarget
 from tilewright.codegen.pool_text import field, pool_text
 from tilewright.codegen.processors import PROCESSORS, UNKNOWN, Processor
+from tilewright.codegen.stop_text import NO_STOP, stop_text
 from tilewright.runtime import abi
 
 DECLARATIONS = """\
@@ -17,6 +19,7 @@ declare hidden void @tw_parallel_for(ptr, ptr, ptr, i64)
 declare hidden ptr @tw_scratch(ptr, i64)
 declare hidden void @tw_fail(ptr, i64, i64, i64, i64)
 declare hidden void @tw_mark(ptr, i64)
+declare hidden i1 @tw_check(ptr, i64) cold
 """
 
 
@@ -33,8 +36,8 @@ def support_text(arch: str, system: str = "linux", threads: bool = True) -> str:
         )
     processor = PROCESSORS.get(arch, UNKNOWN)
     regions = pool_text(processor) if threads else _PLAIN_PARALLEL_FOR
-    mark = _mark() if system == "linux" and threads else _NO_MARK
-    return "\n".join((processor.declarations, _common(), _enter(processor), mark, _SERIAL, regions))
+    stops, mark = (stop_text(processor), _mark()) if system == "linux" and threads else (NO_STOP, _NO_MARK)
+    return "\n".join((processor.declarations, _common(), _enter(processor), mark, _SERIAL, stops, regions))
 
 
 def _common() -> str:
@@ -87,31 +90,31 @@ define hidden i32 @tw_enter(ptr %context) nounwind {{
   %dims = load ptr, ptr %dims.at
   {field("workspace.at", "context", abi.CONTEXT_WORKSPACE)}
   %workspace = load ptr, ptr %workspace.at
-  %code = call i32 %main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context)
+  %over = call i1 @tw_begin(ptr %context)
+  br i1 %over, label %late, label %run
+late:
+  br label %end
+run:
+  %ran = call i32 %main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context)
+  br label %end
+end:
+  %code = phi i32 [ {abi.ErrorCode.CANCELLED.value}, %late ], [ %ran, %run ]
+  %result = call i32 @tw_end(ptr %context, i32 %code)
 {processor.restore}
-  ret i32 %code
+  ret i32 %result
 }}
 """
 
 
 def _mark() -> str:
-    """The clock is number 1, CLOCK_MONOTONIC; the structure that it fills has seconds and nanoseconds."""
     return f"""\
-declare i32 @clock_gettime(i32, ptr) nounwind
-
 define hidden void @tw_mark(ptr %context, i64 %slot) nounwind {{
   {field("times.at", "context", abi.CONTEXT_TIMES)}
   %times = load ptr, ptr %times.at
   %off = icmp eq ptr %times, null
   br i1 %off, label %done, label %read
 read:
-  %time = alloca [2 x i64]
-  %failed = call i32 @clock_gettime(i32 1, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest.at = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest.at
-  %whole = mul i64 %seconds, 1000000000
-  %now = add i64 %whole, %rest
+  %now = call i64 @tw_now()
   %last = load i64, ptr %times
   %passed = sub i64 %now, %last
   %slot.at = getelementptr i64, ptr %times, i64 %slot
@@ -134,11 +137,14 @@ define hidden void @tw_mark(ptr %context, i64 %slot) nounwind {
 
 _SERIAL = """\
 ; All chunks on the calling thread, as worker 0.
-define internal void @tw_serial(ptr %fn, ptr %arg, i64 %n) nounwind {
+define internal void @tw_serial(ptr %context, ptr %fn, ptr %arg, i64 %n) nounwind {
   %some = icmp sgt i64 %n, 0
   br i1 %some, label %loop, label %done
 loop:
-  %chunk = phi i64 [ 0, %0 ], [ %next, %loop ]
+  %chunk = phi i64 [ 0, %0 ], [ %next, %run ]
+  %stop = call i1 @tw_stopped(ptr %context, i64 0)
+  br i1 %stop, label %done, label %run
+run:
   call void %fn(ptr %arg, i64 %chunk, i64 0)
   %next = add i64 %chunk, 1
   %more = icmp slt i64 %next, %n
@@ -150,7 +156,7 @@ done:
 
 _PLAIN_PARALLEL_FOR = """\
 define hidden void @tw_parallel_for(ptr %context, ptr %fn, ptr %arg, i64 %n) nounwind {
-  call void @tw_serial(ptr %fn, ptr %arg, i64 %n)
+  call void @tw_serial(ptr %context, ptr %fn, ptr %arg, i64 %n)
   ret void
 }
 """

@@ -39,6 +39,7 @@ class FunctionText:
         self._scopes = [_Scope("entry", 0)]
         self._allocas: list[str] = []
         self._count = 0
+        self._leaves = False
 
     @property
     def depth(self) -> int:
@@ -201,8 +202,21 @@ class FunctionText:
         outer.lines.append(f"{join}:")
         outer.label = join
 
-    def finish(self, signature: str, result: str = "ret void") -> str:
-        """The whole function."""
+    def leave_if(self, condition: str, question: str) -> None:
+        """Where ``condition`` holds, run ``question``, an instruction; go to the function's end if it says yes."""
+        scope = self._scopes[-1]
+        ask, go, answer = (self.fresh(stem) for stem in ("ask", "go", "yes"))
+        scope.lines.append(f"  br i1 {condition}, label %{ask}, label %{go}")
+        scope.lines += [f"{ask}:", f"  %{answer} = {question}"]
+        scope.lines += [f"  br i1 %{answer}, label %leave, label %{go}", f"{go}:"]
+        scope.label = go
+        self._leaves = True
+
+    def finish(self, signature: str, *results: str) -> str:
+        """The whole function; it ends with ``results``, which use nothing of it, or with ``ret void``."""
         (scope,) = self._scopes
         lines = filter(None, scope.lines)  # stores that became needless are empty
-        return "\n".join([f"{signature} {{", "entry:", *self._allocas, *lines, f"  {result}", "}", ""])
+        end = [f"  {line}" for line in results or ("ret void",)]
+        if self._leaves:
+            end = ["  br label %leave", "leave:", *end]
+        return "\n".join([f"{signature} {{", "entry:", *self._allocas, *lines, *end, "}", ""])

@@ -1,4 +1,4 @@
-"""The binary interface between a native image, its caller and the worker pool. Version 1.
+"""The binary interface between a native image, its caller and the worker pool. Version 2.
 
 An **image** is machine code: one or more relocatable objects, linked by ``runtime.loader``. It holds kernels, one main
 and the support functions of ``codegen.support``. All integers are little endian; every pointer has 8 bytes.
@@ -13,15 +13,15 @@ and the support functions of ``codegen.support``. All integers are little endian
   written as 0 or 1, and read as true unless 0. A pointer to a tensor with no elements may be anything.
 - ``dims``: array of i64: the run-time extents, in the order of the manifest's ``symbols``. Of a kernel: its own list.
 - ``workspace``: the arena, planned at compile time; its contents are undefined on entry. Main hands slices of it on.
-- ``context``: a block of ``CONTEXT_BYTES`` that belongs to one call (below). Null means: one thread, no scratch, and
-  errors are dropped. Only the support functions and main look into it:
+- ``context``: a block of ``CONTEXT_BYTES`` that belongs to one call (below). ``tw_enter`` begins a call. To support
+  functions, null means: one thread, no scratch, errors are dropped, and nothing stops the call.
 
       +0   ptr  pool           the process's pool, or null: run everything on the calling thread
       +8   i64  threads        most workers for this call, the caller included; >= 1
       +16  ptr  scratch        ``threads`` slices, aligned to ALIGNMENT
       +24  i64  scratch_stride bytes of one slice; a multiple of ALIGNMENT
-      +32  i64  cancel         nonzero: main should return CANCELLED soon (main looks once per iteration of its loops)
-      +40  i64  code           ErrorCode of the first error of this call; 0 = none. Zeroed by the caller
+      +32  i64  seen           the tick that this call has answered; STOPPED: everybody should leave (below)
+      +40  i64  code           ErrorCode of the first error of this call; 0 = none. Zeroed by ``tw_enter``
       +48  i64  site           index into the manifest's ``sites``: which access
       +56  i64  value          the bad index (or trip count)
       +64  i64  bound          what it should have been below
@@ -30,7 +30,11 @@ and the support functions of ``codegen.support``. All integers are little endian
       +88  ptr  dims
       +96  ptr  workspace
       +104 ptr  times          null, or i64 for the clock and for each call of main (``tw_mark``)
-      +112 ..   reserved, zero
+      +112 ptr  ticks          where the tick is that ``seen`` is compared with; set by ``tw_enter``
+      +120 i64  deadline       nanoseconds of the monotonic clock at which the call is to end; 0 = none
+      +128 i64  ask            the tick from which on the interpreter is asked for signals
+      +136 ptr  exception      three pointers: what a signal handler raised, as ``PyErr_Fetch`` gives it
+      +160 ..   reserved, zero
 
 **Support functions**, part of every image (text: ``codegen.support``):
 
@@ -50,20 +54,38 @@ and the support functions of ``codegen.support``. All integers are little endian
     i32  tw_enter(ptr context)
         Runs ``main`` of the context in the default floating-point mode (round to nearest, no flush to zero) and
         restores the caller's after: the pool's threads run in that mode too, so bits do not depend on who runs a chunk.
+        Returns the ErrorCode. A call that ends after its deadline is CANCELLED, whatever it has computed.
+    i1   tw_check(ptr context, i64 worker)
+        Whether this call is to end; asked where the tick is not the one ``seen`` (below).
     ptr  tw_worker(ptr slot)   what a thread of the pool runs (started by ``runtime.pool``)
-    void tw_stop(ptr pool)     asks the pool's threads to end as soon as they have no chunk
+    ptr  tw_ticker(ptr pool)   what the thread that counts ticks runs (started by ``runtime.pool``)
+    void tw_stop(ptr pool)     asks all of these threads to end as soon as they have no chunk
     i32  tw_abi_version        constant: VERSION
+
+**Stopping a call.** The ticker counts up the process's tick each ``TICK_MILLISECONDS`` while there are calls. All code
+that can take long compares the tick with ``seen`` of its context, which costs two loads: main after each kernel, the
+pool before each chunk, and serial loops around enough work (``codegen.statements``) in each iteration. Where they
+differ, ``tw_check`` looks closer, on the thread of the caller only: it sets ``seen``, compares the clock with the
+deadline, and now and then asks the interpreter to run handlers of signals, if this is the process's main thread (the
+hooks; so Ctrl-C raises in a run, and a handler that returns lets it go on). If the call is to end, ``seen`` becomes
+STOPPED, which is no tick: all threads of the call leave at their next look, and no chunk is begun. While the caller
+waits for others it looks at each tick. A ticker that nobody has needed for a second sleeps; ``tw_enter`` and
+``tw_check`` wake it. It changes the tick once more after it has said that it sleeps, so a call that goes on notices.
 
 **The pool** is one block of memory per process, made by ``runtime.pool``. Any image's code can drive it, as the layout
 is fixed by VERSION; every group of fields that is written together has cache lines of its own:
 
       +0    i64 ticket     epoch:32 | limit:12 | remaining:20. A job is open while ``remaining`` > 0
       +128  ptr fn, +136 ptr arg, +144 i64 count, +152 i64 base        the job: chunks base .. base+count-1
+      +160  ptr context    of the job's call
       +256  i32 pending    chunks not yet finished (a futex: the caller sleeps here), +260 i32 waiter
       +384  i32 wake       counts wake-ups (a futex: idle workers sleep here), +388 i32 sleepers
       +512  i32 busy       1 while a caller owns the pool
       +640  i32 workers    threads that were started, +644 i32 stop, +648 i32 spins (pauses before sleeping)
-      +768  slots          16 bytes for each thread: ptr pool, i64 worker id (>= 1)
+      +768  i64 tick, +776 i32 awake (a futex: 0 the ticker sleeps, 1 nobody came lately, 2 somebody did)
+      +896  hooks          functions of CPython, or null: PyGILState_Ensure, PyGILState_Release, PyErr_CheckSignals and
+                           PyErr_Fetch
+      +1024 slots          16 bytes for each thread: ptr pool, i64 worker id (>= 1)
 
 *The protocol.* A caller takes ``busy`` (who fails runs its chunks itself), writes the job and ``pending``, and then
 publishes a ticket with a new epoch. Everybody, the caller too, claims a chunk by ``cmpxchg ticket -> ticket - 1``;
@@ -78,11 +100,12 @@ a multiple of 2^32 regions.
 from enum import IntEnum
 from typing import Final
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAIN: Final = "tw_main"
 ENTER: Final = "tw_enter"
 WORKER: Final = "tw_worker"
 STOP: Final = "tw_stop"
+TICKER: Final = "tw_ticker"
 VERSION_SYMBOL: Final = "tw_abi_version"
 ALIGNMENT: Final = 64
 """Bytes: alignment of constants, workspace, scratch, and of the outputs that the runtime allocates."""
@@ -95,14 +118,16 @@ class ErrorCode(IntEnum):
     OUT_OF_BOUNDS = 1
     CANCELLED = 2
     LIMIT = 3
+    INTERRUPTED = 4
+    """A signal's handler raised; the exception is in the context."""
 
 
-CONTEXT_BYTES: Final = 128
+CONTEXT_BYTES: Final = 192
 CONTEXT_POOL: Final = 0
 CONTEXT_THREADS: Final = 8
 CONTEXT_SCRATCH: Final = 16
 CONTEXT_SCRATCH_STRIDE: Final = 24
-CONTEXT_CANCEL: Final = 32
+CONTEXT_SEEN: Final = 32
 CONTEXT_CODE: Final = 40
 CONTEXT_SITE: Final = 48
 CONTEXT_VALUE: Final = 56
@@ -112,12 +137,19 @@ CONTEXT_BUFFERS: Final = 80
 CONTEXT_DIMS: Final = 88
 CONTEXT_WORKSPACE: Final = 96
 CONTEXT_TIMES: Final = 104
+CONTEXT_TICKS: Final = 112
+CONTEXT_DEADLINE: Final = 120
+CONTEXT_ASK: Final = 128
+CONTEXT_EXCEPTION: Final = 136
+STOPPED: Final = -1
+"""A value of ``seen`` that is no tick."""
 
 POOL_TICKET: Final = 0
 POOL_FN: Final = 128
 POOL_ARG: Final = 136
 POOL_COUNT: Final = 144
 POOL_BASE: Final = 152
+POOL_CONTEXT: Final = 160
 POOL_PENDING: Final = 256
 POOL_WAITER: Final = 260
 POOL_WAKE: Final = 384
@@ -126,7 +158,10 @@ POOL_BUSY: Final = 512
 POOL_WORKERS: Final = 640
 POOL_STOP: Final = 644
 POOL_SPINS: Final = 648
-POOL_SLOTS: Final = 768
+POOL_TICK: Final = 768
+POOL_AWAKE: Final = 776
+POOL_HOOKS: Final = 896
+POOL_SLOTS: Final = 1024
 SLOT_BYTES: Final = 16
 
 REMAINING_BITS: Final = 20
@@ -134,5 +169,11 @@ LIMIT_BITS: Final = 12
 MAX_THREADS: Final = 1024
 """Most threads of a pool, the caller included."""
 POOL_BYTES: Final = POOL_SLOTS + MAX_THREADS * SLOT_BYTES
+TICK_MILLISECONDS: Final = 10
+FIRST_ASKED_TICKS: Final = 5
+ASKED_TICKS: Final = 20
+"""Ticks of a call until the interpreter is asked for signals, and until it is again: its lock may be taken then."""
+QUIET_TICKS: Final = 100
+"""Ticks without a call after which the ticker sleeps, to twice as many."""
 DEFAULT_SPINS: Final = 20_000
 """Pauses (about 0.5 ms) before a thread that waits goes to sleep."""

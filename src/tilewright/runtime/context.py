@@ -4,7 +4,6 @@ A model keeps finished contexts in a free list, so a call allocates nothing, and
 """
 
 import struct
-import threading
 from collections.abc import Sequence
 
 from tilewright.base.arrays import Bytes
@@ -13,7 +12,7 @@ from tilewright.runtime.memory import address_of, aligned, round_up
 
 _WORD = 8
 _ERROR = struct.Struct("<qqqq")
-_NO_ERROR = _ERROR.pack(0, 0, 0, 0)
+_EXCEPTION = struct.Struct("<3Q")
 
 
 class Context:
@@ -70,38 +69,14 @@ class Context:
         """Let calls add to the times in the array at that address; 0: to none."""
         struct.pack_into("<Q", self._memory, abi.CONTEXT_TIMES, array)
 
-    def take_error(self) -> tuple[int, int, int, int]:
-        """Code, site, value and bound of the last call's error; cleared, as is a request to cancel."""
-        found = _ERROR.unpack_from(self._memory, abi.CONTEXT_CODE)
-        self._memory[abi.CONTEXT_CODE : abi.CONTEXT_CODE + _ERROR.size] = _NO_ERROR
-        struct.pack_into("<q", self._memory, abi.CONTEXT_CANCEL, 0)
-        return found
+    def error(self) -> tuple[int, int, int, int]:
+        """Code, site, value and bound of the last call's error."""
+        return _ERROR.unpack_from(self._memory, abi.CONTEXT_CODE)
 
-    def cancel(self) -> None:
-        """Ask the running call to end soon. Another thread may do this."""
-        struct.pack_into("<q", self._memory, abi.CONTEXT_CANCEL, 1)
+    def take_exception(self) -> tuple[int, int, int]:
+        """What a signal's handler raised in the last call: pointers that own what they point to (``interrupts``)."""
+        return _EXCEPTION.unpack_from(self._memory, abi.CONTEXT_EXCEPTION)
 
-
-class Deadline:
-    """Cancels a context's call after some seconds, unless it ends before: ``with Deadline(context, 0.5): ...``."""
-
-    def __init__(self, context: Context, seconds: float) -> None:
-        self._context = context
-        self._over = False
-        self._lock = threading.Lock()
-        self._timer = threading.Timer(seconds, self._expire)
-        self._timer.daemon = True
-
-    def __enter__(self) -> None:
-        self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        # The lock: after this, the timer can't touch a context that belongs to another call by then.
-        with self._lock:
-            self._over = True
-        self._timer.cancel()
-
-    def _expire(self) -> None:
-        with self._lock:
-            if not self._over:
-                self._context.cancel()
+    def set_deadline(self, nanoseconds: int) -> None:
+        """End the next call at that time of the monotonic clock; calls after it have no deadline."""
+        struct.pack_into("<q", self._memory, abi.CONTEXT_DEADLINE, nanoseconds)

@@ -29,7 +29,7 @@ class Entry:
 
     def __init__(self, address: int) -> None:
         self.releasing: Callable[[int], int] = _Releasing(address)
-        """Always releases the lock: another thread can cancel the call."""
+        """Always releases the lock."""
         self.call: Callable[[int], int] = self._sampled
         self._holding: Callable[[int], int] = _Holding(address)
         self._samples: list[int] = []

@@ -4,8 +4,11 @@
 The rare cases (an array that needs a copy, a wrong feed, an error) are in methods of their own and in ``feeds``.
 """
 
+import math
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from numbers import Real
 
 import numpy as np
 
@@ -18,11 +21,13 @@ from tilewright.base.errors import (
     OutOfBounds,
     ResourceLimit,
     TilewrightError,
+    Timeout,
 )
 from tilewright.runtime import abi
-from tilewright.runtime.context import Context, Deadline
+from tilewright.runtime.context import Context
 from tilewright.runtime.entry import Entry
 from tilewright.runtime.feeds import Feed, check_output, new_output, wrong_names
+from tilewright.runtime.interrupts import raise_fetched
 from tilewright.runtime.loader import LoadedImage, load_image
 from tilewright.runtime.manifest import Manifest, evaluate
 from tilewright.runtime.memory import address_of, aligned_copy
@@ -30,6 +35,9 @@ from tilewright.runtime.pool import shared_pool
 from tilewright.runtime.sizing import default_threads
 
 _Shapes = Sequence[tuple[tuple[int, ...], np.dtype[np.generic]]]
+
+_LONGEST_SECONDS = 1e9
+"""What is longer, or infinite, is as long as this: 31 years fit into 64 bits of nanoseconds."""
 
 _KEPT_CONTEXTS = 16
 """Free contexts that a model keeps; if more threads than this call at once, the others make theirs anew."""
@@ -79,19 +87,22 @@ class Executable:
 
         ``out`` has arrays to write some or all outputs to; those are the ones returned. They are written directly where
         they are C-contiguous and share no memory with inputs. ``threads`` overrides the model's number for this call.
-        ``timeout`` is in seconds; the native code looks at it in its loops over kernels only.
+        ``timeout`` is in seconds, for the native code, which looks at the clock about each 10 ms. A run that is stopped
+        leaves arrays of ``out`` with any content.
 
         Raises ``BadFeed`` for an input or output that does not fit, ``OutOfBounds`` for an index that a run-time check
-        refused, ``ResourceLimit`` after the timeout or a loop's trip limit.
+        refused, ``Timeout`` for a run that takes longer than ``timeout``, ``ResourceLimit`` after a loop's trip limit,
+        and what a signal's handler raises in the meantime (``KeyboardInterrupt``), on the main thread.
         """
         arrays = self._accept(feeds)
         pointers = [address_of(array) for array in arrays]
         extents, shapes = self._shapes(arrays) if self.manifest.symbols else ((), self._static_shapes)
         wanted = self.threads if threads is None else checked_threads(threads)
+        limit = None if timeout is None else checked_timeout(timeout)
         if out:
             results, computed = self._place(out, arrays, shapes)
             pointers += [address_of(array) for array in computed]
-            self._call(pointers, extents, wanted, timeout)
+            self._call(pointers, extents, wanted, limit)
             _copy_back(results, computed)
             return results
         results = list[Array]()
@@ -99,7 +110,7 @@ class Executable:
             result, address = new_output(shape, dtype)
             results.append(result)
             pointers.append(address)
-        self._call(pointers, extents, wanted, timeout)
+        self._call(pointers, extents, wanted, limit)
         return results
 
     def timed_run(
@@ -181,36 +192,36 @@ class Executable:
         pointers: Sequence[int],
         extents: Sequence[int],
         threads: int,
-        timeout: float | None,
+        timeout: int | None,
         times: Array | None = None,
     ) -> None:
+        """One native call. ``timeout`` is in nanoseconds."""
         try:
             context = self._free.pop()
         except IndexError:
             context = self._new_context()
-        try:
-            usable = self._pool.ensure(threads, self._image) if threads > 1 else 1
-            context.staff(self._pool.address, usable)
-            context.fill(pointers)
-            if extents:
-                context.set_extents(extents)
-                if self._workspace_at is not None:
-                    context.reserve(extents[self._workspace_at])
-            if times is not None:
-                context.record_times(address_of(times))
-            if timeout is None:
-                code = self._entry.call(context.address)
-            else:
-                with Deadline(context, timeout):
-                    code = self._entry.releasing(context.address)
-            if code or timeout is not None:
-                self._raise(context, code)
-        finally:
-            if times is not None:
-                context.record_times(0)
-            self._free.append(context)
+        usable = self._pool.ensure(threads, self._image) if threads > 1 else 1
+        context.staff(self._pool.address, usable)
+        context.fill(pointers)
+        if extents:
+            context.set_extents(extents)
+            if self._workspace_at is not None:
+                context.reserve(extents[self._workspace_at])
+        if times is not None:
+            context.record_times(address_of(times))
+        if timeout is not None:
+            context.set_deadline(time.monotonic_ns() + timeout)
+        code = self._entry.call(context.address)
+        if times is not None:
+            context.record_times(0)
+        failure = self._failure(context, code) if code else None
+        # A context whose call ended otherwise (by Ctrl-C just before or after it) is in an unknown state, and goes.
+        self._free.append(context)
+        if failure is not None:
+            raise failure
 
     def _new_context(self) -> Context:
+        self._pool.watch(self._image)
         manifest = self.manifest
         return Context(
             main=self._main,
@@ -221,14 +232,14 @@ class Executable:
             scratch=manifest.scratch,
         )
 
-    def _raise(self, context: Context, code: int) -> None:
-        """Clear the context's error record, and raise what it says, if anything."""
-        recorded, site, value, bound = context.take_error()
-        if code == abi.ErrorCode.OK:
-            return
+    def _failure(self, context: Context, code: int) -> TilewrightError:
+        """What the context's error record says. Raises what a signal's handler has raised."""
+        if code == abi.ErrorCode.INTERRUPTED:
+            raise_fetched(context.take_exception())
+        recorded, site, value, bound = context.error()
         sites = self.manifest.sites
         where = sites[site] if recorded and 0 <= site < len(sites) else "the model"
-        raise _error(code, where, value, bound)
+        return _error(code, where, value, bound)
 
 
 def _error(code: int, where: str, value: int, bound: int) -> TilewrightError:
@@ -236,7 +247,7 @@ def _error(code: int, where: str, value: int, bound: int) -> TilewrightError:
         case abi.ErrorCode.OUT_OF_BOUNDS:
             return OutOfBounds(f"{where}: index {value} is outside 0..{bound - 1}")
         case abi.ErrorCode.CANCELLED:
-            return ResourceLimit(f"{where} was stopped: the run took longer than its timeout")
+            return Timeout(f"{where} was stopped: the run took longer than its timeout")
         case abi.ErrorCode.LIMIT:
             return ResourceLimit(f"{where}: a loop reached {value} iterations; the limit is {bound}")
         case _:
@@ -256,6 +267,13 @@ def checked_threads(threads: int) -> int:
     return threads
 
 
+def checked_timeout(seconds: object) -> int:
+    """Nanoseconds. Raises ``BadInput`` if it is no time, or below 0."""
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
+        raise BadInput(f"timeout={seconds!r}: give seconds, 0 or more, or None for no limit")
+    return math.ceil(min(float(seconds), _LONGEST_SECONDS) * 1e9)
+
+
 def checked_constants(manifest: Manifest, constants: Sequence[Array]) -> tuple[Array, ...]:
     """The constants, aligned. Raises ``BadArtifact`` if they are not those of the manifest."""
     if len(constants) != len(manifest.constants):
@@ -267,10 +285,12 @@ def checked_constants(manifest: Manifest, constants: Sequence[Array]) -> tuple[A
 
 
 def _check_threads(image: LoadedImage) -> None:
-    """Raise ``BadArtifact`` if threads can be started and not ended."""
+    """Raise ``BadArtifact`` if what threads run is no code, or if they can be started and not ended."""
     if abi.WORKER in image:
         image.symbol(abi.WORKER)
         image.symbol(abi.STOP)
+    if abi.TICKER in image:
+        image.symbol(abi.TICKER)
 
 
 def _check_version(image: LoadedImage) -> None:

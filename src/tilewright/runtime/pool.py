@@ -1,11 +1,12 @@
-"""The worker pool of this process: its block of memory, its threads, fork and exit.
+"""The worker pool of this process: its block of memory, its threads, the thread that counts ticks, fork and exit.
 
 What the threads do is native code (``codegen.pool_text``; the protocol is in ``abi``); this file only starts and ends
 them. They are bare pthreads, not Python threads: they never touch the interpreter, so it needs not know of them. They
 run the ``tw_worker`` of the first image that asked for threads; that image stays mapped for ever.
 
 Fork: a child has its parent's memory and none of its threads. It clears the block, in place, so that the contexts that
-point to it stay right, and starts threads of its own when a model next asks for them.
+point to it stay right, and starts workers of its own when a model next asks for them, and a ticker at once if its
+parent had one.
 """
 
 import atexit
@@ -14,9 +15,12 @@ import os
 import signal
 import threading
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 from tilewright.runtime import abi
+from tilewright.runtime.interrupts import hooks
 from tilewright.runtime.loader import LoadedImage
 from tilewright.runtime.memory import Pages
 
@@ -40,6 +44,7 @@ class Pool:
         self._pages = Pages(abi.POOL_BYTES)
         self._spins = spins
         self._image: LoadedImage | None = None
+        self._hooks = hooks()
         self._reset()
 
     @property
@@ -57,42 +62,74 @@ class Pool:
                 self._start(min(threads, abi.MAX_THREADS), image)
         return min(threads, len(self._threads) + 1)
 
+    def watch(self, image: LoadedImage) -> None:
+        """Count ticks, by which calls notice deadlines and signals. Cheap when it is done already."""
+        if self._ticker is None and not self._stopped:
+            with self._lock:
+                self._start_ticker(image)
+
     def stop(self) -> None:
         """End the workers as soon as they have no chunk, and wait for them. Calls then run on their own thread."""
         with self._lock:
-            self._full = True
-            if self._image is not None and self._threads:
+            self._full = self._stopped = True
+            if self._image is not None and (self._threads or self._ticker):
                 _Stop(self._image.symbol(abi.STOP))(self.address)
             while self._threads:
                 _join(self._threads.pop(), None)
             self._put(abi.POOL_WORKERS, 0)
+            if self._ticker:
+                _join(self._ticker, None)
+                self._ticker = 0
 
     def after_fork(self) -> None:
         """In a forked child: forget the parent's threads and whatever they were doing."""
+        had_ticker = self._ticker is not None
         ctypes.memset(self.address, 0, abi.POOL_BYTES)
         self._reset()
+        if had_ticker and self._image is not None:
+            self._start_ticker(self._image)
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._threads: list[int] = []
         self._full = False
-        """No more threads: the system refused one, or the pool was stopped."""
+        """No more workers: the system refused one, or the pool was stopped."""
+        self._stopped = False
+        self._ticker: int | None = None
+        """The thread; 0: it has ended, or the system refused it."""
         self._put(abi.POOL_SPINS, self._spins)
+        for position, function in enumerate(self._hooks):
+            ctypes.c_uint64.from_address(self.address + abi.POOL_HOOKS + 8 * position).value = function
 
     def _start(self, threads: int, image: LoadedImage) -> None:
         """Start workers until there are ``threads - 1``. The caller holds the lock."""
         if self._full or abi.WORKER not in image:
             return
+        worker = self._kept(image).symbol(abi.WORKER)
+        with _without_signals():
+            while len(self._threads) < threads - 1 and self._start_one(worker):
+                pass
+
+    def _start_ticker(self, image: LoadedImage) -> None:
+        """Start the ticker, if there is none. The caller holds the lock."""
+        if self._ticker is not None or abi.TICKER not in image:
+            return
+        ticker = self._kept(image).symbol(abi.TICKER)
+        self._put(abi.POOL_AWAKE, 2)
+        handle = ctypes.c_void_p()
+        with _without_signals():
+            error = _create(ctypes.addressof(handle), None, ticker, self.address)
+        self._ticker = 0 if error else handle.value
+        if error:
+            told = "runs notice timeouts and signals at their end only: the system refused a thread"
+            warnings.warn(f"{told} ({os.strerror(error)})", stacklevel=2)
+
+    def _kept(self, image: LoadedImage) -> LoadedImage:
+        """The image whose code the threads run: the first one, which stays for ever."""
         if self._image is None:
             self._image = image
             _forever.append((self._pages, image))
-        # Threads inherit the mask of who starts them.
-        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
-        try:
-            while len(self._threads) < threads - 1 and self._start_one(self._image.symbol(abi.WORKER)):
-                pass
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+        return self._image
 
     def _start_one(self, worker: int) -> bool:
         """Start the next worker; false, with a warning, if the system refuses."""
@@ -112,6 +149,16 @@ class Pool:
 
     def _put(self, offset: int, value: int) -> None:
         ctypes.c_int32.from_address(self.address + offset).value = value
+
+
+@contextmanager
+def _without_signals() -> Generator[None]:
+    """Threads inherit the mask of who starts them."""
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
 
 def _make_shared() -> Pool:

@@ -41,14 +41,20 @@ class RunnableModel:
         """The policy for numbers that it was compiled under."""
         return self._executable.manifest.math
 
-    def run(self, names: Sequence[str] | None, feeds: Mapping[str, object]) -> list[Array]:
+    def run(
+        self, names: Sequence[str] | None, feeds: Mapping[str, object], *, timeout: float | None = None
+    ) -> list[Array]:
         """The outputs called ``names`` (None: all, in the model's order) for inputs by name, as ONNX Runtime spells it.
 
+        ``timeout``: the most seconds that the native code may take, to about 10 ms. Handlers of signals run meanwhile
+        if this is the main thread, so Ctrl-C stops a run. Whatever stopped it, the model can be run again at once.
+
         Raises ``BadFeed`` if an input is missing, unknown, or of another dtype or shape, or an output is unknown,
-        ``OutOfMemory`` if there is not enough for outputs, workspace and copies of inputs.
+        ``OutOfMemory`` if there is not enough for outputs, workspace and copies of inputs, ``Timeout`` if it takes
+        longer than ``timeout``, and what a handler raises.
         """
         executable = self._executable_for(feeds)
-        results = _run(executable, feeds)
+        results = _run(executable, feeds, timeout)
         if names is None:
             return results
         known = {spec.name: result for spec, result in zip(executable.manifest.outputs, results, strict=True)}
@@ -88,9 +94,9 @@ class MappedModel(RunnableModel):
         return super()._executable_for(feeds)
 
 
-def _run(executable: Executable, feeds: Mapping[str, object]) -> list[Array]:
+def _run(executable: Executable, feeds: Mapping[str, object], timeout: float | None = None) -> list[Array]:
     try:
-        return executable.run(feeds)
+        return executable.run(feeds, timeout=timeout)
     except OutOfMemory:
         raise
     except MemoryError as error:

@@ -64,7 +64,7 @@ def test_other_versions(name: str, known: int, version: object) -> None:
         (b"[" * 100_000, "can't be read"),
         (b"9" * 5000, "can't be read"),
         (to_json(FULL) + b" ", "not as Tilewright writes it"),
-        (to_json(FULL).replace(b'"abi": 1,', b'"abi": 1, "abi": 1,'), "not as Tilewright writes it"),
+        (to_json(FULL).replace(b'"format": 2,', b'"format": 2, "format": 2,'), "not as Tilewright writes it"),
         (to_json(FULL).replace(b'"workspace": 640', b'"workspace": 640.0'), "640.0 where a number"),
         (to_json(FULL).replace(b'"workspace": 640', b'"workspace": true'), "True where a number"),
         (to_json(FULL).replace(b'"workspace": 640', b'"workspace": -1'), "-1 where a size"),

@@ -1,0 +1,60 @@
+"""How much an iteration of a loop does, and so how often the loop looks whether its call is to end.
+
+A look is two loads and a compare; one in every n-th iteration is a test of the counter in the others. Both must cost
+nothing beside what the loop does (well below 1 %), and nobody should wait long for a loop.
+"""
+
+from tilewright.loops.ir import Alloc, If, Loop, LoopKind, Seq, Stmt, Store, Stores
+from tilewright.symbolic.expr import Const
+
+POLLED_STORES = 512
+"""About so many stores lie between two looks, or more."""
+_LONG = 1 << 20
+"""Stores that take some milliseconds: all of a shorter loop need no look in it."""
+_BUSY = 16
+"""Stores of an iteration beside which a test of the counter is nothing, however short the loop turns out to be."""
+_LANES = 16
+"""Elements that one vector instruction may store."""
+_SOME = 64
+"""Taken for the extent of a loop that is known at run time only."""
+
+
+def look_period(loop: Loop) -> int | None:
+    """In which iterations of a serial loop to look: 1 each, 4 every fourth (a power of two), None in none."""
+    stores = _stores(loop.body, POLLED_STORES)
+    if stores >= POLLED_STORES:
+        return 1
+    turns, least = (int(loop.extent.value), _LONG) if isinstance(loop.extent, Const) else (1, _BUSY)
+    return 1 << (-(-POLLED_STORES // stores) - 1).bit_length() if turns * stores >= least else None
+
+
+def _stores(stmt: Stmt, enough: int) -> int:
+    """How many stores ``stmt`` executes, those to lanes together once; counted up to ``enough``."""
+    match stmt:
+        case Store():
+            return 1
+        case Stores(stores):
+            return len(stores)
+        case Seq(statements):
+            total = 0
+            for inner in statements:
+                total += _stores(inner, enough - total)
+                if total >= enough:
+                    break
+            return total
+        case Loop():
+            turns = _turns(stmt)
+            return turns * _stores(stmt.body, -(-enough // turns)) if turns else 0
+        case If(_, then, otherwise):
+            return max(_stores(then, enough), 0 if otherwise is None else _stores(otherwise, enough))
+        case Alloc():
+            return _stores(stmt.body, enough)
+        case _:
+            return 1
+
+
+def _turns(loop: Loop) -> int:
+    if not isinstance(loop.extent, Const):
+        return _SOME
+    extent = max(0, int(loop.extent.value))
+    return -(-extent // _LANES) if loop.kind is LoopKind.VECTORIZED else extent

@@ -1,0 +1,24 @@
+"""Signals while native code runs: the functions of CPython by which it lets their handlers run, and what these raise.
+
+Python runs a handler on its main thread between two bytecodes, and a run is one call for it. So the native code asks
+for them itself from time to time (``runtime.abi``, "Stopping a call"), as extension modules do that take long.
+"""
+
+import ctypes
+from typing import Final
+
+_NAMES: Final = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch")
+
+_word = ctypes.c_void_p
+_restore = ctypes.PYFUNCTYPE(None, _word, _word, _word)(("PyErr_Restore", ctypes.pythonapi))
+
+
+def hooks() -> tuple[int, ...]:
+    """Addresses of the functions, in the order of ``abi.POOL_HOOKS``."""
+    functions = (getattr(ctypes.pythonapi, name) for name in _NAMES)
+    return tuple(ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
+
+
+def raise_fetched(exception: tuple[int, int, int]) -> None:
+    """Raise what ``PyErr_Fetch`` gave (pointers to type, value and traceback), once: the references are used up."""
+    _restore(*exception)
