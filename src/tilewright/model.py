@@ -1,7 +1,6 @@
 """A model that was compiled, now or before: run it, save it, and ask it what it does."""
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from tilewright.base.errors import BadInput, InternalError
+from tilewright.base.forks import ProcessLock
 from tilewright.base.memory import memory_guarded
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
@@ -39,7 +39,7 @@ class CompiledModel(RunnableModel):
         super().__init__(executable)
         self._parts = parts
         self._origin = origin
-        self._making = threading.Lock()
+        self._making = ProcessLock()
         self._made = origin.made
 
     @property
@@ -61,7 +61,7 @@ class CompiledModel(RunnableModel):
         return self._story().compiled
 
     def _story(self) -> "Made":
-        with self._making:
+        with self._making.held():
             if self._made is None:
                 made = self._origin.make()
                 if made.compiled.executable.manifest != self.executable.manifest:

@@ -5,7 +5,6 @@ worker whose size nobody bounds. Each version is an ordinary model of fixed shap
 for the first time, which takes as long as compiling does; kernels come from the cache on disk where they are there.
 """
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
+from tilewright.base.forks import ProcessLock
 from tilewright.base.numerics import Math
 from tilewright.base.outputs import AnyPath
 from tilewright.base.settings import Settings
@@ -60,33 +60,33 @@ class Versions(Generic[Key, Made]):
         self._make = make
         self._most = most
         self._made: OrderedDict[Key, Made] = OrderedDict()
-        self._access = threading.Lock()
-        self._making = threading.Lock()
+        self._access = ProcessLock()
+        self._making = ProcessLock()
 
     def get(self, key: Key) -> Made:
         """What ``key`` stands for. Things are made one at a time; nobody waits for what is made already."""
         found = self._find(key)
         if found is not None:
             return found
-        with self._making:
+        with self._making.held():
             found = self._find(key)
             if found is None:
                 found = self._make(key)
-                with self._access:
+                with self._access.held():
                     self._made[key] = found
                     while len(self._made) > self._most:
                         self._made.popitem(last=False)
         return found
 
     def _find(self, key: Key) -> Made | None:
-        with self._access:
+        with self._access.held():
             if key in self._made:
                 self._made.move_to_end(key)
             return self._made.get(key)
 
     def all(self) -> list[tuple[Key, Made]]:
         """What is kept now, the most recently used last."""
-        with self._access:
+        with self._access.held():
             return list(self._made.items())
 
 

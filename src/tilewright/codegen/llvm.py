@@ -4,12 +4,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from threading import Lock
 
 import llvmlite
 import llvmlite.binding as llvm
 
 from tilewright.base.errors import InternalError
+from tilewright.base.forks import ForkLock
 from tilewright.base.target import Architecture, Target
 
 _TRIPLES = {
@@ -20,7 +20,8 @@ _TRIPLES = {
 
 GENERATOR = f"llvmlite {llvmlite.__version__}, no loop strength reduction"
 """What makes object code of text: other code for the same text has another name here."""
-_OPTIONS = Lock()
+LLVM = ForkLock()
+"""Held while LLVM is used: it has options and locks of its own, which a forked child would find as they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +66,23 @@ def _without_strength_reduction() -> Generator[None]:
     """Without the pass that chooses induction variables: half of LLVM's time, and the code is no faster for it.
 
     Schedules and the code generator have placed addresses already. LLVM has the option once for a process, and there
-    may be others who use it: the pass is off for a moment only.
+    may be others who use it: the pass is off for a moment only. The caller holds the lock.
     """
-    with _OPTIONS:
-        llvm.set_option("tilewright", "-disable-lsr=true")
-        try:
-            yield
-        finally:
-            llvm.set_option("tilewright", "-disable-lsr=false")
+    llvm.set_option("tilewright", "-disable-lsr=true")
+    try:
+        yield
+    finally:
+        llvm.set_option("tilewright", "-disable-lsr=false")
 
 
 def compile_object(text: str, target: Target) -> bytes:
     """Relocatable, position-independent object code. Raises ``InternalError`` if LLVM refuses the text."""
-    made = machine(target)
+    LLVM.give_way()
+    with LLVM.lock:
+        return _object(text, machine(target))
+
+
+def _object(text: str, made: Machine) -> bytes:
     module = _optimized(text, made)
     with _without_strength_reduction():
         return made.target_machine.emit_object(module)
@@ -85,7 +90,12 @@ def compile_object(text: str, target: Target) -> bytes:
 
 def compile_assembly(text: str, target: Target) -> str:
     """The same as assembly text, to read."""
-    made = machine(target)
+    LLVM.give_way()
+    with LLVM.lock:
+        return _assembly(text, machine(target))
+
+
+def _assembly(text: str, made: Machine) -> str:
     module = _optimized(text, made)
     with _without_strength_reduction():
         return made.target_machine.emit_assembly(module)

@@ -14,8 +14,11 @@ from pathlib import Path
 
 from tilewright.base.errors import BadInput, CorruptRecord, MeasureError, ResourceLimit, TilewrightError
 from tilewright.base.files import reason
+from tilewright.base.forks import ForkLock
 from tilewright.measure.schema import Schema, examine
 
+SQLITE = ForkLock()
+"""Held while SQLite is used: it has locks of its own, which a forked child would find as they were."""
 READING_SECONDS = 0.25
 WRITING_SECONDS = 30.0
 REMEDY = "move it away, or give another file (TILEWRIGHT_RECORDS, --records)"
@@ -119,7 +122,8 @@ def explained(path: Path, done: str = "written", seconds: float = WRITING_SECOND
     ``done``: what can't be done with the file if it can't be opened; ``seconds``: how long was waited for a lock.
     """
     try:
-        yield
+        with SQLITE.lock:
+            yield
     except UnicodeError as error:  # what SQLite says of a damaged schema may have bytes of it
         raise CorruptRecord(f"{path} is no database of records, or is damaged ({error}); {REMEDY}") from error
     except sqlite3.Error as error:

@@ -25,7 +25,7 @@ from typing import cast
 from tilewright import __version__
 from tilewright.base.errors import BadInput, CorruptRecord, ResourceLimit
 from tilewright.base.sizes import format_size
-from tilewright.measure.database import REMEDY, connect_to_read, connect_to_write, explained, refuse_foreign
+from tilewright.measure.database import REMEDY, SQLITE, connect_to_read, connect_to_write, explained, refuse_foreign
 from tilewright.measure.job import IR_VERSION, Job, target_fingerprint, target_json, workload_hash
 from tilewright.measure.row import Record, Row
 from tilewright.measure.schema import CURRENT, Schema, prepare
@@ -94,7 +94,8 @@ class Records:
 
     def close(self) -> None:
         """Close the file."""
-        self._connection.close()
+        with SQLITE.lock:
+            self._connection.close()
 
     # --- writing ------------------------------------------------------------------------------------------------
 
