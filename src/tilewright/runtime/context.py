@@ -1,15 +1,25 @@
 """What one call needs to itself: the ABI's context block, pointers, extents, arena and scratch.
 
-A model keeps finished contexts in a free list, so a call allocates nothing, and several threads may call at once.
+A model keeps finished contexts in a free list, so a call allocates nothing, and several threads may call at once. What
+they hold is bounded by what the last calls have used (``Kept``).
 """
 
 import struct
+from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from tilewright.base.arrays import Bytes
 from tilewright.runtime import abi
 from tilewright.runtime.memory import address_of, aligned, round_up
 
+KEPT_CONTEXTS: Final = 16
+"""Free contexts that a model keeps; if more threads than this call at once, the others make theirs anew."""
+KEPT_BYTES: Final = 64 << 20
+"""Workspace that a model keeps between calls in any case."""
+REMEMBERED_CALLS: Final = 64
+SMALL: Final = KEPT_BYTES // KEPT_CONTEXTS
+"""A workspace of which so many contexts are no concern."""
 _WORD = 8
 _ERROR = struct.Struct("<qqqq")
 _EXCEPTION = struct.Struct("<3Q")
@@ -30,6 +40,8 @@ class Context:
         self.address = address_of(self._block)
         self._memory = self._block.data
         self._arena = aligned(workspace, "the workspace of a run")
+        self.needed = workspace
+        """Bytes of workspace that the last call needed."""
         self._stride = round_up(scratch, abi.ALIGNMENT)
         self._scratch = aligned(0)
         self._threads = 0
@@ -59,8 +71,14 @@ class Context:
         """Set the run-time extents."""
         self._extents.pack_into(self._memory, self._dims_at, *extents)
 
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of workspace that this context holds."""
+        return self._arena.nbytes
+
     def reserve(self, workspace: int) -> None:
         """Have at least so many bytes of workspace; they stay for later calls. Raises ``OutOfMemory``."""
+        self.needed = workspace
         if workspace > self._arena.nbytes:
             self._arena = aligned(workspace, "the workspace for inputs of these sizes")
             struct.pack_into("<Q", self._memory, abi.CONTEXT_WORKSPACE, address_of(self._arena))
@@ -80,3 +98,35 @@ class Context:
     def set_deadline(self, nanoseconds: int) -> None:
         """End the next call at that time of the monotonic clock; calls after it have no deadline."""
         struct.pack_into("<q", self._memory, abi.CONTEXT_DEADLINE, nanoseconds)
+
+
+class Kept:
+    """The contexts of a model that no call uses now, the one used last at the right of ``free``.
+
+    Their workspace takes at most ``KEPT_BYTES``, and besides what the last ``REMEMBERED_CALLS`` calls needed together,
+    without the largest of them. So what one call needs and no other goes when it ends; what calls need again and again
+    stays; and after as many smaller calls, it goes. Those used longest ago go first.
+    """
+
+    def __init__(self) -> None:
+        self.free: deque[Context] = deque(maxlen=KEPT_CONTEXTS)
+        self._needs: deque[int] = deque(maxlen=REMEMBERED_CALLS)
+        self._are_small = True
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of workspace that are kept now."""
+        return sum(context.workspace_bytes for context in tuple(self.free))
+
+    def give(self, context: Context) -> None:
+        """Keep ``context``, whose call has ended, and let others go. Models of little workspace need no bound."""
+        if self._are_small and context.workspace_bytes <= SMALL:
+            self.free.append(context)
+            return
+        self._are_small = False
+        self._needs.append(context.needed)
+        self.free.append(context)
+        needs = tuple(self._needs)
+        surplus = self.workspace_bytes - (KEPT_BYTES + sum(needs) - max(needs))
+        while surplus > 0 and self.free:
+            surplus -= self.free.popleft().workspace_bytes

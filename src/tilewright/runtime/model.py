@@ -6,7 +6,6 @@ The rare cases (an array that needs a copy, a wrong feed, an error) are in metho
 
 import math
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from numbers import Real
 
@@ -24,7 +23,7 @@ from tilewright.base.errors import (
     Timeout,
 )
 from tilewright.runtime import abi
-from tilewright.runtime.context import Context
+from tilewright.runtime.context import SMALL, Context, Kept
 from tilewright.runtime.entry import Entry
 from tilewright.runtime.feeds import Feed, check_output, new_output, wrong_names
 from tilewright.runtime.interrupts import raise_fetched
@@ -38,9 +37,6 @@ _Shapes = Sequence[tuple[tuple[int, ...], np.dtype[np.generic]]]
 
 _LONGEST_SECONDS = 1e9
 """What is longer, or infinite, is as long as this: 31 years fit into 64 bits of nanoseconds."""
-
-_KEPT_CONTEXTS = 16
-"""Free contexts that a model keeps; if more threads than this call at once, the others make theirs anew."""
 
 
 class Executable:
@@ -73,7 +69,10 @@ class Executable:
         self._static_shapes = [(spec.static_shape or (), spec.dtype.numpy) for spec in manifest.outputs]
         names = [symbol.name for symbol in manifest.symbols]
         self._workspace_at = names.index(manifest.workspace) if isinstance(manifest.workspace, str) else None
-        self._free: deque[Context] = deque(maxlen=_KEPT_CONTEXTS)
+        self._kept = Kept()
+        self._free = self._kept.free
+        is_small = isinstance(manifest.workspace, int) and manifest.workspace <= SMALL
+        self._give = self._free.append if is_small else self._kept.give
 
     def run(
         self,
@@ -98,11 +97,10 @@ class Executable:
         pointers = [address_of(array) for array in arrays]
         extents, shapes = self._shapes(arrays) if self.manifest.symbols else ((), self._static_shapes)
         wanted = self.threads if threads is None else checked_threads(threads)
-        limit = None if timeout is None else checked_timeout(timeout)
         if out:
             results, computed = self._place(out, arrays, shapes)
             pointers += [address_of(array) for array in computed]
-            self._call(pointers, extents, wanted, limit)
+            self._call(pointers, extents, wanted, timeout)
             _copy_back(results, computed)
             return results
         results = list[Array]()
@@ -110,8 +108,13 @@ class Executable:
             result, address = new_output(shape, dtype)
             results.append(result)
             pointers.append(address)
-        self._call(pointers, extents, wanted, limit)
+        self._call(pointers, extents, wanted, timeout)
         return results
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of workspace that are kept for later calls now (``context.Kept`` says how many at most)."""
+        return self._kept.workspace_bytes
 
     def timed_run(
         self,
@@ -192,10 +195,9 @@ class Executable:
         pointers: Sequence[int],
         extents: Sequence[int],
         threads: int,
-        timeout: int | None,
+        timeout: float | None,
         times: Array | None = None,
     ) -> None:
-        """One native call. ``timeout`` is in nanoseconds."""
         try:
             context = self._free.pop()
         except IndexError:
@@ -210,13 +212,13 @@ class Executable:
         if times is not None:
             context.record_times(address_of(times))
         if timeout is not None:
-            context.set_deadline(time.monotonic_ns() + timeout)
+            context.set_deadline(time.monotonic_ns() + nanoseconds(timeout))
         code = self._entry.call(context.address)
         if times is not None:
             context.record_times(0)
         failure = self._failure(context, code) if code else None
         # A context whose call ended otherwise (by Ctrl-C just before or after it) is in an unknown state, and goes.
-        self._free.append(context)
+        self._give(context)
         if failure is not None:
             raise failure
 
@@ -267,8 +269,8 @@ def checked_threads(threads: int) -> int:
     return threads
 
 
-def checked_timeout(seconds: object) -> int:
-    """Nanoseconds. Raises ``BadInput`` if it is no time, or below 0."""
+def nanoseconds(seconds: object) -> int:
+    """A timeout in nanoseconds. Raises ``BadInput`` if it is no time, or below 0."""
     if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
         raise BadInput(f"timeout={seconds!r}: give seconds, 0 or more, or None for no limit")
     return math.ceil(min(float(seconds), _LONGEST_SECONDS) * 1e9)
