@@ -55,6 +55,12 @@ class SymbolicValues:
         )
         self.bounds = Bounds(dims={v: self._most.get(v.name) for v in found})
 
+    def require(self, extent: Expr) -> None:
+        """Refuse inputs at run time for which ``extent`` is negative, if there may be any."""
+        low = interval(extent, self.bounds).lo
+        if low is None or low < 0:
+            self.limits[Limit(extent)] = None
+
     def __contains__(self, value: object) -> bool:
         return value in self._known
 

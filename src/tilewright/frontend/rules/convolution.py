@@ -82,6 +82,7 @@ def _transposed_extents(request: Request, own: Sliding) -> tuple[list[int], list
     for extent in spatial:
         if isinstance(extent, Const) and extent.value < 1:
             raise request.invalid(f"its output would have the spatial extents {show(tuple(spatial))}; use smaller pads")
+        request.importer.symbolic.require(simplified(extent - 1))
     known = [begin for begin in begins if isinstance(begin, int)]
     if len(known) != rank:
         raise request.unsupported(f"its padding depends on the run-time extents of {own.data!r}; give them by shapes=")

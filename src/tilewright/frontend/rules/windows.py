@@ -1,5 +1,6 @@
 """The attributes that convolution and pooling share: strides, dilations, pads, auto_pad."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import InvalidModel, ResourceLimit
@@ -10,7 +11,7 @@ from tilewright.graph import Value
 from tilewright.ops import Attribute
 from tilewright.ops.shapes import Shape, simplified, static
 from tilewright.ops.windows import same_pads
-from tilewright.symbolic.expr import Expr
+from tilewright.symbolic.expr import Const, Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,12 @@ class Sliding:
     def spatial(self) -> Shape:
         """The spatial extents of the input."""
         return self.data.shape[2:]
+
+    def rooms(self, pads: Sequence[int | Expr]) -> list[Expr]:
+        """By how much the padded input is larger than the window; below 0, the window does not fit once."""
+        rank = len(self.kernel)
+        places = zip(self.spatial, pads[:rank], pads[rank:], self.kernel, self.dilations, strict=True)
+        return [simplified(extent + begin + end - ((k - 1) * d + 1)) for extent, begin, end, k, d in places]
 
 
 def sliding(request: Request, data: Value, kernel: Shape) -> Sliding:
@@ -62,6 +69,9 @@ def window_attributes(request: Request, data: Value, kernel: Shape) -> dict[str,
     rank = len(own.spatial)
     padded = static(data.shape[:2] + tuple(map(_sum, own.spatial, pads[:rank], pads[rank:])))
     onnx_proto.check_size(padded or (), f"{request.place}: its input with pads [{', '.join(map(str, pads))}]")
+    for room in own.rooms(pads):
+        if not isinstance(room, Const):  # the operator itself refuses what is known
+            request.importer.symbolic.require(room)
     return {"strides": own.strides, "dilations": own.dilations, "pads": pads}
 
 
