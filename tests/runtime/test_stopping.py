@@ -97,12 +97,12 @@ def ring(number: int, frame: FrameType | None) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_between_chunks(threads: int) -> None:
-    """A million chunks of some 100 us each; afterwards the pool has nothing of it left."""
+    """200,000 chunks of some 100 us each; afterwards the pool has nothing of it left."""
     model = spinner(threads)
     for _ in range(3):
         begin = time.monotonic()
         with pytest.raises(Timeout, match="longer than its timeout"):
-            model.run(sizes(1_000_000, 100_000), timeout=0.03)
+            model.run(sizes(200_000, 100_000), timeout=0.03)
         assert time.monotonic() - begin < SOON
         assert model.run(sizes(100, 10)) == []
 
@@ -197,7 +197,7 @@ def test_a_handler_that_raises_stops_the_run(threads: int) -> None:
     model = spinner(threads)
     for _ in range(2):
         with alarm(0.02, ring), pytest.raises(Rung) as caught:
-            model.run(sizes(1_000_000, 100_000))
+            model.run(sizes(200_000, 100_000))
         assert "ring" in [entry.name for entry in caught.traceback]
         assert model.run(sizes(100, 10)) == []
 
@@ -213,7 +213,7 @@ def test_a_handler_that_returns_lets_it_go_on() -> None:
 
     begin = time.monotonic()
     with alarm(0.02, note), pytest.raises(Timeout):
-        model.run(sizes(1_000_000, 100_000), timeout=0.6)
+        model.run(sizes(200_000, 100_000), timeout=0.6)
     assert len(heard) == 1
     assert heard[0] - begin < 0.6
 
@@ -224,7 +224,7 @@ def test_handlers_run_on_the_main_thread_only() -> None:
 
     def call() -> None:
         try:
-            model.run(sizes(1_000_000, 100_000), timeout=0.3)
+            model.run(sizes(200_000, 100_000), timeout=0.3)
         except BaseException as error:  # noqa: BLE001
             ended.append(error)
 
@@ -244,7 +244,7 @@ def test_timeouts_of_several_threads_that_call_one_model() -> None:
             begin = time.monotonic()
             try:
                 if (number + turn) % 2:
-                    model.run(sizes(1_000_000, 100_000), timeout=0.03)
+                    model.run(sizes(200_000, 100_000), timeout=0.03)
                     wrong.append("no timeout")
                 else:
                     model.run(sizes(50, 1000), timeout=30.0)
