@@ -5,12 +5,16 @@ import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Annotated
+
+import onnx
 
 from tilewright import __version__
+from tilewright.base.checks import FilePath, Within, checked
 from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
 from tilewright.base.events import Event, Listener, ignore, to_log
 from tilewright.base.memory import memory_guarded
+from tilewright.base.names import shown
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
@@ -27,6 +31,7 @@ from tilewright.isolation import Asked as IsolatedRequest
 from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
+from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.model import Executable
 from tilewright.runtime.sizing import default_threads
@@ -34,24 +39,25 @@ from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
 from tilewright.superoptimizer import compile_graph
 from tilewright.tune.recorded import recorded, stamp
 
-if TYPE_CHECKING:
-    import onnx
-
 _LOG = logging.getLogger("tilewright")
 
+MOST_EXTENT = 1 << 62
+"""Of a dimension: what native code counts with, and then some room."""
 
+
+@checked(BadInput)
 @memory_guarded("the model was compiled")
 def compile(
-    model: "str | os.PathLike[str] | onnx.ModelProto",
+    model: FilePath | onnx.ModelProto,
     *,
     shapes: Mapping[str, Iterable[int | str]] | None = None,
-    bounds: Mapping[str, int] | None = None,
+    bounds: Mapping[str, Annotated[int, Within(0, MOST_EXTENT)]] | None = None,
     dynamic: Dynamic | str = Dynamic.AUTO,
     math: Math | str = Math.DEFAULT,
     memory_limit: int | str | None = None,
     superopt: Superopt | str = Superopt.OFF,
     target: Target | str = "host",
-    threads: int | None = None,
+    threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
     isolate: Isolation | bool = False,
     settings: Settings | None = None,
     listener: Listener = ignore,
@@ -116,7 +122,7 @@ _TRIED = (64, 1, 7, 224)
 class _Compilation:
     """What stays the same for all shapes that a model is compiled for."""
 
-    model: "str | os.PathLike[str] | onnx.ModelProto"
+    model: str | os.PathLike[str] | onnx.ModelProto
     options: Options
     settings: Settings
     listener: Listener
@@ -263,7 +269,7 @@ def _memory_limit(given: int | str | None) -> int | None:
     """In bytes. Raises ``BadInput``."""
     limit = parse_size(given) if isinstance(given, str) else given
     if given is not None and (limit is None or limit < 0):
-        raise BadInput(f"memory_limit={given!r}: give a number of bytes, such as 536870912 or 512MiB")
+        raise BadInput(f"memory_limit={shown(given)}: give a number of bytes, such as 536870912 or 512MiB")
     return limit
 
 

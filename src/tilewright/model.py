@@ -4,10 +4,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import numpy as np
 
+from tilewright.base.checks import FilePath, Within, checked
 from tilewright.base.errors import BadInput, InternalError
 from tilewright.base.forks import ProcessLock
 from tilewright.base.memory import memory_guarded
@@ -29,6 +30,10 @@ from tilewright.runtime.runnable import RunnableModel
 
 if TYPE_CHECKING:
     import onnx
+
+
+Seconds: TypeAlias = Annotated[float, Within(0, 86_400)]
+Tolerance: TypeAlias = Annotated[float, Within(0, float("inf"))]
 
 
 class CompiledModel(RunnableModel):
@@ -73,13 +78,14 @@ class CompiledModel(RunnableModel):
                 self._made = Made(made.graph, replace(made.compiled, executable=self.executable))
             return self._made
 
+    @checked(BadInput)
     @memory_guarded("an artifact was saved")
     def save(
         self,
-        path: str | os.PathLike[str],
+        path: FilePath,
         *,
         signed: bool = True,
-        key: str | os.PathLike[str] | None = None,
+        key: FilePath | None = None,
         settings: Settings | None = None,
     ) -> None:
         """Write an artifact, by custom ``*.tw``, which ``tilewright.load`` runs without the compiler.
@@ -98,7 +104,8 @@ class CompiledModel(RunnableModel):
         secret = None if key is None else artifact.SecretKey(key)
         artifact.save(self._parts, path, key_dir, signed=signed, key=secret, inputs=files_of(self._origin.model))
 
-    def profile(self, *inputs: object, seconds: float = 1.0, roofs: bool = True) -> Profile:
+    @checked(BadInput)
+    def profile(self, *inputs: object, seconds: Seconds = 1.0, roofs: bool = True) -> Profile:
         """Where the time goes for these inputs, by kernel: runs for about ``seconds``, and at least five times.
 
         ``inputs`` are arrays by position, or one mapping by name. ``roofs``: measure what this machine can do, too
@@ -108,6 +115,7 @@ class CompiledModel(RunnableModel):
         measure = (lambda: measure_peak(target, threads)) if roofs else None
         return profile(self.executable, self._feeds(inputs), self.compiled, measure, seconds)
 
+    @checked(BadInput)
     def explain(self, places: Iterable[str] = ()) -> Explanation:
         """What became of every node of the model, how its kernels run, and what was left undone and why.
 
@@ -116,12 +124,13 @@ class CompiledModel(RunnableModel):
         made = self._story()
         return replace(explain(made.compiled, made.graph, places), cached=self.is_cached)
 
+    @checked(BadInput)
     def compare(
         self,
         *inputs: object,
         against: Against | str = Against.ONNXRUNTIME,
         per_layer: bool = True,
-        tolerance: float = TOLERANCE,
+        tolerance: Tolerance = TOLERANCE,
     ) -> Comparison:
         """Differences from ONNX Runtime without its optimizations, or from a slow ``reference`` in float64.
 

@@ -11,16 +11,17 @@ from dataclasses import replace
 from enum import Enum
 from typing import Generic, TypeVar
 
+from tilewright.base.checks import FilePath, checked
 from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
 from tilewright.base.forks import ProcessLock
+from tilewright.base.names import shown
 from tilewright.base.numerics import Math
-from tilewright.base.outputs import AnyPath
 from tilewright.base.settings import Settings
 from tilewright.driver import Compiled, Options
 from tilewright.insight.compare import TOLERANCE, Against, Comparison
 from tilewright.insight.explain import Explanation, Finding, Memory
 from tilewright.insight.profile import Profile
-from tilewright.model import CompiledModel
+from tilewright.model import CompiledModel, Seconds, Tolerance
 from tilewright.runtime.feeds import Feed, wrong_names
 from tilewright.runtime.manifest import Symbol, TensorSpec
 from tilewright.runtime.model import Executable
@@ -49,7 +50,7 @@ class Dynamic(Enum):
         if isinstance(name, Dynamic):
             return name
         if name not in known:
-            raise BadInput(f"dynamic={name!r}: choose one of {', '.join(known)}")
+            raise BadInput(f"dynamic={shown(name)}: choose one of {', '.join(known)}")
         return known[name]
 
 
@@ -156,6 +157,7 @@ class SpecializingModel(CompiledModel):
         """The versions that are kept now, the one used last at the end."""
         return dict(self._versions.all())
 
+    @checked(BadFeed)
     def version(self, **sizes: int) -> CompiledModel:
         """The version for these run-time extents, made if it is not there: ``model.version(n=128).save("n128.tw")``.
 
@@ -174,12 +176,13 @@ class SpecializingModel(CompiledModel):
         except Unsupported as error:
             raise UnsupportedModel(f"for {show(key)}: {error}") from error
 
+    @checked(BadInput)
     def save(
         self,
-        path: object,
+        path: FilePath,
         *,
         signed: bool = True,
-        key: AnyPath | None = None,
+        key: FilePath | None = None,
         settings: Settings | None = None,
     ) -> None:
         """Raises ``BadInput``: an artifact holds one version; save that, or compile with shapes."""
@@ -189,21 +192,24 @@ class SpecializingModel(CompiledModel):
             f"compiler; save one version, model.version({names}).save(path), or compile with shapes="
         )
 
-    def profile(self, *inputs: object, seconds: float = 1.0, roofs: bool = True) -> Profile:
+    @checked(BadInput)
+    def profile(self, *inputs: object, seconds: Seconds = 1.0, roofs: bool = True) -> Profile:
         feeds = self._feeds(inputs)
         return self._version_for(feeds).profile(feeds, seconds=seconds, roofs=roofs)
 
+    @checked(BadInput)
     def compare(
         self,
         *inputs: object,
         against: Against | str = Against.ONNXRUNTIME,
         per_layer: bool = True,
-        tolerance: float = TOLERANCE,
+        tolerance: Tolerance = TOLERANCE,
     ) -> Comparison:
         feeds = self._feeds(inputs)
         version = self._version_for(feeds)
         return version.compare(feeds, against=against, per_layer=per_layer, tolerance=tolerance)
 
+    @checked(BadInput)
     def explain(self, places: Iterable[str] = ()) -> Explanation:
         """What was done for the version used last, if there is one, and what is done with each run-time extent."""
         made = self._versions.all()

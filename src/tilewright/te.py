@@ -17,59 +17,25 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.base.errors import ScheduleError
+from tilewright.base.checks import checked
+from tilewright.base.errors import BadProgram, ScheduleError
 from tilewright.base.names import fresh_name, identifier
-from tilewright.loops.extern import extern
+from tilewright.loops.extern import extern as _extern
 from tilewright.loops.ir import Block, Scope
 from tilewright.loops.lower import Lowered, lower_named
 from tilewright.loops.program import Program
-from tilewright.loops.reader import format_loops
-from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic, decl_tensor_intrin
+from tilewright.loops.reader import format_loops as _format_loops
+from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic
+from tilewright.schedule.intrinsics import decl_tensor_intrin as _decl_tensor_intrin
 from tilewright.schedule.schedule import FactorLike, Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.schedule.tree import BlockRef, LoopRef, block_at, variable_names
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.traversal import free_vars
-from tilewright.tensor.build import (
-    MARK,
-    argmax,
-    argmin,
-    cast,
-    comm_reducer,
-    compute,
-    const,
-    if_then_else,
-    max,
-    max_value,
-    min,
-    min_value,
-    placeholder,
-    prod,
-    reduce_axis,
-    select,
-    sum,
-    var,
-)
-from tilewright.tensor.functions import (
-    abs,
-    ceil,
-    cos,
-    erf,
-    exp,
-    floor,
-    log,
-    power,
-    round,
-    sigmoid,
-    sin,
-    sqrt,
-    tanh,
-    trunc,
-    truncdiv,
-    truncmod,
-)
+from tilewright.tensor import build, functions, reducers
+from tilewright.tensor import scan as recurrences
+from tilewright.tensor.build import MARK
 from tilewright.tensor.ir import Compute, Tensor
-from tilewright.tensor.scan import scan
 
 __all__ = [
     "IntrinsicSet",
@@ -118,10 +84,39 @@ __all__ = [
     "var",
 ]
 
+# What is called here comes from users; inside of the compiler the same functions are called unchecked.
+_public = checked(BadProgram)
+_primitive = checked(ScheduleError)
+
+argmax, argmin = _public(build.argmax), _public(build.argmin)
+cast = _public(build.cast)
+comm_reducer = _public(build.comm_reducer)
+compute = _public(build.compute)
+const = _public(build.const)
+extern = _public(_extern)
+if_then_else = _public(build.if_then_else)
+max, min = _public(reducers.max), _public(reducers.min)
+max_value, min_value = _public(build.max_value), _public(build.min_value)
+placeholder = _public(build.placeholder)
+prod = _public(build.prod)
+reduce_axis = _public(build.reduce_axis)
+scan = _public(recurrences.scan)
+select = _public(build.select)
+sum = _public(reducers.sum)
+var = _public(build.var)
+decl_tensor_intrin = _public(_decl_tensor_intrin)
+format_loops = _public(_format_loops)
+
+abs, ceil, cos, erf, exp = map(_public, (functions.abs, functions.ceil, functions.cos, functions.erf, functions.exp))
+floor, log, round, sigmoid = map(_public, (functions.floor, functions.log, functions.round, functions.sigmoid))
+sin, sqrt, tanh, trunc = map(_public, (functions.sin, functions.sqrt, functions.tanh, functions.trunc))
+power, truncdiv, truncmod = map(_public, (functions.power, functions.truncdiv, functions.truncmod))
+
 Axis: TypeAlias = IterVar | LoopRef
 """A loop: the axis of an operation, before it is split or fused, or what a primitive returned."""
 
 
+@_public
 def create_schedule(
     outputs: Tensor | Sequence[Tensor],
     name: str = "main",
@@ -135,6 +130,7 @@ def create_schedule(
     return TeSchedule(Schedule(lowered.program, intrinsics), lowered)
 
 
+@_public
 def lower(schedule: "TeSchedule") -> Program:
     """The loop program that ``schedule`` has come to."""
     return schedule.program
@@ -165,8 +161,9 @@ class TeSchedule:
         return self.schedule.trace
 
     def __str__(self) -> str:
-        return format_loops(self.program)
+        return _format_loops(self.program)
 
+    @_primitive
     def __getitem__(self, tensor: "Tensor | Stage") -> "Stage":
         """The stage that computes ``tensor``. Raises ``ScheduleError`` for inputs, and tensors of other programs."""
         if isinstance(tensor, Stage):
@@ -176,6 +173,7 @@ class TeSchedule:
             raise ScheduleError(f"{tensor!r} is not computed in this schedule; inputs have no stage (use cache_read)")
         return Stage(self, block)
 
+    @_primitive
     def cache_read(self, tensor: "Tensor | Stage", scope: str, readers: Sequence["Tensor | Stage"]) -> "Stage":
         """``readers`` read a copy of ``tensor`` in ``scope``; returns the stage of the copy.
 
@@ -187,6 +185,7 @@ class TeSchedule:
         self.follow(copy)
         return Stage(self, copy)
 
+    @_primitive
     def cache_write(self, tensor: "Tensor | Stage", scope: str) -> "Stage":
         """Compute ``tensor`` in ``scope``; returns the stage that does, and ``s[tensor]`` becomes the copy to it.
 
@@ -202,6 +201,7 @@ class TeSchedule:
         self.follow(copy)
         return stage
 
+    @_primitive
     def rfactor(self, tensor: "Tensor | Stage", axis: Axis, factor_axis: int = 0) -> "Stage":
         """Factor the reduction loop ``axis`` out of ``tensor``; returns the stage of the partial results."""
         stage = self[tensor]
@@ -266,6 +266,7 @@ class Stage:
         spatial = self.schedule.loops(self.block, (IterKind.SPATIAL, IterKind.ORDERED))
         return StageAxes(spatial, self.schedule.loops(self.block, (IterKind.REDUCE,)))
 
+    @_primitive
     def split(self, axis: Axis, factor: FactorLike = None, nparts: FactorLike = None) -> tuple[LoopRef, LoopRef]:
         """``(outer, inner)``: ``factor`` iterations inside, or ``nparts`` outside; give one of the two.
 
@@ -278,6 +279,7 @@ class Stage:
         outer, inner = self._primitives.split(loop, (nparts, factor), names)
         return outer, inner
 
+    @_primitive
     def tile(
         self, y: Axis, x: Axis, y_factor: FactorLike, x_factor: FactorLike
     ) -> tuple[LoopRef, LoopRef, LoopRef, LoopRef]:
@@ -287,34 +289,42 @@ class Stage:
         yo, xo, yi, xi = self._primitives.tile(loops, (y_factor, x_factor), names)
         return yo, xo, yi, xi
 
+    @_primitive
     def fuse(self, *axes: Axis) -> LoopRef:
         """One loop over all of ``axes``, which are directly in one another."""
         return self._primitives.fuse(*map(self.loop, axes))
 
+    @_primitive
     def reorder(self, *axes: Axis) -> None:
         """Put ``axes`` in this order, outermost first."""
         self._primitives.reorder(*map(self.loop, axes))
 
+    @_primitive
     def unroll(self, axis: Axis) -> None:
         """Copy the body for each iteration."""
         self._primitives.unroll(self.loop(axis))
 
+    @_primitive
     def vectorize(self, axis: Axis) -> None:
         """Make the iterations lanes."""
         self._primitives.vectorize(self.loop(axis))
 
+    @_primitive
     def parallel(self, axis: Axis) -> None:
         """Spread the iterations over workers."""
         self._primitives.parallel(self.loop(axis))
 
+    @_primitive
     def bind(self, axis: Axis, thread: str) -> None:
         """Make the iterations threads of a GPU (``"blockIdx.x"`` ...). Refused so far."""
         self._primitives.bind(self.loop(axis), thread)
 
+    @_primitive
     def compute_at(self, parent: "Stage", axis: Axis) -> None:
         """Compute this stage inside ``axis`` of ``parent``, which reads it."""
         self.schedule.follow(self.block, self._primitives.compute_at(self.block, parent.loop(axis)))
 
+    @_primitive
     def reverse_compute_at(self, parent: "Stage", axis: Axis) -> None:
         """Compute this stage inside ``axis`` of ``parent``, which it reads."""
         self.schedule.follow(self.block, self._primitives.reverse_compute_at(self.block, parent.loop(axis)))
@@ -327,11 +337,13 @@ class Stage:
         """Compute this stage where what it reads is made."""
         self._primitives.reverse_compute_inline(self.block)
 
+    @_primitive
     def set_scope(self, scope: str) -> None:
         """Keep the result in ``scope`` (``"local"``, ``"global"`` ...)."""
         for region in self.schedule.block(self.block).writes:
             self._primitives.set_scope(region.buffer.name, _scope(scope))
 
+    @_primitive
     def tensorize(self, axis: Axis, intrinsic: TensorIntrinsic | str) -> None:
         """Replace ``axis`` and what is inside by ``intrinsic``."""
         self._primitives.tensorize(self.loop(axis), intrinsic)
@@ -340,6 +352,7 @@ class Stage:
         """Compute one iteration ahead. Refused so far."""
         self._primitives.double_buffer(self.block)
 
+    @_primitive
     def pragma(self, key: str, value: int | str) -> None:
         """Note ``key = value`` on the stage."""
         self._primitives.annotate(self.block, key, value)

@@ -61,7 +61,7 @@ def test_any_text_is_a_target_or_a_parse_error(text: str) -> None:
     try:
         target = Target.parse(text)
     except ParseError as error:
-        assert str(error).startswith(f"target {text!r}: ")
+        assert str(error).startswith("target ")
     else:
         assert Target.parse(str(target)) == target
 

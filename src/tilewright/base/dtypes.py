@@ -7,11 +7,13 @@ compiler makes. ``index`` is the type of every loop variable, extent and address
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from typing import cast
 
 import ml_dtypes
 import numpy as np
 
 from tilewright.base.errors import UnsupportedDType
+from tilewright.base.names import shown
 
 
 class Kind(Enum):
@@ -92,6 +94,7 @@ _NUMPY: dict[DType, np.dtype[np.generic]] = {
     bf16: np.dtype(ml_dtypes.bfloat16),
 }
 _BY_NAME: dict[str, DType] = {str(t): t for t in ALL}
+_BY_LONG_NAME: dict[str, DType] = {numpy.name: t for t, numpy in _NUMPY.items()}
 _BY_NUMPY: dict[np.dtype[np.generic], DType] = {n: t for t, n in _NUMPY.items()}
 
 
@@ -100,14 +103,10 @@ def parse(name: str) -> DType:
 
     Raises ``UnsupportedDType`` for any other name.
     """
-    if name in _BY_NAME:
-        return _BY_NAME[name]
-    if name == "bfloat16":
-        return bf16
-    try:
-        return from_numpy(np.dtype(name))
-    except TypeError as error:
-        raise UnsupportedDType(f"{name!r} is no data type; known: {', '.join(_BY_NAME)}") from error
+    found = (_BY_NAME.get(name) or _BY_LONG_NAME.get(name)) if isinstance(cast(object, name), str) else None
+    if found is None:
+        raise UnsupportedDType(f"{shown(name)} is no data type; known: {', '.join(_BY_NAME)}")
+    return found
 
 
 def from_numpy(dtype: np.dtype[np.generic]) -> DType:

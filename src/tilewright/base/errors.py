@@ -6,9 +6,17 @@
 - ``InternalError``: our fault.
 """
 
+from tilewright.base.names import bounded, printable
+
+MOST_CHARACTERS = 16_000
+"""Of an error's text: names in models may have megabytes, and there may be a million of them."""
+
 
 class TilewrightError(Exception):
-    """Base of every error that Tilewright raises on purpose."""
+    """Base of every error that Tilewright raises on purpose. Its text can be printed, and is never long."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(printable(bounded(text, MOST_CHARACTERS)))
 
 
 class BadInput(TilewrightError):

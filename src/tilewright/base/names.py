@@ -2,7 +2,9 @@
 
 import itertools
 import re
+import reprlib
 from collections.abc import Container, Iterable
+from difflib import get_close_matches
 
 
 def identifier(text: str) -> str:
@@ -19,6 +21,56 @@ def readable(name: str, limit: int = 80) -> str:
     if len(name) > limit:
         name = f"{name[: limit // 2]}...{name[-limit // 4 :]}"
     return name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
+
+
+def printable(text: str) -> str:
+    """``text`` with what is no character (half of a surrogate pair) escaped, so that it can be written anywhere."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def bounded(text: str, limit: int) -> str:
+    """``text``, or its beginning and its end with the number of characters that are left out between."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit * 3 // 4, limit // 4
+    return f"{text[:head]} ... ({len(text) - head - tail} characters left out) ... {text[-tail:]}"
+
+
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, type(None)})
+_PRINTED_BITS = 1024
+
+
+class _Shown(reprlib.Repr):
+    """``repr`` that stays short, and runs no code of what it is of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxlong = 3, 60, 40
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = 4
+
+    def repr1(self, x: object, level: int) -> str:
+        if isinstance(x, int) and x.bit_length() > _PRINTED_BITS:
+            return f"<int of {x.bit_length()} bits>"
+        if type(x) is bytes:
+            return super().repr1(x[: self.maxstring], level)
+        return super().repr1(x, level) if type(x) in _PLAIN else f"<{type(x).__name__}>"
+
+
+def shown(value: object, limit: int = 120) -> str:
+    """What a user gave, for messages: short and printable. Of what is no plain Python value, its type."""
+    return readable(_Shown().repr(value), limit)
+
+
+def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """Those of ``known`` that ``word`` may be meant for. Comparing long words takes long, and helps nobody."""
+    if len(word) > _MOST_COMPARED:
+        return []
+    return get_close_matches(
+        word, [name for name in itertools.islice(known, 4096) if len(name) <= _MOST_COMPARED], n=count
+    )
+
+
+_MOST_COMPARED = 80
 
 
 def fresh_name(wanted: str, taken: Container[str]) -> str:

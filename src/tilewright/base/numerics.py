@@ -3,6 +3,7 @@
 from enum import Enum
 
 from tilewright.base.errors import BadInput
+from tilewright.base.names import shown
 
 
 class Math(Enum):
@@ -27,5 +28,5 @@ class Math(Enum):
         known = {math.value: math for math in Math}
         found = name if isinstance(name, Math) else known.get(name)
         if found is None:
-            raise BadInput(f"math={name!r} is no policy for numbers; there is {', '.join(known)}")
+            raise BadInput(f"math={shown(name)} is no policy for numbers; there is {', '.join(known)}")
         return found

@@ -8,12 +8,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
+from tilewright.base.checks import Within, check_fields, checked
 from tilewright.base.errors import BadInput
+from tilewright.base.names import nearest, readable, shown
 from tilewright.base.sizes import parse_size
 
 PREFIX = "TILEWRIGHT_"
@@ -49,7 +50,7 @@ class Settings:
     print_stages: frozenset[Stage] = frozenset()
     """``TILEWRIGHT_PRINT=graph,loops`` prints these stages to standard error; ``all`` is every stage."""
 
-    num_threads: int | None = None
+    num_threads: Annotated[int, Within(1, 999_999)] | None = None
     """``TILEWRIGHT_NUM_THREADS=4``: the most threads that the worker pool uses; None: as many as the machine lends."""
 
     cache_dir: Path | None = None
@@ -58,10 +59,10 @@ class Settings:
     Unset, it is ``tilewright/kernels`` in ``XDG_CACHE_HOME``, or in ``~/.cache``.
     """
 
-    cache_bytes: int = _DEFAULT_CACHE_BYTES
+    cache_bytes: Annotated[int, Within(0, 1 << 60)] = _DEFAULT_CACHE_BYTES
     """``TILEWRIGHT_CACHE_BYTES=512M``: bound of that folder in bytes; 0: no cache on disk. 1 GiB if unset."""
 
-    model_cache_bytes: int = _DEFAULT_MODEL_CACHE_BYTES
+    model_cache_bytes: Annotated[int, Within(0, 1 << 60)] = _DEFAULT_MODEL_CACHE_BYTES
     """``TILEWRIGHT_MODEL_CACHE_BYTES=8G``: bound in bytes of the compiled models in that folder, beside the kernels; 0:
     whole models are not kept. 4 GiB if unset; a model that takes more than half of it is not kept."""
 
@@ -91,11 +92,16 @@ class Settings:
     bounds_check: bool = False
     """``TILEWRIGHT_BOUNDS_CHECK=1``: compiled kernels check every access, and raise ``OutOfBounds``; slow."""
 
-    model_bytes: int | None = None
+    model_bytes: Annotated[int, Within(0, 1 << 60)] | None = None
     """``TILEWRIGHT_MODEL_BYTES=8G``: the most bytes that a model's constants may take while it is imported; None: as
     many as this process can have."""
 
+    def __post_init__(self) -> None:
+        """Raises ``BadInput`` for a value that is none of what is declared."""
+        check_fields(self, BadInput)
+
     @staticmethod
+    @checked(BadInput)
     def from_environment(environ: Mapping[str, str] = os.environ) -> "Settings":
         """The settings that ``environ`` says; an empty variable is an unset one.
 
@@ -156,12 +162,14 @@ _SWITCH = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false"
 def _refuse_unknown(names: Iterable[str]) -> None:
     for name in names:
         if name not in _NAMES:
-            near = get_close_matches(name, _NAMES, n=1) or _NAMES
-            raise BadInput(f"there is no setting {PREFIX}{name}; there is {', '.join(PREFIX + n for n in near)}")
+            near = nearest(name, _NAMES, 1) or _NAMES
+            raise BadInput(
+                f"there is no setting {PREFIX}{readable(name)}; there is {', '.join(PREFIX + n for n in near)}"
+            )
 
 
 def _refusal(name: str, value: str, remedy: str) -> BadInput:
-    return BadInput(f"{PREFIX}{name}={value!r} can't be read: {remedy}, or unset it")
+    return BadInput(f"{PREFIX}{name}={shown(value)} can't be read: {remedy}, or unset it")
 
 
 def _stages(text: str) -> frozenset[Stage]:
@@ -171,7 +179,7 @@ def _stages(text: str) -> frozenset[Stage]:
         return frozenset(Stage)
     for word in words:
         if word not in known:
-            raise _refusal("PRINT", text, f"{word!r} is no stage; give some of {', '.join(known)}, or all")
+            raise _refusal("PRINT", text, f"{shown(word)} is no stage; give some of {', '.join(known)}, or all")
     return frozenset(known[word] for word in words)
 
 

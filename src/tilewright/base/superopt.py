@@ -3,6 +3,7 @@
 from enum import Enum
 
 from tilewright.base.errors import BadInput
+from tilewright.base.names import shown
 
 
 class Superopt(Enum):
@@ -21,7 +22,7 @@ class Superopt(Enum):
         known = {level.value: level for level in Superopt}
         found = name if isinstance(name, Superopt) else known.get(name)
         if found is None:
-            raise BadInput(f"superopt={name!r} is no level of the search; there is {', '.join(known)}")
+            raise BadInput(f"superopt={shown(name)} is no level of the search; there is {', '.join(known)}")
         return found
 
 

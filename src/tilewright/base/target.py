@@ -13,10 +13,11 @@ it the same target; the text is what records and caches are kept under. Nothing 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 
 from tilewright.base import host
-from tilewright.base.errors import ParseError, UnsupportedTarget
+from tilewright.base.checks import checked
+from tilewright.base.errors import BadInput, ParseError, UnsupportedTarget
+from tilewright.base.names import nearest, shown
 from tilewright.base.processors import (
     BASELINE,
     FEATURES,
@@ -58,6 +59,7 @@ class Target:
     cores: int = 1
 
     @staticmethod
+    @checked(BadInput)
     def of(arch: Architecture, cpu: str | None = None, features: Iterable[str] | None = None) -> "Target":
         """The target with the processor's features, or with just these and what they imply; default caches, one core.
 
@@ -65,11 +67,11 @@ class Target:
         """
         cpu = BASELINE[arch] if cpu is None else cpu
         if cpu not in PROCESSORS[arch]:
-            raise UnsupportedTarget(f"unknown {arch.value} processor {cpu!r}; {_near(cpu, PROCESSORS[arch])}")
+            raise UnsupportedTarget(f"unknown {arch.value} processor {shown(cpu)}; {_near(cpu, PROCESSORS[arch])}")
         wanted = features_of(arch, cpu) if features is None else frozenset(features)
         for name in sorted(wanted):
             if name not in FEATURES[arch]:
-                raise UnsupportedTarget(f"unknown {arch.value} feature {name!r}; {_near(name, FEATURES[arch])}")
+                raise UnsupportedTarget(f"unknown {arch.value} feature {shown(name)}; {_near(name, FEATURES[arch])}")
         have = closure(arch, wanted)
         core = pipelines_of(arch, cpu, have)
         return Target(
@@ -90,6 +92,7 @@ class Target:
         return replace(Target.of(found.arch, found.cpu, found.features), cores=found.cores, **caches)
 
     @staticmethod
+    @checked(ParseError)
     def parse(text: str) -> "Target":
         """The target that ``text`` means. Raises ``ParseError``, which names the word and what is known."""
         first, *rest = [word.strip() for word in text.split(",")]
@@ -98,12 +101,14 @@ class Target:
         arch = next((arch for arch in Architecture if arch.value == first), None)
         if arch is None:
             known = ", ".join(arch.value for arch in Architecture)
-            raise ParseError(f"target {text!r}: unknown architecture {first!r}; known: {known}, and host alone")
+            raise ParseError(
+                f"target {shown(text)}: unknown architecture {shown(first)}; known: {known}, and host alone"
+            )
         cpu = rest.pop(0) if rest and not _is_change(rest[0]) else None
         try:
             return _changed(Target.of(arch, cpu), rest)
         except UnsupportedTarget as error:
-            raise ParseError(f"target {text!r}: {error}") from error
+            raise ParseError(f"target {shown(text)}: {error}") from error
 
     def __str__(self) -> str:
         cpu = () if self.cpu == BASELINE[self.arch] else (self.cpu,)
@@ -126,6 +131,7 @@ class Target:
         """Elements of ``bits`` bits in a vector register, at least 1."""
         return max(1, self.vector_bits // bits)
 
+    @checked(BadInput)
     def restricted(self, level: str) -> "Target":
         """This processor with no feature beyond ``level``: ``avx2`` on x86_64, ``neon`` on aarch64 ...
 
@@ -133,7 +139,9 @@ class Target:
         """
         levels = LEVELS[self.arch]
         if level not in levels:
-            raise UnsupportedTarget(f"{self.arch.value} has no feature level {level!r}; known: {', '.join(levels)}")
+            raise UnsupportedTarget(
+                f"{self.arch.value} has no feature level {shown(level)}; known: {', '.join(levels)}"
+            )
         allowed = closure(self.arch, frozenset(levels[level].split()))
         missing = sorted(allowed - set(self.features))
         if missing:
@@ -189,7 +197,7 @@ def _changed(target: Target, words: Iterable[str]) -> Target:
             facts[field] = value
         elif name not in FEATURES[target.arch]:
             raise UnsupportedTarget(
-                f"unknown {target.arch.value} feature {name!r}; {_near(name, FEATURES[target.arch])}"
+                f"unknown {target.arch.value} feature {shown(name)}; {_near(name, FEATURES[target.arch])}"
             )
         elif sign == "+":
             have |= closure(target.arch, frozenset((name,)))
@@ -201,17 +209,19 @@ def _changed(target: Target, words: Iterable[str]) -> Target:
 def _fact(word: str) -> tuple[str, int]:
     name, equals, number = (part.strip() for part in word.partition("="))
     if not equals:
-        raise UnsupportedTarget(f"{word!r} is no change; features start with + or -, facts are written name=number")
+        raise UnsupportedTarget(
+            f"{shown(word)} is no change; features start with + or -, facts are written name=number"
+        )
     if name not in _FACTS:
-        raise UnsupportedTarget(f"unknown fact {name!r}; {_near(name, _FACTS)}")
+        raise UnsupportedTarget(f"unknown fact {shown(name)}; {_near(name, _FACTS)}")
     value = parse_size(number)
     least = 0 if name in ("l1", "l2", "l3") else 1
     if value is None or not least <= value <= _MAX_FACT:
-        raise UnsupportedTarget(f"{word!r} needs a whole number from {least} on; sizes may end in K, M or G")
+        raise UnsupportedTarget(f"{shown(word)} needs a whole number from {least} on; sizes may end in K, M or G")
     return _FACTS[name], value
 
 
 def _near(word: str, known: Iterable[str]) -> str:
     names = list(known)
-    near = get_close_matches(word, names, n=3)
+    near = nearest(word, names)
     return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names)}"

@@ -4,7 +4,6 @@ Every node becomes operators of ``ops`` by the rule of its type (``rules``). Not
 ``UnsupportedModel``, and the text names the node, its operator and the nearest that is known.
 """
 
-import difflib
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
 from tilewright.base.memory import Budget
-from tilewright.base.names import fresh_name, readable
+from tilewright.base.names import fresh_name, nearest, readable
 from tilewright.frontend import onnx_proto
 from tilewright.frontend.external_data import ExternalData
 from tilewright.frontend.functions import Functions, called_nodes, schema_body
@@ -390,5 +389,5 @@ def _unsupported(node: onnx.NodeProto, place: str) -> str:
     if onnx_proto.own_domain(node.domain):
         domain = readable(node.domain)
         return f"{place}: operators of the domain {domain} are not supported; export with ONNX's own operators"
-    near = difflib.get_close_matches(node.op_type, RULES, n=3) or sorted(RULES)
+    near = nearest(node.op_type, RULES) or sorted(RULES)
     return f"{place}: operator {readable(node.op_type)} is not supported; the nearest known: {', '.join(near)}"

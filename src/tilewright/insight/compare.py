@@ -14,6 +14,7 @@ from rich.table import Table
 
 from tilewright import interface
 from tilewright.base.errors import BadInput
+from tilewright.base.names import shown
 from tilewright.base.store import Store
 from tilewright.codegen import image
 from tilewright.driver import Compiled
@@ -47,7 +48,7 @@ class Against(Enum):
             return name
         known = {against.value: against for against in Against}
         if name not in known:
-            raise BadInput(f"a model can't be compared with {name!r}; known: {', '.join(known)}")
+            raise BadInput(f"a model can't be compared with {shown(name)}; known: {', '.join(known)}")
         return known[name]
 
 

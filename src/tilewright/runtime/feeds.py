@@ -8,14 +8,15 @@ another dtype is most often a mistake, and the message says how to convert it.
 
 import ctypes
 import math
-from collections.abc import Callable, Collection, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeGuard, cast
 
 import numpy as np
 
 from tilewright.base.arrays import Array, new_array
-from tilewright.base.errors import BadFeed
+from tilewright.base.checks import checked
+from tilewright.base.errors import BadFeed, TilewrightError
+from tilewright.base.names import nearest, readable, shown
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.runtime.manifest import TensorSpec
 
@@ -53,7 +54,7 @@ class Feed:
 
         Raises ``BadFeed`` with the input, what was expected, what was given, and a remedy.
         """
-        array = self._as_array(value)
+        array = self._read(value)
         if array.dtype != self.dtype:
             if array.dtype.newbyteorder("=") != self.dtype:
                 raise self._bad(array, f"convert it: feeds[{self.name!r}].astype({self.dtype.name!r})")
@@ -71,6 +72,18 @@ class Feed:
                     f"input {self.spec}: extent {extent!r} is {given} here and {extents[extent]} in another input; "
                     "extents of the same name must be equal"
                 )
+
+    def _read(self, value: object) -> Array:
+        """An array with the elements of ``value``, which may raise anything when it is asked for them."""
+        try:
+            return self._as_array(value)
+        except (TilewrightError, MemoryError):
+            raise
+        except Exception as error:
+            raise BadFeed(
+                f"input {self.spec}: {_describe(value)} can't be read as an array ({type(error).__name__}: "
+                f"{shown(str(error))}); give a NumPy array"
+            ) from error
 
     def _as_array(self, value: object) -> Array:
         if isinstance(value, np.ma.MaskedArray):
@@ -126,15 +139,36 @@ class Feed:
         return BadFeed(f"input {self.spec} was given {given}; {remedy}")
 
 
+@checked(BadFeed, "run")
+def _arguments_of_run(
+    names: Sequence[str] | None, feeds: Mapping[str, object]
+) -> tuple[Sequence[str] | None, Mapping[str, object]]:
+    """The arguments of ``run``, as it takes them."""
+    return names, feeds
+
+
+def given_feeds(feeds: Mapping[str, object]) -> Mapping[str, object]:
+    """What ``run`` was given for its inputs, by name. Raises ``BadFeed`` for what is no such mapping."""
+    return feeds if type(cast(object, feeds)) is dict else _arguments_of_run(None, feeds)[1]
+
+
+def given_names(names: Sequence[str]) -> Sequence[str]:
+    """The outputs that ``run`` was asked for. Raises ``BadFeed`` for what are no names."""
+    return _arguments_of_run(names, {})[0] or ()
+
+
 def wrong_names(expected: Collection[str], given: Mapping[str, object], what: str = "input") -> BadFeed:
     """The error for names that are missing or unknown; it suggests a near one."""
     missing = [name for name in expected if name not in given]
     unknown = [name for name in given if name not in expected]
     if unknown:
-        near = get_close_matches(str(unknown[0]), missing or expected, n=1)
+        other = cast(object, unknown[0])  # names from outside may be anything
+        near = nearest(other, missing or expected, 1) if isinstance(other, str) else []
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        return BadFeed(f"the model has no {what} {unknown[0]!r}{hint}; its {what}s are {', '.join(expected) or 'none'}")
-    return BadFeed(f"{what} {', '.join(map(repr, missing))} is missing; the {what}s are {', '.join(expected)}")
+        there = ", ".join(map(readable, expected)) or "none"
+        return BadFeed(f"the model has no {what} {shown(other)}{hint}; its {what}s are {there}")
+    there = ", ".join(map(readable, expected))
+    return BadFeed(f"{what} {', '.join(map(shown, missing))} is missing; the {what}s are {there}")
 
 
 def new_output(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> tuple[Array, int]:

@@ -22,6 +22,7 @@ from tilewright.base.errors import (
     TilewrightError,
     Timeout,
 )
+from tilewright.base.names import shown
 from tilewright.runtime import abi
 from tilewright.runtime.context import SMALL, Context, Kept
 from tilewright.runtime.entry import Entry
@@ -264,8 +265,8 @@ def _copy_back(results: Sequence[Array], computed: Sequence[Array]) -> None:
 
 def checked_threads(threads: int) -> int:
     """The number itself. Raises ``BadInput`` if it is none or too many."""
-    if not 1 <= threads <= abi.MAX_THREADS:
-        raise BadInput(f"threads={threads}: the number of threads must be in 1..{abi.MAX_THREADS}")
+    if type(threads) is not int or not 1 <= threads <= abi.MAX_THREADS:
+        raise BadInput(f"threads={shown(threads)}: the number of threads must be in 1..{abi.MAX_THREADS}")
     return threads
 
 

@@ -2,13 +2,18 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 from tilewright.base.arrays import Array
-from tilewright.base.errors import BadArtifact, BadFeed, OutOfMemory
+from tilewright.base.checks import FilePath, Within, checked
+from tilewright.base.errors import BadArtifact, BadFeed, BadInput, OutOfMemory
 from tilewright.base.memory import memory_guarded, out_of_memory
+from tilewright.base.names import readable
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.runtime import artifact
+from tilewright.runtime.abi import MAX_THREADS
+from tilewright.runtime.feeds import given_feeds, given_names
 from tilewright.runtime.manifest import TensorSpec
 from tilewright.runtime.model import Executable
 
@@ -53,15 +58,18 @@ class RunnableModel:
         ``OutOfMemory`` if there is not enough for outputs, workspace and copies of inputs, ``Timeout`` if it takes
         longer than ``timeout``, and what a handler raises.
         """
+        feeds = given_feeds(feeds)
+        wanted = None if names is None else given_names(names)
         executable = self._executable_for(feeds)
         results = _run(executable, feeds, timeout)
-        if names is None:
+        if wanted is None:
             return results
         known = {spec.name: result for spec, result in zip(executable.manifest.outputs, results, strict=True)}
-        unknown = [name for name in names if name not in known]
+        unknown = [name for name in wanted if name not in known]
         if unknown:
-            raise BadFeed(f"there is no output {', '.join(unknown)}; the outputs are {', '.join(known)}")
-        return [known[name] for name in names]
+            there = ", ".join(map(readable, known))
+            raise BadFeed(f"there is no output {', '.join(map(readable, unknown))}; the outputs are {there}")
+        return [known[name] for name in wanted]
 
     def __call__(self, *arrays: object) -> Array | tuple[Array, ...]:
         """The outputs for inputs by position; a single output comes alone."""
@@ -103,13 +111,14 @@ def _run(executable: Executable, feeds: Mapping[str, object], timeout: float | N
         raise out_of_memory("the model was run", error) from error
 
 
+@checked(BadInput)
 @memory_guarded("an artifact was loaded")
 def load(
-    path: str | os.PathLike[str],
+    path: FilePath,
     *,
-    trust: bool | str | os.PathLike[str] = False,
+    trust: bool | FilePath = False,
     mmap: bool = False,
-    threads: int | None = None,
+    threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
     settings: Settings | None = None,
 ) -> RunnableModel:
     """A model that ``CompiledModel.save`` wrote. Needs NumPy, and nothing of the compiler.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.errors import BadInput
+from tilewright.base.names import shown
 from tilewright.runtime.abi import MAX_THREADS
 
 _OWN, _USUAL = "TILEWRIGHT_NUM_THREADS", "OMP_NUM_THREADS"
@@ -46,7 +47,7 @@ def _chosen(environ: Mapping[str, str], cores: int, quota: float | None) -> tupl
     if own := environ.get(_OWN, "").strip():
         wanted = _positive(own)
         if wanted is None:
-            raise BadInput(f"{_OWN}={own!r} is no number of threads; set it to 1 or more, or unset it")
+            raise BadInput(f"{_OWN}={shown(own)} is no number of threads; set it to 1 or more, or unset it")
         return wanted, f"{_OWN} is set"
     usual = _positive(environ.get(_USUAL, "").split(",")[0].strip())
     if usual is not None:
@@ -57,7 +58,8 @@ def _chosen(environ: Mapping[str, str], cores: int, quota: float | None) -> tupl
 
 
 def _positive(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+    """A number of more than 18 digits is none that anybody means."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0 else None
 
 
 def _cores(root: Path) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeAlias, TypeVar
 
+from tilewright.base.checks import checked
 from tilewright.base.errors import BadInput, ScheduleError
 from tilewright.loops.ir import Scope
 from tilewright.loops.program import Program
@@ -39,6 +40,8 @@ LoopLike: TypeAlias = LoopRef | str
 BlockLike: TypeAlias = BlockRef | str
 FactorLike: TypeAlias = Factor | Sampled
 
+_primitive = checked(ScheduleError)
+
 Made = TypeVar("Made", bound=Result | tuple[Result, ...] | None)
 Found = TypeVar("Found")
 
@@ -68,16 +71,19 @@ class Schedule:
 
     # --- looking ------------------------------------------------------------------------------------------------
 
+    @_primitive
     def get_block(self, name: str) -> BlockRef:
         """The block ``name``. Raises ``ScheduleError`` if there is none."""
         return self._look(lambda: BlockRef(block_at(self.program, BlockRef(name)).stmt.name))
 
+    @_primitive
     def get_loops(self, block: BlockLike) -> tuple[LoopRef, ...]:
         """The loops around ``block``, outermost first. Raises ``ScheduleError`` if there is no such block."""
         return self._look(lambda: tuple(LoopRef(loop.var.name) for loop in loops_of(self.program, _block(block))))
 
     # --- loops --------------------------------------------------------------------------------------------------
 
+    @_primitive
     def split(
         self, loop: LoopLike, factors: Sequence[FactorLike], names: Sequence[str] | None = None
     ) -> tuple[LoopRef, ...]:
@@ -85,6 +91,7 @@ class Schedule:
         call = _call(Primitive.SPLIT, _loop(loop), tuple(factors), names=_names(names))
         return self._apply(call, lambda: split(self.program, _loop(loop), _numbers(factors), names))
 
+    @_primitive
     def tile(
         self, loops: Sequence[LoopLike], factors: Sequence[FactorLike], names: Sequence[str] | None = None
     ) -> tuple[LoopRef, ...]:
@@ -93,63 +100,76 @@ class Schedule:
         call = _call(Primitive.TILE, handles, tuple(factors), names=_names(names))
         return self._apply(call, lambda: tile(self.program, handles, _numbers(factors), names))
 
+    @_primitive
     def fuse(self, *loops: LoopLike, name: str | None = None) -> LoopRef:
         """One loop instead of several that are directly in one another."""
         handles = tuple(map(_loop, loops))
         return self._apply(_call(Primitive.FUSE, *handles, name=name), lambda: fuse(self.program, handles, name))
 
+    @_primitive
     def reorder(self, *loops: LoopLike) -> None:
         """Nested loops in another order, outermost first; loops that are not listed stay where they are."""
         handles = tuple(map(_loop, loops))
         self._apply(_call(Primitive.REORDER, *handles), lambda: reorder(self.program, handles))
 
+    @_primitive
     def serial(self, loop: LoopLike) -> None:
         """Iterations run one after the other."""
         self._apply(_call(Primitive.SERIAL, _loop(loop)), lambda: loop_kinds.serial(self.program, _loop(loop)))
 
+    @_primitive
     def unroll(self, loop: LoopLike) -> None:
         """The body is there once for each iteration."""
         self._apply(_call(Primitive.UNROLL, _loop(loop)), lambda: loop_kinds.unroll(self.program, _loop(loop)))
 
+    @_primitive
     def vectorize(self, loop: LoopLike) -> None:
         """Iterations are lanes of vectors."""
         self._apply(_call(Primitive.VECTORIZE, _loop(loop)), lambda: loop_kinds.vectorize(self.program, _loop(loop)))
 
+    @_primitive
     def parallel(self, loop: LoopLike) -> None:
         """Iterations are spread over workers."""
         self._apply(_call(Primitive.PARALLEL, _loop(loop)), lambda: loop_kinds.parallel(self.program, _loop(loop)))
 
+    @_primitive
     def bind(self, loop: LoopLike, thread: str) -> None:
         """Iterations are threads of a GPU. Refused so far."""
         self._apply(_call(Primitive.BIND, _loop(loop), thread), lambda: devices.bind(self.program, _loop(loop), thread))
 
     # --- where things are computed ------------------------------------------------------------------------------
 
+    @_primitive
     def compute_at(self, block: BlockLike, loop: LoopLike) -> tuple[LoopRef, ...]:
         """Compute a producer inside ``loop`` of its consumer, as needed there; returns its new loops."""
         call = _call(Primitive.COMPUTE_AT, _block(block), _loop(loop))
         return self._apply(call, lambda: compute_at(self.program, _block(block), _loop(loop)))
 
+    @_primitive
     def reverse_compute_at(self, block: BlockLike, loop: LoopLike) -> tuple[LoopRef, ...]:
         """Compute a consumer inside ``loop`` of its producer, as soon as it can be; returns its new loops."""
         call = _call(Primitive.REVERSE_COMPUTE_AT, _block(block), _loop(loop))
         return self._apply(call, lambda: reverse_compute_at(self.program, _block(block), _loop(loop)))
 
+    @_primitive
     def compute_inline(self, block: BlockLike) -> None:
         """Put what ``block`` computes in place of every read of it."""
         self._apply(_call(Primitive.COMPUTE_INLINE, _block(block)), lambda: compute_inline(self.program, _block(block)))
 
+    @_primitive
     def reverse_compute_inline(self, block: BlockLike) -> None:
         """Let the producer of ``block`` store what ``block`` makes of its value."""
         call = _call(Primitive.REVERSE_COMPUTE_INLINE, _block(block))
         self._apply(call, lambda: reverse_compute_inline(self.program, _block(block)))
 
+    @_primitive
     def rfactor(self, loop: LoopLike, axis: int = 0) -> BlockRef:
         """Factor ``loop`` out of its reduction; returns the block of the partial results."""
         return self._apply(
             _call(Primitive.RFACTOR, _loop(loop), axis), lambda: rfactor(self.program, _loop(loop), axis)
         )
 
+    @_primitive
     def decompose_reduction(self, block: BlockLike, loop: LoopLike) -> BlockRef:
         """Move the init of ``block`` to just before ``loop``; returns the new block."""
         call = _call(Primitive.DECOMPOSE_REDUCTION, _block(block), _loop(loop))
@@ -157,20 +177,24 @@ class Schedule:
 
     # --- where values live --------------------------------------------------------------------------------------
 
+    @_primitive
     def cache_read(self, block: BlockLike, buffer: str, scope: Scope) -> BlockRef:
         """``block`` reads a copy of ``buffer`` in ``scope``; returns the block that copies."""
         call = _call(Primitive.CACHE_READ, _block(block), buffer, scope)
         return self._apply(call, lambda: cache_read(self.program, _block(block), buffer, scope))
 
+    @_primitive
     def cache_write(self, block: BlockLike, buffer: str, scope: Scope) -> BlockRef:
         """``block`` writes to a buffer in ``scope``, which is then copied; returns the block that copies."""
         call = _call(Primitive.CACHE_WRITE, _block(block), buffer, scope)
         return self._apply(call, lambda: cache_write(self.program, _block(block), buffer, scope))
 
+    @_primitive
     def set_scope(self, buffer: str, scope: Scope) -> None:
         """``buffer`` lives in ``scope``."""
         self._apply(_call(Primitive.SET_SCOPE, buffer, scope), lambda: set_scope(self.program, buffer, scope))
 
+    @_primitive
     def prefetch(self, buffer: str, distance: int | Sampled, cache: int = 1) -> None:
         """Each vector loaded from the parameter ``buffer`` asks for what lies ``distance`` bytes further on.
 
@@ -179,22 +203,26 @@ class Schedule:
         call = _call(Primitive.PREFETCH, buffer, distance, cache=None if cache == 1 else cache)
         self._apply(call, lambda: prefetch(self.program, buffer, int(distance), cache))
 
+    @_primitive
     def transform_layout(self, block: BlockLike, buffer: str, index_map: IndexMap | str) -> tuple[LoopRef, ...]:
         """Store ``buffer`` packed, as in ``"k, n -> n // 16, k, n % 16"``; returns the loops of a plain writer."""
         packing = self._look(lambda: IndexMap.parse(index_map) if isinstance(index_map, str) else index_map)
         call = _call(Primitive.TRANSFORM_LAYOUT, _block(block), buffer, packing)
         return self._apply(call, lambda: transform_layout(self.program, _block(block), buffer, packing))
 
+    @_primitive
     def pad(self, block: BlockLike, multiples: Sequence[int | Sampled]) -> tuple[BlockRef, ...]:
         """Round the extent of each axis of ``block`` up to a multiple; returns the blocks that copy."""
         call = _call(Primitive.PAD, _block(block), tuple(multiples))
         return self._apply(call, lambda: pad(self.program, _block(block), tuple(map(int, multiples))))
 
+    @_primitive
     def storage_align(self, block: BlockLike, buffer: str, axis: int, factor: int, offset: int = 0) -> None:
         """Pad the stride of a dimension. Refused so far."""
         call = _call(Primitive.STORAGE_ALIGN, _block(block), buffer, axis, factor, offset)
         self._apply(call, lambda: devices.storage_align(self.program, _block(block), buffer, axis, factor, offset))
 
+    @_primitive
     def double_buffer(self, block: BlockLike) -> None:
         """Compute one iteration ahead. Refused so far."""
         call = _call(Primitive.DOUBLE_BUFFER, _block(block))
@@ -202,6 +230,7 @@ class Schedule:
 
     # --- hardware, notes, symbols -------------------------------------------------------------------------------
 
+    @_primitive
     def tensorize(self, loop: LoopLike, intrinsic: TensorIntrinsic | str) -> BlockRef:
         """Replace ``loop`` and what is in it by a call of ``intrinsic``; returns the block that calls it."""
         known = self.intrinsics if isinstance(intrinsic, str) else self.intrinsics.with_intrinsic(intrinsic)
@@ -217,17 +246,20 @@ class Schedule:
         self.intrinsics = known
         return result
 
+    @_primitive
     def annotate(self, block: BlockLike, key: str, value: int | str | Sampled) -> None:
         """Note ``key = value`` on ``block``."""
         call = _call(Primitive.ANNOTATE, _block(block), key, value)
         noted = int(value) if isinstance(value, Sampled) else value
         self._apply(call, lambda: annotate(self.program, _block(block), key, noted))
 
+    @_primitive
     def unannotate(self, block: BlockLike, key: str) -> None:
         """Remove the note ``key`` from ``block``."""
         call = _call(Primitive.UNANNOTATE, _block(block), key)
         self._apply(call, lambda: unannotate(self.program, _block(block), key))
 
+    @_primitive
     def bind_factors(self, **values: int | Sampled) -> None:
         """Put numbers in place of symbolic split factors, by name."""
         numbers = {name: int(value) for name, value in values.items()}
@@ -235,6 +267,7 @@ class Schedule:
 
     # --- random choices -----------------------------------------------------------------------------------------
 
+    @_primitive
     def sample_perfect_tile(
         self, loop: LoopLike, parts: int, max_innermost: int = 16, decision: Sequence[int] | None = None
     ) -> tuple[Sampled, ...]:
@@ -249,6 +282,7 @@ class Schedule:
 
         return self._apply(_call(Primitive.SAMPLE_PERFECT_TILE, _loop(loop), parts, max_innermost), run)
 
+    @_primitive
     def sample_categorical(
         self, candidates: Sequence[int], weights: Sequence[float] | None = None, decision: int | None = None
     ) -> Sampled:

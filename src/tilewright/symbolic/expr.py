@@ -29,12 +29,15 @@ expressions, as do ``equal`` and ``not_equal``.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias, Union
+from typing import TypeAlias
+
+import numpy as np
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.base.exact import float_bits
+from tilewright.base.names import shown
 from tilewright.symbolic.operations import (
     ARITHMETIC_FOLDS,
     COMPARISON_FOLDS,
@@ -49,7 +52,6 @@ from tilewright.symbolic.operations import (
 from tilewright.symbolic.python_operators import PythonOperators
 
 Scalar: TypeAlias = bool | int | float
-ExprLike: TypeAlias = Union["Arithmetic", bool, int, float]
 
 
 class Arithmetic(PythonOperators):
@@ -61,11 +63,11 @@ class Arithmetic(PythonOperators):
         """The expression that this object stands for. Raises ``BadProgram`` if that is none."""
         raise BadProgram(f"`{self}` stands for no scalar expression")
 
-    def binary(self, op: BinaryOp, other: ExprLike) -> "Expr":
+    def binary(self, op: BinaryOp, other: "ExprLike") -> "Expr":
         """``self op other``."""
         return binary(op, self, other)
 
-    def reflected(self, op: BinaryOp, other: ExprLike) -> "Expr":
+    def reflected(self, op: BinaryOp, other: "ExprLike") -> "Expr":
         """``other op self``."""
         return binary(op, other, self)
 
@@ -76,6 +78,9 @@ class Arithmetic(PythonOperators):
     def astype(self, dtype: DType) -> "Expr":
         """This value cast to ``dtype``."""
         return cast(self, dtype)
+
+
+ExprLike: TypeAlias = Arithmetic | bool | int | float
 
 
 class Expr(Arithmetic):
@@ -302,16 +307,26 @@ ONE = Const(1, dtypes.index)
 
 def const(value: Scalar, dtype: DType = dtypes.index) -> Const:
     """The literal ``value`` of type ``dtype``. Raises ``BadProgram`` if an integer type can't hold it."""
+    if not isinstance(value, _NUMBERS):
+        raise BadProgram(f"{shown(value)} is no scalar; give a number, or an expression of one")
     if dtype.is_bool:
         return TRUE if value else FALSE
-    return Const(float(value), dtype) if dtype.is_float else _integer(value, dtype)
+    if not dtype.is_float:
+        return _integer(value, dtype)
+    try:
+        return Const(float(value), dtype)
+    except OverflowError as error:
+        raise BadProgram(f"{shown(value)} does not fit in {dtype}") from error
+
+
+_NUMBERS: tuple[type, ...] = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
 @lru_cache(maxsize=4096)
 def _integer(value: Scalar, dtype: DType) -> Const:
     """A cache of floats would take 0.0 and -0.0 for one; here the sign is lost anyway."""
-    if value != int(value) or not dtype.min <= value <= dtype.max:
-        raise BadProgram(f"{value} does not fit in {dtype}")
+    if not dtype.min <= value <= dtype.max or value != int(value):
+        raise BadProgram(f"{shown(value)} does not fit in {dtype}")
     return Const(int(value), dtype)
 
 
