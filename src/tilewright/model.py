@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
-import numpy as np
-
 from tilewright.base.checks import FilePath, Within, checked
 from tilewright.base.errors import BadInput, InternalError
 from tilewright.base.forks import ProcessLock
@@ -25,6 +23,7 @@ from tilewright.insight.peak import measure_peak
 from tilewright.insight.profile import Profile, extents_of, profile
 from tilewright.insight.references import Reference, by_onnxruntime, in_float64
 from tilewright.runtime import artifact
+from tilewright.runtime.feeds import accepted
 from tilewright.runtime.model import Executable
 from tilewright.runtime.runnable import RunnableModel
 
@@ -139,7 +138,7 @@ class CompiledModel(RunnableModel):
         for another ``against``, ``Unsupported`` if ONNX Runtime is not installed.
         """
         chosen = Against.named(against)
-        feeds = {name: np.asarray(value) for name, value in self._feeds(inputs).items()}
+        feeds = self._feeds(inputs)
         outputs = self.run(None, feeds)
         values = all_values(self.compiled, feeds, self._origin.cache) if per_layer else {}
         wanted = dict.fromkeys((*map(self.compiled.name_in_model, values), *(spec.name for spec in self.outputs)))
@@ -153,10 +152,9 @@ class CompiledModel(RunnableModel):
         proto = onnx_proto.read_model(Path(model)) if isinstance(model, str | os.PathLike) else model
         return by_onnxruntime(proto, feeds, wanted)
 
-    def _feeds(self, inputs: Sequence[object]) -> Mapping[str, object]:
-        if len(inputs) == 1 and isinstance(inputs[0], Mapping):
-            return cast("Mapping[str, object]", inputs[0])
-        return self.by_name(inputs)
+    def _feeds(self, inputs: Sequence[object]) -> Mapping[str, Array]:
+        is_by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
+        return accepted(self.inputs, cast("Mapping[str, object]", inputs[0]) if is_by_name else self.by_name(inputs))
 
 
 @dataclass(frozen=True, slots=True)

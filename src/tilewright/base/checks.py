@@ -64,7 +64,7 @@ class NamesAFile:
 
     def holds(self, value: object) -> bool:
         text: object = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
-        return isinstance(text, str) and text != "" and "\0" not in text
+        return isinstance(text, str) and text != "" and b"\0" not in os.fsencode(text)
 
     def told(self, wanted: str) -> str:
         return "a path"
@@ -214,20 +214,23 @@ def _boolean(value: object) -> object:
     return value is True or value == np.True_
 
 
+_WORD_BITS = 64
+"""No argument means a longer number, and printing it may fail."""
+
+
 def _whole(value: object) -> object:
-    if type(value) is int:
-        return value
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise _UnfitError
-    return operator.index(cast(int, value))
+    number = operator.index(cast(int, value))
+    if number.bit_length() > _WORD_BITS:
+        raise _UnfitError
+    return number
 
 
 def _number(value: object) -> object:
-    if type(value) is float or type(value) is int:
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise _UnfitError
-    return operator.index(cast(int, value)) if isinstance(value, int | np.integer) else float(cast(float, value))
+    if not isinstance(value, float | np.floating):
+        return _whole(value)
+    return float(cast(float, value))
 
 
 def _nothing(value: object) -> object:

@@ -152,6 +152,15 @@ def given_feeds(feeds: Mapping[str, object]) -> Mapping[str, object]:
     return feeds if type(cast(object, feeds)) is dict else _arguments_of_run(None, feeds)[1]
 
 
+def accepted(specs: Sequence[TensorSpec], feeds: Mapping[str, object]) -> dict[str, Array]:
+    """An array for each input. Raises ``BadFeed`` for names and values that do not fit."""
+    given = given_feeds(feeds)
+    names = [spec.name for spec in specs]
+    if set(given) != set(names):
+        raise wrong_names(names, given)
+    return {spec.name: Feed(spec).accept(given[spec.name]) for spec in specs}
+
+
 def given_names(names: Sequence[str]) -> Sequence[str]:
     """The outputs that ``run`` was asked for. Raises ``BadFeed`` for what are no names."""
     return _arguments_of_run(names, {})[0] or ()

@@ -26,7 +26,7 @@ from tilewright.base.names import shown
 from tilewright.runtime import abi
 from tilewright.runtime.context import SMALL, Context, Kept
 from tilewright.runtime.entry import Entry
-from tilewright.runtime.feeds import Feed, check_output, new_output, wrong_names
+from tilewright.runtime.feeds import Feed, check_output, given_feeds, new_output, wrong_names
 from tilewright.runtime.interrupts import raise_fetched
 from tilewright.runtime.loader import LoadedImage, load_image
 from tilewright.runtime.manifest import Manifest, evaluate
@@ -144,6 +144,9 @@ class Executable:
     def _accept(self, feeds: Mapping[str, object]) -> list[Array]:
         """The inputs in order, each in the form that native code reads."""
         arrays: list[Array] = []
+        kind: type = type(feeds)
+        if kind is not dict:
+            feeds = given_feeds(feeds)
         for feed in self._feeds:
             try:
                 value = feeds[feed.name]

@@ -1,6 +1,5 @@
 """What a user runs: a model that was compiled in this process, or one that was loaded from an artifact."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
