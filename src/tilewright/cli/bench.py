@@ -15,7 +15,16 @@ from rich.table import Table
 
 from tilewright.base.errors import BadInput
 from tilewright.cli.feeds import make_feeds
-from tilewright.cli.options import add_model_arguments, files, is_artifact, loaded
+from tilewright.cli.options import (
+    add_model_arguments,
+    duration,
+    file_path,
+    files,
+    is_artifact,
+    loaded,
+    positive,
+    tolerance,
+)
 from tilewright.cli.output import emit
 from tilewright.cli.peers import Engine, Session, sessions
 from tilewright.cli.status import Status
@@ -29,17 +38,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See ``options``; and how to compare."""
     add_model_arguments(parser)
     parser.add_argument(
-        "--peer-model", type=Path, metavar="FILE.onnx", help="the model for the peer, if an artifact is measured"
+        "--peer-model", type=file_path, metavar="FILE.onnx", help="the model for the peer, if an artifact is measured"
     )
     engines = [engine.value for engine in Engine]
     parser.add_argument("--vs", choices=engines, default=engines[0], help="the peer (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=Plan().rounds, help="turns of each (default: %(default)s)")
+    parser.add_argument("--rounds", type=positive, default=Plan().rounds, help="turns of each (default: %(default)s)")
     parser.add_argument(
-        "--slot", type=float, default=Plan().slot, metavar="SECONDS", help="length of a turn (default: %(default)s)"
+        "--slot", type=duration, default=Plan().slot, metavar="SECONDS", help="length of a turn (default: %(default)s)"
     )
     parser.add_argument(
         "--tolerance",
-        type=float,
+        type=tolerance,
         default=1e-4,
         help="largest difference that counts as equal, relative to the largest element (default: %(default)s)",
     )

@@ -4,14 +4,15 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast
 
 from rich.console import Console
 
 from tilewright import __version__
-from tilewright.base.errors import InternalError, OutOfMemory, TilewrightError, Unsupported
+from tilewright.base.errors import MOST_CHARACTERS, InternalError, OutOfMemory, TilewrightError, Unsupported
 from tilewright.base.memory import out_of_memory
+from tilewright.base.names import bounded, printable
 from tilewright.cli.status import Status
 
 VERBS: Mapping[str, str] = {
@@ -54,6 +55,9 @@ def _console() -> Console:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status. Leaves by ``SystemExit`` for ``--help`` and for malformed arguments."""
+    reconfigure: Callable[..., None] | None = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")  # names of files, and those in models, may be no text
     given = list(sys.argv[1:] if arguments is None else arguments)
     chosen = _parser().parse_args(given[:1])
     verb = cast(Verb, importlib.import_module(f"tilewright.cli.{chosen.verb}"))
@@ -104,5 +108,5 @@ def _report(error: Exception) -> Status:
         return Status.UNSUPPORTED if isinstance(error, Unsupported) else Status.BAD_INPUT
     console.print("a fault of Tilewright, please report it with the output of --debug:", style="red", markup=False)
     for line in (f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())):
-        console.print(line, style="red", markup=False)
+        console.print(printable(bounded(line, MOST_CHARACTERS)), style="red", markup=False)
     return Status.INTERNAL

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tilewright.base.outputs import check_output
 from tilewright.base.sizes import format_size
-from tilewright.cli.options import add_compile_arguments, compiled
+from tilewright.cli.options import add_compile_arguments, compiled, file_path
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
@@ -18,7 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See ``options``; and where to save."""
     add_compile_arguments(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE.tw", help="the artifact (default: the model's name with .tw, here)"
+        "-o",
+        "--output",
+        type=file_path,
+        metavar="FILE.tw",
+        help="the artifact (default: the model's name with .tw, here)",
     )
     parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
 

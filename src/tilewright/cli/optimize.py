@@ -16,7 +16,7 @@ from rich.table import Table
 from tilewright.base.errors import BadInput
 from tilewright.base.outputs import check_output
 from tilewright.base.superopt import Strategy, Superopt
-from tilewright.cli.options import add_compile_arguments, bounds, positive, settings_of, shapes
+from tilewright.cli.options import add_compile_arguments, bounds, file_path, positive, settings_of, shapes, tolerance
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.rule_files import read_rules
@@ -48,7 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whose time is to be saved: that of code compiled here, or ONNX Runtime's (default: %(default)s)",
     )
     parser.add_argument(
-        "--rules", type=Path, nargs="+", metavar="FILE", help="search by these rules, and those that always pay, only"
+        "--rules",
+        type=file_path,
+        nargs="+",
+        metavar="FILE",
+        help="search by these rules, and those that always pay, only",
     )
     parser.add_argument(
         "--strategy",
@@ -60,13 +64,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--alpha", type=_alpha, metavar="A", help="go on from graphs that cost at most A times the best so far"
     )
     parser.add_argument("--budget", type=positive, metavar="N", help="go on from at most N graphs of each piece")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.onnx", help="write the graph as an ONNX model")
-    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a page: rules, proofs, costs, pictures")
+    parser.add_argument("-o", "--output", type=file_path, metavar="FILE.onnx", help="write the graph as an ONNX model")
+    parser.add_argument(
+        "--report", type=file_path, metavar="FILE.html", help="write a page: rules, proofs, costs, pictures"
+    )
     parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
 
 
 def _alpha(text: str) -> float:
-    value = float(text)
+    value = tolerance(text)
     if not 1.0 <= value < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not a number of at least 1")
     return value

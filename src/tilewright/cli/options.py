@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tilewright.base.errors import BadInput
 from tilewright.base.events import Listener, ignore
 from tilewright.base.input_files import open_regular
+from tilewright.base.names import shown
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
@@ -27,7 +28,7 @@ _ZIP = b"PK\x03\x04"
 
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """The model, and what it is compiled for."""
-    parser.add_argument("model", type=Path, help="an ONNX file")
+    parser.add_argument("model", type=file_path, help="an ONNX file")
     parser.add_argument(
         "--shape",
         dest="shapes",
@@ -105,7 +106,18 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE.npy",
         help="the value of an input; what is not given is random: normal floats, integers from 0 to 1",
     )
-    parser.add_argument("--random-seed", type=int, default=0, metavar="N", help="of the random inputs (default: 0)")
+    parser.add_argument("--random-seed", type=seed, default=0, metavar="N", help="of the random inputs (default: 0)")
+
+
+_MOST = 1 << 62
+
+
+def file_path(text: str) -> Path:
+    """What could name a file."""
+    path = Path(text)
+    if not path.name:
+        raise argparse.ArgumentTypeError(f"{shown(text)} names no file")
+    return path
 
 
 def add_trust_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,10 +143,39 @@ def trust_of(options: argparse.Namespace) -> "bool | tuple[PublicKey, ...]":
 
 
 def positive(text: str) -> int:
-    """A number of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is less than 1")
+    """A whole number of at least 1."""
+    return _whole(text, 1)
+
+
+def seed(text: str) -> int:
+    """What starts random numbers."""
+    return _whole(text, 0)
+
+
+def duration(text: str) -> float:
+    """Seconds, or minutes: a number that is not negative, and ends."""
+    return _number(text, 86_400.0 * 366)
+
+
+def tolerance(text: str) -> float:
+    """A relative difference; none is below -1."""
+    return _number(text, float("inf"), -1.0)
+
+
+def _whole(text: str, least: int) -> int:
+    value = int(text) if text.isdecimal() and len(text) < 20 else -1
+    if not least <= value <= _MOST:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no whole number of at least {least}")
+    return value
+
+
+def _number(text: str, most: float, least: float = 0.0) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no number from {least:g} to {most:g}")
     return value
 
 
@@ -142,7 +183,7 @@ def size(text: str) -> int:
     """Bytes."""
     count = parse_size(text)
     if count is None:
-        raise argparse.ArgumentTypeError(f"{text} is no size; give bytes, or such as 512MiB")
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no size; give bytes, or such as 512MiB")
     return count
 
 
@@ -243,10 +284,14 @@ def _shape(text: str) -> tuple[int | str, ...]:
     for extent in extents:
         if not extent.isdecimal() and not extent.isidentifier():
             raise BadInput(f"--shape ...={text}: `{extent}` is neither a number nor the name of a dimension")
-    return tuple(int(extent) if extent.isdecimal() else extent for extent in extents)
+    return tuple(_count("--shape", extent) if extent.isdecimal() else extent for extent in extents)
 
 
 def _bound(text: str) -> int:
-    if not text.isdecimal():
-        raise BadInput(f"--bound ...={text}: write a whole number")
+    return _count("--bound", text)
+
+
+def _count(option: str, text: str) -> int:
+    if not text.isdecimal() or len(text) > 18:
+        raise BadInput(f"{option} ...={shown(text)}: write a whole number of at most 18 digits")
     return int(text)

@@ -5,7 +5,7 @@ import argparse
 from rich.console import Console
 
 from tilewright.cli.feeds import make_feeds
-from tilewright.cli.options import add_model_arguments, files, loaded
+from tilewright.cli.options import add_model_arguments, duration, files, loaded
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by-kernel", action="store_true", help="one row for all calls of a kernel, the longest first")
     parser.add_argument("--trace", action="store_true", help="show the steps of each kernel's schedule")
     parser.add_argument(
-        "--seconds", type=float, default=1.0, metavar="S", help="how long to measure (default: %(default)s)"
+        "--seconds", type=duration, default=1.0, metavar="S", help="how long to measure (default: %(default)s)"
     )
     parser.add_argument("--no-roofs", action="store_true", help="do not measure what this machine can do")
 

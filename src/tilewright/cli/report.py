@@ -8,6 +8,7 @@ from rich.console import Console
 
 from tilewright.base.errors import BadInput
 from tilewright.base.settings import Settings
+from tilewright.cli.options import file_path
 from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 
@@ -15,10 +16,10 @@ from tilewright.cli.status import Status
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which records, and where to write."""
     parser.add_argument(
-        "records", type=Path, nargs="?", metavar="FILE.db", help="the records (default: TILEWRIGHT_RECORDS)"
+        "records", type=file_path, nargs="?", metavar="FILE.db", help="the records (default: TILEWRIGHT_RECORDS)"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, default=Path("tuning.html"), metavar="FILE.html", help="default: %(default)s"
+        "-o", "--output", type=file_path, default=Path("tuning.html"), metavar="FILE.html", help="default: %(default)s"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 

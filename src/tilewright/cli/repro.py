@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from tilewright.base.errors import BadInput
-from tilewright.cli.options import add_compile_arguments, bounds, compiled, shapes
+from tilewright.cli.options import add_compile_arguments, bounds, compiled, file_path, seed, shapes
 from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 
@@ -19,11 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See ``options``; what to pack, and where to."""
     add_compile_arguments(parser)
     parser.add_argument("--kernel", metavar="NAME", help="pack only this kernel (`tilewright explain` lists them)")
-    parser.add_argument("--random-seed", type=int, default=0, metavar="N", help="of the inputs (default: 0)")
+    parser.add_argument("--random-seed", type=seed, default=0, metavar="N", help="of the inputs (default: 0)")
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=file_path,
         metavar="FILE.zip",
         help="a zip, or a folder if the name has no .zip (default: the model's name with .repro.zip, here)",
     )

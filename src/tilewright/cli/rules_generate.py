@@ -3,7 +3,6 @@
 import argparse
 import gc
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -11,7 +10,7 @@ from rich.table import Table
 
 from tilewright.base.errors import BadInput
 from tilewright.base.outputs import check_output, output
-from tilewright.cli.options import positive
+from tilewright.cli.options import file_path, positive, seed
 from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 
@@ -28,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=positive, default=3, help="operations of a side (default: %(default)s)")
     parser.add_argument("--outputs", type=int, choices=(1, 2), default=1, help="of a rule, at most (default: 1)")
     parser.add_argument("--families", metavar="NAME,...", help="which sets of operations (default: all)")
-    parser.add_argument("--seed", type=int, default=0, help="of random values; the same one, the same rules")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to write the rules")
+    parser.add_argument("--seed", type=seed, default=0, help="of random values; the same one, the same rules")
+    parser.add_argument("-o", "--out", type=file_path, metavar="FILE", help="where to write the rules")
     parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright.base.outputs import check_output, output
-from tilewright.cli.options import positive
+from tilewright.cli.options import file_path, positive
 from tilewright.cli.output import emit
 from tilewright.cli.rule_files import read_rules, read_text
 from tilewright.cli.status import Status
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which rules, what for, and where to write those that are kept."""
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="files of rules")
+    parser.add_argument("files", type=file_path, nargs="+", metavar="FILE", help="files of rules")
     parser.add_argument(
         "--search",
         action="store_true",
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="drop rules that have more in both sides together; two more are allowed for each output after the first",
     )
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="where to write the rules that are kept")
+    parser.add_argument("-o", "--out", type=file_path, metavar="FILE", help="where to write the rules that are kept")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from tilewright.base.errors import BadInput
 from tilewright.cli.feeds import make_feeds
-from tilewright.cli.options import add_compile_arguments, compiled, settings_of
+from tilewright.cli.options import add_compile_arguments, compiled, duration, seed, settings_of
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
@@ -46,8 +46,8 @@ _MOST = 0.75
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See ``options``; and how long to search."""
     add_compile_arguments(parser)
-    parser.add_argument("--minutes", type=float, default=10.0, help="of searching, at most (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the search (default: 0)")
+    parser.add_argument("--minutes", type=duration, default=10.0, help="of searching, at most (default: %(default)s)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the search (default: 0)")
     parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
 
 

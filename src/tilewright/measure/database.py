@@ -112,7 +112,7 @@ def _check_files(path: Path) -> None:
 
 
 def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(f"{path.name}{suffix}")
+    return Path(f"{path}{suffix}")
 
 
 @contextmanager

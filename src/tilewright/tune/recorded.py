@@ -142,7 +142,7 @@ def stamp(path: Path | None) -> str:
     """What changes when records are added to ``path``, or come with the package; empty for None."""
     if path is None:
         return ""
-    files = (path, path.with_name(f"{path.name}-wal"), *sorted(SHIPPED.glob("*")))
+    files = (path, Path(f"{path}-wal"), *sorted(SHIPPED.glob("*")))
     return "\n".join(map(_stamp, files))
 
 
