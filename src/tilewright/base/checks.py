@@ -14,14 +14,12 @@ What a function makes of right types is its own to check.
 import functools
 import inspect
 import itertools
-import operator
+import numbers
 import os
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
-
-import numpy as np
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.names import shown
@@ -209,9 +207,9 @@ def _instance(wanted: type) -> _Rule:
 
 
 def _boolean(value: object) -> object:
-    if not isinstance(value, bool | np.bool_):
+    if not isinstance(value, bool):
         raise _UnfitError
-    return value is True or value == np.True_
+    return value
 
 
 _WORD_BITS = 64
@@ -219,18 +217,18 @@ _WORD_BITS = 64
 
 
 def _whole(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise _UnfitError
-    number = operator.index(cast(int, value))
+    number = int(value)
     if number.bit_length() > _WORD_BITS:
         raise _UnfitError
     return number
 
 
 def _number(value: object) -> object:
-    if not isinstance(value, float | np.floating):
+    if isinstance(value, numbers.Integral) or not isinstance(value, numbers.Real):
         return _whole(value)
-    return float(cast(float, value))
+    return float(value)
 
 
 def _nothing(value: object) -> object:
