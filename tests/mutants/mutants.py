@@ -1660,6 +1660,20 @@ MUTANTS = (
         ("tests/frontend/test_order.py",),
     ),
     Mutant(
+        "arguments by name are not checked",
+        "base/checks.py",
+        "named = {name: known.taken(known.named(name), value, kind) for name, value in kwargs.items()}",
+        "named = kwargs",
+        ("tests/test_wrong_arguments.py",),
+    ),
+    Mutant(
+        "texts of errors may have any length",
+        "base/errors.py",
+        "printable(bounded(text, MOST_CHARACTERS))",
+        "printable(text)",
+        ("tests/test_wrong_arguments.py",),
+    ),
+    Mutant(
         "a sum of integers whose terms are in the other order is no contraction",
         "cost/analytic.py",
         "    if anchor is not None and roles is not None:",
