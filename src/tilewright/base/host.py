@@ -188,11 +188,19 @@ def _generic_x86(features: frozenset[str]) -> str:
 def _caches(root: Path, processor: int) -> dict[int, int]:
     """Bytes of the data caches that ``processor`` uses, by level."""
     found: dict[int, int] = {}
-    for entry in sorted((root / f"sys/devices/system/cpu/cpu{processor}/cache").glob("index*")):
+    for entry in _entries(root / f"sys/devices/system/cpu/cpu{processor}/cache", "index"):
         level, size = _number(_read(entry / "level")), parse_size(_read(entry / "size"))
         if size and level > 0 and _read(entry / "type") in ("Data", "Unified"):
             found[level] = size
     return found
+
+
+def _entries(folder: Path, prefix: str) -> list[Path]:
+    """What is in ``folder`` by a name that starts so; nothing if it can't be listed."""
+    try:
+        return sorted(folder / name for name in os.listdir(folder) if name.startswith(prefix))
+    except OSError:
+        return []
 
 
 def _number(text: str | None) -> int:

@@ -21,6 +21,7 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -153,7 +154,13 @@ class Store:
     def path(self, key: str) -> Path | None:
         """The file kept under ``key``, or None. Marks it as used now."""
         path = self._path(key)
-        if not path.is_file():
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                return None
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn(f"can't read from the cache {self.directory}: {reason(error)}")
             return None
         with contextlib.suppress(OSError):
             os.utime(path)

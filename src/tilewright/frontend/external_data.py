@@ -13,7 +13,8 @@ import logging
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -65,22 +66,16 @@ class ExternalData:
                 wanted = _range(tensor, place)
                 if wanted not in counted:
                     counted.add(wanted)
-                    os.close(self._open(wanted, place))
-                    budget.take(wanted.size, place)
+                    with self._opened(wanted, place):
+                        budget.take(wanted.size, place)
 
     def read(self, tensor: onnx.TensorProto, place: str) -> Bytes:
         """The bytes of a tensor that was checked; read-only. Raises as ``check``."""
         wanted = _range(tensor, place)
         if wanted not in self._read:
             content = new_bytes(wanted.size, place)
-            descriptor = self._open(wanted, place)
-            try:
+            with self._opened(wanted, place) as descriptor:
                 count = read_at(descriptor, wanted.offset, content.data)
-            except OSError as error:
-                what = f"{place}: its external data {readable(wanted.location)}"
-                raise InvalidModel(f"{what} can't be read: {files.reason(error)}") from error
-            finally:
-                os.close(descriptor)
             if count != wanted.size:
                 raise InvalidModel(
                     f"{place}: {readable(wanted.location)} was cut while it was read; load the model again"
@@ -95,21 +90,21 @@ class ExternalData:
         For who copies bytes without keeping them. Raises as ``check``.
         """
         wanted = _range(tensor, place)
-        descriptor = self._open(wanted, place)
-        os.lseek(descriptor, wanted.offset, os.SEEK_SET)
-        return os.fdopen(descriptor, "rb"), wanted.size
+        with self._opened(wanted, place) as descriptor:
+            os.lseek(descriptor, wanted.offset, os.SEEK_SET)
+            return os.fdopen(os.dup(descriptor), "rb"), wanted.size
 
-    def _open(self, wanted: "_Range", place: str) -> int:
-        """A descriptor of the file, which has all of the bytes."""
-        descriptor = _open_beneath(self._folder, wanted.location, place)
-        size, end = os.fstat(descriptor).st_size, wanted.offset + wanted.size
-        if end > size:
-            os.close(descriptor)
-            raise InvalidModel(
-                f"{place}: bytes {wanted.offset} to {end} are wanted of {readable(wanted.location)}, which has {size}; "
-                "copy the whole file beside the model"
-            )
-        return descriptor
+    @contextmanager
+    def _opened(self, wanted: "_Range", place: str) -> Generator[int]:
+        """A descriptor of the file, which has all of the bytes. What goes wrong with it is refused as such."""
+        with _opened_beneath(self._folder, wanted.location, place) as descriptor:
+            size, end = os.fstat(descriptor).st_size, wanted.offset + wanted.size
+            if end > size:
+                raise InvalidModel(
+                    f"{place}: bytes {wanted.offset} to {end} are wanted of {readable(wanted.location)}, which has "
+                    f"{size}; copy the whole file beside the model"
+                )
+            yield descriptor
 
 
 def locations(path: Path) -> list[str]:
@@ -129,9 +124,10 @@ def sha256(folder: Path, location: str) -> tuple[str, os.stat_result]:
 
     Raises as reading it does.
     """
-    with os.fdopen(_open_beneath(folder, location, "the model"), "rb") as file:
-        facts = os.fstat(file.fileno())
-        return hashlib.file_digest(file, "sha256").hexdigest(), facts
+    with _opened_beneath(folder, location, "the model") as descriptor:
+        facts = os.fstat(descriptor)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest(), facts
 
 
 def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -224,33 +220,41 @@ def _byte_count(tensor: onnx.TensorProto, place: str) -> int:
     return -(-math.prod(tensor.dims) * bits // 8)
 
 
-def _open_beneath(folder: Path, location: str, place: str) -> int:
-    """A descriptor of a regular file below ``folder``."""
+@contextmanager
+def _opened_beneath(folder: Path, location: str, place: str) -> Generator[int]:
+    """A descriptor of a regular file below ``folder``, while the block runs. What fails there is refused, too."""
     shown = readable(location)
     parts = [part for part in location.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or "\0" in location or location.startswith("/"):
         raise UntrustedData(
             f"{place}: its external data is at {shown!r}; only files below the model's folder are read: copy it there"
         )
+    with ExitStack() as opened:
+        try:
+            descriptor = _descend(folder, parts, opened)
+            facts = os.fstat(descriptor)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+                what = "a hard link" if stat.S_ISREG(facts.st_mode) else "no regular file"
+                raise UntrustedData(
+                    f"{place}: its external data {shown} is {what}; copy the bytes into a file of their own"
+                )
+            yield descriptor
+        except OSError as error:
+            raise _refusal(error, f"{place}: its external data {shown}") from error
+
+
+def _descend(folder: Path, parts: Sequence[str], opened: ExitStack) -> int:
+    """A descriptor of what the last of ``parts`` is, through no links. ``opened`` closes it and those on the way."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for part in parts[:-1]:
-            inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=at)
-            os.close(at)
-            at = inner
-        # Without waiting: opening a pipe would block until somebody writes to it.
-        descriptor = os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=at)
-    except OSError as error:
-        raise _refusal(error, f"{place}: its external data {shown}") from error
-    finally:
-        os.close(at)
-    facts = os.fstat(descriptor)
-    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
-        os.close(descriptor)
-        what = "no regular file" if facts.st_nlink == 1 or not stat.S_ISREG(facts.st_mode) else "a hard link"
-        raise UntrustedData(f"{place}: its external data {shown} is {what}; copy the bytes into a file of their own")
-    return descriptor
+    opened.callback(os.close, at)
+    for part in parts[:-1]:
+        at = os.open(part, flags | os.O_DIRECTORY, dir_fd=at)
+        opened.callback(os.close, at)
+    # Without waiting: opening a pipe would block until somebody writes to it.
+    at = os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=at)
+    opened.callback(os.close, at)
+    return at
 
 
 def _refusal(error: OSError, what: str) -> InvalidModel | UntrustedData:

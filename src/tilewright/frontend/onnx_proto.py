@@ -4,7 +4,8 @@ import errno
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -18,7 +19,6 @@ from tilewright.base import dtypes
 from tilewright.base.arrays import Bytes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import InvalidModel, ResourceLimit, UnsupportedDType, UnsupportedModel
-from tilewright.base.files import reason
 from tilewright.base.input_files import open_regular
 from tilewright.base.memory import Budget, memory_guarded
 from tilewright.base.names import readable
@@ -49,43 +49,37 @@ class Storage:
     """Reads the bytes of a tensor that is in another file, which were counted; None: there are no other files."""
 
 
-def open_model(path: Path) -> BufferedReader:
+@contextmanager
+def opened_model(path: Path) -> Generator[BufferedReader]:
     """A model's file, which may be one, as far as its size and its outermost fields tell.
 
-    Raises ``InvalidModel`` or ``ResourceLimit`` before most of it is read.
+    Raises ``InvalidModel`` or ``ResourceLimit``, before most of it is read, and for what fails within the block.
     """
     try:
-        file = open_regular(path)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
-            raise InvalidModel(f"there is no model file {path}") from error
-        raise InvalidModel(f"{path} can't be read as ONNX: {reason(error)}") from error
-    try:
-        size = os.fstat(file.fileno()).st_size
-        if not size:
-            raise InvalidModel(f"{path} is empty")
-        if size > MAX_FILE_BYTES:
-            raise ResourceLimit(
-                f"{path} has {size} bytes, more than {MAX_FILE_BYTES}; store the weights as external data"
-            )
-        try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if not size:
+                raise InvalidModel(f"{path} is empty")
+            if size > MAX_FILE_BYTES:
+                raise ResourceLimit(
+                    f"{path} has {size} bytes, more than {MAX_FILE_BYTES}; store the weights as external data"
+                )
             wire.check_model(wire.Bytes(file.fileno()))
-        except (OSError, ValueError) as error:
-            raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
-    except BaseException:
-        file.close()
-        raise
-    return file
+            yield file
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
+            raise InvalidModel(f"there is no model file {path}") from error
+        raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
 
 
 def read_model(path: Path) -> onnx.ModelProto:
     """The model in a file, without its external data. Raises ``InvalidModel`` or ``ResourceLimit``."""
-    with open_model(path) as file, memory_guarded(f"the model {path} was read"):
+    with opened_model(path) as file, memory_guarded(f"the model {path} was read"):
         # Of protobuf nothing is heard where memory ends but a signal: its copy must fit beside the bytes.
         Budget.of_model().take(2 * os.fstat(file.fileno()).st_size, f"reading {path}")
         try:
             model = onnx.load_model_from_string(file.read())
-        except (DecodeError, ValueError, OSError) as error:
+        except DecodeError as error:
             raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
     if not model.graph.node and not model.graph.output:
         raise InvalidModel(f"{path} is no ONNX model: it holds no graph")
@@ -95,7 +89,7 @@ def read_model(path: Path) -> onnx.ModelProto:
 def sha256(source: str | os.PathLike[str] | onnx.ModelProto) -> str | None:
     """The SHA-256 of a model's file without its external data, in hexadecimal digits; None if it can't be written.
 
-    Raises as ``open_model`` does, and ``OSError``.
+    Raises as ``opened_model`` does.
     """
     if not isinstance(source, onnx.ModelProto):
         return sha256_of_file(Path(source))[0]
@@ -105,7 +99,7 @@ def sha256(source: str | os.PathLike[str] | onnx.ModelProto) -> str | None:
 
 def sha256_of_file(path: Path) -> tuple[str, os.stat_result]:
     """The SHA-256 of a model's file, in hexadecimal digits, and what the system said of it before it was read."""
-    with open_model(path) as file:
+    with opened_model(path) as file:
         facts = os.fstat(file.fileno())
         return hashlib.file_digest(file, "sha256").hexdigest(), facts
 

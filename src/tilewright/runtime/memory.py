@@ -8,7 +8,8 @@ from typing import Final, cast
 import numpy as np
 
 from tilewright.base.arrays import Array, Bytes, new_bytes
-from tilewright.base.errors import InternalError
+from tilewright.base.errors import InternalError, OutOfMemory
+from tilewright.base.files import reason
 from tilewright.runtime.abi import ALIGNMENT
 
 PAGE: Final = mmap.PAGESIZE
@@ -27,8 +28,12 @@ class Pages:
     """
 
     def __init__(self, size: int) -> None:
+        """Raises ``OutOfMemory``."""
         self.size = round_up(max(size, 1), PAGE)
-        self._map = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            self._map = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise OutOfMemory(f"{self.size} bytes for code can't be mapped: {reason(error)}") from error
         self._first = ctypes.c_char.from_buffer(self._map)
         self.address = ctypes.addressof(self._first)
 
