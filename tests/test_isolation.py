@@ -145,3 +145,14 @@ def test_what_can_not_be_isolated() -> None:
         tilewright.compile(MODEL, isolate=True, target=Target.parse("riscv64"), settings=ALONE)
     with pytest.raises(BadInput, match="isolate= prints no stages"):
         tilewright.compile(MODEL, isolate=True, settings=Settings(print_stages=frozenset({Stage.GRAPH})))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", [2**k for k in range(10, 28)])
+def test_every_amount_of_memory(memory: int) -> None:
+    """Wherever memory ends, in Python, protobuf or LLVM: an error of ours, or the model."""
+    try:
+        compiled = tilewright.compile(MODEL, isolate=Isolation(memory=memory), settings=ALONE, threads=1)
+    except ResourceLimit:
+        return
+    np.testing.assert_array_equal(compiled.run(None, {"x": X})[0], 2 * X)

@@ -12,7 +12,10 @@ import hashlib
 import io
 import mmap
 import os
+import socket
 import sqlite3
+import subprocess
+import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,6 +116,9 @@ def _patch_files(patch: pytest.MonkeyPatch, faults: Faults) -> None:
     by_number = io.open  # what ``os.fdopen`` is made of
     patch.setattr(io, "open", lambda name, *a, **k: (by_number if isinstance(name, int) else by_name)(name, *a, **k))
     patch.setattr(mmap, "mmap", _counted(mmap.mmap, faults, "mmap"))
+    patch.setattr(subprocess, "Popen", _counted(subprocess.Popen, faults, "Popen"))
+    patch.setattr(socket, "socketpair", _counted(socket.socketpair, faults, "socketpair"))
+    patch.setattr(tempfile, "TemporaryFile", _counted(tempfile.TemporaryFile, faults, "TemporaryFile"))
 
 
 def _counted(real: Callable[..., object], faults: Faults, what: str, *, is_file: bool = False) -> Callable[..., object]:

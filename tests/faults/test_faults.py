@@ -19,20 +19,23 @@ import tilewright
 from tests.faults.injection import Faults, Kind, injected
 from tests.frontend.models import single_node
 from tests.frontend.test_external_data import external
-from tests.measure.jobs import job
+from tests.measure.jobs import job, runner
 from tilewright.base.errors import InternalError, TilewrightError
 from tilewright.base.settings import Settings
 from tilewright.measure.exchange import export_lines, import_lines
+from tilewright.measure.limits import Limits
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
+from tilewright.tune.measurer import Measurer
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
-SAMPLES = 10
-"""The n that are tried by default."""
 
 
 class Scenario:
     """Something that is done in a folder, after it was prepared there; ``act`` checks its results itself."""
+
+    samples = 8
+    """How many n are tried by default."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -123,13 +126,31 @@ class KeepRecords(Scenario):
             assert (imported.added, imported.refused) == (1, ())
 
 
+class Tune(KeepRecords):
+    """Two candidates are measured by children, and their records kept: what tuning does for hours."""
+
+    samples = 1
+
+    def act(self) -> None:
+        with (
+            Records.open(self.folder / "r.db") as records,
+            records.session({}) as session,
+            runner(Limits(uses=1)) as bench,
+        ):
+            outcomes = Measurer(bench, records, session).measure([job("good"), job("good", 7)])
+            assert [outcome.verdict for outcome in outcomes] == [Verdict.OK, Verdict.OK]
+
+
 SCENARIOS: dict[str, tuple[Callable[[Path], Scenario], tuple[Kind, ...]]] = {
     "compile": (Compile, (Kind.IO, Kind.MEMORY)),
     "save": (Save, (Kind.IO, Kind.MEMORY)),
     "load": (Load, (Kind.IO, Kind.MEMORY)),
+    "tune": (Tune, (Kind.IO, Kind.DATABASE)),
     "records": (KeepRecords, (Kind.IO, Kind.DATABASE)),
 }
 CASES = [(name, kind) for name, (_, kinds) in SCENARIOS.items() for kind in kinds]
+FEW = [case for case in CASES if case != ("tune", Kind.DATABASE)]
+"""Without what takes long, and is nearly the same as another."""
 
 
 @pytest.fixture
@@ -169,25 +190,25 @@ def attempt(scenario: Scenario, kind: Kind, nth: int) -> tuple[Faults, str]:
     return faults, f"call {nth}, {faults.failed}: {wrong}" if wrong else ""
 
 
-@pytest.mark.parametrize(("name", "kind"), CASES, ids=[f"{name} {kind.value}" for name, kind in CASES])
+@pytest.mark.parametrize(("name", "kind"), FEW, ids=[f"{name} {kind.value}" for name, kind in FEW])
 def test_some_calls_fail(name: str, kind: Kind, tmp_path: Path, scratch: Path) -> None:
-    _test(name, kind, tmp_path, SAMPLES)
+    _test(name, kind, tmp_path, only_some=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), CASES, ids=[f"{name} {kind.value}" for name, kind in CASES])
 def test_each_call_fails(name: str, kind: Kind, tmp_path: Path, scratch: Path) -> None:
-    _test(name, kind, tmp_path, None)
+    _test(name, kind, tmp_path, only_some=False)
 
 
-def _test(name: str, kind: Kind, folder: Path, samples: int | None) -> None:
+def _test(name: str, kind: Kind, folder: Path, *, only_some: bool) -> None:
     scenario = SCENARIOS[name][0](folder)
     attempt(scenario, kind, 0)  # what is done once in a process
     total = attempt(scenario, kind, 0)[0].count
     assert total > 3, "the calls are counted"
-    step = 1 if samples is None else max(1, total // samples)
+    step = max(1, total // scenario.samples) if only_some else 1
     found = list[str]()
-    for nth in range(1, total + 1, step):
+    for nth in range(1 + step // 2, total + 1, step):
         found.append(attempt(scenario, kind, nth)[1])
         scenario.prepare()
         scenario.act()

@@ -34,9 +34,9 @@ def connect_to_read(path: Path, schema: Schema) -> sqlite3.Connection | None:
     Raises ``CorruptRecord`` if it is no database of records, damaged, or of another version, ``ResourceLimit`` if it is
     locked, ``BadInput`` if it can't be read.
     """
-    _check_files(path)
+    found = _check_files(path)
     # Without these files nobody writes, so there is nothing to lock; SQLite would make them, and leave them.
-    is_at_rest = not any(_beside(path, suffix).exists() for suffix in _BESIDE[:2])
+    is_at_rest = found.isdisjoint(_beside(path, suffix) for suffix in _BESIDE[:2])
     with explained(path, "read", READING_SECONDS):
         return _opened_to_read(path, schema, READING_SECONDS, "&immutable=1" if is_at_rest else "", migrated=True)
 
@@ -61,8 +61,7 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
 
 def refuse_foreign(path: Path, schema: Schema) -> None:
     """Raise ``CorruptRecord`` if there is a file that holds something else than records; nothing is changed."""
-    _check_files(path)
-    if path.exists():
+    if path in _check_files(path):
         with explained(path):
             connection = _opened_to_read(path, schema, WRITING_SECONDS, "", migrated=False)
             if connection is not None:
@@ -92,11 +91,13 @@ def _set(connection: sqlite3.Connection, *settings: str) -> None:
             pass
 
 
-def _check_files(path: Path) -> None:
-    """Raise unless the file and those beside it are regular ones, or missing: opening a FIFO would wait for ever.
+def _check_files(path: Path) -> frozenset[Path]:
+    """The file and those beside it, as far as they are there. Raises ``CorruptRecord`` unless they are regular ones:
+    opening a FIFO would wait for ever.
 
     SQLite takes what is shorter than its header for a new database, and writes over it.
     """
+    found = set[Path]()
     for file in (path, *(_beside(path, suffix) for suffix in _BESIDE)):
         try:
             facts = os.stat(file)
@@ -109,6 +110,8 @@ def _check_files(path: Path) -> None:
             raise CorruptRecord(f"{file} is no regular file, so there are no records; {REMEDY}")
         if file == path and 0 < facts.st_size < _HEADER_BYTES:
             raise CorruptRecord(f"{file} is no database of records: it has {facts.st_size} bytes; {REMEDY}")
+        found.add(file)
+    return frozenset(found)
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tilewright.base.errors import MeasureError
+from tilewright.base.files import reason
 from tilewright.measure import fields
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
@@ -156,7 +157,10 @@ class _Supervisor:
     def __init__(self, limits: Limits, lanes: int, spares: int, command: Sequence[str], folder: Path | None) -> None:
         options: dict[str, int | str] = {"lanes": lanes, "spares": spares, "limits": json.dumps(asdict(limits))}
         options["folder"] = "" if folder is None else str(folder)
-        self._spawned = spawn(_SUPERVISOR, options, ("--", *command))
+        try:
+            self._spawned = spawn(_SUPERVISOR, options, ("--", *command))
+        except OSError as error:
+            raise MeasureError(f"no process to measure in can be started: {reason(error)}") from error
 
     def send(self, message: Mapping[str, object]) -> None:
         """Send a request; if the supervisor is gone, ``receive`` will tell."""

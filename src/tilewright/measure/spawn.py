@@ -5,7 +5,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -22,11 +22,12 @@ class Spawned:
     errors: IO[bytes]
 
     def last_words(self) -> str:
-        """The end of what it wrote to standard error. Closes the file."""
-        with self.errors as file:
+        """The end of what it wrote to standard error, as far as it can be read. Closes the file."""
+        with self.errors as file, suppress(OSError):
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - MAX_DETAIL))
             return file.read(MAX_DETAIL).decode(errors="replace").strip()
+        return ""
 
 
 def spawn(command: Sequence[str], options: Mapping[str, int | str], rest: Sequence[str] = ()) -> Spawned:
