@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.base.arrays import Array, new_array
 from tilewright.base.checks import checked
 from tilewright.base.errors import BadFeed, TilewrightError
+from tilewright.base.memory import out_of_memory
 from tilewright.base.names import nearest, readable, shown
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.runtime.manifest import TensorSpec
@@ -61,8 +62,15 @@ class Feed:
             array = array.astype(self.dtype)
         self._check_shape(array)
         if not (array.flags.c_contiguous and array.flags.aligned):
-            array = np.array(array, order="C", copy=True)
+            array = self._copied(array)
         return array
+
+    def _copied(self, array: Array) -> Array:
+        """A C-contiguous copy. Raises ``OutOfMemory``."""
+        try:
+            return np.array(array, order="C", copy=True)
+        except MemoryError as error:
+            raise out_of_memory(f"input {self.spec} was copied", error) from error
 
     def bind(self, array: Array, extents: dict[str, int]) -> None:
         """Add the values of this input's symbols to ``extents``. Raises ``BadFeed`` if another input has another."""
