@@ -22,6 +22,8 @@ from tilewright.passes.normalize import fold_constants
 
 X = np.ones((2, 3), np.float32)
 MIB = 1 << 20
+LARGE = 100 * MIB
+"""Bytes of files that are no models, of which hardly any are read."""
 
 
 def sums(count: int, elements: int) -> onnx.ModelProto:
@@ -208,9 +210,16 @@ def test_a_model_file_with_little_memory(tmp_path: Path) -> None:
 # What is no model is seen before it is hashed
 
 
-def headers(path: Path, content: bytes, size: int) -> None:
+def begins(path: Path, content: bytes, size: int = LARGE) -> None:
+    """A file of so many bytes: ``content``, and then zeros."""
     path.write_bytes(content)
     os.truncate(path, size)
+
+
+def number(value: int) -> bytes:
+    """As Protocol Buffers write it."""
+    high, low = value >> 7, value & 127
+    return bytes([low | 128]) + number(high) if high else bytes([low])
 
 
 UNREADABLE: dict[str, Callable[[Path], object]] = {
@@ -218,10 +227,10 @@ UNREADABLE: dict[str, Callable[[Path], object]] = {
     "device": lambda path: path.symlink_to("/dev/zero"),
     "folder": lambda path: path.mkdir(),
     "3 GiB": lambda path: sparse_file(path, 3 << 30),
-    "zeros": lambda path: sparse_file(path, 2_000_000_000),
-    "a graph before zeros": lambda path: headers(path, b"\x3a\x02\x0a\x00", 2_000_000_000),
-    "a graph that ends before the file": lambda path: headers(path, b"\x08\x07\x3a\xff\xff\x03", 2_000_000_000),
-    "no graph": lambda path: headers(path, b"\x12\xfa\xa7\xd6\xb9\x07", 2_000_000_006),
+    "zeros": lambda path: sparse_file(path, LARGE),
+    "a graph before zeros": lambda path: begins(path, b"\x3a\x02\x0a\x00"),
+    "a graph that ends beyond the file": lambda path: begins(path, b"\x08\x07\x3a" + number(2 * LARGE)),
+    "no graph": lambda path: begins(path, b"\x12" + number(LARGE), LARGE + 1 + len(number(LARGE))),
 }
 
 
