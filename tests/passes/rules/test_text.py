@@ -89,12 +89,25 @@ def test_terms_are_equal_by_structure() -> None:
         ("for x[m]\n  from Conv(x, x, **a, **b)\n  to x", "only one"),
         ("for x[m]\n  frm x\n  to x", "line 3: `frm` is none of"),
         ("for x[m]\n  from x\n  to x\nrule r\n  from 1.0\n  to 1.0", "line 5: there are two rules r"),
+        ("for x[m]\n  from x\n  to x\n  need m) + (m == 2", "line 5: these are no conditions"),
+        (f"for x[m]\n  from {'-' * 4000}x\n  to x", "line 3: it is nested too deeply"),
+        (f"for x[m + {' + '.join('1' * 100)}]\n  from x\n  to x", "line 2: it is nested too deeply"),
+        (f"for x[{'m' * 5000}]\n  from x\n  to x", "line 2: it has 5000 characters"),
+        ("for x[m]\n  from Relu('\udc80')\n  to x", "line 3: it has characters that are no Unicode text"),
+        (f"for x[{1 << 64}]\n  from x\n  to x", "line 2: 18446744073709551616 does not fit"),
+        (f"for x[m]\n  from x\n  to x\n  proof proved; {'9' * 5000} shapes", "line 5: a proof is"),
     ],
 )
 def test_what_is_wrong_is_named(lines: str, message: str) -> None:
     with pytest.raises(ParseError) as error:
         parse_rules(f"rule r\n  {lines}")
     assert message in str(error.value)
+
+
+def test_a_block_stands_for_a_bounded_number_of_rules() -> None:
+    families = "".join(f"each A{i} in {' | '.join(map(str, range(100)))}\n" for i in range(10))
+    with pytest.raises(ParseError, match="more than 1024 rules"):
+        parse_rules(f"{families}rule r.A0\n  from 1.0\n  to 1.0")
 
 
 def test_what_stands_before_the_first_rule() -> None:

@@ -38,11 +38,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, product
+from math import prod
 from typing import NoReturn, TypeAlias
 
-from tilewright.base.errors import ParseError
+from tilewright.base.errors import BadProgram, ParseError
+from tilewright.base.names import readable
 from tilewright.ops import Attribute
 from tilewright.ops.operator import find
+from tilewright.passes.rules.syntax import parse_expression
 from tilewright.passes.rules.terms import Apply, Evidence, Number, Proof, Rule, Term, Variable, subterms
 from tilewright.symbolic.expr import Expr, Var, const, equal, not_equal
 
@@ -61,6 +64,10 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Expr, Expr], Expr]] = {
     ast.Gt: lambda a, b: a > b,
     ast.GtE: lambda a, b: a >= b,
 }
+MAX_CASES = 1024
+"""Rules that one block may stand for."""
+MAX_SHOWN = 400
+"""Characters of a line that an error repeats."""
 _RESULT = re.compile(r"(?<=\))\.(\d+)")
 """``f(x).1``: Python has no such expression, but it has ``f(x)[1]``."""
 _REPEATED = re.compile(r"(\w+)\.\.\.,?")
@@ -205,7 +212,9 @@ class _Block:
     variables: list[Variable] = field(default_factory=list[Variable])
 
     def cases(self) -> "Iterator[_Block]":
-        """A block for each choice of a case of each family."""
+        """A block for each choice of a case of each family. Raises ``ParseError``."""
+        if prod(map(len, self.families)) > MAX_CASES:
+            _Reader(self.number, self.name, {}).fail(f"it stands for more than {MAX_CASES} rules")
         for choice in product(*self.families):
             values = {word: value for case in choice for word, value in case.items()}
             name = _replaced(self.name, {word: value.replace(", ", "") for word, value in values.items()})
@@ -298,7 +307,7 @@ class _Reader:
     known: Mapping[str, Term]
 
     def fail(self, reason: str) -> NoReturn:
-        raise ParseError(f"line {self.number}: {reason}, in `{self.text}`")
+        raise ParseError(f"line {self.number}: {reason}, in `{readable(self.text, MAX_SHOWN)}`")
 
     def declarations(self) -> Iterator[Variable]:
         listed = re.findall(r"\s*(\w+)\s*(:\s*weight)?\s*\[([^\]]*)\]\s*(?:,|$)", self.text)
@@ -328,7 +337,7 @@ class _Reader:
         return [self._condition(item) for item in self._items(self._parsed(f"({self.text},)"))]
 
     def proof(self) -> Proof:
-        found = re.fullmatch(r"(\w+)(?: by ([\w\-., ]+))?; (\d+) shapes", self.text)
+        found = re.fullmatch(r"(\w+)(?: by ([\w\-., ]+))?; (\d{1,9}) shapes", self.text)
         if found is None or found[1] not in {kind.value for kind in Evidence}:
             self.fail(f"a proof is `{'|'.join(e.value for e in Evidence)} [by AXIOM, ...]; N shapes`")
         axioms = tuple(name.strip() for name in (found[2] or "").split(",") if name.strip())
@@ -336,9 +345,9 @@ class _Reader:
 
     def _parsed(self, text: str) -> ast.expr:
         try:
-            return ast.parse(_RESULT.sub(r"[\1]", text), mode="eval").body
-        except SyntaxError as error:
-            self.fail(f"{error.msg}")
+            return parse_expression(_RESULT.sub(r"[\1]", text))
+        except ValueError as error:
+            self.fail(str(error))
 
     def _term(self, node: ast.expr) -> Term:
         match node:
@@ -387,7 +396,8 @@ class _Reader:
         return value if value.variables else int(str(value))
 
     def _items(self, node: ast.expr) -> Sequence[ast.expr]:
-        assert isinstance(node, ast.Tuple), "it was written as one"
+        if not isinstance(node, ast.Tuple):  # the parentheses around it were closed and opened again inside
+            self.fail("these are no conditions, separated by commas")
         return node.elts
 
     def _extent(self, text: str) -> Expr:
@@ -400,13 +410,19 @@ class _Reader:
             case ast.Starred(value=ast.Name(id=name)):
                 return Var(f"*{name}")
             case ast.Constant(value=int() as value):
-                return const(value)
+                return self._literal(value)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return const(0) - self._integer(operand)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
                 return _ARITHMETIC[type(op)](self._integer(left), self._integer(right))
             case _:
                 self.fail(f"`{ast.unparse(node)}` is no integer expression")
+
+    def _literal(self, value: int) -> Expr:
+        try:
+            return const(value)
+        except BadProgram as error:
+            self.fail(str(error))
 
     def _condition(self, node: ast.expr) -> Expr:
         match node:
