@@ -1,6 +1,6 @@
 # Tilewright. `make test` and `make demo` set everything up by themselves; they need Python 3.11 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help test check format unit demo nightly mutants bench clean
+.PHONY: help test check format unit demo nightly mutants fuzz bench clean
 
 # The first interpreter of this list that is new enough; `make PYTHON=... test` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -8,9 +8,11 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv
 # Which of the mutants: `make mutants PART=2/4` plants every fourth, from the second on.
 PART ?= 1/1
+# How long each fuzzer runs.
+SECONDS ?= 60
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
-SOURCES := src tests typings benchmarks examples
+SOURCES := src tests typings benchmarks examples fuzz
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -34,6 +36,9 @@ nightly: $(VENV)/dev.stamp $(VENV)/browser.stamp ## all slow tests, in steps; of
 
 mutants: $(VENV)/dev.stamp ## plant faults in the compiler; the tests must notice each
 	$(BIN)/python tests/mutants/run.py --part $(PART)
+
+fuzz: $(VENV)/fuzz.stamp ## fuzz all that is read, SECONDS each (60); finds are in fuzz/work/finds
+	$(BIN)/python -m fuzz --seconds $(SECONDS)
 
 bench: $(VENV)/bench.stamp ## benchmarks against peers, and the page of results (hours; wants a quiet machine)
 	$(BIN)/python -m benchmarks
@@ -62,6 +67,10 @@ $(VENV)/browser.stamp: $(VENV)/python.stamp
 
 $(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml
 	$(PIP) install --editable '.[demo]'
+	@touch $@
+
+$(VENV)/fuzz.stamp: $(VENV)/dev.stamp
+	$(PIP) install --editable '.[fuzz]'
 	@touch $@
 
 $(VENV)/bench.stamp: $(VENV)/python.stamp pyproject.toml

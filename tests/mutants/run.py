@@ -46,8 +46,8 @@ def judge(mutant: Mutant, limit: float | None = TIMEOUT) -> Outcome:
     """Plant ``mutant`` in a copy of the sources and run its tests, for at most ``limit`` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        for name in ("src", "tests", "benchmarks", "docs", "examples"):
-            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("src", "tests", "benchmarks", "docs", "examples", "fuzz"):
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "work"))
         shutil.copy(ROOT / "pyproject.toml", copy)
         target = copy / "src" / "tilewright" / mutant.file
         text = target.read_text()

@@ -1,0 +1,116 @@
+"""Fuzz: `python -m fuzz [NAME ...] [--seconds 60] [--jobs 2] [--work FOLDER]`.
+
+Each fuzzer starts from the corpus that is kept, its seeds, and what it found to be worth keeping before (in FOLDER). A
+find ends its process; it is copied to FOLDER/finds, and the fuzzer goes on. The exit status is 1 if there are finds.
+
+`python -m fuzz NAME --replay FILE ...` runs single inputs.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzz.target import CORPUS, Target
+from fuzz.targets import NAMES, load
+
+ROOT = Path(__file__).resolve().parents[1]
+SECONDS_FOR_ONE, MEGABYTES_FOR_ONE = 10, 2048
+MOST_FINDS = 20
+"""Of one fuzzer: then it stops, as something is thoroughly broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one fuzzer. ``finds``: inputs that are no good input and raise no typed error."""
+
+    name: str
+    seconds: float
+    inputs: int
+    finds: tuple[Path, ...]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fuzz or replay; the exit status."""
+    parser = argparse.ArgumentParser(description="Coverage-guided fuzzing of all that Tilewright reads.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all by default")
+    parser.add_argument("--seconds", type=int, default=60, help="for each fuzzer (default: 60)")
+    parser.add_argument("--jobs", type=int, default=2, help="fuzzers at once (default: 2)")
+    parser.add_argument("--work", type=Path, default=ROOT / "fuzz" / "work", help="folder of what is found")
+    parser.add_argument("--replay", type=Path, nargs="+", help="check these inputs, and nothing else")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.names) - set(NAMES):
+        parser.error(f"there is no fuzzer {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    names = options.names or list(NAMES)
+    if options.replay:
+        return replay(load(names[0]), options.replay)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(lambda name: fuzz(load(name), options.seconds, options.work), names))
+    return report(results)
+
+
+def replay(target: Target, paths: Sequence[Path]) -> int:
+    """Check single inputs; a find is raised."""
+    for path in paths:
+        print(f"{path}: {'good' if target.run(path.read_bytes()) else 'refused by a typed error'}")
+    return 0
+
+
+def fuzz(target: Target, seconds: float, work: Path) -> Result:
+    """One fuzzer, started again after each find until the time is over."""
+    grown, finds = work / target.name, work / "finds" / target.name
+    for folder in (grown, finds, CORPUS / target.name):
+        folder.mkdir(parents=True, exist_ok=True)
+    _write_seeds(target, grown)
+    before, started, inputs = set(finds.iterdir()), time.monotonic(), 0
+    while (left := seconds - (time.monotonic() - started)) > 1 and len(set(finds.iterdir()) - before) < MOST_FINDS:
+        inputs += _once(target, int(left), grown, finds)
+    found = tuple(sorted(set(finds.iterdir()) - before))
+    return Result(target.name, time.monotonic() - started, inputs, found)
+
+
+def _write_seeds(target: Target, folder: Path) -> None:
+    for position, seed in enumerate(target.seeds()):
+        (folder / f"seed-{position:03}").write_bytes(seed)
+    words = (word.replace("\\", "\\\\").replace('"', '\\"') for word in target.words)
+    (folder.parent / f"{target.name}.dict").write_text("".join(f'"{word}"\n' for word in words))
+
+
+def _once(target: Target, seconds: int, grown: Path, finds: Path) -> int:
+    """One process, until its time is over or it finds something; how many inputs it tried."""
+    log = finds.parent / f"{target.name}.log"
+    command = [
+        *(sys.executable, "-m", "fuzz.child", target.name),
+        *(f"-max_total_time={seconds}", f"-timeout={SECONDS_FOR_ONE}", f"-rss_limit_mb={MEGABYTES_FOR_ONE}"),
+        *(f"-max_len={target.max_bytes}", f"-artifact_prefix={finds}/", "-print_final_stats=1"),
+        *([f"-dict={grown.parent / f'{target.name}.dict'}"] if target.words else []),
+        *(str(grown), str(CORPUS / target.name)),
+    ]
+    with log.open("w") as output:
+        status = subprocess.run(command, cwd=ROOT, stdout=output, stderr=output, check=False).returncode
+    text = log.read_text(errors="replace")
+    if status and not any(f"Test unit written to {finds}" in line for line in text.splitlines()):
+        (finds / f"no-input-{time.time_ns()}").write_text(
+            text[-20_000:]
+        )  # it died before the first input, or at its end
+    counts = [int(line.split()[-1]) for line in text.splitlines() if line.startswith("stat::number_of_executed_units")]
+    return sum(counts)
+
+
+def report(results: Sequence[Result]) -> int:
+    """Print what was found; the exit status."""
+    for result in results:
+        print(f"{result.name}: {result.inputs} inputs in {result.seconds:.0f} s, {len(result.finds)} finds")
+        for path in result.finds:
+            print(f"  {path}")
+    finds = sum(len(result.finds) for result in results)
+    print(f"{len(results)} fuzzers, {finds} finds")
+    return 1 if finds else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
