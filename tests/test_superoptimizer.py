@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 import tilewright
+from tests.closeness import assert_near
 from tests.frontend.models import single_node
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
@@ -58,7 +59,7 @@ def test_results_stay(level: str) -> None:
     model = cell()
     plain, searched = (tilewright.compile(model, superopt=given, threads=1) for given in ("off", level))
     (expected,), (found,) = (m.run(None, feeds(model)) for m in (plain, searched))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert_near(found, expected, 2e-6)
 
 
 def test_weights_are_read_once_for_all_steps() -> None:

@@ -15,7 +15,7 @@ from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
-from tilewright.base.store import Store
+from tilewright.base.store import Cache, Store
 from tilewright.base.superopt import Superopt
 from tilewright.base.target import Target
 from tilewright.codegen import image
@@ -342,7 +342,7 @@ def _stored(value: Value, kernel: Kernel, laid_out: LaidOut) -> Value:
 
 
 def build_program(
-    program: Program, target: Target, *, threads: int | None = None, checked: bool = False, cache: Store | None = None
+    program: Program, target: Target, *, threads: int | None = None, checked: bool = False, cache: Cache | None = None
 ) -> Executable:
     """One scheduled loop program as native code: its parameters are the inputs, then the outputs."""
     made = image.build_one(program, target, cache=cache, checked=checked)

@@ -1,8 +1,11 @@
 """Compiling small loop programs for tests."""
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.store import Recent
 from tilewright.base.target import Target
 from tilewright.driver import build_program
 from tilewright.loops.program import Program
@@ -12,5 +15,11 @@ Array = NDArray[np.generic]
 
 def run_native(program: Program, feeds: dict[str, Array], threads: int = 1, checked: bool = False) -> list[Array]:
     """The outputs of ``program`` as native code."""
-    executable = build_program(program, Target.host(), threads=threads, checked=checked)
+    executable = build_program(program, Target.host(), threads=threads, checked=checked, cache=compiled())
     return executable.run(feeds)
+
+
+@cache
+def compiled() -> Recent:
+    """What most programs have in common takes three times as long to compile as they do."""
+    return Recent(64)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.closeness import assert_near
 from tilewright import te
 from tilewright.base.dtypes import f32
 from tilewright.base.errors import InternalError
@@ -84,7 +85,7 @@ def test_the_meaning_stays(program: tuple[Tensor, dict[Tensor, Array]], lanes: i
     if output in layouts:
         result = unpacked(result, layouts[output], tuple(int(str(e)) for e in output.shape))
     (expected,) = evaluate([output], {t: arrays[t] for t in used})
-    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    assert_near(result, expected, 2e-5)
 
 
 def _placeholders(output: Tensor) -> set[Tensor]:

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -118,7 +118,7 @@ PLANTED = st.lists(st.sampled_from([np.nan, np.inf, -np.inf]), max_size=3).map(t
 
 
 @given(cases(), PLANTED, st.integers(0, 1 << 30), st.booleans())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 def test_drawn(case: Case, planted: tuple[float, ...], seed: int, constant: bool) -> None:
     check(case, planted, seed, constant)
 

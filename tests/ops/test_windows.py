@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -167,11 +167,11 @@ def windows(draw: st.DrawFn) -> tuple[list[int], dict[str, Any]]:
     return spatial, attributes | ({"pads": pads} if mode == "NOTSET" else {"auto_pad": mode})
 
 
-few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=25)
 
 
 @given(windows(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.booleans())
-@few
+@FEW
 def test_drawn_convolutions(
     window: tuple[list[int], dict[str, Any]], group: int, channels: int, filters: int, biased: bool
 ) -> None:
@@ -182,7 +182,7 @@ def test_drawn_convolutions(
 
 
 @given(windows(), st.integers(1, 2), st.integers(1, 3), st.integers(1, 2), st.data())
-@few
+@FEW
 def test_drawn_transposed_convolutions(
     window: tuple[list[int], dict[str, Any]], group: int, channels: int, filters: int, data: st.DataObject
 ) -> None:
@@ -198,7 +198,7 @@ def test_drawn_transposed_convolutions(
 
 
 @given(windows(), st.sampled_from(["MaxPool", "AveragePool"]), st.booleans(), st.booleans())
-@few
+@FEW
 def test_drawn_pools(window: tuple[list[int], dict[str, Any]], op: str, ceil: bool, include: bool) -> None:
     spatial, attributes = window
     more = {"count_include_pad": int(include)} if op == "AveragePool" else {}

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.closeness import assert_near
 from tests.passes.graphs import apply, value
 from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
@@ -31,8 +32,8 @@ def check(graph: Graph, operators: list[str]) -> None:
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)}
     compiled = compile_graph(graph, Options(HOST, threads=1, checked=True)).executable.run(feeds)
     for old, new, native in zip(evaluate_graph(graph, feeds), evaluate_graph(after, feeds), compiled, strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(native, old, rtol=1e-5, atol=1e-6)
+        assert_near(new, old, 2e-6)
+        assert_near(native, old, 2e-6)
 
 
 ROWS = ["Reshape", "ReduceMean", "Reshape"]
@@ -108,4 +109,4 @@ def test_names_that_look_like_ours_stay_what_they_are() -> None:
     assert len(after.constants) == 3  # both normalizations share a row
     feeds = {"x": generator.standard_normal((2, 3, 4, 5)).astype(np.float32)}
     for new, old in zip(evaluate_graph(after, feeds), evaluate_graph(graph, feeds), strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
+        assert_near(new, old, 2e-6)

@@ -98,7 +98,7 @@ def test_what_has_no_functional_form_reads_one_place_of_blocks_as_it_lies() -> N
     assert [v.name for v in laid_out_of(graph).layouts] == ["a"]
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 3, 1, 1)).astype(np.float32)}
     (result,) = compile_graph(graph, Options(HOST, threads=1, checked=True)).executable.run(feeds)
-    np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
+    assert_near(result, evaluate_graph(graph, feeds)[0], 2e-5)
 
 
 def test_names_that_look_like_ours_stay_what_they_are() -> None:
@@ -125,7 +125,7 @@ def test_a_normalization_of_what_a_convolution_makes() -> None:
     graph = Graph("g", (x,), norm.outputs, (made, norm), known)
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 3, 6, 6)).astype(np.float32)}
     (result,) = compile_graph(graph, Options(HOST, threads=1, checked=True)).executable.run(feeds)
-    np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
+    assert_near(result, evaluate_graph(graph, feeds)[0], 2e-5)
 
 
 @pytest.mark.parametrize("filters", [LANES, 2 * LANES, 4 * LANES - 2])
@@ -144,7 +144,7 @@ def test_whole_blocks_leave_their_kernel_plain(filters: int, size: int, after: s
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, size, size)).astype(np.float32)}
     compiled = compile_graph(graph, Options(HOST, threads=1))
     (result,) = compiled.executable.run(feeds)
-    np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
+    assert_near(result, evaluate_graph(graph, feeds)[0], 2e-5)
     if compiled.layouts:
         assert (len(compiled.kernels) == 1) is (after != "sum" and (filters % LANES == 0))
     assert compiled.layouts or size < 19
@@ -176,7 +176,7 @@ def test_depthwise_convolutions_of_plain_data_go_by_rows(size: int, stride: int,
     feeds = {"x": np.random.default_rng(0).standard_normal((2, 2 * LANES, size, size)).astype(np.float32)}
     compiled = compile_graph(graph, Options(target, threads=1))
     (result,) = compiled.executable.run(feeds)
-    np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
+    assert_near(result, evaluate_graph(graph, feeds)[0], 2e-5)
     if size < 14:  # rows are short: whether they are worth a copy to blocks depends on the processor
         return
     assert len(compiled.kernels) == 1
@@ -198,7 +198,7 @@ def test_padding_brings_channels_together_that_are_far_apart(size: int, channels
     feeds = {"x": np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
     compiled = compile_graph(graph, Options(HOST, threads=2, math=Math.STRICT))
     (result,) = compiled.executable.run(feeds)
-    np.testing.assert_allclose(result, evaluate_graph(graph, feeds)[0], rtol=1e-4, atol=1e-5)
+    assert_near(result, evaluate_graph(graph, feeds)[0], 2e-5)
     allocated = [s.buffer for k in compiled.kernels for s in walk(k.program.body) if isinstance(s, Alloc)]
     padded = [buffer for buffer in allocated if buffer.name.startswith("padded")]
     assert [buffer.shape[-1] == const(LANES) for buffer in padded] == [channels_last or size > 5]

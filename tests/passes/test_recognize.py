@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.closeness import assert_near
 from tests.passes.graphs import random_graphs, value
 from tilewright.base.dtypes import DType, f32, f64
 from tilewright.graph import Graph, Node, Value, evaluate_graph, make_node, verify
@@ -222,5 +223,5 @@ def test_the_meaning_of_graphs_stays(graph: Graph, name: str) -> None:
     verify(after)
     assert after.outputs == whole.outputs
     for new, old in zip(results(after), results(whole), strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-6)
+        assert_near(new, old, 2e-6)
     assert recognize(graph).outputs == graph.outputs

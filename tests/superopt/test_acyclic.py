@@ -51,5 +51,5 @@ def test_a_way_stays_unless_it_closes_a_cycle_of_older_ones(ways: Sequence[Way])
 
 
 def test_long_chains_need_no_recursion() -> None:
-    chain = [Way(str(number + 1), (str(number),)) for number in range(5000)]
-    assert without_cycles([*chain, Way("0", ("5000",))])[1] == list(range(5000))
+    chain = [Way(str(number + 1), (str(number),)) for number in range(2000)]
+    assert without_cycles([*chain, Way("0", ("2000",))])[1] == list(range(2000))

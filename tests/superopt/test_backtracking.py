@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from tests.closeness import assert_near
 from tilewright.base.dtypes import f32
 from tilewright.graph import Graph, Node, Value, evaluate_graph, make_node, verify
 from tilewright.ops.operator import require
@@ -47,7 +48,7 @@ def same(before: Graph, after: Graph) -> None:
     assert [v.name for v in after.outputs] == [v.name for v in before.outputs]
     feeds = {v.name: RANDOM.standard_normal([int(str(e)) for e in v.shape]).astype(np.float32) for v in before.inputs}
     for old, new in zip(evaluate_graph(before, feeds), evaluate_graph(after, feeds), strict=True):
-        np.testing.assert_allclose(new, old, rtol=1e-5, atol=1e-5)
+        assert_near(new, old, 1e-5)
 
 
 def test_queries_keys_and_values_become_one_product() -> None:

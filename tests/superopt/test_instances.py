@@ -104,11 +104,11 @@ def _shape(values: Evaluator, instance: Instance, rule: Rule, place: int) -> tup
 def test_shapes_and_normal_forms_are_those_of_operators() -> None:
     """Each source of each axiom, at an instance: shapes from ``shapes.py`` against te, values of normal forms."""
     compared = 0
-    for axiom in AXIOMS[::6]:
+    for axiom in AXIOMS[::12]:
         evaluator = Evaluator(Modular(1))
         for instance in list(instances.sampled(axiom, 3, seed=5, tries=12)):
             compared += _compare(axiom, instance, evaluator)
-    assert compared > 150
+    assert compared > 70
 
 
 def _compare(axiom: Rule, instance: Instance, evaluator: Evaluator) -> int:

@@ -5,9 +5,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import prod
 
-import numpy as np
 import pytest
 
+from tests.closeness import assert_near
 from tests.frontend.models import run_onnxruntime
 from tests.superopt.networks import Net
 from tilewright.base.superopt import Superopt
@@ -285,7 +285,7 @@ def _optimized(graph: Graph) -> Optimized:
     folded = normalize(best.after)
     theirs = run_onnxruntime(onnx_exporter.export(graph), feeds)
     for their, our in zip(theirs, evaluate_graph(folded, feeds), strict=True):
-        np.testing.assert_allclose(our, their, rtol=2e-4, atol=2e-4)
+        assert_near(our, their, 1e-5)
     return Optimized(best.before, folded, best.steps, best.cost_before, best.cost_after)
 
 

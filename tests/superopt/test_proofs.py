@@ -160,11 +160,12 @@ def test_grouped_convolutions_with_their_precondition(name: str) -> None:
     assert verify_rule(replace(rule, needs=needed.needs), shapes=6).holds
 
 
-def test_the_axioms_do_not_contradict_each_other() -> None:
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_axioms_do_not_contradict_each_other(step: int) -> None:
     """No two different values become equal in graphs as rich as the identities."""
     p, q = Variable("p'", (), "z"), Variable("q'", (), "z")
     add, mul = Apply(require("Add"), (p, q)), Apply(require("Mul"), (p, q))
-    for rule in IDENTITIES:
+    for rule in IDENTITIES[::step]:
         richer = Rule(rule.name, (*rule.variables, p, q), (*rule.sources, add), (*rule.targets, mul), rule.needs)
         assert all_axioms().proves(rule)
         assert not all_axioms().proves(richer)
@@ -262,7 +263,7 @@ def _changed(node: Apply, rule: Rule, random: Random) -> Apply:
     return Apply(require("Relu"), (node,)) if changed == node else changed
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [15, pytest.param(200, marks=pytest.mark.slow)])
 def test_no_mutated_rule_is_accepted_unless_it_is_true(count: int) -> None:
     """One node of a proved rule is changed. What is accepted agrees at forty other sizes, and is proved by Z3, too."""
     random = Random(6)

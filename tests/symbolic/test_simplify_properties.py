@@ -57,7 +57,7 @@ def condition_cases(draw: st.DrawFn) -> tuple[Nest, Expr]:
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_simplify_keeps_the_value_and_is_idempotent(case: tuple[Nest, Expr]):
     nest, expr = case
     bounds, where = nest.bounds, nest.points
@@ -67,7 +67,7 @@ def test_simplify_keeps_the_value_and_is_idempotent(case: tuple[Nest, Expr]):
 
 
 @given(cases())
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_interval_is_sound(case: tuple[Nest, Expr]):
     nest, expr = case
     bounds, where = nest.bounds, nest.points
@@ -77,7 +77,7 @@ def test_interval_is_sound(case: tuple[Nest, Expr]):
 
 
 @given(cases())
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_linear_form_is_the_expression(case: tuple[Nest, Expr]):
     nest, expr = case
     bounds, where = nest.bounds, nest.points
@@ -87,7 +87,7 @@ def test_linear_form_is_the_expression(case: tuple[Nest, Expr]):
 
 
 @given(condition_cases())
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_conditions_keep_their_value(case: tuple[Nest, Expr]):
     nest, condition = case
     bounds, where = nest.bounds, nest.points
@@ -98,7 +98,7 @@ def test_conditions_keep_their_value(case: tuple[Nest, Expr]):
 
 
 @given(condition_cases(), st.data())
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_facts_are_used_soundly(case: tuple[Nest, Expr], data: st.DataObject):
     nest, fact = case
     bounds, where = nest.bounds, nest.points
@@ -132,7 +132,7 @@ def test_fused_indices_are_recovered(a: int, b: int, c: int, order: list[int], d
 
 
 @given(st.lists(st.tuples(st.integers(-4, 4), st.sampled_from([X, Y, Z, N])), min_size=1, max_size=6), st.data())
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_equal_sums_become_the_same_expression(terms: list[tuple[int, Var]], data: st.DataObject):
     bounds = Bounds(SYMBOLIC, DIMS)
     shuffled = data.draw(st.permutations(terms))
@@ -148,7 +148,7 @@ def test_equal_sums_become_the_same_expression(terms: list[tuple[int, Var]], dat
 
 
 @given(cases(), st.data())
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_equivalent_is_never_wrong(case: tuple[Nest, Expr], data: st.DataObject):
     nest, expr = case
     bounds, where = nest.bounds, nest.points
@@ -158,7 +158,7 @@ def test_equivalent_is_never_wrong(case: tuple[Nest, Expr], data: st.DataObject)
 
 
 @given(st.lists(st.integers(1, 9), min_size=3, max_size=3), st.integers(0, 80), conditions(indices((X, Y, Z), 2)))
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_linear_guards_are_decided_exactly(extents: list[int], limit: int, fact: Expr):
     """For one sum over a box, proof is complete: it says what brute force says."""
     box = dict(zip((X, Y, Z), extents, strict=True))

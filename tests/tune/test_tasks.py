@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.closeness import assert_near
 from tests.passes.graphs import apply, value
 from tests.passes.networks import HOST, LANES, conv
 from tilewright.base.numerics import Math
@@ -76,7 +77,7 @@ def test_direct_routes_compute_the_convolution() -> None:
         }
         found = interpret(kernel, feeds)[kernel.results[0].name]
         plain = np.moveaxis(found.reshape(1, 12, 12, LANES), -1, 1) if in_blocks else found
-        np.testing.assert_allclose(plain, wanted, rtol=1e-4, atol=1e-4)
+        assert_near(plain, wanted, 1e-4)
 
 
 def channels_in_blocks(array: np.ndarray, axis: int) -> np.ndarray:

@@ -94,7 +94,7 @@ def populations(draw: st.DrawFn) -> tuple[Schedule, Factors]:
     return s, np.array(rows, np.int64).reshape(len(rows), symbols)
 
 
-@settings(max_examples=120)
+@settings(max_examples=40)
 @given(populations())
 def test_rows_are_the_features_of_the_candidates(population: tuple[Schedule, Factors]) -> None:
     s, factors = population
@@ -173,7 +173,7 @@ def accesses(block: Block) -> Iterator[tuple[str, tuple[Expr, ...]]]:
         yield ("C_2" if read.source.name == "C" else f"{read.source.name}_0"), read.indices
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(exact_tilings())
 def test_counts_are_of_distinct_elements(s: Schedule) -> None:
     """Each loop is run with all loops around it at 0, and the elements that are accessed are collected."""
