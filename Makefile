@@ -17,7 +17,8 @@ SOURCES := src tests typings benchmarks examples fuzz
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
-test: check unit ## set up, then style, types, floors and all tests
+test: $(VENV)/dev.stamp ## set up, then style, types, floors and all tests, side by side
+	@$(MAKE) --no-print-directory --jobs=2 check unit
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check $(SOURCES)
@@ -31,7 +32,7 @@ unit: $(VENV)/dev.stamp
 demo: $(VENV)/demo.stamp ## set up, then sentence similarity with a real model, beside onnxruntime
 	$(BIN)/python -m examples.sentence_similarity.main
 
-nightly: $(VENV)/dev.stamp $(VENV)/browser.stamp ## all slow tests, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
+nightly: $(VENV)/dev.stamp $(VENV)/browser.stamp ## all slow tests and fresh draws, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
 	$(BIN)/python tests/nightly.py
 
 mutants: $(VENV)/dev.stamp ## plant faults in the compiler; the tests must notice each

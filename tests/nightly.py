@@ -1,8 +1,9 @@
-"""What takes too long for every change: all slow tests, in steps. ``make nightly`` runs it.
+"""What takes too long for every change: all slow tests, and fresh draws, in steps. ``make nightly`` runs it.
 
-    python tests/nightly.py [--only STEP]
+    python tests/nightly.py [--only STEP] [--seed SEED]
 
-A step that fails does not keep the next ones from running; the exit status is 1 if any failed.
+A step that fails does not keep the next ones from running; the exit status is 1 if any failed. What fresh draws find is
+written beside the tests, which fail until it is mended: see ``tests/finds.py`` and ``tests/random_graphs``.
 """
 
 import argparse
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+GRAPHS = 1000
+"""Random graphs of each night."""
 
 
 @dataclass(frozen=True)
@@ -24,35 +27,73 @@ class Step:
     path: str
     without: tuple[str, ...] = ()
 
-    def arguments(self) -> list[str]:
-        """Of pytest. Skipped tests are listed with what they lack."""
-        return ["-m", "slow", "-rs", self.path, *(f"--ignore={path}" for path in self.without)]
+    def arguments(self, seed: int) -> list[str]:
+        """Of Python. Skipped tests are listed with what they lack."""
+        del seed
+        return ["-m", "pytest", "-m", "slow", "-rs", self.path, *(f"--ignore={path}" for path in self.without)]
+
+
+@dataclass(frozen=True)
+class FreshDraws:
+    """The tests under ``path`` that draw, with other draws each night."""
+
+    name: str
+    path: str
+
+    def arguments(self, seed: int) -> list[str]:
+        """Of Python."""
+        fresh = ["-p", "tests.finds", "--hypothesis-profile=fresh", f"--hypothesis-seed={seed}"]
+        return ["-m", "pytest", "-m", "hypothesis", *fresh, self.path]
+
+
+@dataclass(frozen=True)
+class FreshGraphs:
+    """Random graphs that are other ones each night; those that fail are made small and kept."""
+
+    name: str
+    path: str
+
+    def arguments(self, seed: int) -> list[str]:
+        """Of Python."""
+        first = seed * GRAPHS
+        return ["-m", self.path.replace("/", "."), f"{first}:{first + GRAPHS}", "--minimize", "--save", "found"]
 
 
 PARTS = (
     Step("zoo", "tests/test_zoo.py"),
     Step("ledger-with-bounds-checks", "tests/onnx_nodes"),
 )
-STEPS = (*PARTS, Step("other-slow-tests", "tests", tuple(step.path for step in PARTS)))
+STEPS = (
+    *PARTS,
+    Step("other-slow-tests", "tests", tuple(step.path for step in PARTS)),
+    FreshDraws("fresh-draws", "tests"),
+    FreshGraphs("fresh-graphs", "tests/random_graphs"),
+)
 
 
-def run(step: Step) -> bool:
+def run(step: Step | FreshDraws | FreshGraphs, seed: int) -> bool:
     """Whether none of the step's tests failed; they may have been skipped, and pytest says so."""
     started = time.monotonic()
-    print(f"==== {step.name}: {step.path}", flush=True)
-    passed = subprocess.run([sys.executable, "-m", "pytest", *step.arguments()], cwd=ROOT, check=False).returncode == 0
+    print(f"==== {step.name}: {step.path}, seed {seed}", flush=True)
+    passed = subprocess.run([sys.executable, *step.arguments(seed)], cwd=ROOT, check=False).returncode == 0
     print(f"==== {step.name}: {'no failure' if passed else 'FAILED'}, {time.monotonic() - started:.0f} s", flush=True)
     return passed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the steps, say what became of each; the exit status."""
-    parser = argparse.ArgumentParser(description="All slow tests, in steps.")
+    parser = argparse.ArgumentParser(description="All slow tests, and fresh draws, in steps.")
     parser.add_argument("--only", choices=[step.name for step in STEPS], help="this step alone")
-    only = parser.parse_args(arguments).only
-    failed = [step.name for step in STEPS if only in (None, step.name) and not run(step)]
-    print(f"failed: {', '.join(failed)}" if failed else "no step failed")
+    parser.add_argument("--seed", type=int, default=_today(), help="of what is drawn; the day if not given")
+    given = parser.parse_args(arguments)
+    failed = [step.name for step in STEPS if given.only in (None, step.name) and not run(step, given.seed)]
+    print(f"failed with seed {given.seed}: {', '.join(failed)}" if failed else "no step failed")
     return 1 if failed else 0
+
+
+def _today() -> int:
+    """``20261123``."""
+    return int(time.strftime("%Y%m%d"))
 
 
 if __name__ == "__main__":

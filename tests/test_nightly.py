@@ -1,5 +1,6 @@
 """The nightly steps: all run, and a failure is in the exit status."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +15,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     def prepare(*failing: str) -> list[str]:
         names: list[str] = []
 
-        def run(step: nightly.Step) -> bool:
+        def run(step: nightly.Step, seed: int) -> bool:
+            assert seed > 20260000
             names.append(step.name)
             return step.name not in failing
 
@@ -28,7 +30,7 @@ def test_all_steps_run_when_one_fails(ran: Callable[..., list[str]], capsys: pyt
     names = ran("zoo")
     assert nightly.main([]) == 1
     assert names == [step.name for step in nightly.STEPS]
-    assert capsys.readouterr().out == "failed: zoo\n"
+    assert re.fullmatch(r"failed with seed 20\d{6}: zoo\n", capsys.readouterr().out)
 
 
 def test_one_step_alone(ran: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,3 +42,9 @@ def test_one_step_alone(ran: Callable[..., list[str]], capsys: pytest.CaptureFix
 
 def test_every_step_is_there() -> None:
     assert all((nightly.ROOT / step.path).exists() for step in nightly.STEPS)
+
+
+def test_fresh_draws_take_the_seed() -> None:
+    options = {step.name: step.arguments(7) for step in nightly.STEPS}
+    assert "--hypothesis-seed=7" in options["fresh-draws"]
+    assert f"{7 * nightly.GRAPHS}:{8 * nightly.GRAPHS}" in options["fresh-graphs"]

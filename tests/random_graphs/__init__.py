@@ -1,7 +1,8 @@
 """Random valid ONNX graphs through Tilewright, against ONNX Runtime and against the same graph in float64.
 
 ``python -m tests.random_graphs SEED ...`` runs seeds, ``--minimize`` makes a failing one small, ``--save NAME`` keeps
-it under ``regressions/``. A seed's graph is another one when the importer knows more operators; a saved one stays.
+it under ``regressions/`` (``NAME_SEED`` if there are several seeds). A seed's graph is another one when the importer
+knows more operators; a saved one stays.
 
 - ``case``: a model with its inputs, as data. ``draw``: what the rules of generation take their operands from.
 - ``rules/``: one file per family of operators; each rule proposes a node. ``generator``: a case from a seed.

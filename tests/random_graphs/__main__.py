@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("seeds", nargs="+", metavar="SEED", help="a seed, or FIRST:END")
     parser.add_argument("--show", action="store_true", help="print the models")
     parser.add_argument("--minimize", action="store_true", help="make failing models small (in this process)")
-    parser.add_argument("--save", metavar="NAME", help="with --minimize: keep the model under regressions/")
+    parser.add_argument("--save", metavar="NAME", help="with --minimize: keep it under regressions/")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     seeds = [seed for text in given.seeds for seed in _seeds(text)]
@@ -34,7 +34,7 @@ def main() -> int:
         if given.show:
             print(generate(seed))
         if verdict.kind.is_failure and given.minimize:
-            _minimize(seed, verdict, given.save)
+            _minimize(seed, verdict, f"{given.save}_{seed}" if given.save and len(seeds) > 1 else given.save)
     print(", ".join(f"{count} {kind.value}" for kind, count in counts.items()))
     return int(any(kind.is_failure for kind in counts))
 
