@@ -100,9 +100,9 @@ def test_rare_candidates_of_a_large_space_are_found_or_given_up() -> None:
     some = Numbers(large, lambda digits: (digits[:, 0] == 7) & (digits[:, 1] == 9))
     assert len(RandomSearcher(some).propose(8)) == 8
     one = Numbers(large, lambda digits: (digits == 3).all(axis=1))
-    start = time.monotonic()
+    start = time.process_time()
     assert len(RandomSearcher(one).propose(8)) == 0
-    assert time.monotonic() - start < 60
+    assert time.process_time() - start < 60
 
 
 def test_rare_candidates_of_a_smaller_space_are_enumerated() -> None:
