@@ -20,6 +20,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores to run on: tests of processes wait for them."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_unconfigure() -> None:
     if OWN_FOLDER is not None:
         profiles.remove(OWN_FOLDER)
