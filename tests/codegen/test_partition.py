@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
+from tests.codegen.support import run_native
 from tilewright import te
 from tilewright.base.dtypes import f32
-from tilewright.base.target import Target
 from tilewright.codegen.prepare import prepare
-from tilewright.driver import build_program
 from tilewright.loops.ir import Loop, LoopKind, Stmt, Store
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
@@ -68,7 +67,7 @@ def test_results_are_those_of_numpy(tile: int, parallel: bool) -> None:
     image = np.random.default_rng(tile).standard_normal((ROWS, COLUMNS, LANES)).astype(np.float32)
     padded = np.pad(image, ((1, 1), (1, 1), (0, 0)))
     expected = sum(padded[y : y + ROWS, x : x + COLUMNS] for y in range(3) for x in range(3))
-    result = build_program(program, Target.host(), threads=2).run({"image": image})[0]
+    result = run_native(program, {"image": image}, threads=2)[0]
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -128,7 +127,7 @@ def test_in_the_middle_the_number_of_neighbours_is_known() -> None:
     padded = np.pad(image, ((1, 1), (0, 0)))
     counts = np.array([2.0, *[3.0] * (COLUMNS - 2), 2.0])[:, None]
     expected = sum(padded[x : x + COLUMNS] for x in range(3)) / counts
-    result = build_program(scheduled_mean(), Target.host(), threads=1).run({"image": image})[0]
+    result = run_native(scheduled_mean(), {"image": image})[0]
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.codegen.support import run_native
 from tilewright import te
-from tilewright.base.target import Target
 from tilewright.codegen.prepare import prepare
-from tilewright.driver import build_program
 from tilewright.kernels.schedules import CHUNKS, schedule_elementwise
 from tilewright.loops.ir import Loop, LoopKind, Stmt, Store
 from tilewright.loops.lower import lower
@@ -73,7 +72,7 @@ def test_a_choice_that_changes_in_the_loop_stays() -> None:
     program = lower([checkered], name="checkered", inputs=[a, b])
     assert selecting_in_loops(prepare(program).body) == 1
     feeds = {"a": np.zeros((4, 6), np.float32), "b": np.ones((4, 6), np.float32)}
-    (result,) = build_program(program, Target.host(), threads=1).run(feeds)
+    (result,) = run_native(program, feeds)
     np.testing.assert_array_equal(result, np.indices((4, 6)).sum(axis=0) % 2)
 
 
@@ -98,5 +97,5 @@ def test_results_are_those_of_numpy(channels: list[int], rows: int, parallel: bo
         expected = np.pad(expected, ((0, 0), (1, 0), (0, 0)))[:, :rows]
     program = scheduled(joined(channels, rows, shifted), parallel)
     feeds = {f"p{place}": part for place, part in enumerate(given_parts)}
-    (result,) = build_program(program, Target.host(), threads=2).run(feeds)
+    (result,) = run_native(program, feeds, threads=2)
     np.testing.assert_array_equal(result, expected)

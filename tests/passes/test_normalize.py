@@ -35,6 +35,7 @@ def test_the_meaning_stays(rewrite: object, graph: Graph) -> None:
     assert len(after.nodes) <= len(graph.nodes)
     feeds = feeds_of(graph)
     for before, now in zip(evaluate_graph(graph, feeds), evaluate_graph(after, feeds), strict=True):
+        assert np.isfinite(before).all(), "what is drawn must not overflow"
         np.testing.assert_array_equal(now, before)
 
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.closeness import assert_near
+from tests.codegen.support import run_native
 from tests.measure.jobs import product
 from tilewright.base.errors import ScheduleError
 from tilewright.base.target import Target
-from tilewright.driver import build_program
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
@@ -77,9 +78,9 @@ def test_candidates_are_allowed_or_refused_and_right(name: str, seed: int) -> No
     random = np.random.default_rng(0)
     shapes = {p.name: tuple(int(str(e)) for e in p.shape) for p in program.inputs}
     feeds = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    (found,) = build_program(program, HOST, threads=2).run(feeds)
+    (found,) = run_native(program, feeds, threads=2)
     (result,) = interpreted(name, tuple(feeds))
-    np.testing.assert_allclose(found, result, rtol=1e-4, atol=1e-4)
+    assert_near(found, result, 1e-5)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
