@@ -7,6 +7,7 @@ The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes
 (relocatable objects and what they need) and the executable.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -38,7 +39,7 @@ from tilewright.runtime.model import Executable
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.superopt.result import Applied
-from tilewright.symbolic.expr import ZERO
+from tilewright.symbolic.expr import ZERO, given_name
 from tilewright.tune.recorded import Recorded
 from tilewright.tune.ways import times_of
 
@@ -250,7 +251,7 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
         code = image.emit(main, programs, options.target, constants=len(constants), checked=options.checked)
     except UnsupportedKernel as error:
         group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
-        raise UnsupportedModel(f"{_sources(group)}: {error.reason}") from error
+        raise UnsupportedModel(f"{_sources(group)}: {_explained(error.reason, graph)}") from error
     return _Planned(choices, laid_out, tuple(kernels), constants, main, code)
 
 
@@ -283,7 +284,7 @@ def _plan_within_limit(graph: Graph, options: Options, services: Services) -> _P
 def _fits(planned: _Planned, limit: int) -> bool:
     """Raises ``UnsupportedModel`` if that depends on inputs."""
     if planned.code.more_workspace != ZERO:
-        names = ", ".join(dim.var.name for dim in planned.main.dims if dim.bound is None)
+        names = ", ".join(given_name(dim.var) for dim in planned.main.dims if dim.bound is None)
         raise UnsupportedModel(
             f"memory_limit={limit} can't be kept: the workspace depends on {names}, which has no upper bound; "
             "give bounds=, or shapes="
@@ -303,7 +304,7 @@ def _schedule_all(
         try:
             kernel = lowering.kernel(group)
         except Unsupported as error:
-            raise UnsupportedModel(f"{_sources(group)}: {error}") from error
+            raise UnsupportedModel(f"{_sources(group)}: {_explained(str(error), laid_out.graph)}") from error
         known = kernels.get(kernel.text)
         if known is None:
             named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
@@ -326,6 +327,13 @@ def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned
     if found is None:
         return ScheduledKernel(naive, schedule(Schedule(naive), target), (), constants)
     return ScheduledKernel(naive, found.schedule, (), constants, found.microseconds)
+
+
+def _explained(reason: str, graph: Graph) -> str:
+    """``reason``, which comes from a kernel, and what the model calls the run-time extents in it."""
+    named = [e for e in graph.extents if e.label and re.search(rf"\b{re.escape(e.name)}\b", reason)]
+    called = ", ".join(f"{extent.name} is the model's `{given_name(extent)}`" for extent in named)
+    return f"{reason} ({called})" if called else reason
 
 
 def _sources(group: Group) -> str:

@@ -11,12 +11,13 @@ from tilewright.base.names import fresh_name
 from tilewright.base.numerics import Math
 from tilewright.codegen.image import Code, Image
 from tilewright.graph import Graph, Value
+from tilewright.graph.ir import extents_of
 from tilewright.loops.program import Dim
-from tilewright.runtime.manifest import Extent, Formula, Manifest, Symbol, TensorSpec
+from tilewright.runtime.manifest import Extent as Listed
+from tilewright.runtime.manifest import Formula, Manifest, Symbol, TensorSpec
 from tilewright.symbolic.bounds import Bounds, interval
-from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Var
+from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Extent
 from tilewright.symbolic.operations import BinaryOp
-from tilewright.symbolic.traversal import free_vars
 from tilewright.tensor.elements import Limit
 
 _SIGNS: Mapping[BinaryOp, str] = {
@@ -32,14 +33,13 @@ _SIGNS: Mapping[BinaryOp, str] = {
 
 def bounds_of(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
     """Upper bounds of run-time extents: what the user says and what the model does."""
-    own = {v.name: most for v, most in graph.bounds.items()}
+    own = {extent.given: most for extent, most in graph.bounds.items()}
     return {name: min(most, own.get(name, most)) for name, most in {**own, **given}.items()}
 
 
 def dims_of(inputs: Iterable[Value], bounds: Mapping[str, int]) -> tuple[Dim, ...]:
     """The run-time extents, in the order of the ABI."""
-    variables = dict.fromkeys(v for value in inputs for e in value.shape for v in sorted(free_vars(e), key=str))
-    return tuple(Dim(var, bounds.get(var.name)) for var in variables)
+    return tuple(Dim(extent, bounds.get(extent.given)) for extent in extents_of(inputs))
 
 
 def manifest(
@@ -74,7 +74,7 @@ def limits_of(graph: Graph, dims: Sequence[Dim]) -> list[Limit]:
     """
     bounds = Bounds(dims={dim.var: dim.bound for dim in dims})
     extents = dict.fromkeys(e for node in graph.nodes for value in node.outputs for e in value.shape)
-    lows = ((extent, interval(extent, bounds).lo) for extent in extents if not isinstance(extent, Const | Var))
+    lows = ((extent, interval(extent, bounds).lo) for extent in extents if not isinstance(extent, Const | Extent))
     return [*graph.limits, *(Limit(extent) for extent, low in lows if low is None or low < 0)]
 
 
@@ -82,19 +82,19 @@ class _Symbols:
     """The symbols of a manifest; those of dimensions come first, as the ABI wants them."""
 
     def __init__(self, dims: Sequence[Dim]) -> None:
-        self.listed = {dim.var.name: Symbol(dim.var.name, 0, dim.bound) for dim in dims}
+        self.listed = {dim.var.given: Symbol(dim.var.given, 0, dim.bound) for dim in dims}
         self._computed: dict[Expr, str] = {}
 
     def spec(self, value: Value) -> TensorSpec:
         """``value`` as an input, output or constant."""
         return TensorSpec(value.name, value.dtype, tuple(self._extent(extent, value) for extent in value.shape))
 
-    def _extent(self, extent: Expr, value: Value) -> Extent:
+    def _extent(self, extent: Expr, value: Value) -> Listed:
         match extent:
             case Const(number):
                 return int(number)
-            case Var(name):
-                return name
+            case Extent():
+                return extent.given
             case _ if extent in self._computed:
                 return self._computed[extent]
             case _:
@@ -114,7 +114,7 @@ class _Symbols:
             raise UnsupportedModel(f"the extent {limit.value} can't be computed at run time; give shapes=")
         self._add(limit.value, formula, limit.most)
 
-    def workspace(self, code: Code) -> Extent:
+    def workspace(self, code: Code) -> Listed:
         """The bytes of workspace of a call."""
         if code.more_workspace == ZERO:
             return code.workspace_bytes
@@ -136,8 +136,8 @@ def _formula(extent: Expr) -> Formula | None:
     match extent:
         case Const(number):
             return int(number)
-        case Var(name):
-            return name
+        case Extent():
+            return extent.given
         case Binary(op, a, b) if op in _SIGNS:
             left, right = _formula(a), _formula(b)
             return None if left is None or right is None else (_SIGNS[op], left, right)

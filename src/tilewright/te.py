@@ -31,11 +31,11 @@ from tilewright.schedule.schedule import FactorLike, Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.schedule.tree import BlockRef, LoopRef, block_at, variable_names
 from tilewright.symbolic.domain import IterKind, IterVar
+from tilewright.symbolic.expr import Extent
 from tilewright.symbolic.traversal import free_vars
 from tilewright.tensor import build, functions, reducers
 from tilewright.tensor import scan as recurrences
-from tilewright.tensor.build import MARK
-from tilewright.tensor.ir import Compute, Tensor
+from tilewright.tensor.ir import MARK, Compute, Tensor
 
 __all__ = [
     "IntrinsicSet",
@@ -240,7 +240,8 @@ class TeSchedule:
     def follow(self, block: BlockRef, loops: Sequence[LoopRef] | None = None) -> None:
         """Note which loops run over the axes of ``block``; only ``loops`` are new, if these are given."""
         for position, binding in enumerate(self.block(block).bindings):
-            found = [LoopRef(v.name) for v in free_vars(binding) if loops is None or LoopRef(v.name) in loops]
+            driving = [LoopRef(v.name) for v in free_vars(binding) if not isinstance(v, Extent)]
+            found = [loop for loop in driving if loops is None or loop in loops]
             if len(found) == 1:
                 self._loops[block, position] = found[0]
 

@@ -29,7 +29,7 @@ from tilewright.schedule.tree import (
     producers,
 )
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import Var, maximum
+from tilewright.symbolic.expr import Extent, Var, maximum
 from tilewright.tensor import build as te
 
 T = TypeVar("T")
@@ -160,7 +160,7 @@ def _parallel(random: Random, schedule: Schedule) -> None:
 def _bind_factors(random: Random, schedule: Schedule) -> None:
     """A split by a symbol, a step in between, and the symbol's value."""
     symbol = f"factor{len(schedule.trace.steps)}"
-    outer, inner = schedule.split(_loop(random, schedule), [None, Var(symbol)])
+    outer, inner = schedule.split(_loop(random, schedule), [None, Extent(symbol)])
     if random.random() < 0.5:
         schedule.reorder(inner, outer)
     schedule.bind_factors(**{symbol: random.randint(1, 5)})

@@ -11,9 +11,9 @@ from tilewright.codegen.prepare import prepare
 from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Scope, Seq, Stmt, Store
 from tilewright.loops.program import Dim, Program
 from tilewright.loops.visit import walk
-from tilewright.symbolic.expr import Expr, Read, Var, const
+from tilewright.symbolic.expr import Expr, Extent, Read, Var, const
 
-i, ii, u, k, n = Var("i"), Var("ii"), Var("u"), Var("k"), Var("n")
+i, ii, u, k, n = Var("i"), Var("ii"), Var("u"), Var("k"), Extent("n")
 OUT = Buffer("out", f32, (const(64),))
 KINDS = [LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.UNROLLED]
 

@@ -1,5 +1,7 @@
 """The memory plan of main programs: what is alive at the same time never overlaps."""
 
+from collections.abc import Sequence
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,7 +10,7 @@ from tilewright.codegen.plan import largest, plan_memory
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
 from tilewright.loops.program import Dim, Program
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ZERO, Const, Expr, Var, const
+from tilewright.symbolic.expr import ZERO, Const, Expr, Extent, const
 from tilewright.symbolic.traversal import substitute
 
 
@@ -16,9 +18,11 @@ def whole(buffer: Buffer) -> Region:
     return Region(buffer, tuple((ZERO, extent) for extent in buffer.shape))
 
 
-def chain(uses: list[tuple[int, int]], sizes: list[int]) -> tuple[Program, list[Buffer]]:
+def chain(
+    uses: list[tuple[int, int]], sizes: list[int], names: Sequence[str] = "abcdefghij"
+) -> tuple[Program, list[Buffer]]:
     """Call number c touches the two buffers ``uses[c]``."""
-    buffers = [Buffer(f"b{i}", f32, (const(size),)) for i, size in enumerate(sizes)]
+    buffers = [Buffer(name, f32, (const(size),)) for name, size in zip(names, sizes, strict=False)]
     calls = tuple(Call(Callee.KERNEL, f"k{c}", (whole(buffers[a]), whole(buffers[b]))) for c, (a, b) in enumerate(uses))
     body: Stmt = Seq(calls)
     for buffer in buffers:
@@ -60,9 +64,15 @@ def test_a_chain_needs_two_buffers() -> None:
     assert (plan.bytes, plan.slots) == (2 * 4096, {})
 
 
+def test_places_do_not_depend_on_names() -> None:
+    uses = [(i, (i + 1) % 5) for i in range(5)]
+    places = {tuple(plan_memory(chain(uses, [64] * 5, names)[0]).offsets.values()) for names in ("abcde", "ecabd")}
+    assert len(places) == 1
+
+
 def test_sizes_without_a_bound_share_slots() -> None:
     """Alive at one time, in slots of their own; a slot is as large as the largest in it."""
-    n = Var("n")
+    n = Extent("n")
     shapes = [(n, const(4)), (n, const(4)), (n, const(4)), (n * n,), (const(100),)]
     buffers = [Buffer(f"b{i}", f32, shape) for i, shape in enumerate(shapes)]
     pairs = [(0, 1), (1, 2), (2, 3), (3, 4)]
@@ -80,7 +90,7 @@ def test_sizes_without_a_bound_share_slots() -> None:
 
 
 def test_a_size_with_a_bound_is_planned() -> None:
-    n = Var("n")
+    n = Extent("n")
     buffer = Buffer("b", f32, (n, const(4)))
     call = Call(Callee.KERNEL, "k", (whole(buffer),))
     plan = plan_memory(Program("main", (), Alloc(buffer, call), (Dim(n, 100),), 0))
@@ -89,7 +99,7 @@ def test_a_size_with_a_bound_is_planned() -> None:
 
 def test_the_largest_of_many_sizes_is_short() -> None:
     """Sizes that others reach are left out, and what is left nests little: an artifact's formulas have few levels."""
-    n, m = Var("n"), Var("m")
+    n, m = Extent("n"), Extent("m")
     bounds = Bounds(dims={n: None, m: None})
     assert largest((n * factor for factor in range(1, 100)), bounds) == n * 99
     sizes = [n * a + m * (100 - a) for a in range(100)]

@@ -27,9 +27,10 @@ from tilewright.loops.ir import (
 from tilewright.loops.program import Dim, Intrinsic, Program
 from tilewright.measure.build import Builder, start
 from tilewright.measure.job import Job
-from tilewright.symbolic.expr import Read, Var, const
+from tilewright.symbolic.expr import Extent, Read, Var, const
 
-i, j, k, n, p, q = map(Var, "ijknpq")
+i, j, k, p, q = map(Var, "ijkpq")
+n = Extent("n")
 ROWS, COLUMNS = 6, 40
 
 

@@ -9,9 +9,9 @@ from tilewright.base.errors import OutOfBounds
 from tilewright.codegen.image import kernel_text
 from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Scope, Seq, Stmt, Store
 from tilewright.loops.program import Dim, Program
-from tilewright.symbolic.expr import Expr, Read, Var, const, equal, select
+from tilewright.symbolic.expr import Expr, Extent, Read, Var, const, equal, select
 
-i, j, k, n = Var("i"), Var("j"), Var("k"), Var("n")
+i, j, k, n = Var("i"), Var("j"), Var("k"), Extent("n")
 
 
 def vector(name: str, extent: int | Expr, dtype=f32, scope: Scope = Scope.GLOBAL) -> Buffer:

@@ -7,7 +7,7 @@ from tilewright.graph import Value, make_node
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.ops import find
-from tilewright.symbolic.expr import Expr, Var, as_expr
+from tilewright.symbolic.expr import Expr, Extent, as_expr
 from tilewright.tensor.build import placeholder
 
 
@@ -37,7 +37,7 @@ def test_elementwise() -> None:
 
 
 def test_run_time_extents() -> None:
-    made = program("Relu", value("a", Var("n"), 3))
+    made = program("Relu", value("a", Extent("n"), 3))
     assert count(made, {"n": 5}) == Work(0, 15, 4 * 30)
     assert count(made, {"n": 0}) == Work(0, 0, 0)
     assert count(made, {}) is None

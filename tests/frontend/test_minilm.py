@@ -94,4 +94,4 @@ def test_kernels(weights: Weights) -> None:
 
 def test_the_table_of_positions_limits_a_sequence_known_at_run_time(weights: Weights) -> None:
     graph = onnx_importer.load(build_model(weights, "batch", "sequence", CONFIG))
-    assert {v.name: most for v, most in graph.bounds.items()} == {"sequence": POSITIONS}
+    assert {v.given: most for v, most in graph.bounds.items()} == {"sequence": POSITIONS}

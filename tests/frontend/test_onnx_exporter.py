@@ -32,7 +32,7 @@ from tilewright.ops.operator import require
 from tilewright.passes.normalize import normalize
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
-from tilewright.symbolic.expr import Var, const, maximum, minimum, select
+from tilewright.symbolic.expr import Extent, const, maximum, minimum, select
 
 random = np.random.default_rng(5)
 
@@ -168,7 +168,7 @@ def test_what_follows_from_extents(nodes: list[onnx.NodeProto], extents: list[in
 
 
 def test_extents_below_zero_are_rounded_down() -> None:
-    n = Var("n")
+    n = Extent("n")
     x = Value("x", f32, (n,))
     elements = ((n - 7) // 2, (n - 7) % 3, select(n < 5, -n, n * n), minimum(n - 6, 0), maximum(n - 6, -1))
     made = make_node(require("Elements"), [], ["y"], {"values": elements, "shape": (5, 1), "dtype": i32})

@@ -10,7 +10,7 @@ from onnx import helper
 from tests.frontend.models import model, run_onnxruntime, single_node
 from tilewright.frontend import onnx_importer
 from tilewright.graph import evaluate_graph, verify
-from tilewright.symbolic.expr import Var, const
+from tilewright.symbolic.expr import Extent, const
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -39,17 +39,17 @@ def symbolic(*shapes: list[int | str]) -> onnx.ModelProto:
 
 def test_dimensions_by_name() -> None:
     proto = symbolic(["batch", 3], ["batch", 1])
-    assert onnx_importer.load(proto).outputs[0].shape == (Var("batch"), const(3))
+    assert onnx_importer.load(proto).outputs[0].shape == (Extent("n0", label="batch"), const(3))
     both = onnx_importer.load(proto, {"x0": (8, 3)})
     assert [v.shape for v in both.inputs] == [(const(8), const(3)), (const(8), const(1))]
-    assert onnx_importer.load(proto, {"x1": ("n", 1)}).inputs[0].shape == (Var("n"), const(3))
+    assert onnx_importer.load(proto, {"x1": ("n", 1)}).inputs[0].shape == (Extent("n0", label="n"), const(3))
 
 
 def test_dimensions_without_a_name_are_apart() -> None:
     info = helper.make_tensor_value_info("x", 1, [None, None])
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [info], [onnx.ValueInfoProto(name="y")])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-    assert onnx_importer.load(proto).inputs[0].shape == (Var("x_0"), Var("x_1"))
+    assert onnx_importer.load(proto).inputs[0].shape == (Extent("n0", label="x_0"), Extent("n1", label="x_1"))
 
 
 def test_an_unknown_rank_is_given_by_shapes() -> None:
@@ -57,7 +57,7 @@ def test_an_unknown_rank_is_given_by_shapes() -> None:
     info.type.tensor_type.elem_type = 1
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [info], [onnx.ValueInfoProto(name="y")])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-    assert onnx_importer.load(proto, {"x": (2, "n")}).outputs[0].shape == (const(2), Var("n"))
+    assert onnx_importer.load(proto, {"x": (2, "n")}).outputs[0].shape == (const(2), Extent("n0", label="n"))
 
 
 def test_computations_on_shapes_are_done_at_import() -> None:

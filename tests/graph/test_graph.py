@@ -8,10 +8,10 @@ from tilewright.base.errors import BadFeed, BadProgram, InternalError
 from tilewright.graph import Graph, Node, Value, evaluate_graph, make_node, verify
 from tilewright.ops import FusionKind, Operator, find
 from tilewright.ops.build import tensor
-from tilewright.symbolic.expr import Var, const
+from tilewright.symbolic.expr import Extent, const
 from tilewright.tensor.ir import Tensor
 
-N = Var("n")
+N = Extent("n")
 X = Value("x", f32, (N, const(3)))
 C = Value("c", f32, (const(3),))
 

@@ -34,11 +34,11 @@ from tilewright.loops.program import Dim, Program
 from tilewright.loops.reader import format_loops
 from tilewright.loops.visit import seq
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import ONE, TRUE, ZERO, Cast, Const, Expr, Read, Var, binary, const, select, unary
+from tilewright.symbolic.expr import ONE, TRUE, ZERO, Cast, Const, Expr, Extent, Read, Var, binary, const, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.tensor import build as te
 
-N = Var("n")
+N = Extent("n")
 VARS = [Var("i"), Var("j.from3"), Var("vk_1"), N]
 BUFFERS = [Buffer(f"B_{dtype}", dtype, (const(4), N)) for dtype in dtypes.ALL] + [Buffer("s", f32, (), Scope.LOCAL)]
 
@@ -164,7 +164,7 @@ programs = st.builds(
     st.sampled_from(["main", "f.1"]),
     st.just(tuple(BUFFERS)),
     stmts(3),
-    st.sampled_from([(Dim(N),), (Dim(N, 512), Dim(Var("m")))]),
+    st.sampled_from([(Dim(N),), (Dim(N, 512), Dim(Extent("m")))]),
     st.integers(0, len(BUFFERS)),
     annotations=st.sampled_from([(), (("policy", "strict"), ("threads", 4))]),
 )

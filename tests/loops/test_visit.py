@@ -3,7 +3,7 @@ from tilewright.loops import visit
 from tilewright.loops.ir import NOTHING, Alloc, Buffer, Loop, Seq, Stmt, Store
 from tilewright.loops.parser import parse_program
 from tilewright.loops.printer import format_stmt
-from tilewright.symbolic.expr import Expr, Var, const
+from tilewright.symbolic.expr import Expr, Extent, Var, const
 
 TEXT = """
 program f[n](A: f32[n, 4]) -> (C: f32[n]):
@@ -19,7 +19,7 @@ program f[n](A: f32[n, 4]) -> (C: f32[n]):
     C[i] = T[i]
 """
 PROGRAM = parse_program(TEXT)
-N, I = Var("n"), Var("i")  # noqa: E741
+N, I = Extent("n"), Var("i")  # noqa: E741
 
 
 def test_seq_is_flat() -> None:

@@ -56,6 +56,8 @@ _WINOGRAD = (
 _TRANSPOSED = ("tests/ops/test_transposed_convolution.py",)
 _PERMUTED = "tests/codegen/test_lanes.py::test_lanes_that_lie_close_together_are_permuted"
 
+_KINDS = "tests/symbolic/test_kinds.py"
+_NAMES = "tests/names/test_models.py"
 _RECORDS = ("tests/measure/test_records.py",)
 _IN_TROUBLE = ("tests/tune/test_records_in_trouble.py",)
 _CONTRACT = ("tests/measure/test_runner.py::test_faults",)
@@ -1238,6 +1240,55 @@ MUTANTS = (
         "def const(value: Scalar",
         "@lru_cache(maxsize=4096)\ndef const(value: Scalar",
         ("tests/symbolic/test_literals.py",),
+    ),
+    Mutant(
+        "names: a rule's symbol is the extent of its name",
+        "symbolic/expr.py",
+        "if type(self) is not type(other) or hash(self) != hash(other):",
+        "if not isinstance(other, Expr) or hash(self) != hash(other):",
+        (_KINDS,),
+    ),
+    Mutant(
+        "names: run-time extents are variables as loops are",
+        "tensor/build.py",
+        'return Extent(_checked_name(name, "a run-time extent"))',
+        'return Var(_checked_name(name, "a run-time extent"))  # pyright: ignore',
+        ("tests/loops/test_names.py",),
+    ),
+    Mutant(
+        "names: variables of different kinds are sorted alike",
+        "symbolic/linear.py",
+        "return (0, atom.unique) if",
+        "return (0, atom.name) if",
+        (_KINDS,),
+    ),
+    Mutant(
+        "names: extents of a model have the names of its dimensions",
+        "frontend/onnx_shapes.py",
+        'extents = {label: Extent(f"n{number}", label=label) for number, label in enumerate(labels)}',
+        "extents = {label: Extent(label) for label in labels}",
+        (f"{_NAMES}::test_dimensions_called_like_loops",),
+    ),
+    Mutant(
+        "names: a dimension without a name is the one that is called as it would be",
+        "frontend/onnx_shapes.py",
+        "unnamed = Names(_names_in(inputs, wanted.values()))",
+        "unnamed = Names(())",
+        (f"{_NAMES}::test_dimensions_called_like_computed_symbols",),
+    ),
+    Mutant(
+        "names: equal buffers are planned in the order of their names",
+        "codegen/plan.py",
+        "key=lambda pair: (-pair[1], pair[0].first))",
+        "key=lambda pair: (-pair[1], pair[0].buffer.name))",
+        ("tests/codegen/test_plan.py",),
+    ),
+    Mutant(
+        "names: loops of an extern that have one name are one",
+        "loops/extern.py",
+        'var = Var(f"{name}{MARK}{next(_loops):09}")',
+        "var = Var(name)",
+        ("tests/loops/test_names.py",),
     ),
     Mutant(
         "exact: literals are compared by value",

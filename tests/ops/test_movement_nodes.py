@@ -13,7 +13,7 @@ from tilewright.base.dtypes import f32
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.frontend import onnx_importer
 from tilewright.ops import Attribute, find
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Extent
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.evaluate import evaluate
 
@@ -149,7 +149,7 @@ def test_slices_of_a_run_time_extent(shape: list[int], data: st.DataObject) -> N
     step = data.draw(st.sampled_from([1, 2, 3, -1, -2]))
     x, operator = counted(*shape), find("Slice")
     assert operator is not None
-    source = placeholder((Var("n"), *shape[1:]), f32, "x")
+    source = placeholder((Extent("n"), *shape[1:]), f32, "x")
     attributes: dict[str, Attribute] = {"starts": (start,), "ends": (end,), "steps": (step,)}
     (result,) = evaluate(operator.apply([source], attributes), {source: x})
     np.testing.assert_array_equal(result, x[start:end:step])

@@ -13,13 +13,13 @@ from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute, find
 from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import infer_reshape, simplified
-from tilewright.symbolic.expr import Const, Expr, Var, const
+from tilewright.symbolic.expr import Const, Expr, Extent, Var, const
 from tilewright.symbolic.traversal import substitute
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.evaluate import evaluate
 from tilewright.tensor.ir import Tensor
 
-N = Var("n")
+N = Extent("n")
 
 
 def apply(name: str, *inputs: Tensor | None, **attributes: Attribute) -> Tensor:
@@ -82,7 +82,7 @@ def test_run_time_extents() -> None:
     assert apply("Slice", x(N, 2), starts=(1,), ends=(2,), axes=(1,)).shape == (N, const(1))
     assert apply("Pad", x(N, 2), before=(1, 0), after=(2, -1)).shape == (N + 3, const(1))
     with pytest.raises(BadProgram, match="do not broadcast: m against n"):
-        apply("Add", x(N), x(Var("m")))
+        apply("Add", x(N), x(Extent("m")))
 
 
 def test_mean_over_a_run_time_extent() -> None:

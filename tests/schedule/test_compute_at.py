@@ -10,7 +10,7 @@ from tilewright.loops.ir import Alloc, Scope
 from tilewright.loops.lower import lower
 from tilewright.loops.visit import walk
 from tilewright.schedule.schedule import Schedule
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Extent
 from tilewright.tensor import build as te
 
 
@@ -198,7 +198,7 @@ def test_moves_on_into_a_loop_with_guarded_iterations(last: str) -> None:
 def test_overlapping_windows_of_symbolic_tiles() -> None:
     s = movement.stencil(20)
     before = s.program
-    outer, _ = s.split("j", (None, Var("f")))
+    outer, _ = s.split("j", (None, Extent("f")))
     s.compute_at("T", outer)
     assert allocated(s, "T") == ["f + 2"]
     for f in (1, 8, 20):

@@ -10,7 +10,7 @@ from tilewright.loops.lower import lower
 from tilewright.loops.reader import format_loops
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef
-from tilewright.symbolic.expr import TRUE, Var
+from tilewright.symbolic.expr import TRUE, Extent
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Tensor
 
@@ -75,7 +75,7 @@ def test_only_serial_loops_are_split() -> None:
 
 
 def test_run_time_extents() -> None:
-    n = Var("n")
+    n = Extent("n")
     s = Schedule(lower(matmul(n, 4, 3)))
     naive = s.program
     s.split("i", (None, 4))
@@ -86,7 +86,7 @@ def test_run_time_extents() -> None:
 def test_symbolic_factors_are_bound_later() -> None:
     naive = lower(matmul(10, 6, 4))
     s = Schedule(naive)
-    outer, inner = s.split("i", (None, Var("f")))
+    outer, inner = s.split("i", (None, Extent("f")))
     s.reorder("j", outer, "k", inner)
     assert "where f * i_0 + i_1 < 10" in " ".join(str(s.program).split())
     for value in (1, 3, 5, 16):
@@ -246,7 +246,7 @@ def test_fused_then_split_is_parallel(factor: int) -> None:
 
 
 def test_run_time_extents_in_parallel() -> None:
-    s = Schedule(lower(matmul(Var("m"), Var("n"), 3)))
+    s = Schedule(lower(matmul(Extent("m"), Extent("n"), 3)))
     naive = s.program
     outer, inner = s.split(s.fuse("i", "j"), (None, 4))
     s.parallel(outer)

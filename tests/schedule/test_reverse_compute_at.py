@@ -9,7 +9,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.loops.ir import Scope
 from tilewright.loops.lower import lower
 from tilewright.schedule.schedule import Schedule
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Extent
 from tilewright.tensor import build as te
 from tilewright.tensor.scan import scan
 
@@ -171,8 +171,8 @@ def test_symbolic_tiles_are_bound_later() -> None:
     before = s.program
     s.compute_inline("D")
     i, j, k = s.get_loops(s.get_block("C"))
-    io, ii = s.split(i, (None, Var("f")))
-    jo, ji = s.split(j, (None, Var("g")))
+    io, ii = s.split(i, (None, Extent("f")))
+    jo, ji = s.split(j, (None, Extent("g")))
     s.reorder(io, jo, k, ii, ji)
     s.reverse_compute_at("E", jo)
     assert "C[vi % f, vj % g]" in str(s.program)

@@ -16,7 +16,7 @@ from tilewright.schedule.replay import replay
 from tilewright.schedule.sampling import _random_factors  # pyright: ignore[reportPrivateUsage]
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Sampled, Trace
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Extent
 
 
 def sketch(seed: int = 0) -> Schedule:
@@ -100,7 +100,7 @@ def test_copies_are_apart() -> None:
 def test_symbols() -> None:
     naive = lower(matmul(24, 36, 8))
     s = Schedule(naive)
-    s.split("i", (None, Var("f")))
+    s.split("i", (None, Extent("f")))
     s.bind_factors(f=5)
     assert replay(Trace.from_json(s.trace.to_json()), naive).program == s.program
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tilewright.superopt.extents import Extent, Mismatch, Part, Solver, as_attribute, difference, literal, size_of
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Symbol
 
 PARTS = st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=5)
 
@@ -91,4 +91,4 @@ def test_attributes() -> None:
     assert as_attribute(literal(7)) == 7
     assert difference(extent, extent[2:]) == as_attribute(extent[:2])
     assert difference(literal(7), literal(7)) == 0
-    assert as_attribute((Part(2, "n"),)) == Var("n")
+    assert as_attribute((Part(2, "n"),)) == Symbol("n")

@@ -17,7 +17,7 @@ from tilewright.ops.operator import require
 from tilewright.passes.rules import parse_rules
 from tilewright.superopt.domains import PRIME, Domain, Modular, Real
 from tilewright.superopt.field import Bindings, Compiled, Evaluator
-from tilewright.symbolic.expr import Var, const
+from tilewright.symbolic.expr import Symbol, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.tensor import build as te
 from tilewright.tensor.build import placeholder
@@ -266,7 +266,7 @@ def test_terms_with_symbols() -> None:
         name: domain.random((*shape, 2), i)
         for i, (name, shape) in enumerate({"x": (2, 3), "v": (3, 4), "w": (3, 1)}.items())
     }
-    bindings = Bindings(values, {Var(name): value for name, value in {"m": 2, "k": 3, "n": 4, "p": 1}.items()})
+    bindings = Bindings(values, {Symbol(name): value for name, value in {"m": 2, "k": 3, "n": 4, "p": 1}.items()})
     for source, target in zip(rule.sources, rule.targets, strict=True):
         assert domain.agree(evaluator.term(source, bindings), evaluator.term(target, bindings))
     assert not domain.agree(evaluator.term(rule.sources[0], bindings), evaluator.term(rule.targets[1], bindings))

@@ -11,7 +11,7 @@ from tilewright.superopt.field import Bindings, Evaluator
 from tilewright.superopt.generic import Point
 from tilewright.superopt.instances import Instance, try_instance, try_rule
 from tilewright.superopt.normal import Normalizer
-from tilewright.symbolic.expr import Const, Var
+from tilewright.symbolic.expr import Const, Symbol
 
 AXIOMS = list(axioms().values())
 
@@ -85,7 +85,7 @@ def test_a_rule_without_instances_does_not_hold() -> None:
 def test_needs_are_kept() -> None:
     (rule,) = parse_rules("rule r\n  for x[m, n]\n  from Transpose(x)\n  to x\n  need m == 1, n == 1")
     assert try_rule(rule, shapes=1, tries=2000).holds
-    assert try_instance(rule, Instance({Var("m"): 2, Var("n"): 2})) is None
+    assert try_instance(rule, Instance({Symbol("m"): 2, Symbol("n"): 2})) is None
 
 
 def _shape(values: Evaluator, instance: Instance, rule: Rule, place: int) -> tuple[tuple[int, ...], bool] | None:

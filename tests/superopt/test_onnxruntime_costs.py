@@ -23,7 +23,7 @@ from tilewright.superopt import onnxruntime_session
 from tilewright.superopt.costs import CostProvider
 from tilewright.superopt.onnxruntime_costs import OnnxRuntimeCosts
 from tilewright.superopt.onnxruntime_session import prepared
-from tilewright.symbolic.expr import Var, const
+from tilewright.symbolic.expr import Extent, const
 
 
 class Machine:
@@ -47,7 +47,7 @@ class Machine:
 
 
 def value(name: str, *shape: int | str) -> Value:
-    return Value(name, f32, tuple(Var(e) if isinstance(e, str) else const(e) for e in shape))
+    return Value(name, f32, tuple(Extent(e) if isinstance(e, str) else const(e) for e in shape))
 
 
 def matmul(x: Value, w: Value, result: str = "y") -> Node:
@@ -98,7 +98,7 @@ def test_run_time_extents_get_sizes() -> None:
     machine = Machine()
     costs = machine.costs(n=7)
     x = value("x", "n", 4)
-    costs.of_node(make_node(require("Expand"), [x], ["y"], {"shape": (2, Var("n"), 4)}), [])
+    costs.of_node(make_node(require("Expand"), [x], ["y"], {"shape": (2, Extent("n"), 4)}), [])
     assert [feeds["x"].shape for feeds in machine.feeds] == [(), (7, 4)]
     dims = machine.models[1].graph.output[0].type.tensor_type.shape.dim
     assert [dim.dim_value for dim in dims] == [2, 7, 4]

@@ -22,7 +22,7 @@ from tilewright.superopt.domains import PRIME, Modular
 from tilewright.superopt.field import Compiled
 from tilewright.superopt.regions import Region, regions
 from tilewright.superopt.sizes import smaller
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Extent
 from tilewright.tensor.build import placeholder
 
 Shape = tuple[int, ...]
@@ -202,7 +202,7 @@ def test_a_mean_that_is_divided_by_a_literal() -> None:
 
 
 def test_run_time_extents_are_numbers_that_are_no_multiples() -> None:
-    n, m = Var("n"), Var("m")
+    n, m = Extent("n"), Extent("m")
     net = Net()
     x = net.x("x", n, m, 6)
     made = net("Reshape", x, shape=(n, m * 6))
@@ -210,7 +210,7 @@ def test_run_time_extents_are_numbers_that_are_no_multiples() -> None:
     *_, (concrete, _) = smaller(region)
     assert static(concrete.leaves[0].type.shape) == (7, 5, 6)
     assert dict(concrete.steps[0].attributes.value)["shape"] == (7, 30)
-    many = net.x("many", *(Var(f"d{i}") for i in range(9)))
+    many = net.x("many", *(Extent(f"d{i}") for i in range(9)))
     twice = net("Neg", net("Neg", many))
     with pytest.raises(BadProgram, match="9 run-time extents"):
         next(smaller(_regions(net, twice, many)[0]))

@@ -22,7 +22,7 @@ from tilewright.ops.operator import require
 from tilewright.passes.rules import ALGEBRA, SEARCH, Rule, applied, index_of, load_rules, matches, rewrite
 from tilewright.superopt.decide import Method
 from tilewright.superopt.validation import TOLERANCES, random_feeds, validate
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Extent
 
 RULES = [*load_rules(ALGEBRA), *load_rules(SEARCH)]
 FAULTS = [(case, fault) for case in CASES for fault in CASES[case].wrong]
@@ -166,7 +166,7 @@ def test_views_are_looked_through() -> None:
 
 
 def test_extents_that_are_known_at_run_time_only() -> None:
-    rows = Var("rows")
+    rows = Extent("rows")
 
     def build(net: Net, *, is_after: bool, start: int = 6) -> None:
         x = net.x("x", rows, 6)

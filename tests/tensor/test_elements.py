@@ -10,14 +10,14 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.ops.operator import require
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import Const, Expr, Var, const, maximum, select
+from tilewright.symbolic.expr import Const, Expr, Extent, const, maximum, select
 from tilewright.symbolic.traversal import substitute
 from tilewright.tensor.build import compute, placeholder, reduce_axis
 from tilewright.tensor.elements import Limit, elements_of
 from tilewright.tensor.evaluate import evaluate
 from tilewright.tensor.ir import Tensor
 
-N, M = Var("n"), Var("m")
+N, M = Extent("n"), Extent("m")
 BOUNDS = Bounds(dims={N: None, M: None})
 SIZES = [(0, 0), (0, 3), (1, 1), (2, 7), (5, 4), (640, 3)]
 

@@ -13,7 +13,7 @@ from tilewright.loops.lower import lower
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Extent
 from tilewright.tune.knobs import Policy
 from tilewright.tune.orders import Candidates
 from tilewright.tune.space import Digits, digits_of, size
@@ -153,7 +153,7 @@ def test_kinds_of_a_gpu_are_refused() -> None:
 
 
 def test_extent_is_a_number() -> None:
-    s = Schedule(lower(matmul(4, Var("n"), 4)))
+    s = Schedule(lower(matmul(4, Extent("n"), 4)))
     assert extent(s, LoopRef("i")) == 4
     with pytest.raises(ScheduleError, match="known at run time only"):
         extent(s, LoopRef("j"))

@@ -1,10 +1,56 @@
 """Names that programs give to things: legal ones, and unused ones."""
 
 import itertools
+import json
 import re
 import reprlib
 from collections.abc import Container, Iterable
 from difflib import get_close_matches
+
+RESERVED = frozenset(
+    [
+        "alloc",
+        "annotate",
+        "block",
+        "else",
+        "for",
+        "if",
+        "in",
+        "inf",
+        "init",
+        "intrinsic",
+        "kernel",
+        "nan",
+        "pass",
+        "program",
+        "reads",
+        "select",
+        "sync",
+        "where",
+        "writes",
+        "False",
+        "True",
+    ]
+)
+"""Words of the notation of loop programs: no buffer, block, loop or axis is called so."""
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_BACK_QUOTE = "\\u0060"
+
+
+def quoted(name: str) -> str:
+    """``name`` as programs write it: plain if it is a word, else as a JSON string in back quotes."""
+    if _PLAIN.fullmatch(name) and name not in RESERVED:
+        return name
+    return f"`{json.dumps(name)[1:-1].replace('`', _BACK_QUOTE)}`"
+
+
+def unquoted(text: str) -> str:
+    """The name that ``quoted`` wrote in back quotes. Raises ``ValueError`` if it did not write ``text``."""
+    name: object = json.loads(f'"{text[1:-1]}"')
+    if not isinstance(name, str) or quoted(name) != text:
+        raise ValueError(f"{text} is no name")
+    return name
 
 
 def identifier(text: str) -> str:

@@ -24,7 +24,7 @@ from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.runtime import abi
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ZERO, Expr, Var, const
+from tilewright.symbolic.expr import ZERO, Expr, Extent, Var, const
 from tilewright.symbolic.traversal import substitute
 
 
@@ -62,14 +62,14 @@ def emit_main(
     deepest = max((k.workspace_bytes for _, k in kernels.values()), default=0)
     own = (call for call in walk(program.body) if isinstance(call, Call) and call.callee in kernels)
     bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
-    below = largest((_below(*kernels[call.callee], call) for call in own), bounds)
+    below = largest((_below(*kernels[call.callee], call, program) for call in own), bounds)
     fixed = top + _aligned(deepest)
     before = (balanced(operator.add, plan.slot_bytes[:slot]) for slot in range(len(plan.slot_bytes)))
     starts = [fixed + below + size for size in before]
     offsets: dict[str, Expr] = {name: const(at) for name, at in plan.offsets.items()}
     offsets.update((name, starts[slot]) for name, slot in plan.slots.items())
     called: list[str] = []
-    calls = _kernel_calls(kernels, top, called)
+    calls = _kernel_calls(program, kernels, top, called)
     signature = f"define hidden i32 @{abi.MAIN}"
     info = _emit(program, abi.MAIN, module, offsets, calls, signature, constants)
     scratch = max((k.scratch_bytes for _, k in kernels.values()), default=0)
@@ -100,7 +100,7 @@ def _emit(
 ) -> FunctionInfo:
     text = FunctionText(module.declarations)
     environment = _entry(program, constants, text)
-    bounds = {dim.var: dim.bound for dim in program.dims}
+    bounds: dict[Var, int | None] = {dim.var: dim.bound for dim in program.dims}
     state = FunctionState(name, module, text, environment, Arena(), Arena(), bounds, offsets, calls)
     is_main = name == abi.MAIN
     if is_main:
@@ -148,7 +148,7 @@ def _intrinsic_calls(program: Program) -> CallEmitter:
 
 
 def _kernel_calls(
-    kernels: Mapping[str, tuple[Program, FunctionInfo]], workspace: int, called: list[str]
+    caller: Program, kernels: Mapping[str, tuple[Program, FunctionInfo]], workspace: int, called: list[str]
 ) -> CallEmitter:
     """Calls of kernels, after each a mark and a look whether to go on; their names are appended to ``called``."""
 
@@ -159,8 +159,9 @@ def _kernel_calls(
         places = emitter.env.places
         pointers = [places[region.buffer.name].pointer for region in call.args]
         buffers = _array(emitter.text, "ptr", pointers)
-        dims = _array(emitter.text, "i64", _extents(program, call, emitter))
-        start = emitter.scalars.value(workspace + _below(program, info, call))
+        extents = _extents(program, call, caller)
+        dims = _array(emitter.text, "i64", [emitter.scalars.value(extents[dim.var]) for dim in program.dims])
+        start = emitter.scalars.value(workspace + substitute(info.more_workspace, extents))
         slice_ = emitter.text.pure(f"getelementptr inbounds i8, ptr %workspace, i64 {start.text}", 0)
         emitter.text.effect(f"call void @{program.name}(ptr {buffers}, ptr {dims}, ptr {slice_}, ptr %context)")
         called.append(program.name)
@@ -175,21 +176,23 @@ def _mark(text: FunctionText, slot: int) -> None:
     text.effect(f"call void @tw_mark(ptr %context, i64 {slot})")
 
 
-def _extents(program: Program, call: Call, emitter: StatementEmitter) -> list[Value]:
-    """The kernel's run-time extents: found where a parameter's shape names one, as the extent of the argument."""
-    found: dict[Var, Value] = {}
-    for parameter, region in zip(program.params, call.args, strict=True):
+def _extents(kernel: Program, call: Call, caller: Program) -> dict[Var, Expr]:
+    """The kernel's run-time extents, as the caller computes them.
+
+    One that a parameter's shape names is the extent of the argument; any other is called the same by the caller.
+    """
+    found: dict[Var, Expr] = {}
+    for parameter, region in zip(kernel.params, call.args, strict=True):
         for extent, actual in zip(parameter.shape, region.buffer.shape, strict=False):  # run-time extents lead
-            if isinstance(extent, Var):
-                found.setdefault(extent, emitter.scalars.value(actual))
-    return [found[dim.var] if dim.var in found else emitter.env.scalars[dim.var] for dim in program.dims]
+            if isinstance(extent, Extent):
+                found.setdefault(extent, actual)
+    same = {dim.var.name: dim.var for dim in caller.dims}
+    return {dim.var: found[dim.var] if dim.var in found else same[dim.var.name] for dim in kernel.dims}
 
 
-def _below(program: Program, info: FunctionInfo, call: Call) -> Expr:
+def _below(kernel: Program, info: FunctionInfo, call: Call, caller: Program) -> Expr:
     """The bytes below its workspace that ``call`` needs, in terms of the caller's run-time extents."""
-    pairs = zip(program.params, call.args, strict=True)
-    extents = [pair for p, region in pairs for pair in zip(p.shape, region.buffer.shape, strict=False)]
-    return substitute(info.more_workspace, {extent: actual for extent, actual in extents if isinstance(extent, Var)})
+    return ZERO if info.more_workspace == ZERO else substitute(info.more_workspace, _extents(kernel, call, caller))
 
 
 def _array(text: FunctionText, element: str, values: Sequence[Value]) -> str:

@@ -1,7 +1,8 @@
 """Memory of a main program: where each intermediate lives in the workspace, by liveness.
 
 Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020): the largest
-buffer first, each at the lowest offset where it overlaps nothing that is alive at the same time.
+buffer first, each at the lowest offset where it overlaps nothing that is alive at the same time. Of equal ones, the one
+that is used first: what buffers are called decides nothing.
 
 Buffers whose size has no upper bound come after the others, in slots: those in one slot are never alive at the same
 time, and it is as large as the largest of them, which is known at run time only.
@@ -54,7 +55,7 @@ def plan_memory(program: Program) -> Plan:
     lifetimes = _Liveness(program, bounds).lifetimes()
     placed: list[tuple[int, _Lifetime]] = []
     bounded = ((item, item.most) for item in lifetimes if item.most is not None)
-    for lifetime, size in sorted(bounded, key=lambda pair: (-pair[1], pair[0].first, pair[0].buffer.name)):
+    for lifetime, size in sorted(bounded, key=lambda pair: (-pair[1], pair[0].first)):
         others = [(at, other) for at, other in placed if other.meets(lifetime)]
         placed.append((_lowest_gap(size, others), lifetime))
     offsets = {lifetime.buffer.name: at for at, lifetime in placed}
@@ -70,7 +71,7 @@ def plan_memory(program: Program) -> Plan:
 def _slots(lifetimes: Sequence[_Lifetime]) -> list[list[_Lifetime]]:
     """Each is in the first slot that is free; those of one size together, as then none of it is wasted."""
     slots: list[list[_Lifetime]] = []
-    for lifetime in sorted(lifetimes, key=lambda item: (item.first, item.buffer.name)):
+    for lifetime in sorted(lifetimes, key=lambda item: item.first):
         free = [slot for slot in slots if not any(other.meets(lifetime) for other in slot)]
         alike = [slot for slot in free if any(other.size == lifetime.size for other in slot)]
         if free:

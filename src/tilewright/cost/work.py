@@ -10,7 +10,7 @@ from math import prod
 
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, Seq, Stmt, Store, Stores, Sync
 from tilewright.loops.program import Program
-from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Unary, Var, const
+from tilewright.symbolic.expr import Binary, Const, Expr, Extent, Read, Select, Unary, Var, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import substitute
 
@@ -36,7 +36,7 @@ def count(program: Program, dims: Mapping[str, int]) -> Work | None:
     read; conversions and arithmetic on indices are free. Where a program selects or branches, both sides count. Of an
     argument, no more is touched than the program reads or writes elements, and no more than there is.
     """
-    counter = _Counter({Var(name): const(size) for name, size in dims.items()})
+    counter = _Counter({Extent(name): const(size) for name, size in dims.items()})
     try:
         counter.statement(program.body, 1)
         touched = sum(counter.bytes_of(buffer) for buffer in program.params)

@@ -18,7 +18,7 @@ from tilewright.frontend.export.opsets import NEW, OLD, objection
 from tilewright.frontend.export.writer import Writer, code_of, tensor_of
 from tilewright.frontend.onnx_proto import MAX_FILE_BYTES
 from tilewright.graph import Graph, Value
-from tilewright.symbolic.expr import Const, Expr, Var
+from tilewright.symbolic.expr import Const, Expr, Extent
 
 IR_VERSION = 10
 """That of ONNX 1.16 (2024)."""
@@ -69,7 +69,7 @@ def _info(value: Value) -> onnx.ValueInfoProto:
 def _dim(extent: Expr) -> int | str | None:
     if isinstance(extent, Const):
         return int(extent.value)
-    return extent.name if isinstance(extent, Var) else None
+    return extent.given if isinstance(extent, Extent) else None
 
 
 def save(graph: Graph, path: Path, largest: int = MAX_FILE_BYTES, inputs: Iterable[AnyPath] = ()) -> None:

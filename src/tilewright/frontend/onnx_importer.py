@@ -31,7 +31,7 @@ from tilewright.frontend.text import check_text
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
 from tilewright.ops import Attribute, Operator, find
 from tilewright.ops.shapes import static
-from tilewright.symbolic.expr import Const, Var, const
+from tilewright.symbolic.expr import Const, Extent, const
 from tilewright.tensor.elements import Elements
 
 SHAPE_ELEMENTS = 1 << 12
@@ -97,14 +97,14 @@ def _input_values(infos: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> t
 
 
 def _capped(
-    import_within: Callable[[SymbolicValues], Graph], most: Mapping[str, int], caps: Mapping[str, int]
+    import_within: Callable[[SymbolicValues], Graph], most: Mapping[str, int], caps: Mapping[Extent, int]
 ) -> Graph:
     """The graph if run-time extents are such that slices of tables (of positions, say) do not end before they should.
 
     A model that does not fit together otherwise was meant so. The bounds are in the graph, and hold for its inputs.
     """
-    graph = import_within(SymbolicValues({**most, **caps}))
-    return replace(graph, bounds={Var(name): cap for name, cap in caps.items()})
+    graph = import_within(SymbolicValues({**most, **{extent.given: cap for extent, cap in caps.items()}}))
+    return replace(graph, bounds=dict(caps))
 
 
 @dataclass(slots=True)

@@ -12,11 +12,11 @@ import numpy as np
 
 from tilewright.base.dtypes import boolean, index
 from tilewright.graph import Array, Node, Value
-from tilewright.graph.ir import as_placeholder
+from tilewright.graph.ir import as_placeholder, extents_of
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.symbolic.bounds import Bounds, interval
-from tilewright.symbolic.expr import Binary, Const, Expr, Var, const, minimum
+from tilewright.symbolic.expr import Binary, Const, Expr, Extent, const, minimum
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.simplify import linear_form, simplify
 from tilewright.symbolic.traversal import walk
@@ -30,7 +30,8 @@ _OF_EXTENTS = frozenset(
 def can_be_extent(element: Expr) -> bool:
     """Whether the runtime can compute ``element`` (``runtime.manifest``), so that it may be part of a shape."""
     return all(
-        isinstance(node, Const | Var) or (isinstance(node, Binary) and node.op in _OF_EXTENTS) for node in walk(element)
+        isinstance(node, Const | Extent) or (isinstance(node, Binary) and node.op in _OF_EXTENTS)
+        for node in walk(element)
     )
 
 
@@ -38,10 +39,10 @@ class SymbolicValues:
     """Those of one model; and what was found out about its run-time extents on the way."""
 
     def __init__(self, most: Mapping[str, int]) -> None:
-        """``most``: upper bounds of run-time extents, by name."""
+        """``most``: upper bounds of run-time extents, by the names that users give them."""
         self.limits: dict[Limit, None] = {}
         """What must hold for the elements to be right."""
-        self.caps: dict[str, int] = {}
+        self.caps: dict[Extent, int] = {}
         """Bounds of extents under which slices would not have to be cut off where their input ends."""
         self.bounds = Bounds()
         self._most = most
@@ -50,10 +51,7 @@ class SymbolicValues:
 
     def declare(self, inputs: Iterable[Value]) -> None:
         """Note the run-time extents of the model's inputs."""
-        found = dict.fromkeys(
-            v for value in inputs for extent in value.shape for v in sorted(extent.variables, key=str)
-        )
-        self.bounds = Bounds(dims={v: self._most.get(v.name) for v in found})
+        self.bounds = Bounds(dims={extent: self._most.get(extent.given) for extent in extents_of(inputs)})
 
     def require(self, extent: Expr) -> None:
         """Refuse inputs at run time for which ``extent`` is negative, if there may be any."""
@@ -123,9 +121,9 @@ class SymbolicValues:
         form = linear_form(bound, self.bounds)
         if smaller != bound and isinstance(extent, Const) and len(form.terms) == 1:
             ((atom, factor),) = form.terms
-            if isinstance(atom, Var) and factor > 0:
+            if isinstance(atom, Extent) and factor > 0:
                 cap = (int(extent.value) - form.constant) // factor
-                self.caps[atom.name] = min(cap, self.caps.get(atom.name, cap))
+                self.caps[atom] = min(cap, self.caps.get(atom, cap))
         return smaller
 
     def sign(self, element: Expr) -> int | None:

@@ -7,7 +7,7 @@ from tilewright.base.errors import BadFeed
 from tilewright.graph.ir import Array, Graph, Node, Value, apply, as_placeholder
 from tilewright.loops.evaluate_extern import evaluate_extern
 from tilewright.ops.shapes import static
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Extent, Var
 from tilewright.tensor.evaluate import evaluate
 from tilewright.tensor.ir import inputs_of, topological_order
 
@@ -56,7 +56,7 @@ def _dims(graph: Graph, arrays: Mapping[Value, Array]) -> dict[Var, int]:
         if len(value.shape) != arrays[value].ndim:
             raise BadFeed(f"{value!r} can't have the shape {list(arrays[value].shape)}")
         for extent, size in zip(value.shape, arrays[value].shape, strict=True):
-            if isinstance(extent, Var) and found.setdefault(extent, size) != size:
+            if isinstance(extent, Extent) and found.setdefault(extent, size) != size:
                 raise BadFeed(
                     f"{value!r} can't have the shape {list(arrays[value].shape)}: {extent} is {found[extent]}"
                 )

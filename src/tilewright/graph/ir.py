@@ -14,7 +14,7 @@ A node's outputs are what its operator's te function makes of its inputs. Values
 by a node, as an input, or as a constant. ``source`` says where in the user's model a node comes from.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -25,7 +25,7 @@ from tilewright.base.exact import Exact
 from tilewright.base.names import Names, readable
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.shapes import same_extent, show, static
-from tilewright.symbolic.expr import Expr, Var
+from tilewright.symbolic.expr import Expr, Extent, Var, unique_text
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.elements import Limit
 from tilewright.tensor.ir import Tensor
@@ -89,6 +89,11 @@ class Graph:
 
     __repr__ = __str__
 
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """The run-time extents in the shapes of the inputs, in order."""
+        return extents_of(self.inputs)
+
     def names(self) -> Names:
         """For values that a pass adds: a model may use any name, also one that looks like ours."""
         made = (value for node in self.nodes for value in node.outputs)
@@ -105,6 +110,12 @@ class Graph:
             for value in dict.fromkeys(v for v in node.inputs if v is not None):
                 found.setdefault(value, []).append(node)
         return found
+
+
+def extents_of(values: Iterable[Value]) -> tuple[Extent, ...]:
+    """The run-time extents in the shapes of ``values``, in order of first use."""
+    variables = (v for value in values for extent in value.shape for v in sorted(extent.variables, key=unique_text))
+    return tuple(dict.fromkeys(v for v in variables if isinstance(v, Extent)))
 
 
 def apply(node_op: Operator, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]) -> tuple[Tensor, ...]:

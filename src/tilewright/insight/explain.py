@@ -26,7 +26,7 @@ from tilewright.loops.visit import walk
 from tilewright.ops import FusionKind
 from tilewright.passes.choose import Choices
 from tilewright.superopt.result import Applied
-from tilewright.symbolic.expr import Const, Expr
+from tilewright.symbolic.expr import Const, Expr, given_name
 
 
 class Fate(Enum):
@@ -306,7 +306,8 @@ def _dim_findings(compiled: Compiled) -> Iterator[Finding]:
             bound += ", as the model has a table of that length"
         expected = UNKNOWN_EXTENT if dim.bound is None else dim.bound
         reason = f"known at run time only ({bound}); kernels take all sizes, and are scheduled as if it were {expected}"
-        yield Finding("run-time extent", dim.var.name, reason, "give shapes= (--shape) for one compiled for its size")
+        step = "give shapes= (--shape) for one compiled for its size"
+        yield Finding("run-time extent", given_name(dim.var), reason, step)
 
 
 def _untuned(kernels: Sequence[ScheduledKernel]) -> Iterator[Finding]:

@@ -153,7 +153,8 @@ def extents_of(manifest: Manifest, feeds: Mapping[str, object]) -> dict[str, int
 def _described(
     rows: Sequence[KernelProfile], compiled: Compiled, extents: Mapping[str, int], peak: Peak | None
 ) -> list[KernelProfile]:
-    works: dict[str, Work | None] = {k.program.name: count(k.naive, extents) for k in compiled.kernels}
+    sizes = {dim.var.name: extents[dim.var.given] for dim in compiled.main.dims if dim.var.given in extents}
+    works: dict[str, Work | None] = {k.program.name: count(k.naive, sizes) for k in compiled.kernels}
     described: list[KernelProfile] = []
     for row, call in zip(rows, calls_of(compiled), strict=True):
         known = replace(row, nodes=sources(call.group), trace=str(call.kernel.schedule.trace))

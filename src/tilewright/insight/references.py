@@ -29,7 +29,7 @@ def in_float64(graph: Graph, feeds: Mapping[str, Array], wanted: Iterable[str], 
     A node that has no meaning in float64 is computed in its own type, and noted. ``dims``: run-time extents by name.
     """
     kept = frozenset(wanted)
-    extents = {Var(name): size for name, size in dims.items()}
+    extents: dict[Var, int] = {extent: dims[extent.given] for extent in graph.extents if extent.given in dims}
     arrays = {_widened(v): _wide(feeds[v.name]) for v in graph.inputs}
     last = {value: node for node in graph.nodes for value in node.inputs if value is not None}
     narrow: list[str] = []

@@ -173,7 +173,9 @@ class Extents:
         """What ``extent`` is taken for."""
         if isinstance(extent, Const):
             return int(extent.value)
-        sizes = {dim.var: const(UNKNOWN_EXTENT if dim.bound is None else dim.bound) for dim in self.dims}
+        sizes: dict[Var, Expr] = {
+            dim.var: const(UNKNOWN_EXTENT if dim.bound is None else dim.bound) for dim in self.dims
+        }
         expected = substitute(extent, sizes)
         return int(expected.value) if isinstance(expected, Const) else UNKNOWN_EXTENT
 

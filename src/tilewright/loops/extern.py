@@ -9,6 +9,7 @@
     flipped = te.extern([(n,)], [X], body, dtype=[f32], name="flip")
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from tilewright.base.dtypes import DType
@@ -32,9 +33,11 @@ from tilewright.loops.ir import (
 from tilewright.loops.visit import seq
 from tilewright.symbolic.expr import Expr, ExprLike, Var, as_expr
 from tilewright.tensor.build import UNNAMED, Shape, shape_exprs
-from tilewright.tensor.ir import Extern, Tensor
+from tilewright.tensor.ir import MARK, Extern, Tensor
 
 __all__ = ["alloc", "extern", "for_range", "if_then", "local_buffers", "seq", "statement_of", "store"]
+
+_loops = itertools.count()
 
 ExternBody = Callable[[tuple[Buffer, ...], tuple[Buffer, ...]], Stmt]
 
@@ -86,8 +89,8 @@ def statement_of(op: Extern) -> Stmt:
 
 
 def for_range(extent: ExprLike, body: Callable[[Var], Stmt], name: str = "i", kind: LoopKind = LoopKind.SERIAL) -> Stmt:
-    """``for name in range(extent)``; lowering gives loops unique names, but nested ones need different ones here."""
-    var = Var(name)
+    """``for name in range(extent)``: a variable of its own, whatever others are called; lowering gives it a name."""
+    var = Var(f"{name}{MARK}{next(_loops):09}")
     return Loop(var, as_expr(extent), body(var), kind)
 
 

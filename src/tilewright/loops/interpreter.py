@@ -44,7 +44,7 @@ from tilewright.loops.scalars import Evaluator, Value, as_int, as_value, evaluat
 from tilewright.loops.storage import Box, Point, Progress, Storage
 from tilewright.loops.visit import walk
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import Const, Expr, Source, Var
+from tilewright.symbolic.expr import Const, Expr, Extent, Source
 
 _Env: TypeAlias = dict[str, int]
 _Action: TypeAlias = Callable[[_Env], None]
@@ -73,7 +73,7 @@ def interpret(
     extents = run_time_extents(program, {name: array.shape for name, array in arrays.items()}, dims or {})
     storages: dict[str, Storage] = {}
     for param in program.params:
-        shape = tuple(_extent(e, extents) for e in param.shape)
+        shape = tuple(_extent(e, _environment(program, extents)) for e in param.shape)
         fed = arrays.get(param.name)
         if fed is None and param in program.inputs:
             raise BadFeed(f"{program.name}: no array is given for {param!r}")
@@ -100,7 +100,7 @@ def run_time_extents(
     known = {name: value for name, value in given.items() if any(dim.var.name == name for dim in program.dims)}
     for param in program.params:
         for extent, size in zip(param.shape, shapes.get(param.name, ()), strict=False):
-            if isinstance(extent, Var) and known.setdefault(extent.name, size) != size:
+            if isinstance(extent, Extent) and known.setdefault(extent.name, size) != size:
                 raise BadFeed(f"{program.name}: {extent.name} is {known[extent.name]}, but {param.name} says {size}")
     for dim in program.dims:
         value = known.get(dim.var.name)
@@ -113,8 +113,12 @@ def run_time_extents(
     return known
 
 
-def _extent(extent: Expr, extents: Mapping[str, int]) -> int:
-    return int(extent.value) if isinstance(extent, Const) else as_int(evaluator(extent, _no_load)(extents))
+def _environment(program: Program, extents: Mapping[str, int]) -> _Env:
+    return {dim.var.unique: extents[dim.var.name] for dim in program.dims}
+
+
+def _extent(extent: Expr, environment: _Env) -> int:
+    return int(extent.value) if isinstance(extent, Const) else as_int(evaluator(extent, _no_load)(environment))
 
 
 def _no_load(source: Source, at: Point) -> Value:
@@ -143,12 +147,14 @@ class _Machine:
         self._storages: dict[str, Storage] = {}
         self._frames: list[_Frame] = []
         self._extents: dict[str, int] = {}
+        self._scope: _Env = {}
 
     def run(self, storages: Mapping[str, Storage], extents: Mapping[str, int]) -> None:
         """Execute the program on ``storages``, by the names of its parameters."""
         self._storages = dict(storages)
         self._extents = dict(extents)
-        self._action(self._program.body)(dict(extents))
+        self._scope = _environment(self._program, extents)
+        self._action(self._program.body)(dict(self._scope))
         for storage in storages.values():
             storage.finish()
 
@@ -209,7 +215,7 @@ class _Machine:
         return run
 
     def _loop(self, stmt: Loop) -> _Action:
-        name, extent, body = stmt.var.name, self._evaluator(stmt.extent), self._action(stmt.body)
+        name, extent, body = stmt.var.unique, self._evaluator(stmt.extent), self._action(stmt.body)
         may_start = any(isinstance(node, Block) and node.init is not None for node in walk(stmt))
 
         def run(env: _Env) -> None:
@@ -263,8 +269,8 @@ class _Machine:
             point = tuple(as_int(binding(env)) for binding in bindings)
             sizes = tuple(as_int(extent(env)) for extent in extents)
             is_first = self._enter(block, point, sizes)
-            inner = dict(self._extents)
-            inner.update((axis.name, value) for axis, value in zip(block.axes, point, strict=True))
+            inner = dict(self._scope)
+            inner.update((axis.var.unique, value) for axis, value in zip(block.axes, point, strict=True))
             self._frames.append(_Frame(block, point, reads(inner), writes(inner)))
             if init is not None and is_first:
                 init(inner)

@@ -29,6 +29,7 @@ Meaning
   "Once" is counted while the written buffers live: in a loop around their ``Alloc``, points may be computed again, and
   points whose elements nobody reads may be left out (with all their reduction points).
 - Names of loops, and of axes, are never hidden: an axis is called differently from all loops, extents and axes around.
+  Run-time extents are variables of a kind of their own (``Extent``): no loop or axis is one.
 - ``Alloc`` gives ``buffer`` undefined contents for the duration of its body: in a parallel loop, one for each worker.
 - ``reads`` and ``writes`` are the regions, over the block's axes, that ``init`` and ``body`` may touch.
 - Buffers are dense and row-major, and never alias.

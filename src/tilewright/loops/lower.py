@@ -18,7 +18,7 @@ from tilewright.loops.simplification import simplify_indices
 from tilewright.loops.visit import rename_allocs, rename_loops, replace_buffers, seq
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import ZERO, Expr, Read, Var, select
+from tilewright.symbolic.expr import ZERO, Expr, Extent, Read, Var, select
 from tilewright.symbolic.traversal import substitute, transform, walk
 from tilewright.tensor.build import UNNAMED, compute
 from tilewright.tensor.ir import (
@@ -105,8 +105,9 @@ class _Lowering:
         self._known = {(t.op, t.output): t for t in (*outputs, *(t for op in self._order for t in inputs_of(op)))}
         computed = [t for op in self._order if not isinstance(op, Placeholder) for t in self._results(op)]
         tensors = [*self._params, *computed]
-        self._dims = tuple(Dim(v, limits.get(v.name)) for v in _extent_vars(tensors, self._order))
+        self._dims = tuple(Dim(v, limits.get(v.name)) for v in _extents_in(tensors, self._order))
         self._bounds = Bounds(dims={dim.var: dim.bound for dim in self._dims})
+        self._check_dims()
         self._names = Names((dim.var.name for dim in self._dims), (t.name for t in tensors))
         self.buffers: dict[_Key, Buffer] = {}
         self.blocks: dict[Operation, str] = {}
@@ -121,6 +122,12 @@ class _Lowering:
         return Program(name, params, body, self._dims, len(self._outputs))
 
     # What there is: parameters, buffers
+
+    def _check_dims(self) -> None:
+        """Programs tell run-time extents by their names only."""
+        names = [dim.var.name for dim in self._dims]
+        if len(set(names)) != len(names):
+            raise BadProgram(f"two run-time extents have one name: {', '.join(names)}")
 
     def _check_escapes(self) -> None:
         """States, and what runs within the steps of a scan, are not there outside of it."""
@@ -358,16 +365,15 @@ def _store_all(targets: Sequence[Buffer], indices: tuple[Expr, ...], values: Seq
     return stores[0] if len(stores) == 1 else Stores(stores)
 
 
-def _extent_vars(tensors: Sequence[Tensor], operations: Sequence[Operation]) -> list[Var]:
+def _extents_in(tensors: Sequence[Tensor], operations: Sequence[Operation]) -> list[Extent]:
     """The run-time extents, in order of first use: in shapes, then in bodies."""
-    found = [node for t in tensors for extent in t.shape for node in walk(extent) if isinstance(node, Var)]
-    used = (v for op in operations if isinstance(op, Compute) for v in sorted(_dims_in(op), key=lambda v: v.name))
+    found = [node for t in tensors for extent in t.shape for node in walk(extent) if isinstance(node, Extent)]
+    used = (v for op in operations if isinstance(op, Compute) for v in sorted(_dims_in(op), key=lambda v: v.unique))
     return list(dict.fromkeys((*found, *used)))
 
 
-def _dims_in(op: Compute) -> set[Var]:
-    """The variables in the bodies of ``op`` that are no axes."""
+def _dims_in(op: Compute) -> set[Extent]:
+    """The run-time extents in the bodies of ``op``, and in the extents of its reduction."""
     condition = (op.reduction.condition,) if op.reduction else ()
-    return {v for value in (*op.values, *condition) for v in value.variables} - {
-        axis.var for axis in (*op.axes, *op.reduce_axis)
-    }
+    reduced = (axis.extent for axis in op.reduce_axis)
+    return {v for value in (*op.values, *condition, *reduced) for v in value.variables if isinstance(v, Extent)}

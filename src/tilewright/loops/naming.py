@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from tilewright.base.names import fresh_name, identifier
-from tilewright.loops.printer import RESERVED
-from tilewright.tensor.build import MARK, UNNAMED
+from tilewright.base.names import RESERVED, fresh_name, identifier
+from tilewright.tensor.build import UNNAMED
+from tilewright.tensor.ir import MARK
 
 
 class Names:

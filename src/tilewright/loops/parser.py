@@ -103,8 +103,11 @@ class _Parser:
         while not line.accept("]"):
             if found:
                 line.expect(",")
-            var = variable(line.name("a run-time extent"))
+            var = line.extent()
             found.append(Dim(var, self._number(line) if line.accept("<=") else None))
+        extents = {dim.var.name: dim.var for dim in found}
+        for each in self._lines:
+            each.extents = extents
         return tuple(found)
 
     def _number(self, line: Line) -> int:

@@ -17,11 +17,13 @@ Other lines: ``A[i], B[i] = x, y`` stores at once; ``if c:`` / ``else:``; ``allo
 the suite, or with a colon for what is indented under it; ``block ... where condition:``; ``annotate key = 1``;
 ``intrinsic dot(A[i, 0 +: 8], T)`` and ``kernel conv(A, B)`` write their last argument, ``kernel top(A -> V, I)`` the
 last two; ``sync shared``; ``pass``. A region's range is ``start +: extent``, or ``start`` for one element, or ``:`` for
-the whole dimension; a buffer without brackets is taken whole. (``reader.py`` has the form for people, without blocks.)
+the whole dimension; a buffer without brackets is taken whole. A run-time extent is what the header declares; one whose
+name is no word is written as a JSON string in back quotes: ``[`2*n`]``. (``reader.py`` has the form for people, without
+blocks.)
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.loops.ir import (
@@ -43,39 +45,24 @@ from tilewright.loops.ir import (
 )
 from tilewright.loops.visit import seq_items
 from tilewright.symbolic.domain import IterVar
-from tilewright.symbolic.expr import ONE, TRUE, ZERO, Binary, Const, Expr, Read, Var, format_const, format_expr
+from tilewright.symbolic.expr import (
+    ONE,
+    TRUE,
+    ZERO,
+    Binary,
+    Const,
+    Expr,
+    Extent,
+    Read,
+    format_const,
+    format_expr,
+    given_name,
+)
 from tilewright.symbolic.operations import BinaryOp
 
 INDENT = "  "
 _WIDTH = 100
 """Headers longer than this are broken: one axis or parameter on each line."""
-
-RESERVED = frozenset(
-    [
-        "alloc",
-        "annotate",
-        "block",
-        "else",
-        "for",
-        "if",
-        "in",
-        "inf",
-        "init",
-        "intrinsic",
-        "kernel",
-        "nan",
-        "pass",
-        "program",
-        "reads",
-        "select",
-        "sync",
-        "where",
-        "writes",
-        "False",
-        "True",
-    ]
-)
-"""Words of the notation: no buffer, block, loop or axis is called so."""
 
 LOOP_WORDS: dict[LoopKind, str] = {kind: kind.value for kind in LoopKind} | {LoopKind.SERIAL: "range"}
 
@@ -98,16 +85,17 @@ def format_program(
     name: str,
     params: Sequence[Buffer],
     outputs: int,
-    dims: Iterable[tuple[Var, int | None]],
+    dims: Sequence[tuple[Extent, int | None]],
     body: Stmt,
     annotations: Annotations = (),
 ) -> str:
     """The text of a whole program; it ends with a newline."""
-    extents = ", ".join(var.name if bound is None else f"{var.name} <= {bound}" for var, bound in dims)
+    extents = ", ".join(var.token if bound is None else f"{var.token} <= {bound}" for var, bound in dims)
     declared = [f"{_declaration(param)}" for param in params]
     first = len(params) - outputs
     head = f"program {name}[{extents}]" if extents else f"program {name}"
-    lines = _header(head, declared[:first], f" -> ({', '.join(declared[first:])}):")
+    labels = [f"# {var.token}: {given_name(var)}" for var, _ in dims if var.label]
+    lines = [*labels, *_header(head, declared[:first], f" -> ({', '.join(declared[first:])}):")]
     inside = [*_annotations(annotations), *_suite(body, _EXACT)]
     return "\n".join([*lines, *(INDENT + line for line in inside)]) + "\n"
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from tilewright.loops.ir import Annotations, Buffer, Stmt
 from tilewright.loops.printer import format_program
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Extent
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
     """A run-time extent: at least 0, and at most ``bound`` where one is known."""
 
-    var: Var
+    var: Extent
     bound: int | None = None
 
 

@@ -18,7 +18,7 @@ from tilewright.symbolic.operations import BinaryOp, UnaryOp, wrap
 
 Value: TypeAlias = int | bool | np.generic
 Env: TypeAlias = Mapping[str, int]
-"""The loop variables, axes and run-time extents in scope, by name."""
+"""The loop variables, axes and run-time extents in scope, by ``Var.unique``."""
 Evaluator: TypeAlias = Callable[[Env], Value]
 Load: TypeAlias = Callable[[Source, tuple[int, ...]], Value]
 
@@ -74,8 +74,8 @@ def evaluator(expr: Expr, load: Load) -> Evaluator:
         case Const(value, dtype):
             literal = as_value(np.asarray(value, dtype.numpy), dtype)
             return lambda env: literal
-        case Var(name, _):
-            return _variable(name)
+        case Var():
+            return _variable(expr)
         case Read(source, indices):
             at = tuple(evaluator(i, load) for i in indices)
             return lambda env: load(source, tuple(as_int(i(env)) for i in at))
@@ -93,12 +93,14 @@ def evaluator(expr: Expr, load: Load) -> Evaluator:
             raise BadProgram(f"{expr!r} is no scalar expression")
 
 
-def _variable(name: str) -> Evaluator:
+def _variable(variable: Var) -> Evaluator:
+    name = variable.unique
+
     def get(env: Env) -> Value:
         found = env.get(name)
         if found is None:
             raise BadProgram(
-                f"variable {name} has no value here; inside a block only its own axes and extents have one"
+                f"variable {variable} has no value here; inside a block only its own axes and extents have one"
             )
         return found
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isnan
 from typing import NoReturn
@@ -10,8 +10,8 @@ from typing import NoReturn
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, ParseError, UnsupportedDType
 from tilewright.base.exact import from_float_bits
+from tilewright.base.names import RESERVED, unquoted
 from tilewright.loops.ir import Buffer
-from tilewright.loops.printer import RESERVED
 from tilewright.symbolic.expr import (
     FALSE,
     TRUE,
@@ -19,6 +19,7 @@ from tilewright.symbolic.expr import (
     Cast,
     Const,
     Expr,
+    Extent,
     Read,
     Select,
     Unary,
@@ -34,6 +35,7 @@ _TOKEN = re.compile(
     r"""(?P<space>[ ]+|\#.*)
       | (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
       | (?P<name>[A-Za-z_][\w.]*)
+      | (?P<quoted>`(?:[^`"\\]|\\.)*`)
       | (?P<string>"(?:[^"\\]|\\.)*")
       | (?P<operator>\+:|->|//|<<|>>|<=|>=|==|!=|[-+*/%<>&|^()\[\],:=])""",
     re.VERBOSE,
@@ -62,6 +64,8 @@ class Line:
     indent: int
     tokens: list[Token]
     position: int = 0
+    extents: Mapping[str, Extent] = field(default_factory=dict[str, Extent])
+    """The names that stand for run-time extents: what the program declares, no matter what loops are called."""
 
     @property
     def text(self) -> str:
@@ -102,6 +106,17 @@ class Line:
         if self.kind != "name" or self.text in RESERVED:
             self.fail(f"expected {what}, found `{self.text or 'end of line'}`")
         return self.take()
+
+    def extent(self) -> Extent:
+        """Consume the name of a run-time extent, or fail."""
+        if self.kind != "quoted":
+            return Extent(self.name("a run-time extent"))
+        try:
+            name = unquoted(self.text)
+        except ValueError as error:
+            self.fail(f"{error}: one in back quotes is written as a JSON string, and only if it is no word")
+        self.position += 1
+        return Extent(name)
 
     def end(self) -> None:
         """Fail unless everything is consumed."""
@@ -171,7 +186,7 @@ def _checked_binary(line: Line, start: int, op: BinaryOp, a: Expr, b: Expr) -> E
 
 @lru_cache(maxsize=4096)
 def variable(name: str) -> Var:
-    """The variable of a name: one object, so that to compare it with itself takes no time."""
+    """The loop or axis of a name: one object, so that to compare it with itself takes no time."""
     return Var(name)
 
 
@@ -185,6 +200,8 @@ def _operand(line: Line, buffers: Mapping[str, Buffer]) -> Expr:
         return _integer(line)
     if line.text in ("True", "False"):
         return TRUE if line.take() == "True" else FALSE
+    if line.kind == "quoted":
+        return _extent(line)
     if line.text == "select":
         line.take()
     word = "select" if line.position > start else line.name("an expression")
@@ -192,7 +209,17 @@ def _operand(line: Line, buffers: Mapping[str, Buffer]) -> Expr:
         return _read(line, start, word, buffers)
     if line.accept("("):
         return _call(line, start, word, buffers)
-    return variable(word)
+    known = line.extents.get(word)
+    return variable(word) if known is None else known
+
+
+def _extent(line: Line) -> Extent:
+    start = line.position
+    found = line.extent()
+    if found.name not in line.extents:
+        line.position = start
+        line.fail(f"the program declares no run-time extent {found.token}")
+    return line.extents[found.name]
 
 
 def _integer(line: Line) -> Expr:

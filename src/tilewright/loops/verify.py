@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from tilewright.base.dtypes import index
 from tilewright.base.errors import BadProgram
+from tilewright.base.names import RESERVED
 from tilewright.loops import visit
 from tilewright.loops.access import Regions, regions
 from tilewright.loops.ir import (
@@ -30,12 +31,12 @@ from tilewright.loops.ir import (
     Stores,
     Sync,
 )
-from tilewright.loops.printer import RESERVED, format_region
+from tilewright.loops.printer import format_region
 from tilewright.loops.program import Program
 from tilewright.loops.visit import seq
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import TRUE, ZERO, Binary, Const, Expr, Read, Select, Var
+from tilewright.symbolic.expr import TRUE, ZERO, Binary, Const, Expr, Extent, Read, Select, Var
 from tilewright.symbolic.simplify import linear_form, prove, simplify
 from tilewright.symbolic.traversal import free_vars, walk
 
@@ -78,10 +79,8 @@ class _Verifier:
     def run(self) -> None:
         dims = frozenset(dim.var for dim in self._program.dims)
         place = _Place(self._program.bounds, dims, frozenset(), {})
-        if len(dims) != len(self._program.dims):
+        if len({dim.var.name for dim in self._program.dims}) != len(self._program.dims):
             self._fail(place, "two run-time extents have one name")
-        for dim in self._program.dims:
-            self._check_name(place, dim.var.name, "run-time extent", set())
         for param in self._program.params:
             place = self._declare(place, param)
         self._visit(self._program.body, place)
@@ -207,8 +206,10 @@ class _Verifier:
         self._visit(loop.body, inside)
 
     def _check_not_hidden(self, place: _Place, var: Var) -> None:
-        if var in place.visible | place.hidden or var.dtype != index:
-            self._fail(place, f"{var} hides another variable of that name, or is no {index}")
+        if isinstance(var, Extent) or var.dtype != index:
+            self._fail(place, f"{var} is a run-time extent, or no {index}; loops and axes have variables of their own")
+        if var.name in {other.name for other in place.visible | place.hidden}:
+            self._fail(place, f"{var} hides another variable of that name")
 
     def _call(self, call: Call, place: _Place) -> None:
         for region in call.args:

@@ -15,7 +15,7 @@ Shape = tuple[Expr, ...]
 @lru_cache(maxsize=256)
 def _run_time(extents: frozenset[Var]) -> Bounds:
     """What is known of run-time extents: they are not negative."""
-    return Bounds(dims=dict.fromkeys(sorted(extents, key=lambda v: v.name)))
+    return Bounds(dims=dict.fromkeys(sorted(extents, key=lambda v: v.unique)))
 
 
 def same_extent(a: Expr, b: Expr) -> bool:

@@ -14,10 +14,13 @@ from tilewright.kernels.phases import split_phases
 from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
-from tilewright.ops.shapes import static
+from tilewright.ops.operator import map_expressions
+from tilewright.ops.shapes import Shape, static
 from tilewright.passes.fuse import Group
 from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
+from tilewright.symbolic.expr import Expr, Var
+from tilewright.symbolic.traversal import substitute
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.ir import Compute, Placeholder, Tensor, topological_order
 
@@ -47,6 +50,7 @@ Lowered: TypeAlias = dict[tuple[object, ...], tuple[Group, Kernel]]
 class Lowering:
     """Makes the kernels of one graph's groups. What models repeat (layers) is made once.
 
+    ``bounds``: upper bounds of run-time extents, by the names that users give them. Kernels know nothing of such names.
     ``known``: kernels of other graphs for the same target and bounds, to which those of this one are added.
     """
 
@@ -55,14 +59,16 @@ class Lowering:
     ) -> None:
         self._laid_out = laid_out
         self._target = target
-        self._bounds = bounds
+        extents = laid_out.graph.extents
+        self._extents: dict[Var, Expr] = {extent: extent.unlabelled() for extent in extents if extent.label}
+        self._bounds = {extent.name: bounds[extent.given] for extent in extents if extent.given in bounds}
         self._known: Lowered = {} if known is None else known
 
     def kernel(self, group: Group) -> Kernel:
         """The kernel of ``group``. Raises ``Unsupported`` for what has no program."""
         form = self._form(group)
         if form not in self._known:
-            self._known[form] = group, to_kernel(group, self._laid_out, self._target, self._bounds)
+            self._known[form] = group, to_kernel(group, self._laid_out, self._target, self._bounds, self._extents)
         first, kernel = self._known[form]
         return kernel if first is group else kernel.of(group, first)
 
@@ -80,14 +86,26 @@ class Lowering:
         return tuple(entering), tuple(steps), tuple(leaving)
 
 
-def to_kernel(group: Group, laid_out: LaidOut, target: Target, bounds: Mapping[str, int]) -> Kernel:
-    """The naive program of ``group``; parameters are named by position, so that equal groups give equal programs."""
-    graph, layouts = laid_out.graph, laid_out.layouts
+def to_kernel(
+    group: Group,
+    laid_out: LaidOut,
+    target: Target,
+    bounds: Mapping[str, int],
+    extents: Mapping[Var, Expr] | None = None,
+) -> Kernel:
+    """The naive program of ``group``; parameters are named by position, so that equal groups give equal programs.
+
+    ``extents``: what run-time extents are called in it, if not as in the graph; ``bounds`` are by these names.
+    """
+    graph, layouts, extents = laid_out.graph, laid_out.layouts, extents or {}
     seen = {value: _seen_as(value, group, layouts) for value in group.inputs}
-    inputs = {v: placeholder(seen[v].shape, v.dtype, f"p{position}") for position, v in enumerate(group.inputs)}
+    inputs = {
+        v: placeholder(_renamed(seen[v].shape, extents), v.dtype, f"p{position}")
+        for position, v in enumerate(group.inputs)
+    }
     constants = {inputs[v]: v for v in group.inputs if v in graph.constants and seen[v] == v}
     known = {seen[value]: tensor for value, tensor in inputs.items()}
-    made = _expand(group, known)
+    made = _expand(group, known, extents)
     unblocked = _unblocked(group, laid_out)
     results = [made[value] for value in (*group.outputs, *unblocked)]
     dissolved = dissolve_views(results, constants)
@@ -149,11 +167,18 @@ def _seen_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> V
 _RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
 
-def _expand(group: Group, known: Mapping[Value, Tensor]) -> dict[Value, Tensor]:
+def _renamed(shape: Shape, extents: Mapping[Var, Expr]) -> Shape:
+    return tuple(substitute(extent, extents) for extent in shape) if extents else shape
+
+
+def _expand(group: Group, known: Mapping[Value, Tensor], extents: Mapping[Var, Expr]) -> dict[Value, Tensor]:
     """The te program of the whole group, from the values that are ``known``: all of its values."""
     made = dict(known)
     for node in group.nodes:
         if not any(value in known for value in node.outputs) and all(v is None or v in made for v in node.inputs):
-            results = node.op.apply([None if v is None else made[v] for v in node.inputs], dict(node.attributes))
+            attributes = dict(node.attributes)
+            if extents:
+                attributes = {k: map_expressions(v, lambda e: substitute(e, extents)) for k, v in node.attributes}
+            results = node.op.apply([None if v is None else made[v] for v in node.inputs], attributes)
             made.update(zip(node.outputs, results, strict=False))
     return made

@@ -56,7 +56,7 @@ def combiner_of(block: Block) -> Combiner:
     nodes = (node for s in stores for node in walk(s.value))
     if any(isinstance(node, Read) and node.source in targets and node not in old for node in nodes):
         raise refuse(f"`{block.name}` reads what it reduces into at other places too", ref)
-    right = tuple(Var(f"right{i}", s.value.dtype) for i, s in enumerate(stores))
+    right = tuple(Var(f"right{i}'", s.value.dtype) for i, s in enumerate(stores))
     for choice in islice(_choices(stores, old), _MOST_CHOICES):
         values = dict(zip(choice, right, strict=True))
         abstract = tuple(Store(s.buffer, s.indices, _replaced(s.value, values)) for s in stores)

@@ -33,7 +33,7 @@ from tilewright.schedule.tree import (
 from tilewright.symbolic import traversal as symbolic
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import ONE, ZERO, Binary, Expr, Var, const
+from tilewright.symbolic.expr import ONE, ZERO, Binary, Expr, Var, const, unique_text
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.simplify import LinearForm, linear_form, prove, simplify
 from tilewright.symbolic.traversal import free_vars, walk
@@ -257,7 +257,7 @@ class _Shrinking:
 def _dividing(expr: Expr, bounds: Bounds) -> Bounds:
     """``bounds`` where no divisor in ``expr`` is 0: symbolic factors are the extents of loops around."""
     divisors = (node.b for node in walk(expr) if isinstance(node, Binary) and node.op is BinaryOp.FLOORDIV)
-    return bounds.assuming(*(v >= ONE for divisor in divisors for v in sorted(free_vars(divisor), key=str)))
+    return bounds.assuming(*(v >= ONE for divisor in divisors for v in sorted(free_vars(divisor), key=unique_text)))
 
 
 def _parted(form: LinearForm, outside: Bounds) -> tuple[Expr, Expr]:

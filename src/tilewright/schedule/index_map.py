@@ -57,13 +57,17 @@ class IndexMap:
     def of(function: Callable[..., Sequence[ExprLike]], rank: int) -> "IndexMap":
         """The map written as a Python function of ``rank`` indices, which returns a tuple of expressions.
 
-        Raises ``BadInput`` if the function takes another number of arguments.
+        Raises ``BadInput`` if the function takes another number of arguments, or uses other variables.
         """
         names = [p.name for p in inspect.signature(function).parameters.values()]
         if len(names) != rank:
             raise BadInput(f"the index map takes {len(names)} indices, but the buffer has {rank} dimensions")
         variables = tuple(map(Var, names))
-        return IndexMap(variables, tuple(as_expr(result) for result in function(*variables)))
+        results = tuple(as_expr(result) for result in function(*variables))
+        others = {v for result in results for v in result.variables} - {*variables}
+        if others:
+            raise BadInput(f"the index map uses {', '.join(sorted(map(str, others)))}, which is none of its indices")
+        return IndexMap(variables, results)
 
     @staticmethod
     def parse(text: str) -> "IndexMap":

@@ -26,11 +26,11 @@ from tilewright.schedule.tree import (
     variable_names,
 )
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ONE, TRUE, ZERO, Const, Expr, Var, as_expr
+from tilewright.symbolic.expr import ONE, TRUE, ZERO, Const, Expr, Extent, Var, as_expr
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.traversal import all_of
 
-Factor: TypeAlias = int | Var | None
+Factor: TypeAlias = int | Extent | None
 """An extent; a symbol that is bound later (``bind_factors``); or None: as many as needed."""
 
 
@@ -110,13 +110,13 @@ def new_loop_vars(
 def _with_symbols(program: Program, factors: Sequence[Factor]) -> Program:
     """``program`` with the symbols in ``factors`` declared as run-time extents, which they are until they are bound."""
     known = {dim.var for dim in program.dims}
-    symbols = {f for f in factors if isinstance(f, Var)} - known
+    symbols = {f for f in factors if isinstance(f, Extent)} - known
     if not symbols:
         return program
     clashes = {v.name for v in symbols} & variable_names(program)
     if clashes:
         raise refuse(f"the factor `{min(clashes)}` has the name of a loop; a factor must not vary in the program")
-    new = tuple(Dim(var) for var in sorted(symbols, key=lambda v: v.name))
+    new = tuple(Dim(var) for var in sorted(symbols, key=lambda v: v.unique))
     return dataclasses.replace(program, dims=(*program.dims, *new))
 
 
@@ -127,10 +127,12 @@ def _extents(loop: Loop, factors: Sequence[Factor], bounds: Bounds) -> tuple[Exp
     product: Expr = ONE
     for factor in factors:
         given = ONE if factor is None else as_expr(factor)
+        if any(not isinstance(variable, Extent) for variable in given.variables):
+            raise refuse(f"the factor {given} is the variable of a loop; one that is bound later is an extent", place)
         if isinstance(given, Const) and given.value < 1:
             raise refuse(f"the factor {given} is not positive", place)
         product = product * given
-    known = bounds.assuming(*(f >= ONE for f in factors if isinstance(f, Var)))
+    known = bounds.assuming(*(f >= ONE for f in factors if isinstance(f, Extent)))
     if None not in factors and not prove(product >= loop.extent, known):
         raise refuse(
             f"the factors make {product} iterations, but `{loop.var}` has {loop.extent}; leave one None", place

@@ -16,7 +16,7 @@ from tilewright.base.errors import BadInput
 from tilewright.loops.ir import Scope
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.tree import BlockRef, LoopRef
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Extent
 
 
 class Primitive(Enum):
@@ -71,7 +71,7 @@ class Sampled:
 
 
 Result: TypeAlias = LoopRef | BlockRef | Sampled
-Argument: TypeAlias = Result | Var | Scope | IndexMap | int | float | str | tuple["Argument", ...] | None
+Argument: TypeAlias = Result | Extent | Scope | IndexMap | int | float | str | tuple["Argument", ...] | None
 Options: TypeAlias = tuple[tuple[str, Argument], ...]
 _Json: TypeAlias = "int | float | str | list[_Json] | dict[str, _Json] | None"
 
@@ -186,7 +186,7 @@ def _to_json(value: Argument) -> _Json:
             return {"block": name}
         case Sampled(name, number):
             return {"sampled": name, "value": number}
-        case Var(name, _):
+        case Extent(name):
             return {"symbol": name}
         case Scope():
             return {"scope": value.value}
@@ -211,7 +211,7 @@ def _from_json(value: _Json) -> Argument:
         case {"sampled": str(name), "value": int(number)}:
             return Sampled(name, number)
         case {"symbol": str(name)}:
-            return Var(name)
+            return Extent(name)
         case {"scope": str(name)} if name in {scope.value for scope in Scope}:
             return Scope(name)
         case {"index_map": str(text)}:

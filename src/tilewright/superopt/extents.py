@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from tilewright.ops.shapes import simplified
-from tilewright.symbolic.expr import Const, Expr, Var, const
+from tilewright.symbolic.expr import Const, Expr, Symbol, const
 
 
 class Mismatch(Exception):
@@ -56,7 +56,7 @@ def as_attribute(extent: Extent) -> int | Expr:
     total: Expr | None = None
     for part in extent:
         if part.name is not None:
-            total = Var(part.name) if total is None else total + Var(part.name)
+            total = Symbol(part.name) if total is None else total + Symbol(part.name)
     return number if total is None else total + number if number else total
 
 

@@ -17,7 +17,7 @@ from tilewright.superopt.domains import Modular, Real
 from tilewright.superopt.extents import Extent, Mismatch, Part, Shape, Solver, as_expr, size_of, sizes
 from tilewright.superopt.field import Bindings, Evaluator
 from tilewright.superopt.operators import Family
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Symbol, Var
 
 Tree: TypeAlias = int | tuple[int, tuple["Tree", ...]]
 """An input by number (beyond those of the family: what stands for a common part), or an operation and its operands."""
@@ -179,7 +179,7 @@ class _Trial:
 
     def __init__(self, pool: Sequence[int], evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self._extents = {Var(_symbol(at)): pool[at % len(pool)] for at in range(_MOST_SYMBOLS)}
+        self._extents: dict[Var, int] = {Symbol(_symbol(at)): pool[at % len(pool)] for at in range(_MOST_SYMBOLS)}
         self._values: dict[Term, Array] = {}
 
     def holds(self, rule: Rule) -> bool:

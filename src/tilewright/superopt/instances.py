@@ -23,7 +23,7 @@ from tilewright.superopt.field import Bindings, Evaluator
 from tilewright.superopt.generic import point_where
 from tilewright.superopt.normal import normal_rule
 from tilewright.symbolic import Bounds, simplify
-from tilewright.symbolic.expr import TRUE, Const, Expr, Var, const
+from tilewright.symbolic.expr import TRUE, Const, Expr, Symbol, Var, const
 from tilewright.symbolic.traversal import substitute
 
 _SAMPLES = 4
@@ -296,7 +296,7 @@ def _equations(rule: Rule) -> list[tuple[Expr, Expr]]:
 def _given(rests: Mapping[str, Mapping[str, Attribute]]) -> dict[Var, int]:
     """What equations call the integers among unwritten attributes."""
     return {
-        Var(f"{name}.{attribute}"): value
+        Symbol(f"{name}.{attribute}"): value
         for name, rest in rests.items()
         for attribute, value in rest.items()
         if isinstance(value, int)

@@ -21,7 +21,7 @@ from tilewright.ops.operator import Operator, require
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable
 from tilewright.superopt.generic import Point, as_extent
 from tilewright.superopt.shapes import WINDOW, Shape, result_shape
-from tilewright.symbolic.expr import ONE, Expr, Var
+from tilewright.symbolic.expr import ONE, Expr, Symbol
 
 _WINDOW_LISTS: Mapping[str, tuple[int, int]] = {"strides": (1, 1), "dilations": (1, 1), "pads": (2, 0)}
 """Attributes of windows: how many integers for each spatial dimension, and which one is the default."""
@@ -97,7 +97,7 @@ class Normalizer:
             and not any(name in _WINDOW_LISTS for name, _ in term.attributes)
         ):
             found = {name: value for name, value in found.items() if name not in _WINDOW_LISTS}
-            found[WINDOW] = Var(f"{term.rest}.{WINDOW}")
+            found[WINDOW] = Symbol(f"{term.rest}.{WINDOW}")
         if written:
             raise BadProgram(f"{term.op} has no attribute {', '.join(written)}")
         return found
@@ -109,10 +109,10 @@ def _listed(value: Attribute) -> Attribute:
 
 def _unwritten(rest: str, name: str, spatial: int) -> Attribute:
     if name in _WINDOW_LISTS:
-        return tuple(Var(f"{rest}.{name}.{place}") for place in range(_WINDOW_LISTS[name][0] * spatial))
+        return tuple(Symbol(f"{rest}.{name}.{place}") for place in range(_WINDOW_LISTS[name][0] * spatial))
     if name in _SPATIAL_LISTS:
-        return tuple(Var(f"{rest}.{name}.{place}") for place in range(spatial))
-    return Var(f"{rest}.{name}")
+        return tuple(Symbol(f"{rest}.{name}.{place}") for place in range(spatial))
+    return Symbol(f"{rest}.{name}")
 
 
 def _default(parameter: Parameter, spatial: int, term: Apply) -> Attribute:
@@ -244,7 +244,7 @@ def _reshape(site: _Site) -> Term:
 
 
 def _view(site: _Site, dims: Sequence[Expr]) -> Term:
-    leading = tuple(Var(f"*{name}") for name in sorted(site.first.leading))
+    leading = tuple(Symbol(f"*{name}") for name in sorted(site.first.leading))
     return site.make("Reshape", site.operands[0], shape=(*leading, *dims))
 
 

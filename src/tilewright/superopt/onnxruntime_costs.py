@@ -127,7 +127,7 @@ class OnnxRuntimeCosts:
         return tuple(map(self._number, value.shape))
 
     def _number(self, extent: Expr) -> int:
-        dims: dict[Var, Expr] = {v: const(self.sizes.get(v.name, TYPICAL_EXTENT)) for v in extent.variables}
+        dims: dict[Var, Expr] = {v: const(self.sizes.get(v.given, TYPICAL_EXTENT)) for v in extent.variables}
         known = simplified(substitute(extent, dims))
         assert isinstance(known, Const), "all variables have values"
         return int(known.value)

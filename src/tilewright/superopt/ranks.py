@@ -10,7 +10,7 @@ from tilewright.ops import Attribute
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.generic import point_where
 from tilewright.superopt.normal import normal_rule
-from tilewright.symbolic.expr import Expr, Var
+from tilewright.symbolic.expr import Expr, Symbol, Var
 
 _MOST = 2
 _FLAGS = ("keepdims", "transpose_a", "transpose_b")
@@ -62,7 +62,7 @@ def _versions(rule: Rule) -> Sequence[Rule]:
 
 
 def _extents(name: str, count: int) -> tuple[Var, ...]:
-    return tuple(Var(f"{name}'{place}") for place in range(count))
+    return tuple(Symbol(f"{name}'{place}") for place in range(count))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute
 from tilewright.passes.rules.terms import Apply
 from tilewright.superopt.generic import Point, as_extent
-from tilewright.symbolic.expr import ONE, Expr, Var
+from tilewright.symbolic.expr import ONE, Expr, Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def _windows(typing: Typing, spatial: Sequence[Expr], kernel: Sequence[Expr]) ->
     window, value = typing.term.attribute(WINDOW), typing.point.value
     if window is not None:  # some function of what it depends on
         pairs = enumerate(zip(spatial, kernel, strict=True))
-        return [Var(f"{window}({place}, {value(x)}, {value(k)})") for place, (x, k) in pairs]
+        return [Symbol(f"{window}({place}, {value(x)}, {value(k)})") for place, (x, k) in pairs]
     pads, strides, dilations = map(typing.integers, ("pads", "strides", "dilations"))
     begins, ends = pads[: len(spatial)], pads[len(spatial) :]
     sizes = zip(spatial, kernel, begins, ends, strides, dilations, strict=True)

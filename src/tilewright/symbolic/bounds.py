@@ -46,7 +46,7 @@ class Bounds:
         symbolic = [e for e in self.extents.values() if not isinstance(e, Const)]
         inner = {v for e in symbolic for v in free_vars(e) if v not in self.extents}
         self.dims: Mapping[Var, int | None] = {
-            **dict.fromkeys(sorted(inner, key=lambda v: v.name)),
+            **dict.fromkeys(sorted(inner, key=lambda v: v.unique)),
             **(dims or {}),
         }
         self.facts = facts

@@ -4,7 +4,7 @@ Grammar
 -------
 ::
 
-    expr   = Const(value, dtype) | Var(name, dtype)
+    expr   = Const(value, dtype) | Var(name, dtype) | Extent(name, dtype, label) | Symbol(name, dtype)
            | Unary(op, a) | Binary(op, a, b) | Select(condition, a, b)
            | Cast(a, dtype) | Read(source, indices)
 
@@ -20,6 +20,9 @@ Meaning
 - Floats are IEEE 754; ``a * b + c`` may be contracted to one rounding, nothing else is reassociated. ``MIN`` and
   ``MAX`` give NaN where an operand is NaN.
 - ``Cast`` from float to integer truncates and saturates, NaN becomes 0; to bool it means ``!= 0``.
+- Variables are of three kinds, and those of different kinds are never equal, whatever they are called: a ``Var`` is
+  made inside (a loop, an axis, an operand of a reducer), an ``Extent`` comes from outside (a dimension of a model, a
+  ``te.var``) and has its value at run time, a ``Symbol`` is what a rewrite rule calls an extent.
 - ``Read`` out of the source's shape is an error: the interpreter and checked code raise, unchecked code is undefined.
 
 Two expressions are equal (``==``, and as keys) if they have the same structure; ``<``, ``<=``, ``>``, ``>=`` build
@@ -37,7 +40,7 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.base.exact import float_bits
-from tilewright.base.names import shown
+from tilewright.base.names import quoted, readable, shown
 from tilewright.symbolic.operations import (
     ARITHMETIC_FOLDS,
     COMPARISON_FOLDS,
@@ -161,7 +164,7 @@ class Expr(Arithmetic):
         raise BadProgram(f"{self} is known only at run time; use te.select, `&` and `|`, not `if`, `and`, `or`")
 
     def __str__(self) -> str:
-        return format_expr(self)
+        return format_expr(self, name=given_name)
 
     __repr__ = __str__
 
@@ -193,13 +196,28 @@ class Const(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Var(Expr):
-    """A named scalar: a loop variable, a block's iteration variable, a run-time extent. Equal by name and dtype."""
+    """A named scalar: a loop variable, a block's iteration variable. Equal by kind (the class), name and dtype."""
 
     name: str
     dtype: DType = dtypes.index
 
     def _key(self) -> tuple[object, ...]:
         return (self.name, self.dtype)
+
+    @property
+    def token(self) -> str:
+        """The name as it is written in programs."""
+        return self.name
+
+    @property
+    def given(self) -> str:
+        """The name that people know it by."""
+        return self.name
+
+    @property
+    def unique(self) -> str:
+        """A text that no other variable has, of whatever kind; names come in alphabetical order."""
+        return self.name
 
     @property
     def variables(self) -> "frozenset[Var]":
@@ -209,6 +227,49 @@ class Var(Expr):
             found = frozenset((self,))
             object.__setattr__(self, "_variables", found)
             return found
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Extent(Var):
+    """A scalar that is known at run time: never equal to a ``Var``, whatever both are called.
+
+    ``name`` is what compiled programs call it, ``label`` what people do (empty: the same). The importer numbers the
+    extents of a model, so that nothing but messages and manifests depends on what its dimensions are called.
+    """
+
+    label: str = ""
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.name, self.dtype, self.label)
+
+    @property
+    def token(self) -> str:
+        return quoted(self.name)
+
+    @property
+    def unique(self) -> str:
+        return f"{self.name}\0{self.label}"
+
+    @property
+    def given(self) -> str:
+        return self.label or self.name
+
+    def unlabelled(self) -> "Extent":
+        """The extent as programs have it."""
+        return Extent(self.name, self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Symbol(Extent):
+    """What a rewrite rule calls an extent: never equal to an extent of the graphs to which it is applied."""
+
+    @property
+    def token(self) -> str:
+        return self.name
+
+    @property
+    def unique(self) -> str:
+        return f"{self.name}\1"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -458,17 +519,37 @@ def format_const(node: Const) -> str:
     return f"{node.dtype}({node.value!r})"
 
 
-def format_expr(expr: Expr, precedence: int = 0, literal: Callable[[Const], str] = format_const) -> str:
+def token(variable: Var) -> str:
+    """A variable as programs write it."""
+    return variable.token
+
+
+def given_name(variable: Var) -> str:
+    """A variable as people call it."""
+    return readable(variable.given)
+
+
+def unique_text(expr: Expr) -> str:
+    """A text that different expressions do not share: the key by which to sort."""
+    return format_expr(expr, name=lambda variable: variable.unique)
+
+
+def format_expr(
+    expr: Expr,
+    precedence: int = 0,
+    literal: Callable[[Const], str] = format_const,
+    name: Callable[[Var], str] = token,
+) -> str:
     """The text of ``expr``; in parentheses where its outermost operator binds weaker than ``precedence``."""
 
     def text(operand: Expr, around: int = 0) -> str:
-        return format_expr(operand, around, literal)
+        return format_expr(operand, around, literal, name)
 
     match expr:
         case Const():
             return literal(expr)
-        case Var(name, _):
-            return name
+        case Var():
+            return name(expr)
         case Read(source, indices):
             return f"{source.name}[{', '.join(map(text, indices))}]"
         case Cast(a, dtype):

@@ -15,7 +15,7 @@ from math import gcd
 from typing import TypeAlias
 
 from tilewright.base import dtypes
-from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Unary, Var
+from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Unary, Var, unique_text
 from tilewright.symbolic.operations import BinaryOp, UnaryOp, wrap
 
 Monomial: TypeAlias = tuple[Expr, ...]
@@ -146,12 +146,12 @@ def _accumulate(expr: Expr, scale: int, target: Polynomial) -> None:
 
 def order(atom: Expr) -> tuple[int, str]:
     """The key by which atoms are sorted: variables by name first, then all others by their text."""
-    return (0, atom.name) if isinstance(atom, Var) else (1, _text(atom))
+    return (0, atom.unique) if isinstance(atom, Var) else (1, _text(atom))
 
 
 @lru_cache(maxsize=1 << 14)
 def _text(atom: Expr) -> str:
-    return str(atom)
+    return unique_text(atom)
 
 
 def _term_order(term: tuple[Monomial, int]) -> tuple[bool, int, int, list[tuple[int, str]]]:

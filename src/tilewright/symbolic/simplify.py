@@ -30,6 +30,7 @@ from tilewright.symbolic.expr import (
     Var,
     cast,
     select,
+    unique_text,
 )
 from tilewright.symbolic.linear import (
     LinearForm,
@@ -342,7 +343,7 @@ class Simplifier:
             parts = self._in_turn(conjuncts(result))
             if any(part.has_reads for part in parts):
                 return joined(BinaryOp.AND, parts, TRUE)
-            before, result = result, joined(BinaryOp.AND, sorted(self._needed(parts), key=str), TRUE)
+            before, result = result, joined(BinaryOp.AND, sorted(self._needed(parts), key=unique_text), TRUE)
             if result == before:
                 break
         return result
@@ -382,7 +383,7 @@ class Simplifier:
             parts.extend(one for one in disjuncts(simple) if one not in parts)
         parts = [part for part in parts if part != FALSE]
         if not any(part.has_reads for part in parts):
-            parts.sort(key=str)
+            parts.sort(key=unique_text)
         return joined(BinaryOp.OR, parts, FALSE)
 
     # Values

@@ -19,9 +19,9 @@ from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.base.names import fresh_name
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import Arithmetic, Const, Expr, ExprLike, Var, as_expr, cast, const, select
+from tilewright.symbolic.expr import Arithmetic, Const, Expr, ExprLike, Extent, Var, as_expr, cast, const, select
 from tilewright.symbolic.traversal import free_vars, substitute
-from tilewright.tensor.ir import Compute, Placeholder, Reduction, Tensor, inputs_of, topological_order
+from tilewright.tensor.ir import MARK, Compute, Placeholder, Reduction, Tensor, inputs_of, topological_order
 from tilewright.tensor.reducers import (
     TupleReduction,
     argmax,
@@ -58,18 +58,15 @@ __all__ = [
 UNNAMED = "_"
 """The name of tensors that were given none; lowering calls them A, B, C ... in order."""
 
-MARK = "@"
-"""What follows it in a variable's name only tells apart variables that would otherwise have one name."""
-
 Shape: TypeAlias = Sequence[int | Arithmetic]
 Body: TypeAlias = ExprLike | Reduction | TupleReduction | tuple[ExprLike, ...]
 
 _unnamed_axes = itertools.count()
 
 
-def var(name: str) -> Var:
-    """A run-time extent, to be used in shapes."""
-    return Var(_checked_name(name, "a run-time extent"))
+def var(name: str) -> Extent:
+    """A run-time extent, to be used in shapes. One name is one extent; it has nothing to do with axes called so."""
+    return Extent(_checked_name(name, "a run-time extent"))
 
 
 def reduce_axis(domain: tuple[ExprLike, ExprLike], name: str | None = None) -> IterVar:
@@ -82,7 +79,7 @@ def reduce_axis(domain: tuple[ExprLike, ExprLike], name: str | None = None) -> I
         raise BadProgram(
             f"a reduction axis starts at 0, not at {start}; use (0, extent) and add the offset in the body"
         )
-    own = f"k{MARK}{next(_unnamed_axes)}" if name is None else _checked_name(name, "a reduction axis")
+    own = f"k{MARK}{next(_unnamed_axes):09}" if name is None else _checked_name(name, "a reduction axis")
     return IterVar(Var(own), _extent(extent, f"reduction axis {name or 'k'}"), IterKind.REDUCE)
 
 
@@ -230,6 +227,9 @@ def _extent(extent: ExprLike, what: str) -> Expr:
         raise BadProgram(f"{what} is {expr} of {expr.dtype}; extents are integers or `index` expressions")
     if isinstance(expr, Const) and expr.value < 0:
         raise BadProgram(f"{what} is {expr}; extents are not negative")
+    for variable in expr.variables:
+        if not isinstance(variable, Extent):
+            raise BadProgram(f"{what} is {expr}, but {variable} is no run-time extent; make those with te.var")
     return expr
 
 

@@ -36,6 +36,12 @@ from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import Arithmetic, Expr, ExprLike, Read, Source, Var, as_expr
 from tilewright.symbolic.traversal import reads_in
 
+MARK = "@"
+"""What follows it in a variable's name only tells apart variables that would otherwise have one name.
+
+No name that a user gives has it.
+"""
+
 
 class Opaque:
     """Marker for an extern's body: loop IR, which lives one floor up."""

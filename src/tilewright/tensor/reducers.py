@@ -27,7 +27,7 @@ from tilewright.symbolic.expr import (
 )
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import walk
-from tilewright.tensor.ir import Reducer, Reduction
+from tilewright.tensor.ir import MARK, Reducer, Reduction
 
 Axes: TypeAlias = IterVar | Sequence[IterVar]
 
@@ -105,8 +105,8 @@ class CommReducer:
         sources = tuple(map(as_expr, expr)) if isinstance(expr, tuple) else (as_expr(expr),)
         dtypes = tuple(source.dtype for source in sources)
         suffixes = [str(i) for i in range(len(sources))] if isinstance(expr, tuple) else [""]
-        left = tuple(Var(f"x{suffix}", dtype) for suffix, dtype in zip(suffixes, dtypes, strict=True))
-        right = tuple(Var(f"y{suffix}", dtype) for suffix, dtype in zip(suffixes, dtypes, strict=True))
+        left = tuple(Var(f"x{suffix}{MARK}", dtype) for suffix, dtype in zip(suffixes, dtypes, strict=True))
+        right = tuple(Var(f"y{suffix}{MARK}", dtype) for suffix, dtype in zip(suffixes, dtypes, strict=True))
         combined = self.combine(left, right) if isinstance(expr, tuple) else self.combine(left[0], right[0])
         results = self._typed("combine", combined, dtypes)
         identities = self._typed("identity", self.identity(*dtypes), dtypes)

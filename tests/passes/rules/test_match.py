@@ -9,7 +9,7 @@ from tilewright.base.errors import InternalError
 from tilewright.graph import Graph, Node, Value, evaluate_graph, make_node, verify
 from tilewright.ops.operator import require
 from tilewright.passes.rules import Match, applied, index_of, matches, parse_rules, rewrite
-from tilewright.symbolic.expr import Var, const
+from tilewright.symbolic.expr import Extent, const
 
 X, Y = value("x", 4, 6), value("y", 4, 6)
 
@@ -88,9 +88,9 @@ def test_needs(extents: tuple[int, ...], count: int) -> None:
 
 @pytest.mark.parametrize(("need", "count"), [("n % 2 == 0", 1), ("n >= 0", 1), ("n % 4 == 0", 0), ("n >= 1", 0)])
 def test_needs_of_run_time_extents_are_proven(need: str, count: int) -> None:
-    x = Value("x", X.dtype, (Var("batch") * 2,))
+    x = Value("x", X.dtype, (Extent("batch") * 2,))
     relu = make_node(require("Relu"), [x], ["r"], {})
-    batch = Value("b", X.dtype, (Var("batch"),))
+    batch = Value("b", X.dtype, (Extent("batch"),))
     graph = Graph("g", (x, batch), relu.outputs, (relu,), {})
     assert len(found(f"for a[n]\nfrom Relu(a)\nto Max(a, 0.0)\nneed {need}", graph)) == count
 

@@ -5,7 +5,7 @@ import pytest
 from tilewright.base.errors import ParseError
 from tilewright.ops.operator import require
 from tilewright.passes.rules import Apply, Evidence, Number, Proof, Rule, Term, Variable, parse_rules, print_rules
-from tilewright.symbolic.expr import Var, const, equal
+from tilewright.symbolic.expr import Symbol, const, equal
 
 TEXT = """\
 rule matmul-shared-left
@@ -42,9 +42,9 @@ def test_rules_print_as_they_are_written() -> None:
 
 def test_what_is_read() -> None:
     first, second, third, fourth = parse_rules(TEXT)
-    k, n1, n2 = Var("k"), Var("n1"), Var("n2")
+    k, n1, n2 = Symbol("k"), Symbol("n1"), Symbol("n2")
     v, w = Variable("v", (k, n1), None, is_weight=True), Variable("w", (k, n2), None, is_weight=True)
-    x = Variable("x", (Var("m"), k), "b")
+    x = Variable("x", (Symbol("m"), k), "b")
     product = Apply(require("MatMul"), (x, Apply(require("Concat"), (v, w), (("axis", 1),))))
     assert first.variables == (x, v, w)
     assert first.targets == tuple(
@@ -53,7 +53,7 @@ def test_what_is_read() -> None:
     )
     assert first.needs == (equal(n1 % 4, const(0)), n2 >= n1 + 1)
     assert first.proof == Proof(Evidence.PROVED, ("slice-of-concat", "matmul-concat-columns"), 8)
-    assert first.symbols == {Var("m"), k, n1, n2}
+    assert first.symbols == {Symbol("m"), k, n1, n2}
     (target,) = second.targets
     assert isinstance(target, Apply) and target.rest == "conv" and second.proof is None
     assert fourth.sources[0] == Apply(require("TopK"), fourth.variables, (("k", 2),), None, 1)

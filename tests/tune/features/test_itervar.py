@@ -13,7 +13,7 @@ from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.loops.visit import transform_stmts
 from tilewright.schedule.schedule import Schedule
-from tilewright.symbolic.expr import ONE, Var, const
+from tilewright.symbolic.expr import ONE, Extent, Var, const
 from tilewright.tensor import build as te
 from tilewright.tune.features import NO_FACTORS, Extractor, Factors, itervar_columns, itervar_features
 from tilewright.tune.features.itervar import ANNOTATIONS
@@ -284,7 +284,7 @@ def test_indices_that_are_data_are_all_different() -> None:
 
 def test_symbols_have_columns() -> None:
     s = Schedule(lower(matmul(12, 4, 4)))
-    s.split("i", (None, Var("f")))
+    s.split("i", (None, Extent("f")))
     extractor = Extractor.of(s.program)
     assert extractor.symbols == ("f",)
     features = itervar_features(extractor, np.array([[1], [5], [12]]), logarithms=False)
@@ -297,7 +297,7 @@ def test_symbols_have_columns() -> None:
 @pytest.mark.parametrize("factors", [np.ones((3, 2), np.int64), np.ones(1, np.int64), np.array([[1], [0]])])
 def test_bad_factors_are_refused(factors: Factors) -> None:
     s = Schedule(lower(matmul(12, 4, 4)))
-    s.split("i", (None, Var("f")))
+    s.split("i", (None, Extent("f")))
     with pytest.raises(BadInput, match="factors"):
         itervar_features(Extractor.of(s.program), factors)
 

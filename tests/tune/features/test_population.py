@@ -18,7 +18,7 @@ from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.schedule.schedule import Schedule
-from tilewright.symbolic.expr import Const, Expr, Read, Var, const
+from tilewright.symbolic.expr import Const, Expr, Extent, Read, const
 from tilewright.symbolic.traversal import reads_in, substitute
 from tilewright.tune.features import (
     NO_FACTORS,
@@ -56,7 +56,7 @@ def sketches(draw: st.DrawFn) -> Schedule:
     for loop in s.get_loops(block):
         parts = draw(st.integers(1, 3))
         if parts > 1:
-            s.split(loop, (None, *(Var(f"{loop}_f{part}") for part in range(1, parts))))
+            s.split(loop, (None, *(Extent(f"{loop}_f{part}") for part in range(1, parts))))
     s.reorder(*draw(st.permutations(s.get_loops(block))))
     for _ in range(draw(st.integers(0, 3))):
         maybe(draw, s, block)
@@ -117,8 +117,8 @@ def test_rows_are_the_features_of_the_candidates(population: tuple[Schedule, Fac
 def test_fused_reductions_that_a_factor_takes_out() -> None:
     """With ``f`` 1, the fused loop no longer drives the reduction, and an init runs in each of its iterations."""
     s = Schedule(lower(matmul(1, 1, 1)))
-    s.split("i", (None, Var("g")), names=("io", "ii"))
-    s.split("k", (None, Var("f")), names=("ko", "ki"))
+    s.split("i", (None, Extent("g")), names=("io", "ii"))
+    s.split("k", (None, Extent("f")), names=("ko", "ki"))
     s.reorder("io", "ko", "ii", "ki")
     s.fuse("ii", "ki", name="both")
     factors = np.array([[2, 1], [2, 3], [1, 3]])
@@ -133,7 +133,7 @@ def test_fused_reductions_that_a_factor_takes_out() -> None:
 def test_populations_of_any_size() -> None:
     """They are evaluated in pieces."""
     s = Schedule(lower(matmul(48, 8, 8)))
-    s.split("i", (None, Var("f")))
+    s.split("i", (None, Extent("f")))
     extractor = Extractor.of(s.program)
     factors = np.arange(1, 601, dtype=np.int64)[:, None]
     features = itervar_features(extractor, factors)

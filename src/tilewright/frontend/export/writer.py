@@ -12,7 +12,7 @@ from tilewright.base.errors import UnsupportedModel
 from tilewright.base.names import Names
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.symbolic.bounds import Bounds, interval
-from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Extent, Select, Unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 
 OnnxAttribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str]
@@ -52,7 +52,7 @@ class Writer:
     producers: Mapping[Value, Node] = field(init=False)
     _names: Names = field(init=False)
     _bounds: Bounds = field(init=False)
-    _dims: dict[Var, tuple[Value, int]] = field(init=False)
+    _dims: dict[Extent, tuple[Value, int]] = field(init=False)
     """Which axis of which input tells a run-time extent."""
     _extents: dict[Expr, str] = field(default_factory=dict[Expr, str])
     _shared: dict[tuple[str, tuple[int, ...], bytes], str] = field(
@@ -62,7 +62,7 @@ class Writer:
     def __post_init__(self) -> None:
         self.producers = self.graph.producers()
         self._names = self.graph.names()
-        sources = [(e, (v, axis)) for v in self.graph.inputs for axis, e in enumerate(v.shape) if isinstance(e, Var)]
+        sources = [(e, (v, axis)) for v in self.graph.inputs for axis, e in enumerate(v.shape) if isinstance(e, Extent)]
         self._dims = dict(reversed(sources))
         self._bounds = Bounds(dims={dim: self.graph.bounds.get(dim) for dim in self._dims})
 
@@ -108,7 +108,7 @@ class Writer:
         match value:
             case Const(number, dtype):
                 return self.literal(np.array([number], dtype.numpy))
-            case Var() if value in self._dims:
+            case Extent() if value in self._dims:
                 source, axis = self._dims[value]
                 return self._made("Shape", [source.name], value.name, start=axis, end=axis + 1)
             case Binary(op, a, b) if op in _BINARY:

@@ -75,4 +75,4 @@ def index_of(graph: Graph) -> Index:
 def bounds_of(graph: Graph) -> Bounds:
     """What is known of the run-time extents of ``graph``."""
     extents = {extent for value in graph.inputs for size in value.shape for extent in size.variables}
-    return Bounds(dims={extent: graph.bounds.get(extent) for extent in sorted(extents, key=lambda v: v.name)})
+    return Bounds(dims={extent: graph.bounds.get(extent) for extent in sorted(extents, key=lambda v: v.unique)})

@@ -14,7 +14,7 @@ Meaning
 A rule says that each source equals the target in its place, for all values of its variables, wherever both are
 well-typed and ``needs`` hold. Equal terms are one node of a graph: sharing needs no notation.
 
-Extents and integer attributes are expressions over *symbols* (``Var``), which stand for integers. A variable has any
+Extents and integer attributes are expressions over *symbols* (``Symbol``), which stand for integers. A variable has any
 number of dimensions, also none, before those of ``shape`` if it has ``leading``: one name of leading dimensions stands
 for one list of extents, which attributes can name, too (the symbol ``*b``). ``rest`` names the attributes that are not
 written: one name stands for the same attributes everywhere. A weight is known when a model is compiled: an initializer,

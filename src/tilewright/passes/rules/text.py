@@ -47,7 +47,7 @@ from tilewright.ops import Attribute
 from tilewright.ops.operator import find
 from tilewright.passes.rules.syntax import parse_expression
 from tilewright.passes.rules.terms import Apply, Evidence, Number, Proof, Rule, Term, Variable, subterms
-from tilewright.symbolic.expr import Expr, Var, const, equal, not_equal
+from tilewright.symbolic.expr import Expr, Symbol, const, equal, not_equal
 
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
     ast.Add: lambda a, b: a + b,
@@ -406,9 +406,9 @@ class _Reader:
     def _integer(self, node: ast.expr) -> Expr:
         match node:
             case ast.Name(id=name):
-                return Var(name)
+                return Symbol(name)
             case ast.Starred(value=ast.Name(id=name)):
-                return Var(f"*{name}")
+                return Symbol(f"*{name}")
             case ast.Constant(value=int() as value):
                 return self._literal(value)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
