@@ -22,15 +22,16 @@ from tilewright.schedule.tree import (
 )
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ONE, ZERO, Expr, Read, Var
+from tilewright.symbolic.sharing import DEEPEST, MOST_INLINED, MOST_NODES, size_of
 from tilewright.symbolic.simplify import equivalent, simplify
-from tilewright.symbolic.traversal import free_vars, substitute, transform_reads
+from tilewright.symbolic.traversal import free_vars, reads_in, substitute, transform_reads
 
 
 def compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
     """Put the value that ``block`` computes in place of every read of it; the block and its buffer are gone.
 
-    Refuses unless the block stores one value at its own axes (no reduction) in a buffer that is no output. What nothing
-    reads may be computed in any way.
+    Refuses unless the block stores one value at its own axes (no reduction) in a buffer that is no output, and where
+    the values that read it would get too large with it in them. What nothing reads may be computed in any way.
     """
     place = block_at(program, block)
     if is_unread(program, place.stmt):
@@ -87,7 +88,9 @@ def reverse_compute_inline(program: Program, block: BlockRef) -> tuple[Program, 
     _check_inputs_ready(program, reader, producer, between)
     values = {v: e for v, e in zip(indices, made.indices, strict=True) if isinstance(v, Var)}
     values |= {axis.var: ZERO for axis in reader.axes if axis.var not in values}
-    value = _with_value(substitute(store.value, values), between, made.value)
+    wanted = substitute(store.value, values)
+    value = _with_value(wanted, between, made.value)
+    _check_size(reader, between, wanted, value)
     target = tuple(substitute(index, values) for index in store.indices)
     bounds = bounds_within(program, producer.axes)
     body = Store(store.buffer, tuple(simplify(i, bounds) for i in target), simplify(value, bounds))
@@ -168,10 +171,23 @@ def _replaced(program: Program, reader: Block, mapped: _Mapped) -> Block:
     def value(node: Read) -> Expr | None:
         return mapped.at(node.indices) if node.source == mapped.buffer else None
 
-    def change(stmt: Stmt) -> Stmt:
-        return transform_exprs(stmt, lambda expr: simplify(transform_reads(expr, value), bounds))
+    def change(expr: Expr) -> Expr:
+        changed = transform_reads(expr, value)
+        _check_size(reader, mapped.buffer, expr, changed)
+        return simplify(changed, bounds)
 
-    return refreshed(program, map_parts(reader, change))
+    return refreshed(program, map_parts(reader, lambda part: transform_exprs(part, change)))
+
+
+def _check_size(reader: Block, buffer: Buffer, before: Expr, after: Expr) -> None:
+    """A value that is read several times is there as often afterwards: from one step to the next, that is a power."""
+    if after is before:
+        return
+    reads = sum(1 for read in reads_in(before) if read.source == buffer)
+    size, most = size_of(after), MOST_NODES if reads == 1 else MOST_INLINED
+    if size.nodes > most or size.depth > DEEPEST:
+        reason = f"with `{buffer.name}` in it, what `{reader.name}` computes would be {size}; use compute_at instead"
+        raise refuse(reason, BlockRef(reader.name))
 
 
 # The value of a consumer ---------------------------------------------------------------------------------------------

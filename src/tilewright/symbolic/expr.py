@@ -53,6 +53,7 @@ from tilewright.symbolic.operations import (
     wrap,
 )
 from tilewright.symbolic.python_operators import PythonOperators
+from tilewright.symbolic.sharing import size_of
 
 Scalar: TypeAlias = bool | int | float
 
@@ -164,7 +165,8 @@ class Expr(Arithmetic):
         raise BadProgram(f"{self} is known only at run time; use te.select, `&` and `|`, not `if`, `and`, `or`")
 
     def __str__(self) -> str:
-        return format_expr(self, name=given_name)
+        size = size_of(self)
+        return format_expr(self, name=given_name) if size.is_allowed else f"<an expression of {size}>"
 
     __repr__ = __str__
 

@@ -20,6 +20,7 @@ from tilewright.base.errors import BadProgram
 from tilewright.base.names import fresh_name
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Arithmetic, Const, Expr, ExprLike, Extent, Var, as_expr, cast, const, select
+from tilewright.symbolic.sharing import DEEPEST, MOST_NODES, size_of
 from tilewright.symbolic.traversal import free_vars, substitute
 from tilewright.tensor.ir import MARK, Compute, Placeholder, Reduction, Tensor, inputs_of, topological_order
 from tilewright.tensor.reducers import (
@@ -138,11 +139,24 @@ def _compute_op(
     """The operation, with the axes under their own names instead of the scratch names that the body was made with."""
     if not isinstance(body, Reduction):
         values = _values(body, label)
+        _check_size(label, values)
         axes, renamed = _named_axes(scratch, extents, values)
         return Compute(label, axes, tuple(substitute(value, renamed) for value in values))
+    _check_size(label, (*body.sources, body.condition, *body.reducer.results))
     axes, renamed = _named_axes(scratch, extents, (*body.sources, body.condition), body.axes)
     sources = tuple(substitute(source, renamed) for source in body.sources)
     return Compute(label, axes, (), Reduction(body.reducer, body.axes, sources, substitute(body.condition, renamed)))
+
+
+def _check_size(label: str, exprs: Sequence[Expr]) -> None:
+    """Passes see expressions as trees, and walk them recursively."""
+    for expr in exprs:
+        size = size_of(expr)
+        if not size.is_allowed:
+            raise BadProgram(
+                f"{label}: its body is {size} with what it shares written out, and may be {MOST_NODES}, up to {DEEPEST} "
+                "inside each other; make parts of it a te.compute of their own"
+            )
 
 
 def _values(body: ExprLike | tuple[ExprLike, ...], label: str) -> tuple[Expr, ...]:
@@ -225,6 +239,7 @@ def _extent(extent: ExprLike, what: str) -> Expr:
     expr = as_expr(extent)
     if expr.dtype != dtypes.index:
         raise BadProgram(f"{what} is {expr} of {expr.dtype}; extents are integers or `index` expressions")
+    _check_size(what, (expr,))
     if isinstance(expr, Const) and expr.value < 0:
         raise BadProgram(f"{what} is {expr}; extents are not negative")
     for variable in expr.variables:
