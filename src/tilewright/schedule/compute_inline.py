@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, Stmt, Store
 from tilewright.loops.program import Program
-from tilewright.loops.visit import mentions, transform_exprs, transform_stmts
-from tilewright.schedule.blocks import bounds_within, calls_in, map_parts, refreshed
+from tilewright.loops.visit import mentions, own_exprs, transform_exprs, transform_stmts, walk
+from tilewright.schedule.blocks import bounds_within, calls_in, map_parts, parts, refreshed
 from tilewright.schedule.placing import before, check_scopes, intermediate
 from tilewright.schedule.tree import (
     BlockRef,
@@ -43,13 +43,14 @@ def compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
     without = rewrite(program, place, NOTHING)
     readers = {b.name for b in all_blocks(without.body) if mapped.buffer in buffers_read(b)}
     _check_value_stays(program, place.stmt, readers)
+    most = MOST_NODES if _reads_of(without, mapped.buffer) == 1 else MOST_INLINED
 
     def inlined(reader: Block) -> Stmt:
         if reader.name not in readers:
             return reader
         if any(region.buffer == mapped.buffer for call in calls_in(reader) for region in call.args):
             raise refuse(f"`{reader.name}` passes `{mapped.buffer.name}` to an intrinsic", BlockRef(reader.name))
-        return _replaced(without, reader, mapped)
+        return _replaced(without, reader, mapped, most)
 
     body = change_blocks(without.body, inlined)
     result = _without_buffer(dataclasses.replace(without, body=body), mapped.buffer, block)
@@ -90,7 +91,7 @@ def reverse_compute_inline(program: Program, block: BlockRef) -> tuple[Program, 
     values |= {axis.var: ZERO for axis in reader.axes if axis.var not in values}
     wanted = substitute(store.value, values)
     value = _with_value(wanted, between, made.value)
-    _check_size(reader, between, wanted, value)
+    _check_size(producer, between, value, MOST_INLINED)
     target = tuple(substitute(index, values) for index in store.indices)
     bounds = bounds_within(program, producer.axes)
     body = Store(store.buffer, tuple(simplify(i, bounds) for i in target), simplify(value, bounds))
@@ -165,7 +166,7 @@ def _check_value_stays(program: Program, block: Block, readers: set[str]) -> Non
             raise refuse(f"`{other.name}` writes {names} after `{block.name}` has read it", BlockRef(other.name))
 
 
-def _replaced(program: Program, reader: Block, mapped: _Mapped) -> Block:
+def _replaced(program: Program, reader: Block, mapped: _Mapped, most: int) -> Block:
     bounds = bounds_within(program, reader.axes)
 
     def value(node: Read) -> Expr | None:
@@ -173,18 +174,23 @@ def _replaced(program: Program, reader: Block, mapped: _Mapped) -> Block:
 
     def change(expr: Expr) -> Expr:
         changed = transform_reads(expr, value)
-        _check_size(reader, mapped.buffer, expr, changed)
+        if changed is not expr:
+            _check_size(reader, mapped.buffer, changed, most)
         return simplify(changed, bounds)
 
     return refreshed(program, map_parts(reader, lambda part: transform_exprs(part, change)))
 
 
-def _check_size(reader: Block, buffer: Buffer, before: Expr, after: Expr) -> None:
-    """A value that is read several times is there as often afterwards: from one step to the next, that is a power."""
-    if after is before:
-        return
-    reads = sum(1 for read in reads_in(before) if read.source == buffer)
-    size, most = size_of(after), MOST_NODES if reads == 1 else MOST_INLINED
+def _reads_of(program: Program, buffer: Buffer) -> int:
+    """How often ``buffer`` is read, in values and indices: as often, what makes it is there when it is inlined."""
+    blocks = [block for block in all_blocks(program.body) if buffer in buffers_read(block)]
+    exprs = (e for block in blocks for stmt in walk(parts(block)) for e in own_exprs(stmt) if e.has_reads)
+    return sum(1 for expr in exprs for read in reads_in(expr) if read.source == buffer)
+
+
+def _check_size(reader: Block, buffer: Buffer, value: Expr, most: int) -> None:
+    """What is read several times is there as often when it is inlined: over several steps, that is a power."""
+    size = size_of(value)
     if size.nodes > most or size.depth > DEEPEST:
         reason = f"with `{buffer.name}` in it, what `{reader.name}` computes would be {size}; use compute_at instead"
         raise refuse(reason, BlockRef(reader.name))
