@@ -19,6 +19,10 @@ _STORES_PLAIN = "Conv"
 """The operator whose kernel leaves blocks as it stores."""
 MAX_NODES = 64
 """Nodes of a group that are not views. Models have a dozen; what is longer would take long to schedule, for no gain."""
+MAX_OPERANDS = 256
+"""Inputs of these nodes together, for the same reason."""
+MAX_VIEWS = 32
+"""Views of views: the next one is computed, so that what reads through it has no copies of all before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class _Fusion:
         self._consumers = graph.consumers()
         self._producers = graph.producers()
         self._leaving_graph = frozenset(graph.outputs)
-        self._views = {v: node for node in graph.nodes if node.op.kind is FusionKind.VIEW for v in node.outputs}
+        self._views = _views(graph)
         self._taken: set[Value] = set()
 
     def groups(self) -> tuple[Group, ...]:
@@ -73,7 +77,7 @@ class _Fusion:
 
     def _grown(self) -> list[list[Node]]:
         """Groups around all that is not injective, then around the injective nodes that are left."""
-        computing = [node for node in self._graph.nodes if node.op.kind is not FusionKind.VIEW]
+        computing = [node for node in self._graph.nodes if node.outputs[0] not in self._views]
         anchors = sorted(computing, key=lambda node: node.op.kind is FusionKind.INJECTIVE)
         grown: list[list[Node]] = []
         for anchor in anchors:
@@ -94,7 +98,7 @@ class _Fusion:
         end = anchor
         while (target := self._dominators.get(end.outputs[0])) is not None:
             between = self._between(end.outputs[0], target)
-            fits = len(nodes) + len(between) <= MAX_NODES
+            fits = _fit([*nodes, *between])
             if not fits or not all(self._may_follow(node, anchor) for node in between):
                 break
             nodes.extend(between)
@@ -106,11 +110,12 @@ class _Fusion:
         members = {node.outputs[0]: node for node in nodes}
         end = nodes[-1].outputs[0]
         stack = self._producers_for(nodes)
-        while stack and len(members) < MAX_NODES:
+        while stack:
             node = stack.pop()
             value = node.outputs[0]
             inside = all(reader.outputs[0] in members for reader in self._consumers.get(value, ()))
-            if inside and value not in members and value not in self._leaving_graph and self._may_join(node, end):
+            joins = inside and value not in members and value not in self._leaving_graph and self._may_join(node, end)
+            if joins and _fit([*members.values(), node]):
                 members[value] = node
                 stack += self._producers_for([node])
         self._taken.update(members)
@@ -170,6 +175,23 @@ class _Fusion:
             return read_outside or value in self._leaving_graph
 
         return tuple(value for node in nodes for value in node.outputs if leaves(value))
+
+
+def _views(graph: Graph) -> dict[Value, Node]:
+    """What views make that is computed where it is read, and these views."""
+    found: dict[Value, Node] = {}
+    depths: dict[Value, int] = {}
+    for node in graph.nodes:
+        depth = 1 + max((depths.get(v, 0) for v in node.inputs if v is not None), default=0)
+        if node.op.kind is FusionKind.VIEW and depth <= MAX_VIEWS:
+            found.update((value, node) for value in node.outputs)
+            depths.update((value, depth) for value in node.outputs)
+    return found
+
+
+def _fit(nodes: Sequence[Node]) -> bool:
+    """Whether ``nodes`` may be one group, as far as their number goes."""
+    return len(nodes) <= MAX_NODES and sum(len(node.inputs) for node in nodes) <= MAX_OPERANDS
 
 
 def _reads_in_place(node: Node) -> bool:

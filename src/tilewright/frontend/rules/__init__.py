@@ -27,6 +27,7 @@ from tilewright.frontend.rules import (
     resizing,
     signal,
     sorting,
+    variadic,
 )
 from tilewright.frontend.rules.rule import Request, Rule, RuleFunction
 
@@ -49,4 +50,5 @@ RULES: Mapping[str, RuleFunction] = {
     **resizing.RULES,
     **signal.RULES,
     **sorting.RULES,
+    **variadic.RULES,
 }

@@ -9,8 +9,8 @@ from tilewright.graph import Value
 
 _PLAIN = """
     Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Cos Cosh Div Equal Erf
-    Exp Floor Greater GreaterOrEqual HardSwish Identity IsNaN Less LessOrEqual Log Max Mean Min Mish Mul Neg Not Or
-    PRelu Reciprocal Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Tan Tanh Where Xor
+    Exp Floor Greater GreaterOrEqual HardSwish Identity IsNaN Less LessOrEqual Log Mish Mul Neg Not Or PRelu Reciprocal
+    Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Tan Tanh Where Xor
 """
 _WITH_ALPHA = "Celu Elu LeakyRelu Swish ThresholdedRelu"
 

@@ -170,7 +170,6 @@ def _trilu(request: Request) -> Sequence[Value]:
 
 RULES: Mapping[str, RuleFunction] = {
     "CenterCropPad": _center_crop_pad,
-    "Concat": Rule("Concat", {"axis": "axis"}),
     "DepthToSpace": _depth_to_space,
     "Expand": Rule("Expand", {}, {1: "shape"}),
     "Flatten": Rule("Flatten", {"axis": "axis"}),
