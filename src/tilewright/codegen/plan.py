@@ -11,6 +11,8 @@ time, and it is as large as the largest of them, which is known at run time only
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tilewright.loops.ir import Alloc, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt
 from tilewright.loops.program import Program
 from tilewright.loops.visit import children
@@ -53,16 +55,14 @@ def plan_memory(program: Program) -> Plan:
     """Places for all allocations of ``program``. Sizes are taken at the upper bounds of the run-time extents."""
     bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
     lifetimes = _Liveness(program, bounds).lifetimes()
-    placed: list[tuple[int, _Lifetime]] = []
     bounded = ((item, item.most) for item in lifetimes if item.most is not None)
-    for lifetime, size in sorted(bounded, key=lambda pair: (-pair[1], pair[0].first)):
-        others = [(at, other) for at, other in placed if other.meets(lifetime)]
-        placed.append((_lowest_gap(size, others), lifetime))
-    offsets = {lifetime.buffer.name: at for at, lifetime in placed}
+    order = sorted(bounded, key=lambda pair: (-pair[1], pair[0].first))
+    places = _places([(lifetime.first, lifetime.last, size) for lifetime, size in order])
+    offsets = {lifetime.buffer.name: at for (lifetime, _), at in zip(order, places, strict=True)}
     slots = _slots([lifetime for lifetime in lifetimes if lifetime.most is None])
     return Plan(
         offsets,
-        max((at + (lifetime.most or 0) for at, lifetime in placed), default=0),
+        max((at + size for (_, size), at in zip(order, places, strict=True)), default=0),
         {lifetime.buffer.name: number for number, slot in enumerate(slots) for lifetime in slot},
         tuple(largest((lifetime.size for lifetime in slot), bounds) for slot in slots),
     )
@@ -145,13 +145,22 @@ def balanced(join: Callable[[Expr, Expr], Expr], parts: Sequence[Expr]) -> Expr:
     return join(balanced(join, parts[:middle]), balanced(join, parts[middle:]))
 
 
-def _lowest_gap(size: int, others: list[tuple[int, _Lifetime]]) -> int:
-    offset = 0
-    for at, other in sorted(others, key=lambda item: item[0]):
-        if offset + size <= at:
-            break
-        offset = max(offset, at + (other.most or 0))
-    return offset
+def _places(wanted: Sequence[tuple[int, int, int]]) -> list[int]:
+    """Where each goes in memory, of (first use, last use, bytes): in turn, as low as those before leave room.
+
+    In arrays: a model of 10,000 kernels has as many buffers, each of which is compared with all before.
+    """
+    first, last, size = np.array(wanted, np.int64).reshape(-1, 3).T
+    start = np.zeros(len(wanted), np.int64)
+    for position in range(len(wanted)):
+        meets = (first[:position] <= last[position]) & (first[position] <= last[:position])
+        low = start[:position][meets]
+        order = np.argsort(low, kind="stable")
+        # What lies below each of them is free from the highest end of those before it on.
+        ends = np.concatenate([[0], np.maximum.accumulate((low + size[:position][meets])[order])])
+        fits = np.flatnonzero(ends[:-1] + size[position] <= low[order])
+        start[position] = ends[fits[0] if len(fits) else -1]
+    return start.tolist()
 
 
 class _Liveness:

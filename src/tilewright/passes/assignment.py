@@ -9,6 +9,7 @@ first by what is best for it and its neighbours alone (RN), and the result need 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from math import prod
 
 import numpy as np
@@ -80,12 +81,18 @@ class _Elimination:
         for table in tables:
             self._add(table)
         self._entries = {node: self._table_size(node) for node in range(len(sizes))}
+        self._queue = [(entries, node) for node, entries in self._entries.items()]
+        """By size; what is no longer in ``_entries`` so, is out of date."""
+        heapify(self._queue)
 
     def run(self) -> list[int]:
         """A choice for each node."""
         while self._entries:
-            node = min(self._entries, key=self._entries.__getitem__)
-            if self._entries[node] > self._largest:
+            entries, node = heappop(self._queue)
+            if self._entries.get(node) != entries:
+                continue
+            if entries > self._largest:
+                heappush(self._queue, (entries, node))
                 node = max(self._entries, key=lambda n: len(self._neighbours[n]))
                 self._settle(node)
             else:
@@ -93,6 +100,7 @@ class _Elimination:
             del self._entries[node]
             for other in self._neighbours.pop(node):
                 self._entries[other] = self._table_size(other)
+                heappush(self._queue, (self._entries[other], other))
         return self._choices()
 
     def _add(self, table: _Table) -> None:

@@ -147,8 +147,10 @@ class Problem:
             alternatives = {v: _measured(found, times.ways.get(v, {}), rate, math) for v, found in alternatives.items()}
             problem.copies = {copy: rate * microseconds for copy, microseconds in times.copies.items()}
         wanted = _wanted(graph, alternatives)
+        leaving = frozenset(graph.outputs)
         for value in (*graph.inputs, *(v for node in graph.nodes for v in node.outputs)):
-            problem.states[value] = tuple(problem._states(value, alternatives.get(value, (GIVEN,)), wanted))
+            ways_of_value, wants = alternatives.get(value, (GIVEN,)), wanted.get(value, frozenset())
+            problem.states[value] = tuple(problem._states(value, ways_of_value, wants, leaves=value in leaving))
         for node in graph.nodes:
             for value in dict.fromkeys(v for v in node.inputs if v in problem.states):
                 problem._read(value, node)
@@ -182,9 +184,8 @@ class Problem:
         return Choices(self.graph, states, self.names, found.cost, found.is_best)
 
     def _states(
-        self, value: Value, ways: tuple[Alternative, ...], wanted: Mapping[Value, frozenset[Reads]]
+        self, value: Value, ways: tuple[Alternative, ...], wants: frozenset[Reads], *, leaves: bool
     ) -> Iterator[State]:
-        leaves, wants = value in self.graph.outputs, wanted.get(value, frozenset())
         for way in ways:
             if not (leaves and way.is_blocked):
                 yield State(way, is_copied=False)

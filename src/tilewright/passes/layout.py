@@ -74,8 +74,9 @@ class _Storing:
         self._blocked: dict[Value, Value] = {}
         self._plain: dict[Value, Value] = {}
         made = [value for node in graph.nodes for value in node.outputs]
+        leaving = frozenset(graph.outputs)
         for value in (*graph.inputs, *made):
-            self._name(value, value in copied, value in graph.outputs)
+            self._name(value, value in copied, value in leaving)
 
     @property
     def layouts(self) -> dict[Value, IndexMap]:

@@ -1,6 +1,6 @@
 """The main program of a model: one call per group of nodes, in order, and the memory between them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import InternalError
@@ -37,7 +37,8 @@ def main_program(
     for value in graph.outputs:
         outputs.append(Buffer(fresh_name(f"{readable(value.name)}.out", taken), value.dtype, value.shape))
         taken.add(outputs[-1].name)
-    writes = {v: buffer for v, buffer in zip(graph.outputs, outputs, strict=True) if _is_made(v, graph, constants)}
+    writes = dict(zip(graph.outputs, outputs, strict=True))
+    _check_made(writes, {*graph.inputs, *constants})
     buffers.update(writes)
     body: Stmt = Seq(tuple(_call(step, buffers) for step in steps))
     given = {*graph.inputs, *constants, *writes}
@@ -47,10 +48,10 @@ def main_program(
     return Program("main", params, body, dims, len(outputs))
 
 
-def _is_made(value: Value, graph: Graph, constants: Mapping[Value, Array]) -> bool:
-    if value in graph.inputs or value in constants:
-        raise InternalError(f"output {value.name} is an input or constant: the importer should have copied it")
-    return True
+def _check_made(outputs: Iterable[Value], given: Collection[Value]) -> None:
+    for value in outputs:
+        if value in given:
+            raise InternalError(f"output {value.name} is an input or constant: the importer should have copied it")
 
 
 def _buffers(graph: Graph, steps: Sequence[Step], constants: Mapping[Value, Array]) -> dict[Value, Buffer]:

@@ -51,13 +51,13 @@ def fold_constants(graph: Graph) -> Graph:
     limit follows from the model alone, so that equal models are compiled alike. Raises ``InvalidModel`` if one reads
     outside of its input.
     """
-    constants = dict(graph.constants)
+    constants, leaving = dict(graph.constants), frozenset(graph.outputs)
     readers = Counter(value for node in graph.nodes for value in set(node.inputs) if value is not None)
     left = max(MOST_FOLDED, 4 * sum(array.nbytes for array in graph.constants.values()))
     nodes: list[Node] = []
     for node in graph.nodes:
         wanted = _bytes_if_foldable(node, constants)
-        if wanted is None or wanted > left or set(node.outputs).intersection(graph.outputs):
+        if wanted is None or wanted > left or not leaving.isdisjoint(node.outputs):
             nodes.append(node)
             continue
         constants.update(zip(node.outputs, _folded(node, constants), strict=True))
@@ -130,11 +130,12 @@ def _integers(value: Attribute) -> tuple[int, ...] | None:
 def eliminate_identities(graph: Graph) -> Graph:
     """Without nodes whose output is their input, unless it leaves the graph."""
     renamed: dict[Value, Value] = {}
+    leaving = frozenset(graph.outputs)
     nodes: list[Node] = []
     for node in graph.nodes:
         node = _renamed(node, renamed)
         source, result = node.inputs[0] if node.inputs else None, node.outputs[0]
-        if source is not None and _does_nothing(node, source) and result not in graph.outputs:
+        if source is not None and _does_nothing(node, source) and result not in leaving:
             renamed[result] = source
         else:
             nodes.append(node)
@@ -157,12 +158,13 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
     renamed: dict[Value, Value] = {}
     constants = dict(_unique_constants(graph, renamed))
     seen: dict[tuple[object, ...], Node] = {}
+    leaving = frozenset(graph.outputs)
     nodes: list[Node] = []
     for node in graph.nodes:
         node = _renamed(node, renamed)
         key = (node.op.name, node.inputs, Exact(node.attributes), len(node.outputs))
         twin = seen.get(key)
-        if twin is None or set(node.outputs).intersection(graph.outputs):
+        if twin is None or not leaving.isdisjoint(node.outputs):
             seen.setdefault(key, node)
             nodes.append(node)
         else:
@@ -172,12 +174,12 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
 
 def _unique_constants(graph: Graph, renamed: dict[Value, Value]) -> Iterator[tuple[Value, Array]]:
     looks = {value: _look(array) for value, array in graph.constants.items()}
-    alike = Counter(looks.values())
+    alike, leaving = Counter(looks.values()), frozenset(graph.outputs)
     seen: dict[tuple[object, ...], Value] = {}
     for value, array in graph.constants.items():
         look = looks[value]
         key = (look, _digest(array) if alike[look] > 1 else b"")
-        if key in seen and value not in graph.outputs:
+        if key in seen and value not in leaving:
             renamed[value] = seen[key]
         else:
             seen.setdefault(key, value)

@@ -165,8 +165,9 @@ class Expr(Arithmetic):
         raise BadProgram(f"{self} is known only at run time; use te.select, `&` and `|`, not `if`, `and`, `or`")
 
     def __str__(self) -> str:
-        size = size_of(self)
-        return format_expr(self, name=given_name) if size.is_allowed else f"<an expression of {size}>"
+        if self.operands() and not (size := size_of(self)).is_allowed:
+            return f"<an expression of {size}>"
+        return format_expr(self, name=given_name)
 
     __repr__ = __str__
 

@@ -1,11 +1,11 @@
-"""How large expressions are with all that they share written out: as trees, which is how texts and most passes see them.
+"""How large expressions are with all that they share written out: as trees, as texts and most passes see them.
 
 ``y = t + t``, ``z = y + y`` ... share their operands: a few objects are a tree that doubles with each step. Whatever
 puts expressions into each other asks here first. So every expression of a program is a small tree, and passes may walk
 it as one, recursively.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +20,7 @@ DEEPEST = 128
 class Tree(Protocol):
     """An expression, as far as its size goes."""
 
-    def operands(self) -> "Iterable[Tree]":
+    def operands(self) -> "Sequence[Tree]":
         """The direct operands."""
         ...
 
@@ -43,17 +43,17 @@ class Size:
 
 def size_of(*exprs: Tree) -> Size:
     """The size of ``exprs`` as trees, all together. Each object is looked at once, and there is no recursion."""
-    known: dict[int, Size] = {}
+    known: dict[int, tuple[int, int]] = {}
     stack: list[Tree] = [*exprs]
     while stack:
         node = stack[-1]
-        missing = [operand for operand in node.operands() if id(operand) not in known]
-        if missing:
-            stack.extend(missing)
-        else:
-            known[id(stack.pop())] = _together([known[id(operand)] for operand in node.operands()])
-    return _together([known[id(expr)] for expr in exprs])
-
-
-def _together(parts: list[Size]) -> Size:
-    return Size(1 + sum([part.nodes for part in parts]), 1 + max([part.depth for part in parts], default=0))
+        operands = node.operands()
+        parts = [known.get(id(operand)) for operand in operands]
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
+            stack.extend([operand for operand, part in zip(operands, parts, strict=True) if part is None])
+            continue
+        stack.pop()
+        known[id(node)] = 1 + sum([nodes for nodes, _ in found]), 1 + max([depth for _, depth in found], default=0)
+    sizes = [known[id(expr)] for expr in exprs]
+    return Size(sum([nodes for nodes, _ in sizes]), max([depth for _, depth in sizes], default=0))

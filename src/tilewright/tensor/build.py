@@ -139,10 +139,10 @@ def _compute_op(
     """The operation, with the axes under their own names instead of the scratch names that the body was made with."""
     if not isinstance(body, Reduction):
         values = _values(body, label)
-        _check_size(label, values)
+        _check_size(f"the body of {label}", values)
         axes, renamed = _named_axes(scratch, extents, values)
         return Compute(label, axes, tuple(substitute(value, renamed) for value in values))
-    _check_size(label, (*body.sources, body.condition, *body.reducer.results))
+    _check_size(f"the body of {label}", (*body.sources, body.condition, *body.reducer.results))
     axes, renamed = _named_axes(scratch, extents, (*body.sources, body.condition), body.axes)
     sources = tuple(substitute(source, renamed) for source in body.sources)
     return Compute(label, axes, (), Reduction(body.reducer, body.axes, sources, substitute(body.condition, renamed)))
@@ -154,8 +154,8 @@ def _check_size(label: str, exprs: Sequence[Expr]) -> None:
         size = size_of(expr)
         if not size.is_allowed:
             raise BadProgram(
-                f"{label}: its body is {size} with what it shares written out, and may be {MOST_NODES}, up to {DEEPEST} "
-                "inside each other; make parts of it a te.compute of their own"
+                f"{label} is {size} with what it shares written out, and may be {MOST_NODES}, up to {DEEPEST} inside "
+                "each other; make parts of it a te.compute of their own"
             )
 
 
@@ -239,7 +239,8 @@ def _extent(extent: ExprLike, what: str) -> Expr:
     expr = as_expr(extent)
     if expr.dtype != dtypes.index:
         raise BadProgram(f"{what} is {expr} of {expr.dtype}; extents are integers or `index` expressions")
-    _check_size(what, (expr,))
+    if not isinstance(expr, Const | Var):
+        _check_size(what, (expr,))
     if isinstance(expr, Const) and expr.value < 0:
         raise BadProgram(f"{what} is {expr}; extents are not negative")
     for variable in expr.variables:
