@@ -130,9 +130,15 @@ class Names:
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
+        self._numbers: dict[str, int] = {}
+        """The last number after each name; those before are taken."""
 
     def fresh(self, wanted: str) -> str:
         """``wanted``, or with a number after it; it is taken from now on."""
-        name = fresh_name(wanted, self._taken)
+        name, number = wanted, self._numbers.get(wanted, 0)
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._numbers[wanted] = number
         self._taken.add(name)
         return name

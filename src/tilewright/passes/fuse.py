@@ -138,10 +138,10 @@ class _Fusion:
         return free and node.op.kind is FusionKind.INJECTIVE and result.shape == value.shape
 
     def _between(self, start: Value, end: Node) -> list[Node]:
-        """All nodes on the ways from ``start`` to ``end``, the latter included."""
+        """All nodes on the ways from ``start`` to ``end``, the latter included; some of them, if they are too many."""
         found: dict[Value, Node] = {}
         stack = [start]
-        while stack:
+        while stack and len(found) <= MAX_NODES:
             for node in self._consumers.get(stack.pop(), ()):
                 if node.outputs[0] not in found:
                     found[node.outputs[0]] = node

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import InternalError
-from tilewright.base.names import fresh_name, readable
+from tilewright.base.names import Names, readable
 from tilewright.graph import Array, Graph, Value
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
 from tilewright.loops.program import Dim, Program
@@ -32,11 +32,8 @@ def main_program(
 ) -> Program:
     """Main: inputs, constants, outputs; what is none of these is allocated."""
     buffers = _buffers(graph, steps, constants)
-    taken = {buffer.name for buffer in buffers.values()}
-    outputs = list[Buffer]()
-    for value in graph.outputs:
-        outputs.append(Buffer(fresh_name(f"{readable(value.name)}.out", taken), value.dtype, value.shape))
-        taken.add(outputs[-1].name)
+    names = Names(buffer.name for buffer in buffers.values())
+    outputs = [Buffer(names.fresh(f"{readable(v.name)}.out"), v.dtype, v.shape) for v in graph.outputs]
     writes = dict(zip(graph.outputs, outputs, strict=True))
     _check_made(writes, {*graph.inputs, *constants})
     buffers.update(writes)
@@ -56,12 +53,8 @@ def _check_made(outputs: Iterable[Value], given: Collection[Value]) -> None:
 
 def _buffers(graph: Graph, steps: Sequence[Step], constants: Mapping[Value, Array]) -> dict[Value, Buffer]:
     mentioned = dict.fromkeys((*graph.inputs, *constants, *(v for step in steps for v in step.arguments)))
-    buffers: dict[Value, Buffer] = {}
-    names = set[str]()
-    for value in mentioned:
-        buffers[value] = Buffer(fresh_name(readable(value.name), names), value.dtype, value.shape)
-        names.add(buffers[value].name)
-    return buffers
+    names = Names(())
+    return {value: Buffer(names.fresh(readable(value.name)), value.dtype, value.shape) for value in mentioned}
 
 
 def _call(step: Step, buffers: Mapping[Value, Buffer]) -> Call:

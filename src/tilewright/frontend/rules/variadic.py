@@ -45,7 +45,8 @@ def _concat(request: Request) -> Sequence[Value]:
     """Of many, a tree of joins: each element is copied once for each level."""
     if not _is_long(request):
         return Rule("Concat", {"axis": "axis"})(request)
-    axis, values = request.integer("axis", 0), _inputs(request)
+    axis = request.integer("axis", 0)
+    values = _inputs(request)
     while len(values) > 1:
         groups = [values[at : at + MOST_OPERANDS] for at in range(0, len(values), MOST_OPERANDS)]
         values = [request.apply("Concat", *group, axis=axis) if len(group) > 1 else group[0] for group in groups]
