@@ -29,9 +29,9 @@ from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic
 from tilewright.schedule.intrinsics import decl_tensor_intrin as _decl_tensor_intrin
 from tilewright.schedule.schedule import FactorLike, Schedule
 from tilewright.schedule.trace import Trace
-from tilewright.schedule.tree import BlockRef, LoopRef, block_at, variable_names
+from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, variable_names
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import Extent
+from tilewright.symbolic.expr import Expr, Extent
 from tilewright.symbolic.traversal import free_vars
 from tilewright.tensor import build, functions, reducers
 from tilewright.tensor import scan as recurrences
@@ -145,8 +145,9 @@ class TeSchedule:
         self._buffers = lowered.buffers
         self._axes: dict[BlockRef, tuple[IterVar, ...]] = {}
         self._loops: dict[tuple[BlockRef, int], LoopRef] = {}
+        blocks = {block.name: block for block in all_blocks(self.program.body)}
         for op, block in self._blocks.items():
-            self.follow(block)
+            self._follow(block, blocks[block.name].bindings)
             if isinstance(op, Compute):
                 self._axes[block] = (*op.axis, *op.reduce_axis)
 
@@ -239,7 +240,10 @@ class TeSchedule:
 
     def follow(self, block: BlockRef, loops: Sequence[LoopRef] | None = None) -> None:
         """Note which loops run over the axes of ``block``; only ``loops`` are new, if these are given."""
-        for position, binding in enumerate(self.block(block).bindings):
+        self._follow(block, self.block(block).bindings, loops)
+
+    def _follow(self, block: BlockRef, bindings: Sequence[Expr], loops: Sequence[LoopRef] | None = None) -> None:
+        for position, binding in enumerate(bindings):
             driving = [LoopRef(v.name) for v in free_vars(binding) if not isinstance(v, Extent)]
             found = [loop for loop in driving if loops is None or loop in loops]
             if len(found) == 1:

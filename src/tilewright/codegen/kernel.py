@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.base import dtypes
-from tilewright.base.errors import BadProgram
+from tilewright.base.errors import BadProgram, Unsupported
 from tilewright.codegen.intrinsics import emit_intrinsic
 from tilewright.codegen.places import Place
 from tilewright.codegen.plan import balanced, largest, plan_below, plan_memory
@@ -21,7 +21,7 @@ from tilewright.codegen.text import FunctionText
 from tilewright.codegen.values import Value
 from tilewright.loops.ir import Buffer, Call, Callee
 from tilewright.loops.program import Program
-from tilewright.loops.visit import walk
+from tilewright.loops.visit import MOST_COPIES, copies, walk
 from tilewright.runtime import abi
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ZERO, Expr, Extent, Var, const
@@ -42,7 +42,12 @@ class FunctionInfo:
 
 
 def emit_kernel(program: Program, module: Module) -> FunctionInfo:
-    """Append the kernel's functions to ``module``; ``program`` is scheduled, and prepared here."""
+    """Append the kernel's functions to ``module``; ``program`` is scheduled, and prepared here.
+
+    Raises ``Unsupported`` if its unrolled loops are too much code.
+    """
+    if (count := copies(program.body)) > MOST_COPIES:
+        raise Unsupported(f"its unrolled loops are {count} statements, more than {MOST_COPIES}; unroll fewer of them")
     prepared = prepare(program)
     below = plan_below(prepared)
     calls, signature = _intrinsic_calls(program), f"define hidden void @{program.name}"

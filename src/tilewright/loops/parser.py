@@ -33,6 +33,9 @@ from tilewright.loops.visit import seq, walk
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import ONE, TRUE, ZERO, Expr
 
+MOST_NESTED = 128
+"""Suites inside each other: passes take up to four Python frames for each."""
+
 _LOOP_KINDS = {word: kind for kind, word in LOOP_WORDS.items()}
 _CALLEES = {kind.value: kind for kind in Callee}
 
@@ -52,6 +55,7 @@ class _Parser:
     def __init__(self, lines: list[Line]) -> None:
         self._lines = lines
         self._next = 0
+        self._depth = 0
 
     # Lines
 
@@ -157,23 +161,29 @@ class _Parser:
     # Statements
 
     def _suite(self, indent: int, buffers: Mapping[str, Buffer]) -> Stmt:
+        self._depth += 1
+        known = dict(buffers)
+        outside: list[tuple[list[Stmt], Buffer]] = []
         found: list[Stmt] = []
         while (line := self._peek(indent)) is not None:
             self._take()
+            if self._depth > MOST_NESTED:
+                line.fail(f"more than {MOST_NESTED} statements are inside each other")
             if line.accept("alloc"):
-                found.append(self._alloc(line, indent, buffers))
+                buffer = self._declaration(line)
+                if line.accept(":"):  # for the indented lines
+                    found.append(Alloc(buffer, self._suite(self._indented(line), {**known, buffer.name: buffer})))
+                    continue
+                line.end()  # for the rest of the suite
+                outside.append((found, buffer))
+                found, known[buffer.name] = [], buffer
             else:
-                found.append(self._statement(line, buffers))
-        return seq(*found)
-
-    def _alloc(self, line: Line, indent: int, buffers: Mapping[str, Buffer]) -> Stmt:
-        """``alloc`` for the rest of the suite, or with a colon for the indented lines."""
-        buffer = self._declaration(line)
-        inside = {**buffers, buffer.name: buffer}
-        if line.accept(":"):
-            return Alloc(buffer, self._suite(self._indented(line), inside))
-        line.end()
-        return Alloc(buffer, self._suite(indent, inside))
+                found.append(self._statement(line, known))
+        self._depth -= 1
+        result = seq(*found)
+        for before, buffer in reversed(outside):
+            result = seq(*before, Alloc(buffer, result))
+        return result
 
     def _statement(self, line: Line, buffers: Mapping[str, Buffer]) -> Stmt:
         known: dict[str, Callable[[Line, Mapping[str, Buffer]], Stmt]] = {

@@ -30,6 +30,7 @@ from tilewright.symbolic.expr import (
     unary,
 )
 from tilewright.symbolic.operations import PRECEDENCE, BinaryOp, UnaryOp
+from tilewright.symbolic.sharing import size_of
 
 _TOKEN = re.compile(
     r"""(?P<space>[ ]+|\#.*)
@@ -40,6 +41,9 @@ _TOKEN = re.compile(
       | (?P<operator>\+:|->|//|<<|>>|<=|>=|==|!=|[-+*/%<>&|^()\[\],:=])""",
     re.VERBOSE,
 )
+
+DEEPEST = 160
+"""Expressions inside each other: some more than what is written may have, as schedules add to indices."""
 
 _INFIX = {op.value: op for op in PRECEDENCE}
 _UNARY = {op.value: op for op in UnaryOp}
@@ -66,6 +70,8 @@ class Line:
     position: int = 0
     extents: Mapping[str, Extent] = field(default_factory=dict[str, Extent])
     """The names that stand for run-time extents: what the program declares, no matter what loops are called."""
+    depth: int = 0
+    """Expressions around the next token."""
 
     @property
     def text(self) -> str:
@@ -155,6 +161,17 @@ def _tokens(source: str, number: int) -> list[Token]:
 
 def parse_expr(line: Line, buffers: Mapping[str, Buffer], precedence: int = 0) -> Expr:
     """The expression that starts at the next token; operators that bind weaker than ``precedence`` are left alone."""
+    line.depth += 1
+    if line.depth > DEEPEST:
+        line.fail(f"more than {DEEPEST} expressions are inside each other")
+    left = _parsed(line, buffers, precedence)
+    line.depth -= 1
+    if not line.depth and size_of(left).depth > DEEPEST:
+        line.fail(f"more than {DEEPEST} operations are inside each other")
+    return left
+
+
+def _parsed(line: Line, buffers: Mapping[str, Buffer], precedence: int) -> Expr:
     left = _operand(line, buffers)
     while line.kind == "operator" and (op := _INFIX.get(line.text)) is not None and PRECEDENCE[op] >= precedence:
         start = line.position

@@ -11,6 +11,7 @@ from tilewright.loops.ir import (
     Call,
     If,
     Loop,
+    LoopKind,
     Region,
     Seq,
     Stmt,
@@ -20,7 +21,7 @@ from tilewright.loops.ir import (
 )
 from tilewright.symbolic import traversal as symbolic
 from tilewright.symbolic.domain import IterVar
-from tilewright.symbolic.expr import Expr, Read, Var
+from tilewright.symbolic.expr import Const, Expr, Read, Var
 
 ChangeExpr = Callable[[Expr], Expr]
 ChangeBuffer = Callable[[Buffer], Buffer]
@@ -111,6 +112,17 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
             node = node.body
             yield node
         stack.extend(reversed(children(node)))
+
+
+MOST_COPIES = 1 << 14
+"""Of statements in a kernel, with unrolled loops written out. LLVM takes some seconds for as many."""
+
+
+def copies(stmt: Stmt) -> int:
+    """The statements in ``stmt`` that have none inside, those of unrolled loops as often as they are written out."""
+    inside = sum(map(copies, children(stmt))) if not isinstance(stmt, Store | Stores | Call | Sync) else 1
+    is_unrolled = isinstance(stmt, Loop) and stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, Const)
+    return inside * max(int(stmt.extent.value), 0) if is_unrolled else inside
 
 
 def transform_stmts(stmt: Stmt, leave: Callable[[Stmt], Stmt | None]) -> Stmt:

@@ -4,7 +4,7 @@ import dataclasses
 
 from tilewright.loops.ir import Loop, LoopKind
 from tilewright.loops.program import Program
-from tilewright.loops.visit import walk
+from tilewright.loops.visit import MOST_COPIES, copies, walk
 from tilewright.schedule.dependence import require_independent
 from tilewright.schedule.tree import Location, LoopRef, loop_at, refuse, rewrite
 
@@ -15,8 +15,13 @@ def serial(program: Program, loop: LoopRef) -> tuple[Program, None]:
 
 
 def unroll(program: Program, loop: LoopRef) -> tuple[Program, None]:
-    """The body once for each iteration (where the extent becomes constant)."""
-    return _with_kind(program, loop_at(program, loop), LoopKind.UNROLLED)
+    """The body once for each iteration (where the extent becomes constant). Refuses if that is too much code."""
+    changed, _ = _with_kind(program, loop_at(program, loop), LoopKind.UNROLLED)
+    count = copies(changed.body)
+    if count > MOST_COPIES:
+        reason = f"with the iterations of `{loop}` written out, there are {count} statements, more than {MOST_COPIES}"
+        raise refuse(f"{reason}; split the loop, and unroll the inner one", loop)
+    return changed, None
 
 
 def vectorize(program: Program, loop: LoopRef) -> tuple[Program, None]:

@@ -95,19 +95,34 @@ def places(
 
     ``ancestors`` and ``path`` are those of ``stmt``.
     """
-    stack: list[tuple[Stmt, list[Stmt], list[int]]] = [(stmt, [*ancestors], [*path])]
+    # Ways are linked from the inside out: most are never asked for.
+    stack: list[tuple[Stmt, _Way | None]] = [(stmt, None)]
     while stack:
-        node, above, way = stack.pop()
+        node, way = stack.pop()
         while True:
             if isinstance(node, kind) and wanted(node):
-                yield Location(node, tuple(above), tuple(way))
-            above.append(node)
+                above, positions = _followed(way)
+                yield Location(node, (*ancestors, *above), (*path, *positions))
             if not isinstance(node, (Loop, Alloc)):
                 break
-            way.append(0)
-            node = node.body
+            way, node = (node, 0, way), node.body
         below = list(enumerate(children(node)))
-        stack.extend([(child, [*above], [*way, position]) for position, child in reversed(below)])
+        stack.extend([(child, (node, position, way)) for position, child in reversed(below)])
+
+
+_Way: TypeAlias = "tuple[Stmt, int, _Way | None]"
+"""The parent of a statement, the statement's position in it, and the way to the parent."""
+
+
+def _followed(way: "_Way | None") -> tuple[list[Stmt], list[int]]:
+    """The ancestors and positions of a way, from the outside in."""
+    above: list[Stmt] = []
+    positions: list[int] = []
+    while way is not None:
+        parent, position, way = way
+        above.append(parent)
+        positions.append(position)
+    return above[::-1], positions[::-1]
 
 
 # Finding -------------------------------------------------------------------------------------------------------------

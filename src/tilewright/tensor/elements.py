@@ -38,6 +38,7 @@ from tilewright.symbolic.expr import (
     select,
 )
 from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp, wrap
+from tilewright.symbolic.sharing import size_of
 from tilewright.symbolic.simplify import simplify
 from tilewright.tensor.ir import Compute, Operation, Reduction, Tensor
 
@@ -48,6 +49,9 @@ _Index: TypeAlias = tuple[int, ...]
 
 MOST = 256
 """Elements of a tensor that are kept as expressions: shapes have a few, and masks are better computed by a kernel."""
+
+LARGEST = 256
+"""Operations of an element: a shape takes a dozen."""
 
 _ARITHMETIC = frozenset(
     {BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.FLOORDIV, BinaryOp.MOD, BinaryOp.MIN, BinaryOp.MAX}
@@ -87,7 +91,7 @@ def elements_of(outputs: Sequence[Tensor], feeds: Mapping[Tensor, Elements], bou
 
 
 class _DoesNotFollowError(Exception):
-    """An element depends on data, is a float, or has too many digits."""
+    """An element depends on data, is a float, or is too large."""
 
 
 def _extents(tensor: Tensor) -> _Index:
@@ -125,8 +129,16 @@ class _Evaluation:
     def _element(self, tensor: Tensor, at: _Index) -> Expr:
         key = (tensor.op, tensor.output, at)
         if key not in self._known:
-            self._known[key] = self._simplified(self._computed(tensor, at))
+            computed = self._computed(tensor, at)
+            self._check_size(computed)
+            self._known[key] = self._simplified(computed)
+            self._check_size(self._known[key])
         return self._known[key]
+
+    def _check_size(self, element: Expr) -> None:
+        """Models put shapes into each other, too, until nobody needs them."""
+        if size_of(element).nodes > LARGEST:
+            raise _DoesNotFollowError
 
     def _computed(self, tensor: Tensor, at: _Index) -> Expr:
         if (tensor.op, tensor.output) in self._feeds:

@@ -33,7 +33,7 @@ def _mean(request: Request) -> Sequence[Value]:
     """Of many, the sum over their number; of 16-bit floats in f32, as the operator does it."""
     if not _is_long(request):
         return Rule("Mean")(request)
-    values = _inputs(request)
+    values: Sequence[Value] = _inputs(request)
     dtype = values[0].dtype
     wide = accumulator(dtype)
     terms = values if wide == dtype else [request.apply("Cast", value, to=wide) for value in values]
@@ -46,7 +46,7 @@ def _concat(request: Request) -> Sequence[Value]:
     if not _is_long(request):
         return Rule("Concat", {"axis": "axis"})(request)
     axis = request.integer("axis", 0)
-    values = _inputs(request)
+    values: Sequence[Value] = _inputs(request)
     while len(values) > 1:
         groups = [values[at : at + MOST_OPERANDS] for at in range(0, len(values), MOST_OPERANDS)]
         values = [request.apply("Concat", *group, axis=axis) if len(group) > 1 else group[0] for group in groups]
