@@ -22,7 +22,7 @@ from tilewright.schedule.tree import (
 )
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ONE, ZERO, Expr, Read, Var
-from tilewright.symbolic.sharing import DEEPEST, MOST_INLINED, MOST_NODES, size_of
+from tilewright.symbolic.sharing import DEEPEST, MOST_INLINED, MOST_NODES, MOST_OF_SMALL, SMALL, size_of
 from tilewright.symbolic.simplify import equivalent, simplify
 from tilewright.symbolic.traversal import free_vars, reads_in, substitute, transform_reads
 
@@ -43,7 +43,7 @@ def compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
     without = rewrite(program, place, NOTHING)
     readers = {b.name for b in all_blocks(without.body) if mapped.buffer in buffers_read(b)}
     _check_value_stays(program, place.stmt, readers)
-    most = MOST_NODES if _reads_of(without, mapped.buffer) == 1 else MOST_INLINED
+    most = _most(without, mapped)
 
     def inlined(reader: Block) -> Stmt:
         if reader.name not in readers:
@@ -179,6 +179,13 @@ def _replaced(program: Program, reader: Block, mapped: _Mapped, most: int) -> Bl
         return simplify(changed, bounds)
 
     return refreshed(program, map_parts(reader, lambda part: transform_exprs(part, change)))
+
+
+def _most(program: Program, mapped: _Mapped) -> int:
+    """How large a value of ``program`` may get with ``mapped`` in it."""
+    if _reads_of(program, mapped.buffer) == 1:
+        return MOST_NODES
+    return MOST_OF_SMALL if size_of(mapped.value).nodes <= SMALL else MOST_INLINED
 
 
 def _reads_of(program: Program, buffer: Buffer) -> int:
