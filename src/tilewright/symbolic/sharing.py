@@ -11,8 +11,9 @@ from typing import Protocol
 
 MOST_NODES = 1 << 14
 """Of one expression that a user or an operator writes. Those of networks have some hundreds."""
-MOST_INLINED = 1 << 10
-"""Of a value into which one is put that is read several times: what would be larger stays in a buffer."""
+MOST_INLINED = 1200
+"""Of a value into which one is put that is read several times: what would be larger stays in a buffer. The largest of
+networks is an activation after Winograd's transform, which it reads three times: 1104."""
 SMALL = 64
 MOST_OF_SMALL = 1 << 12
 """The same where at most ``SMALL`` is put into it: such values (an element found elsewhere) do not double."""
