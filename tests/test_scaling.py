@@ -67,7 +67,7 @@ def test_programs_of_shared_values_grow_with_nodes(family: str) -> None:
 
 @pytest.mark.parametrize(
     ("family", "count"),
-    [("double", 100), ("swish", 60), ("newton", 60), ("last two", 60), ("views", 70), ("calls", 40), ("skips", 80)],
+    [("double", 100), ("swish", 60), ("newton", 40), ("last two", 60), ("views", 70), ("calls", 40), ("skips", 80)],
 )
 def test_chains_compute(family: str, count: int) -> None:
     check(FAMILIES[family](count), scale=1e-20 if family == "double" else 0.5)

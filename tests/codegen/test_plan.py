@@ -113,3 +113,10 @@ def test_the_largest_of_many_sizes_is_short() -> None:
 
 def _depth(expr: Expr) -> int:
     return 1 + max(map(_depth, expr.operands()), default=0)
+
+
+def test_many_buffers_are_planned() -> None:
+    """Each lives at the same time as its neighbours only; two sizes in turn."""
+    count = 5000
+    program, _ = chain([(i, i + 1) for i in range(count)], [1024 + 16 * (i % 2) for i in range(count + 1)])
+    assert plan_memory(program).bytes == 2 * 4096 + 64

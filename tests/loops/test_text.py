@@ -295,3 +295,30 @@ program matmul(A: f32[1024, 1024], B: f32[1024, 1024]) -> (C: f32[1024, 1024]):
 
 def test_tiled_matmul_reads_as_in_the_paper(golden: Callable[[str, str], None]) -> None:
     golden("loops/matmul_tiled", format_loops(parse_program(TILED)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "(" * 500 + "x[0]" + ")" * 500,
+        "sin(" * 500 + "x[0]" + ")" * 500,
+        " + ".join(["x[0]"] * 500),
+        "x[" * 500 + "0" + "]" * 500,
+    ],
+)
+def test_expressions_that_nest_too_deep(value: str) -> None:
+    with pytest.raises(ParseError, match=r"more than 160 .* are inside each other"):
+        parse_program(f"program p(x: f32[1]) -> (y: f32[1]):\n  y[0] = {value}\n")
+
+
+def test_statements_that_nest_too_deep() -> None:
+    lines = [f"{'  ' * (depth + 1)}for i{depth} in range(2):" for depth in range(500)]
+    body = "\n".join([*lines, f"{'  ' * 501}y[0] = x[0]"])
+    with pytest.raises(ParseError, match="more than 128 statements are inside each other"):
+        parse_program(f"program p(x: f32[1]) -> (y: f32[1]):\n{body}\n")
+
+
+def test_many_allocations_are_read() -> None:
+    lines = "\n".join(f"  alloc t{number}: f32[1]" for number in range(2000))
+    text = f"program p(x: f32[1]) -> (y: f32[1]):\n{lines}\n  y[0] = x[0]\n"
+    assert str(parse_program(text)) == text

@@ -9,7 +9,7 @@ from tilewright.graph.evaluate import evaluate_graph
 from tilewright.ops import FusionKind
 from tilewright.passes import fuse, normalize
 from tilewright.passes.dominators import post_dominators
-from tilewright.passes.fuse import MAX_NODES, Group
+from tilewright.passes.fuse import MAX_NODES, MAX_OPERANDS, MAX_VIEWS, Group
 
 
 def run(groups: tuple[Group, ...], graph: Graph, feeds: dict[str, Array]) -> list[Array]:
@@ -175,3 +175,40 @@ def test_what_is_before_a_group_is_bounded_too() -> None:
     groups = fuse(Graph("g", (A,), (total,), (*sides, *sums), {}))
     assert max(len(group.nodes) for group in groups) <= MAX_NODES
     assert sum(len(group.nodes) for group in groups) == len(sides) + len(sums)
+
+
+def test_groups_have_bounded_operands() -> None:
+    """Sums of many inputs follow each other: together they would have thousands."""
+    nodes, last, entering = [], C, [C]
+    for step in range(20):
+        more = [value(f"x{step}_{position}", 6) for position in range(60)]
+        entering += more
+        nodes.append(apply("Sum", [last, *more], f"s{step}"))
+        last = nodes[-1].outputs[0]
+    groups = fuse(Graph("g", tuple(entering), (last,), tuple(nodes), {}))
+    assert all(sum(len(node.inputs) for node in group.nodes) <= MAX_OPERANDS for group in groups)
+    assert [len(group.nodes) for group in groups] == [4] * 5
+
+
+def test_views_of_views_are_computed_some_time() -> None:
+    """Else each reader of a long chain has a copy of all of it."""
+    nodes, last = [], A
+    for step in range(100):
+        nodes.append(apply("Transpose", [last], f"t{step}"))
+        last = nodes[-1].outputs[0]
+    groups = fuse(Graph("g", (A,), (last,), tuple(nodes), {}))
+    assert [len(group.nodes) for group in groups] == [MAX_VIEWS + 1] * 3 + [1]
+
+
+def test_dominators_over_many_skips() -> None:
+    """What is made on the way down is read on the way up, last first: each meets far away."""
+    nodes, down = [], [A]
+    for step in range(1000):
+        nodes.append(apply("Exp", [down[-1]], f"d{step}"))
+        down.append(nodes[-1].outputs[0])
+    last = down[-1]
+    for step, before in enumerate(reversed(down[:-1])):
+        nodes.append(apply("Add", [last, before], f"u{step}"))
+        last = nodes[-1].outputs[0]
+    found = post_dominators(Graph("g", (A,), (last,), tuple(nodes), {}))
+    assert all(found[down[step]] is nodes[2000 - 1 - step] for step in range(1, 1000))

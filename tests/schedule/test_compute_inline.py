@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -6,11 +7,15 @@ from hypothesis import strategies as st
 from tests.schedule import movement
 from tests.schedule.movement import assert_same, refused
 from tilewright.base.dtypes import i64
+from tilewright.base.errors import ScheduleError
+from tilewright.loops.ir import Store
 from tilewright.loops.lower import lower
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import all_blocks
 from tilewright.symbolic.expr import equal
+from tilewright.symbolic.sharing import DEEPEST, size_of
 from tilewright.tensor import build as te
+from tilewright.tensor.functions import exp
 
 
 def test_producer_dissolves_into_all_reads(golden: Callable[[str, str], None]) -> None:
@@ -132,3 +137,54 @@ def test_chains_of_elementwise_operations(data: st.DataObject) -> None:
     for name in data.draw(st.permutations(["A", "B"])):
         s.compute_inline(name)
         assert_same(before, s.program)
+
+
+def doubled(levels: int) -> Schedule:
+    tensor = te.placeholder((8,), name="x")
+    for level in range(levels):
+        tensor = te.compute((8,), lambda i, t=tensor: t[i] + t[i], name=f"y{level}")
+    return Schedule(lower([tensor]))
+
+
+def test_shared_values_are_kept_where_they_would_grow() -> None:
+    """Each level doubles what is written out: of 40, some stay in buffers."""
+    s = doubled(40)
+    before = s.program
+    refusals = 0
+    for block in all_blocks(before.body)[:-1]:
+        try:
+            s.compute_inline(block.name)
+        except ScheduleError as error:
+            assert "use compute_at instead" in str(error)
+            refusals += 1
+    assert 3 <= refusals <= 8
+    assert len(str(s.program)) < 20_000
+    assert_same(before, s.program)
+
+
+def test_a_value_with_many_readers_is_kept_where_they_would_grow() -> None:
+    """Each reads the two before, once: no value is read twice by one block."""
+    tensors = [te.placeholder((8,), name="x"), te.placeholder((8,), name="z")]
+    for level in range(40):
+        a, b = tensors[-2:]
+        tensors.append(te.compute((8,), lambda i, a=a, b=b: a[i] + b[i], name=f"y{level}"))
+    s = Schedule(lower([tensors[-1]]))
+    before = s.program
+    for block in all_blocks(before.body)[:-1]:
+        with suppress(ScheduleError):
+            s.compute_inline(block.name)
+    assert len(str(s.program)) < 60_000
+    assert_same(before, s.program)
+
+
+def test_values_do_not_nest_too_deep() -> None:
+    tensor = te.placeholder((8,), name="x")
+    for level in range(150):
+        tensor = te.compute((8,), lambda i, t=tensor: exp(t[i]), name=f"y{level}")
+    s = Schedule(lower([tensor]))
+    for block in all_blocks(s.program.body)[:-1]:
+        with suppress(ScheduleError):
+            s.compute_inline(block.name)
+    depths = [size_of(block.body.value).depth for block in all_blocks(s.program.body) if isinstance(block.body, Store)]
+    assert len(depths) == 2
+    assert max(depths) <= DEEPEST

@@ -6,7 +6,10 @@ from hypothesis import strategies as st
 
 from tests.loops.workloads import cumsum, lstm, matmul
 from tests.schedule.movement import assert_same, refused
+from tilewright.base.errors import ScheduleError, Unsupported
+from tilewright.codegen.image import kernel_text
 from tilewright.loops.lower import lower
+from tilewright.loops.parser import parse_program
 from tilewright.loops.reader import format_loops
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef
@@ -285,3 +288,23 @@ def test_error_text(golden: Callable[[str, str], None]) -> None:
             move()
         texts.append(str(error.value))
     golden("schedule/refusals", "\n\n".join(texts) + "\n")
+
+
+def test_unrolled_code_is_bounded() -> None:
+    """64 * 64 * 64 copies would take LLVM minutes."""
+    A = te.placeholder((64, 64, 64), name="A")
+    s = Schedule(lower([te.compute((64, 64, 64), lambda i, j, k: A[i, j, k] + 1.0, name="B")]))
+    s.unroll("k")
+    s.unroll("j")
+    with pytest.raises(ScheduleError, match=r"262144 statements, more than 16384; split the loop"):
+        s.unroll("i")
+    outer, inner = s.split("i", (None, 4))
+    s.unroll(inner)
+    assert [loop.name for loop in s.get_loops("B")] == [outer.name, inner.name, "j", "k"]
+
+
+def test_unrolled_code_of_a_text_is_bounded() -> None:
+    A = te.placeholder((64, 64, 64), name="A")
+    text = str(lower([te.compute((64, 64, 64), lambda i, j, k: A[i, j, k] + 1.0, name="B")]))
+    with pytest.raises(Unsupported, match="262144 statements"):
+        kernel_text(parse_program(text.replace("in range(", "in unrolled(")))

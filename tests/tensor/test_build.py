@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from tilewright.base.dtypes import bf16, f16, f32, f64, i32, index, u8
@@ -193,3 +195,53 @@ def test_functions_cover_all_unary_operations() -> None:
     assert str(fn.power(A[0, 0], 2.0)) == "pow(A[0, 0], f32(2.0))"
     with pytest.raises(BadProgram, match="`exp` has no meaning for i64"):
         fn.exp(Var("i"))
+
+
+def nested(levels: int) -> Callable[[Expr], Expr]:
+    def body(i: Expr) -> Expr:
+        value = A[i, 0]
+        for _ in range(levels):
+            value = fn.sin(value)
+        return value
+
+    return body
+
+
+def shared(levels: int) -> Callable[[Expr], Expr]:
+    def body(i: Expr) -> Expr:
+        value = A[i, 0]
+        for _ in range(levels):
+            value = value + value
+        return value
+
+    return body
+
+
+@pytest.mark.parametrize(
+    "body", [nested(1000), nested(100_000), shared(60), lambda i: A[shared(60)(i).astype(index), 0]]
+)
+def test_bodies_that_are_too_large_are_refused(body: Callable[[Expr], Expr]) -> None:
+    """Passes see expressions as trees, and walk them recursively."""
+    with pytest.raises(BadProgram, match=r"the body of B is .* make parts of it a te\.compute of their own"):
+        te.compute((8,), lambda i: body(i), name="B")
+    with pytest.raises(BadProgram, match="the body of B"):
+        k = te.reduce_axis((0, 8), name="k")
+        te.compute((), lambda: te.sum(body(k.var), axis=k), name="B")
+
+
+def test_bodies_of_some_depth_are_not() -> None:
+    assert len(str(te.compute((8,), nested(100), name="B").op.bodies[0])) < 1000
+
+
+def test_extents_that_are_too_large_are_refused() -> None:
+    extent = N
+    for _ in range(40):
+        extent = extent * extent
+    with pytest.raises(BadProgram, match="dimension 0 of _ is"):
+        te.placeholder((extent,))
+
+
+def test_errors_do_not_write_out_what_is_shared() -> None:
+    huge = shared(60)(const(0))
+    with pytest.raises(BadProgram, match=r"<an expression of \d+ operations and operands, up to 62 inside each other>"):
+        huge + const(1, u8)
