@@ -21,6 +21,7 @@ from tilewright.driver import Options, Services, compile_graph
 from tilewright.frontend import onnx_importer
 
 OPSET = 18
+Attribute = int | Sequence[int]
 SHAPE = (1, 64)
 SIZES = (1000, 2000, 4000)
 LEAST = 0.05
@@ -37,10 +38,12 @@ class Parts:
     nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
     functions: list[onnx.FunctionProto] = field(default_factory=list[onnx.FunctionProto])
 
-    def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: object) -> str:
+    def node(self, kind: str, inputs: Sequence[str], output: str, **attributes: Attribute) -> str:
         """Append a node of one output, and return its name."""
         domain = "own" if any(function.name == kind for function in self.functions) else ""
-        self.nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
+        made = helper.make_node(kind, inputs, [output], domain=domain)
+        made.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
+        self.nodes.append(made)
         return output
 
     def model(self) -> onnx.ModelProto:
@@ -122,7 +125,7 @@ def call(parts: Parts, value: str, number: int) -> str:
     return parts.node("f", [value], f"y{number}")
 
 
-def joined(count: int, kind: str, result: tuple[int, ...], **attributes: object) -> onnx.ModelProto:
+def joined(count: int, kind: str, result: tuple[int, ...], **attributes: Attribute) -> onnx.ModelProto:
     """One node of `count` inputs."""
     parts = Parts(inputs={f"x{number}": SHAPE for number in range(count)})
     parts.outputs[parts.node(kind, list(parts.inputs), "y", **attributes)] = result

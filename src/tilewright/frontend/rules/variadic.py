@@ -45,12 +45,16 @@ def _concat(request: Request) -> Sequence[Value]:
     """Of many, a tree of joins: each element is copied once for each level."""
     if not _is_long(request):
         return Rule("Concat", {"axis": "axis"})(request)
-    axis = request.integer("axis", 0)
-    values: Sequence[Value] = _inputs(request)
+    axis, values = request.integer("axis", 0), _inputs(request)
     while len(values) > 1:
-        groups = [values[at : at + MOST_OPERANDS] for at in range(0, len(values), MOST_OPERANDS)]
-        values = [request.apply("Concat", *group, axis=axis) if len(group) > 1 else group[0] for group in groups]
+        values = _joined(request, axis, values)
     return values
+
+
+def _joined(request: Request, axis: int, values: list[Value]) -> list[Value]:
+    """One level of the tree."""
+    groups = [values[at : at + MOST_OPERANDS] for at in range(0, len(values), MOST_OPERANDS)]
+    return [request.apply("Concat", *group, axis=axis) if len(group) > 1 else group[0] for group in groups]
 
 
 def _is_long(request: Request) -> bool:
