@@ -127,14 +127,30 @@ def copies(stmt: Stmt) -> int:
 
 def transform_stmts(stmt: Stmt, leave: Callable[[Stmt], Stmt | None]) -> Stmt:
     """Rewrite bottom-up: ``leave`` sees each statement with its inside rewritten, and returns another one or None."""
+    around, stmt = allocations(stmt)
     before = children(stmt)
     if before:
         after = tuple([transform_stmts(child, leave) for child in before])
         rebuilt = stmt if all(map(operator.is_, before, after)) else with_children(stmt, after)
     else:
         rebuilt = stmt
-    result = leave(rebuilt)
-    return rebuilt if result is None else result
+    final = leave(rebuilt) or rebuilt
+    for alloc in reversed(around):
+        rebuilt = alloc if final is alloc.body else Alloc(alloc.buffer, final)
+        final = leave(rebuilt) or rebuilt
+    return final
+
+
+def allocations(stmt: Stmt) -> tuple[list[Alloc], Stmt]:
+    """The allocations that are directly inside each other, from ``stmt`` on, and what is in all of them.
+
+    A program has one for each of its stages: whoever recurses into statements takes them together.
+    """
+    found: list[Alloc] = []
+    while isinstance(stmt, Alloc):
+        found.append(stmt)
+        stmt = stmt.body
+    return found, stmt
 
 
 def own_exprs(stmt: Stmt) -> tuple[Expr, ...]:
@@ -201,14 +217,15 @@ def buffers(stmt: Stmt) -> tuple[Buffer, ...]:
 
 def mentions(stmt: Stmt, buffer: Buffer) -> bool:
     """Whether ``stmt`` uses or allocates ``buffer``; of the insides of blocks, their regions say it."""
+    around, stmt = allocations(stmt)
+    if any(alloc.buffer == buffer or buffer in read_buffers(*own_exprs(alloc)) for alloc in around):
+        return True
     match stmt:
         case Block(bindings=bindings, reads=reads, writes=writes, predicate=predicate):
             declared = any(region.buffer == buffer for region in (*reads, *writes))
             return declared or buffer in read_buffers(predicate, *bindings)
         case Store() | Stores() | Call():
             return buffer in buffers(stmt)
-        case Alloc(allocated, _) if allocated == buffer:
-            return True
         case _:
             return buffer in read_buffers(*own_exprs(stmt)) or any(mentions(s, buffer) for s in children(stmt))
 
@@ -235,6 +252,13 @@ def transform_exprs(stmt: Stmt, change: ChangeExpr, change_buffer: ChangeBuffer 
         return old if is_same else Store(buffer, indices, value)
 
     def go(old: Stmt) -> Stmt:
+        around, inner = allocations(old)
+        result = inside_of(inner)
+        for alloc in reversed(around):
+            result = Alloc(change_buffer(alloc.buffer), result)
+        return result
+
+    def inside_of(old: Stmt) -> Stmt:
         match old:
             case Store():
                 return store(old)

@@ -279,16 +279,29 @@ def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
 
 def change_blocks(stmt: Stmt, change: Callable[[Block], Stmt]) -> Stmt:
     """``stmt`` with ``change`` applied to its outermost blocks."""
-    if isinstance(stmt, Block):
-        return change(stmt)
-    before = children(stmt)
-    after = tuple([change_blocks(child, change) for child in before])
-    return stmt if all(map(operator.is_, before, after)) else with_children(stmt, after)
+    around, inner = visit.allocations(stmt)
+    before = children(inner)
+    if isinstance(inner, Block):
+        result = change(inner)
+    else:
+        after = tuple([change_blocks(child, change) for child in before])
+        result = inner if all(map(operator.is_, before, after)) else with_children(inner, after)
+    for alloc in reversed(around):
+        result = alloc if result is alloc.body else Alloc(alloc.buffer, result)
+    return result
 
 
 def normalize(stmt: Stmt) -> Stmt:
     """``stmt`` without loops and allocations that have nothing inside, and with sequences in canonical form."""
-    if isinstance(stmt, (Loop, Alloc)):
+    around, inner = visit.allocations(stmt)
+    if around:
+        body = normalize(inner)
+        if _is_nothing(body):
+            return NOTHING
+        for alloc in reversed(around):
+            body = alloc if body is alloc.body else Alloc(alloc.buffer, body)
+        return body
+    if isinstance(stmt, Loop):
         body = normalize(stmt.body)
         if _is_nothing(body):
             return NOTHING
