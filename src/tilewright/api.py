@@ -10,7 +10,7 @@ from typing import Annotated
 import onnx
 
 from tilewright import __version__
-from tilewright.base.checks import FilePath, Within, checked
+from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
 from tilewright.base.events import Event, Listener, ignore, to_log
 from tilewright.base.memory import memory_guarded

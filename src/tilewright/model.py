@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
-from tilewright.base.checks import FilePath, Within, checked
+from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadInput, InternalError
 from tilewright.base.forks import ProcessLock
 from tilewright.base.memory import memory_guarded

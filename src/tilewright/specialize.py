@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Generic, TypeVar
 
-from tilewright.base.checks import FilePath, checked
+from tilewright.base.arguments import FilePath, checked
 from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
 from tilewright.base.forks import ProcessLock
 from tilewright.base.names import shown

@@ -17,7 +17,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.base.checks import checked
+from tilewright.base.arguments import checked
 from tilewright.base.errors import BadProgram, ScheduleError
 from tilewright.base.names import fresh_name, identifier
 from tilewright.loops.extern import extern as _extern

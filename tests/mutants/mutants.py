@@ -1754,7 +1754,7 @@ MUTANTS = (
     ),
     Mutant(
         "arguments by name are not checked",
-        "base/checks.py",
+        "base/arguments.py",
         "named = {name: known.taken(known.named(name), value, kind) for name, value in kwargs.items()}",
         "named = kwargs",
         ("tests/test_wrong_arguments.py",),

@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, cast
 
-from tilewright.base.checks import Within, check_fields, checked
+from tilewright.base.arguments import Within, check_fields, checked
 from tilewright.base.errors import BadInput
 from tilewright.base.names import nearest, readable, shown
 from tilewright.base.sizes import parse_size

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 from tilewright.base import host
-from tilewright.base.checks import checked
+from tilewright.base.arguments import checked
 from tilewright.base.errors import BadInput, ParseError, UnsupportedTarget
 from tilewright.base.names import nearest, shown
 from tilewright.base.processors import (

@@ -13,8 +13,8 @@ from typing import Final, TypeGuard, cast
 
 import numpy as np
 
+from tilewright.base.arguments import checked
 from tilewright.base.arrays import Array, new_array
-from tilewright.base.checks import checked
 from tilewright.base.errors import BadFeed, TilewrightError
 from tilewright.base.memory import out_of_memory
 from tilewright.base.names import nearest, readable, shown

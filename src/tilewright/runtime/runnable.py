@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
+from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.arrays import Array
-from tilewright.base.checks import FilePath, Within, checked
 from tilewright.base.errors import BadArtifact, BadFeed, BadInput, OutOfMemory
 from tilewright.base.memory import memory_guarded, out_of_memory
 from tilewright.base.names import readable

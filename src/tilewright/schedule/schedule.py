@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeAlias, TypeVar
 
-from tilewright.base.checks import checked
+from tilewright.base.arguments import checked
 from tilewright.base.errors import BadInput, ScheduleError
 from tilewright.loops.ir import Scope
 from tilewright.loops.program import Program
