@@ -11,6 +11,7 @@ import onnx
 
 from tilewright import __version__
 from tilewright.base.arguments import FilePath, Within, checked
+from tilewright.base.checks import Checks
 from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
 from tilewright.base.events import Event, Listener, ignore, to_log
 from tilewright.base.memory import memory_guarded
@@ -56,6 +57,7 @@ def compile(
     math: Math | str = Math.DEFAULT,
     memory_limit: int | str | None = None,
     superopt: Superopt | str = Superopt.OFF,
+    checks: Checks | str = Checks.ON,
     target: Target | str = "host",
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
     isolate: Isolation | bool = False,
@@ -69,10 +71,12 @@ def compile(
     ``math``: which algorithms may be used, by their errors (``base.numerics``). ``memory_limit``: the most that packed
     weights and the workspace of a run take together, in bytes or as ``"512MiB"``; faster algorithms that need more are
     left out, those that save least for a byte first. ``superopt``: how hard to look for a graph that computes the same
-    in less time, by proven rules (``base.superopt``). ``threads``: the most that one call uses; by default all that
-    this process may use. ``isolate``: compile in a process of its own, which may use so much time and memory
-    (``isolation``): for models from others, which could end this one by what they need; what asks how a model was made
-    (``explain``, ``compare``) then can't be answered. ``listener`` hears how far compiling is (``base.events``).
+    in less time, by proven rules (``base.superopt``). ``checks``: where an index among the data is out of range, runs
+    raise ``IndexOutOfRange``, or with ``"off"`` take the nearest (``base.checks``). ``threads``: the most that one call
+    uses; by default all that this process may use. ``isolate``: compile in a process of its own, which may use so much
+    time and memory (``isolation``): for models from others, which could end this one by what they need; what asks how a
+    model was made (``explain``, ``compare``) then can't be answered. ``listener`` hears how far compiling is
+    (``base.events``).
 
     What was compiled before comes from a cache of models (``model_cache``), which checks all of it.
 
@@ -84,7 +88,7 @@ def compile(
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     wanted = chosen.num_threads if threads is None else threads
-    policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt))
+    policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt), Checks.named(checks))
     options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, *policies)
     models = ModelCache.open(chosen, _both(to_log(_LOG), listener))
     compilation = _Compilation(model, options, chosen, listener, models)

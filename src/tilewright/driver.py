@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright import interface
+from tilewright.base.checks import Checks
 from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.numerics import Math
@@ -39,6 +40,7 @@ from tilewright.runtime.model import Executable
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.superopt.result import Applied
+from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO, given_name
 from tilewright.tune.recorded import Recorded
 from tilewright.tune.ways import times_of
@@ -74,7 +76,7 @@ class Options:
     """What a user may choose. ``threads``: None for all; ``bounds``: upper bounds of run-time extents, by name.
 
     ``memory_limit``: the most bytes of packed weights and workspace together; None for no limit. ``superopt``: how hard
-    ``superoptimizer`` looks for a better graph; the driver itself does not.
+    ``superoptimizer`` looks for a better graph; the driver itself does not. ``checks``: of indices that are data.
     """
 
     target: Target
@@ -84,6 +86,7 @@ class Options:
     math: Math = Math.DEFAULT
     memory_limit: int | None = None
     superopt: Superopt = Superopt.OFF
+    checks: Checks = Checks.ON
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,7 @@ def compile_prepared(graph: Graph, options: Options, services: Services = ALONE)
     made = image.build(planned.code, options.target, services.cache, services.listener)
     limits = interface.limits_of(laid_out.graph, main.dims)
     values = (laid_out.graph.inputs, laid_out.graph.outputs, list(constants))
-    manifest = interface.manifest(*values, main.dims, made, limits, options.math)
+    manifest = interface.manifest(*values, main.dims, made, limits, options.math, options.checks)
     fitting = (options.target.arch.value, options.target.features)
     executable = executable_for(fitting, manifest, made.objects, list(constants.values()), options.threads)
     stored = (laid_out.layouts, laid_out.copies)
@@ -248,7 +251,15 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
     note(Stage.LLVM, [_Listing(program, lambda p: image.kernel_text(p).text) for program in programs])
     note(Stage.ASM, [_Listing(program, lambda p: image.assembly(p, options.target)) for program in programs])
     try:
-        code = image.emit(main, programs, options.target, constants=len(constants), checked=options.checked)
+        code = image.emit(
+            main,
+            programs,
+            options.target,
+            constants=len(constants),
+            checked=options.checked,
+            checks=options.checks,
+            place=lambda call, origin: _place(groups[call], origin),
+        )
     except UnsupportedKernel as error:
         group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
         raise UnsupportedModel(f"{_sources(group)}: {_explained(error.reason, graph)}") from error
@@ -341,6 +352,14 @@ def _sources(group: Group) -> str:
     return ", ".join(dict.fromkeys(node.source or node.op.name for node in group.nodes))
 
 
+def _place(group: Group, origin: Origin) -> str:
+    """The node of the user's model, and its operand, that indices come from."""
+    nodes = [node for node in group.nodes if node.op.name == origin.operator]
+    if origin.number >= len(nodes):
+        return f"{_sources(group)}: {origin}"
+    return f"{nodes[origin.number].source or origin.operator}: {origin.operand}"
+
+
 def _stored(value: Value, kernel: Kernel, laid_out: LaidOut) -> Value:
     """``value`` as it lies in memory for ``kernel``. Constants may be stored in several ways, for several kernels."""
     packing, layout = kernel.packings.get(value), laid_out.layouts.get(value)
@@ -350,11 +369,17 @@ def _stored(value: Value, kernel: Kernel, laid_out: LaidOut) -> Value:
 
 
 def build_program(
-    program: Program, target: Target, *, threads: int | None = None, checked: bool = False, cache: Cache | None = None
+    program: Program,
+    target: Target,
+    *,
+    threads: int | None = None,
+    checked: bool = False,
+    checks: Checks = Checks.ON,
+    cache: Cache | None = None,
 ) -> Executable:
     """One scheduled loop program as native code: its parameters are the inputs, then the outputs."""
-    made = image.build_one(program, target, cache=cache, checked=checked)
+    made = image.build_one(program, target, cache=cache, checked=checked, checks=checks)
     values = [Value(p.name, p.dtype, p.shape) for p in program.params]
     count = len(values) - program.outputs
-    manifest = interface.manifest(values[:count], values[count:], (), program.dims, made)
+    manifest = interface.manifest(values[:count], values[count:], (), program.dims, made, checks=checks)
     return executable_for((target.arch.value, target.features), manifest, made.objects, threads=threads)

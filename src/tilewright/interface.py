@@ -6,6 +6,7 @@ computes by a formula; so is what must hold for inputs besides, such as that no 
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tilewright.base.checks import Checks
 from tilewright.base.errors import UnsupportedModel
 from tilewright.base.names import fresh_name
 from tilewright.base.numerics import Math
@@ -50,6 +51,7 @@ def manifest(
     made: Image,
     limits: Sequence[Limit] = (),
     math: Math = Math.DEFAULT,
+    checks: Checks = Checks.ON,
 ) -> Manifest:
     """The manifest of compiled code. Raises ``UnsupportedModel`` for an extent that can't be computed."""
     symbols = _Symbols(dims)
@@ -59,7 +61,8 @@ def manifest(
     code = made.code
     workspace = symbols.workspace(code)
     listed = tuple(symbols.listed.values())
-    return Manifest(entering, leaving, known, listed, workspace, code.scratch_bytes, code.sites, code.calls, math)
+    memory = (workspace, code.scratch_bytes)
+    return Manifest(entering, leaving, known, listed, *memory, code.sites, code.calls, math, checks)
 
 
 def input_spec(value: Value) -> TensorSpec:

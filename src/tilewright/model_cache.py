@@ -174,6 +174,7 @@ def _key(
         "bounds": dict(options.bounds),
         "checked": options.checked,
         "math": options.math.value,
+        "checks": options.checks.value,
         "memory limit": options.memory_limit,
         "superopt": options.superopt.value,
         "records": records,

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from tilewright.base.arguments import FilePath, checked
+from tilewright.base.checks import Checks
 from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
 from tilewright.base.forks import ProcessLock
 from tilewright.base.names import shown
@@ -153,6 +154,10 @@ class SpecializingModel(CompiledModel):
     def math(self) -> Math:
         return self._options.math
 
+    @property
+    def checks(self) -> Checks:
+        return self._options.checks
+
     def versions(self) -> dict[Sizes, CompiledModel]:
         """The versions that are kept now, the one used last at the end."""
         return dict(self._versions.all())
@@ -219,7 +224,8 @@ class SpecializingModel(CompiledModel):
         extents = tuple(Finding("run-time extent", symbol.name, reason, step) for symbol in self._symbols)
         if not made:
             options, memory = self._options, Memory(0, 0, self._options.memory_limit)
-            asked = (str(options.target), options.threads or 0, options.math.value, memory, options.superopt.value)
+            policies = (options.math.value, options.checks.value, memory, options.superopt.value)
+            asked = (str(options.target), options.threads or 0, *policies)
             return Explanation(*asked, rules=(), kernels=(), nodes=(), findings=extents)
         last = made[-1][1].explain(places)
         return replace(last, findings=(*last.findings, *extents))

@@ -155,7 +155,9 @@ class _Compiling:
     def _key(self, found: Sequence[Optimized]) -> str:
         """That of the choice among ``found``: who compiles the model again takes the same graph."""
         options = self.options
-        asked = repr((str(options.target), options.threads, options.math, options.memory_limit)).encode()
+        asked = repr(
+            (str(options.target), options.threads, options.math, options.memory_limit, options.checks)
+        ).encode()
         graphs = b"".join(fingerprint(one.after) for one in found)
         return hashlib.sha256(b"superopt" + asked + graphs).hexdigest()
 

@@ -67,6 +67,21 @@ class Timeout(ResourceLimit):
     """A run took longer than the caller lets it; the model can be run again at once."""
 
 
+class IndexOutOfRange(BadInput):
+    """An index among the data lies outside of what it indexes.
+
+    ``where``: the node of the model and its operand; ``index``: as it was given; ``extent``: of the dimension.
+    """
+
+    def __init__(self, where: str, index: int, extent: int, *, from_end: bool = False) -> None:
+        valid = f"{-extent if from_end else 0} .. {extent - 1}" if extent > 0 else "nothing"
+        super().__init__(f"{where}: index {index} is out of range; valid is {valid}, as the extent is {extent}")
+        self.where = where
+        self.index = index
+        self.extent = extent
+        self.from_end = from_end
+
+
 class Unsupported(TilewrightError):
     """Well-formed, but not supported."""
 

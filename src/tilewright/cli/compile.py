@@ -47,6 +47,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         "cached": model.is_cached,
         "target": str(model.options.target),
         "math": model.math.value,
+        "checks": model.checks.value,
         "kernels": len(set(model.executable.manifest.calls)),
         "calls": len(model.executable.manifest.calls),
         "weight_bytes": sum(array.nbytes for array in model.executable.constants),

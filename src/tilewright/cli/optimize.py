@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput
 from tilewright.base.outputs import check_output
 from tilewright.base.superopt import Strategy, Superopt
@@ -147,7 +148,8 @@ def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") ->
         return _Found(optimized, validation, measured, time.perf_counter() - begin)
     target = Target.host() if options.target == "host" else Target.parse(options.target)
     limit = options.memory_limit
-    given = Options(target, options.threads, bounds(options.bounds), math=math, memory_limit=limit, superopt=level)
+    policies = (math, limit, level, Checks.named(options.checks))
+    given = Options(target, options.threads, bounds(options.bounds), False, *policies)
     with recorded(settings_of(options).records, target, options.threads, listener) as tuned:
         made = superoptimize(graph, given, Services(listener=listener, tuned=tuned), search)
     return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin)

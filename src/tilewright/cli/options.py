@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput
 from tilewright.base.events import Listener, ignore
 from tilewright.base.input_files import open_regular
@@ -78,6 +79,12 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[level.value for level in Superopt],
         default=Superopt.OFF.value,
         help="how hard to look for a graph that computes the same in less time (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--checks",
+        choices=[checks.value for checks in Checks],
+        default=Checks.ON.value,
+        help="whether an index among the data that is out of range is an error, or the nearest (default: %(default)s)",
     )
     parser.add_argument(
         "--records", type=Path, metavar="FILE.db", help="what was tuned (default: TILEWRIGHT_RECORDS, or in the home)"
@@ -198,6 +205,7 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
         "--math": options.math != Math.DEFAULT.value,
         "--memory-limit": options.memory_limit,
         "--superopt": options.superopt != Superopt.OFF.value,
+        "--checks": options.checks != Checks.ON.value,
         "--records": options.records,
         "--isolate": options.isolate,
     }
@@ -242,6 +250,7 @@ def compiled(
         math=options.math,
         memory_limit=options.memory_limit,
         superopt=options.superopt,
+        checks=options.checks,
         target=options.target,
         threads=options.threads,
         isolate=Isolation(**limits) if limits or options.isolate else False,

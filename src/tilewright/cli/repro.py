@@ -47,6 +47,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             options.math,
             options.memory_limit,
             options.superopt,
+            options.checks,
             options.random_seed,
         )
         files = pack_model(path, options.model, request)

@@ -5,13 +5,15 @@ and compiler version: a model that shares kernels with an earlier one compiles o
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.base.checks import Checks
 from tilewright.base.errors import Unsupported, UnsupportedKernel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.store import Cache
 from tilewright.base.target import Target
+from tilewright.codegen.checks import Site
 from tilewright.codegen.kernel import FunctionInfo, emit_kernel, emit_main
 from tilewright.codegen.llvm import GENERATOR, compile_assembly, compile_object
 from tilewright.codegen.regions import RegionText
@@ -20,6 +22,7 @@ from tilewright.codegen.statements import Module
 from tilewright.codegen.support import DECLARATIONS, support_text
 from tilewright.loops.ir import Call, Callee, Region
 from tilewright.loops.program import Program
+from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO, Expr
 
 _ZEROS = f"{ZEROS} = internal constant [{ZEROS_BYTES} x i8] zeroinitializer, align 64\n"
@@ -36,7 +39,7 @@ class Code:
     workspace_bytes: int
     scratch_bytes: int
     sites: tuple[str, ...]
-    """What the bounds checks' site numbers mean."""
+    """What the checks' site numbers mean: for each call of main, those of its kernel."""
     calls: tuple[str, ...] = ()
     """The kernels that main calls, in order."""
     more_workspace: Expr = ZERO
@@ -57,21 +60,23 @@ class KernelText:
 
     text: str
     info: FunctionInfo
-    sites: tuple[str, ...]
+    sites: tuple[Site, ...]
     regions: tuple[str, ...] = ()
     """The modules of those of its regions that are not in ``text``."""
 
 
-def kernel_text(program: Program, first_site: int | None = None, *, apart: bool = False) -> KernelText:
-    """The module of one kernel; bounds-checked, with sites numbered from ``first_site``, if that is given.
+def kernel_text(
+    program: Program, *, checked: bool = False, checks: Checks = Checks.ON, apart: bool = False
+) -> KernelText:
+    """The module of one kernel; with ``checked``, every access is checked. ``checks``: of indices that are data.
 
     ``apart``: all of its parallel regions but the last are modules of their own, if they can be. So what the candidates
     for its schedule have in common is compiled once. It takes longer where nothing is.
     """
-    module = Module(checked=first_site is not None, sites=[""] * (first_site or 0))
+    module = Module(checked=checked, reports=checks is Checks.ON)
     info = emit_kernel(program, module)
     regions = tuple(map(_alone, module.split())) if apart else ()
-    return KernelText(_assemble(module), info, tuple(module.sites[first_site or 0 :]), regions)
+    return KernelText(_assemble(module), info, tuple(module.sites), regions)
 
 
 def _assemble(module: Module) -> str:
@@ -91,32 +96,40 @@ def emit(
     *,
     constants: int = 0,
     checked: bool = False,
+    checks: Checks = Checks.ON,
     apart: bool = False,
+    place: Callable[[int, Origin], str] = lambda _, origin: str(origin),
 ) -> Code:
     """The code of ``main``, of the kernels that it calls by name, and of the support functions.
 
-    ``constants``: how many of main's parameters, just before its outputs, are constants of the model. ``checked`` adds
-    bounds checks; for ``apart`` see ``kernel_text``. Raises ``UnsupportedKernel`` for one that has no native code.
+    ``constants``: how many of main's parameters, just before its outputs, are constants of the model. For ``checked``,
+    ``checks`` and ``apart`` see ``kernel_text``. ``place``: what the user calls an origin of indices in a call of main,
+    which is given by its number. Raises ``UnsupportedKernel`` for one that has no native code.
     """
     regions: list[str] = []
     modules: dict[str, str] = {}
     known: dict[str, tuple[Program, FunctionInfo]] = {}
-    sites: list[str] = []
+    sites: dict[str, tuple[Site, ...]] = {}
     for program in kernels:
         try:
-            made = kernel_text(program, len(sites) if checked else None, apart=apart)
+            made = kernel_text(program, checked=checked, checks=checks, apart=apart)
         except Unsupported as error:
             raise UnsupportedKernel(program.name, str(error)) from error
-        sites.extend(f"{program.name}: {site}" for site in made.sites)
+        sites[program.name] = made.sites
         modules[program.name] = made.text
         regions.extend(made.regions)
         known[program.name] = (program, made.info)
     module = Module()
-    info = emit_main(main, constants, known, module)
+    info = emit_main(main, constants, known, module, {name: len(found) for name, found in sites.items()})
+    named = (
+        place(call, site) if isinstance(site, Origin) else f"{name}: {site}"
+        for call, name in enumerate(info.calls)
+        for site in sites[name]
+    )
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
     others = (f"{_assemble(module)}\n{declarations}", support_text(target.arch.value), *regions)
     memory = (info.workspace_bytes, info.scratch_bytes)
-    return Code(modules, others, *memory, tuple(sites), info.calls, info.more_workspace)
+    return Code(modules, others, *memory, tuple(named), info.calls, info.more_workspace)
 
 
 def build(code: Code, target: Target, cache: Cache | None = None, listener: Listener = ignore) -> Image:
@@ -147,10 +160,17 @@ def assembly(program: Program, target: Target) -> str:
 
 
 def build_one(
-    program: Program, target: Target, *, cache: Cache | None = None, checked: bool = False, apart: bool = False
+    program: Program,
+    target: Target,
+    *,
+    cache: Cache | None = None,
+    checked: bool = False,
+    checks: Checks = Checks.ON,
+    apart: bool = False,
 ) -> Image:
-    """``program`` as an image of its own: main calls it once, on its arguments; for ``apart`` see ``kernel_text``."""
-    return build(emit(main_for(program), [program], target, checked=checked, apart=apart), target, cache)
+    """``program`` as an image of its own: main calls it once, on its arguments; for options see ``kernel_text``."""
+    code = emit(main_for(program), [program], target, checked=checked, checks=checks, apart=apart)
+    return build(code, target, cache)
 
 
 def main_for(kernel: Program) -> Program:

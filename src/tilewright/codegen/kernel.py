@@ -56,9 +56,15 @@ def emit_kernel(program: Program, module: Module) -> FunctionInfo:
 
 
 def emit_main(
-    program: Program, constants: int, kernels: Mapping[str, tuple[Program, FunctionInfo]], module: Module
+    program: Program,
+    constants: int,
+    kernels: Mapping[str, tuple[Program, FunctionInfo]],
+    module: Module,
+    sites: Mapping[str, int],
 ) -> FunctionInfo:
     """Append ``tw_main``. The last ``constants`` of the parameters that are only read are constants of the model.
+
+    ``sites``: how many things each kernel checks; those of the calls are numbered in the order of the calls.
 
     Raises ``BadProgram`` if it calls a kernel that ``kernels`` has not.
     """
@@ -74,7 +80,7 @@ def emit_main(
     offsets: dict[str, Expr] = {name: const(at) for name, at in plan.offsets.items()}
     offsets.update((name, starts[slot]) for name, slot in plan.slots.items())
     called: list[str] = []
-    calls = _kernel_calls(program, kernels, top, called)
+    calls = _kernel_calls(program, kernels, top, called, sites)
     signature = f"define hidden i32 @{abi.MAIN}"
     info = _emit(program, abi.MAIN, module, offsets, calls, signature, constants)
     scratch = max((k.scratch_bytes for _, k in kernels.values()), default=0)
@@ -153,7 +159,11 @@ def _intrinsic_calls(program: Program) -> CallEmitter:
 
 
 def _kernel_calls(
-    caller: Program, kernels: Mapping[str, tuple[Program, FunctionInfo]], workspace: int, called: list[str]
+    caller: Program,
+    kernels: Mapping[str, tuple[Program, FunctionInfo]],
+    workspace: int,
+    called: list[str],
+    sites: Mapping[str, int],
 ) -> CallEmitter:
     """Calls of kernels, after each a mark and a look whether to go on; their names are appended to ``called``."""
 
@@ -168,6 +178,10 @@ def _kernel_calls(
         dims = _array(emitter.text, "i64", [emitter.scalars.value(extents[dim.var]) for dim in program.dims])
         start = emitter.scalars.value(workspace + substitute(info.more_workspace, extents))
         slice_ = emitter.text.pure(f"getelementptr inbounds i8, ptr %workspace, i64 {start.text}", 0)
+        if sites.get(program.name):
+            first = sum(sites.get(name, 0) for name in called)
+            at = emitter.text.pure(f"getelementptr inbounds i8, ptr %context, i64 {abi.CONTEXT_FIRST_SITE}", 0)
+            emitter.text.effect(f"store i64 {first}, ptr {at}")
         emitter.text.effect(f"call void @{program.name}(ptr {buffers}, ptr {dims}, ptr {slice_}, ptr %context)")
         called.append(program.name)
         _mark(emitter.text, len(called))

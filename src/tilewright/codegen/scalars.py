@@ -13,12 +13,13 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import InternalError
 from tilewright.codegen.arithmetic import ArithmeticEmitter
-from tilewright.codegen.checks import BoundsChecks, Guard
+from tilewright.codegen.checks import BoundsChecks, Guard, IndexChecks
 from tilewright.codegen.offsets import LinearForm, flat_form, linear_form
 from tilewright.codegen.places import Address, Place, Spot, active_lanes, near_lanes
 from tilewright.codegen.text import FunctionText
 from tilewright.codegen.values import Value, integer, integers, literal, memory_type
 from tilewright.loops.ir import Buffer
+from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 
@@ -44,11 +45,15 @@ class Environment:
 class ScalarEmitter:
     """Evaluates expressions in one function."""
 
-    def __init__(self, text: FunctionText, environment: Environment, checks: BoundsChecks | None) -> None:
+    def __init__(
+        self, text: FunctionText, environment: Environment, indices: IndexChecks, accesses: BoundsChecks | None
+    ) -> None:
         self.text = text
         self.env = environment
         self.ops = ArithmeticEmitter(text)
-        self._checks = checks
+        self._indices = indices
+        self._checks = accesses
+        self._once = False
         self._forms: dict[tuple[int, int], tuple[Buffer, tuple[Expr, ...], LinearForm]] = {}
         """By the identities of a buffer and of indices, which are kept so that they stay theirs."""
         self._spots: dict[tuple[int, int], Spot] = {}
@@ -73,8 +78,17 @@ class ScalarEmitter:
                 return self._select(condition, a, b)
             case Binary():
                 return self._binary(expr)
+            case Check():
+                return self._indices.place(self, expr, self._read_once(expr.index), self.env.guard)
             case _:
                 raise InternalError(f"no code for {expr!r}")
+
+    def _read_once(self, index: Expr) -> Value:
+        """An index that is checked: what is loaded for it is what is used, whoever else writes there meanwhile."""
+        saved, self._once = self._once, True
+        value = self.value(index)
+        self._once = saved
+        return value
 
     def _variable(self, var: Var) -> Value:
         if var == self.env.lane_variable:
@@ -278,7 +292,7 @@ class ScalarEmitter:
         return Value(self.text.pure(text, depth), dtypes.index, self.env.lanes, depth)
 
     def _read(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
-        guard = self.env.guard
+        guard = self._indices.guard(self, indices, self.env.guard)
         if self._checks is not None:
             guard = self._checks.narrow(self, buffer, indices, guard)
         address = self._address(buffer, indices)
@@ -328,7 +342,8 @@ class ScalarEmitter:
         if lanes > 1:
             self._ask_ahead(pointer, lanes * buffer.dtype.itemsize, self.env.places[buffer.name])
         of = _vector(memory_type(buffer.dtype), lanes)
-        text = f"load {of}, ptr {pointer.text}, align {alignment}"
+        how = ("load atomic", " unordered") if self._once and lanes == 1 else ("load", "")
+        text = f"{how[0]} {of}, ptr {pointer.text}{how[1]}, align {alignment}"
         return Value(self.text.load(buffer.name, text, constant), buffer.dtype, lanes, self.text.depth)
 
     def _ask_ahead(self, pointer: Value, size: int, place: Place) -> None:
@@ -396,7 +411,7 @@ class ScalarEmitter:
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
         """``buffer[indices] = value``, under the present guard (of which the uniform part is a branch by now)."""
-        guard = self.env.guard
+        guard = self._indices.guard(self, indices, self.env.guard)
         if self._checks is not None:
             guard = self._checks.narrow(self, buffer, indices, guard)
         address = self._address(buffer, indices)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, InternalError, Unsupported, UnsupportedTarget
-from tilewright.codegen.checks import BoundsChecks, Guard
+from tilewright.codegen.checks import BoundsChecks, Guard, IndexChecks, Site
 from tilewright.codegen.places import Place
 from tilewright.codegen.regions import Captures, Region, RegionText
 from tilewright.codegen.scalars import Environment, ScalarEmitter
@@ -20,12 +20,14 @@ from tilewright.codegen.transposition import Crossing, crossing, transpose
 from tilewright.codegen.values import Value, integer, memory_type
 from tilewright.codegen.work import look_period
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt, Store, Stores, Sync
-from tilewright.loops.visit import walk
+from tilewright.loops.visit import own_exprs, walk
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.symbolic.bounds import Bounds, interval
+from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import conjuncts, free_vars
+from tilewright.symbolic.traversal import walk as walk_expr
 
 MAX_CHUNKS = 64
 """Most chunks of a parallel region: enough for many threads, and few enough that claiming them is free."""
@@ -58,8 +60,11 @@ class Module:
     functions: list[str] = field(default_factory=list[str])
     regions: dict[str, RegionText] = field(default_factory=dict[str, RegionText])
     """By name: those of ``functions`` that are regions."""
-    sites: list[str] = field(default_factory=list[str])
+    sites: list[Site] = field(default_factory=list[Site])
     checked: bool = False
+    """Whether every access is checked."""
+    reports: bool = True
+    """Whether indices that are out of range are reported."""
 
     def add(self, name: str, region: RegionText) -> None:
         """Take the function of a region."""
@@ -103,8 +108,10 @@ class StatementEmitter:
         self.state = state
         self.text = state.text
         self.env = state.environment
-        checks = BoundsChecks("%context", state.module.sites) if state.module.checked else None
-        self.scalars = ScalarEmitter(state.text, state.environment, checks)
+        module = state.module
+        indices = IndexChecks(module.sites if module.reports else None)
+        accesses = BoundsChecks(module.sites) if module.checked else None
+        self.scalars = ScalarEmitter(state.text, state.environment, indices, accesses)
         self._crossings: dict[int, tuple[Loop, Crossing | None]] = {}
         """By the identity of a loop, which is kept so that it stays its own."""
 
@@ -339,11 +346,17 @@ class StatementEmitter:
         name = f"{state.name}.region{len(module.functions)}"
         region = Region(name, loop, captures, tuple(state.bounds.items()), tuple(state.offsets.items()))
         argument = captures.pack(self.text, self.env, numbers)
-        is_alone = not (module.checked or _has_calls(region.loop))
+        is_alone = not (module.checked or _has_calls(region.loop) or has_checks(region.loop))
         module.add(name, region_text(region) if is_alone else _outlined(region, module, state.call))
         state.scratch.peak = max(state.scratch.peak, module.regions[name].scratch_bytes)
         self.text.effect(f"call void @tw_parallel_for(ptr %context, ptr @{name}, ptr {argument}, i64 {chunks.text})")
         self.text.forget(None)
+
+
+def has_checks(stmt: Stmt) -> bool:
+    """Whether an index is checked in ``stmt``."""
+    exprs = (expr for each in walk(stmt) for expr in own_exprs(each) if expr.has_reads)
+    return any(isinstance(node, Check) for expr in exprs for node in walk_expr(expr))
 
 
 def _has_calls(loop: Loop) -> bool:

@@ -66,7 +66,10 @@ try:
   br i1 %first, label %record, label %done
 record:
   {field("site.at", "context", abi.CONTEXT_SITE)}
-  store i64 %site, ptr %site.at
+  {field("first.at", "context", abi.CONTEXT_FIRST_SITE)}
+  %first.site = load i64, ptr %first.at
+  %whole.site = add i64 %first.site, %site
+  store i64 %whole.site, ptr %site.at
   {field("value.at", "context", abi.CONTEXT_VALUE)}
   store i64 %value, ptr %value.at
   {field("bound.at", "context", abi.CONTEXT_BOUND)}

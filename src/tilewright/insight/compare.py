@@ -177,7 +177,9 @@ def exposed(compiled: Compiled, cache: Store | None = None) -> Executable:
     constants = len(known.constants)
     options = compiled.options
     programs = [kernel.program for kernel in compiled.kernels]
-    code = image.emit(main, programs, options.target, constants=constants, checked=options.checked)
+    code = image.emit(
+        main, programs, options.target, constants=constants, checked=options.checked, checks=options.checks
+    )
     made = image.build(code, options.target, cache)
     added = [Value(buffer.name, buffer.dtype, buffer.shape) for buffer in main.params[len(compiled.main.params) :]]
     stored = [Value(spec.name, spec.dtype, tuple(map(const, spec.static_shape or ()))) for spec in known.constants]

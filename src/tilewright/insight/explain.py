@@ -113,6 +113,7 @@ class Explanation:
     target: str
     threads: int
     math: str
+    checks: str
     """The policy for numbers (``base.numerics``)."""
     memory: Memory
     superopt: str
@@ -132,7 +133,7 @@ class Explanation:
     def show(self, console: Console | None = None) -> None:
         """Print rules, kernels, then nodes that have none, then findings."""
         out = console or Console()
-        compiled = f"compiled for {self.target}; threads: {self.threads}; math: {self.math}"
+        compiled = f"compiled for {self.target}; threads: {self.threads}; math: {self.math}; checks: {self.checks}"
         out.print(compiled, highlight=False, markup=False, soft_wrap=True)
         out.print(str(self.memory), highlight=False, markup=False, soft_wrap=True)
         if self.superopt != Superopt.OFF.value:
@@ -178,6 +179,7 @@ def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> 
         str(options.target),
         compiled.executable.threads,
         options.math.value,
+        options.checks.value,
         _memory(compiled),
         options.superopt.value,
         tuple(_rules(compiled.applied)),

@@ -23,6 +23,7 @@ from typing import IO, Protocol
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
+from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput, InvalidModel, ResourceLimit
 from tilewright.base.files import reason
 from tilewright.base.input_files import read_regular
@@ -59,6 +60,7 @@ class Request:
     math: str = Math.DEFAULT.value
     memory_limit: int | None = None
     superopt: str = Superopt.OFF.value
+    checks: str = Checks.ON.value
     seed: int = 0
 
     @staticmethod
@@ -73,6 +75,7 @@ class Request:
             options.math.value,
             options.memory_limit,
             options.superopt.value,
+            options.checks.value,
             seed,
         )
 
@@ -196,6 +199,7 @@ def _settings(kind: str, request: Request, error: BaseException | None) -> str:
         "math": request.math,
         "memory_limit": request.memory_limit,
         "superopt": request.superopt,
+        "checks": request.checks,
         "seed": request.seed,
         "versions": versions(),
         "environment": {name: value for name, value in os.environ.items() if name.startswith((PREFIX, "OMP_"))},

@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from tilewright.base.arrays import Array, random_array
+from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.superopt import Superopt
@@ -112,6 +113,7 @@ def _options(settings: _Settings) -> Options:
         Math.named(cast(str, settings["math"])),
         cast("int | None", settings["memory_limit"]),
         Superopt.named(cast(str, settings["superopt"])),
+        Checks.named(cast(str, settings["checks"])),
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType, boolean, f32, f64, index
 from tilewright.base.errors import BadProgram
+from tilewright.symbolic.check import Check
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_cast, evaluate_unary
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Source, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp, wrap
@@ -89,6 +90,9 @@ def evaluator(expr: Expr, load: Load) -> Evaluator:
             return _unary(op, evaluator(a, load), a.dtype, expr.dtype)
         case Binary(op, a, b):
             return _binary(op, evaluator(a, load), evaluator(b, load), a.dtype, expr.dtype)
+        case Check(position, size):
+            at, extent = evaluator(position, load), evaluator(size, load)
+            return lambda env: expr.place(as_int(at(env)), as_int(extent(env)))
         case _:
             raise BadProgram(f"{expr!r} is no scalar expression")
 

@@ -12,6 +12,7 @@ from tilewright.base.errors import BadProgram, ParseError, UnsupportedDType
 from tilewright.base.exact import from_float_bits
 from tilewright.base.names import RESERVED, unquoted
 from tilewright.loops.ir import Buffer
+from tilewright.symbolic.check import CHECK, CHECK_FROM_END, Check, Origin
 from tilewright.symbolic.expr import (
     FALSE,
     TRUE,
@@ -294,6 +295,10 @@ def _applied(name: str, arguments: tuple[Expr, ...]) -> Expr:
         case (condition, a, b) if name == "select":
             select(condition, a, b)
             return Select(condition, a, b)
+        case (index, extent, Var(origin)) if name in (CHECK, CHECK_FROM_END) and (known := Origin.parse(origin)):
+            if index.dtype != dtypes.index or extent.dtype != dtypes.index:
+                raise BadProgram(f"{name} takes an {dtypes.index} and an extent, not {index.dtype} and {extent.dtype}")
+            return Check(index, extent, known, name == CHECK_FROM_END)
         case _:
             raise BadProgram(f"there is no function {name} of {len(arguments)} arguments")
 

@@ -1,26 +1,28 @@
 """Operators that read elements at places that are data.
 
-An index counts from the end if it is negative. Beyond the ends ONNX leaves the result undefined; here it is the nearest
-element, so that no feed reads out of bounds.
+An index counts from the end if it is negative. One beyond the ends makes the run raise ``IndexOutOfRange``; with
+``checks="off"`` it is the nearest element (ONNX leaves the result undefined). No feed reads out of bounds.
 """
 
 from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.ops.shapes import nearest_index, normalize_axis, same_extent
+from tilewright.ops.shapes import normalize_axis, same_extent
+from tilewright.symbolic.check import Origin, checked
 from tilewright.symbolic.expr import ZERO, Const, Expr, as_expr, cast, const, equal, select
 from tilewright.tensor.ir import Tensor
 
 
 def from_front(index: Expr, extent: Expr) -> Expr:
     """``index`` counted from the front; it may still lie outside."""
-    position = cast(index, index_dtype)
-    return select(position < ZERO, position + extent, position)
+    place = cast(index, index_dtype)
+    return select(place < ZERO, place + extent, place)
 
 
-def _nearest(index: Expr, extent: Expr) -> Expr:
-    return nearest_index(from_front(index, extent), extent)
+def position(index: Expr, extent: Expr, operator: str) -> Expr:
+    """``index``, one of the ``indices`` of ``operator``, counted from the front and checked."""
+    return checked(index, extent, Origin(operator, "indices"), from_end=True)
 
 
 @operator("Gather", FusionKind.INJECTIVE)
@@ -30,7 +32,7 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     shape = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
 
     def body(index: Index) -> Expr:
-        chosen = _nearest(indices[index[at : at + indices.ndim]], data.shape[at])
+        chosen = position(indices[index[at : at + indices.ndim]], data.shape[at], "Gather")
         return data[(*index[:at], chosen, *index[at + indices.ndim :])]
 
     return tensor(shape, body)
@@ -43,7 +45,8 @@ def gather_elements(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     check_lies_within(indices, data, at, "GatherElements")
 
     def body(index: Index) -> Expr:
-        return data[(*index[:at], _nearest(indices[index], data.shape[at]), *index[at + 1 :])]
+        chosen = position(indices[index], data.shape[at], "GatherElements")
+        return data[(*index[:at], chosen, *index[at + 1 :])]
 
     return tensor(indices.shape, body)
 
@@ -72,7 +75,7 @@ def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
 
     def body(index: Index) -> Expr:
         row = index[:outer]
-        place = (_nearest(indices[(*row, const(p - batch_dims))], data.shape[p]) for p in chosen)
+        place = (position(indices[(*row, const(p - batch_dims))], data.shape[p], "GatherND") for p in chosen)
         return data[(*index[:batch_dims], *place, *index[outer:])]
 
     return tensor((*indices.shape[:-1], *data.shape[batch_dims + count :]), body)

@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.dtypes import i64
-from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
-from tilewright.loops.extern import extern, for_range, if_then, seq, store
+from tilewright.loops.extern import extern, for_range, seq, store
 from tilewright.loops.ir import Buffer, Stmt
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.reduction import power_of, root_of
 from tilewright.ops.shapes import Shape, element_count, flat_index, place_of, same_extent
 from tilewright.ops.windows import Window, window
+from tilewright.symbolic.check import Origin, checked
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import ONE, TRUE, Expr, as_expr, binary, cast, const, select
 from tilewright.symbolic.operations import BinaryOp
@@ -183,8 +183,8 @@ def _counted(pool: _Pool, outputs: Sequence[Expr], padding: bool) -> Expr:
 def max_unpool(x: Tensor, places: Tensor, *, spatial: Sequence[int], output: Sequence[int] | None = None) -> Tensor:
     """Zeros ``[N, C, *spatial]`` with the elements of ``x`` at ``places``, which count through the whole tensor.
 
-    Of several elements for one place the last wins; places outside are left out. ``output`` is a larger shape, whose
-    first part this becomes.
+    Of several elements for one place the last wins; a place outside makes the run raise ``IndexOutOfRange``.
+    ``output`` is a larger shape, whose first part this becomes.
     """
     if not all(map(same_extent, x.shape, places.shape)) or x.ndim != places.ndim or not places.dtype.is_int:
         raise BadProgram(f"the indices {places} must be integers of the shape of {x}")
@@ -200,8 +200,7 @@ def max_unpool(x: Tensor, places: Tensor, *, spatial: Sequence[int], output: Seq
         def put(index: Index) -> Stmt:
             if len(index) < x.ndim:
                 return for_range(x.shape[len(index)], lambda i: put((*index, i)), name=f"i{len(index)}")
-            place = cast(targets[index], index_dtype)
-            return if_then((place >= 0) & (place < total), store(flat, place, values[index]))
+            return store(flat, checked(targets[index], total, Origin("MaxUnpool", "I")), values[index])
 
         return seq(for_range(total, lambda i: store(flat, i, 0), name="at"), put(()))
 

@@ -8,12 +8,12 @@ The equations are those of ONNX.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.recurrent_activations import Activation, activation
 from tilewright.ops.shapes import Shape, same_extent, show
+from tilewright.symbolic.check import Origin, checked
 from tilewright.symbolic.expr import ONE, ZERO, Expr, as_expr, cast, const, maximum, minimum, select
 from tilewright.tensor import build as te
 from tilewright.tensor.build import placeholder
@@ -25,6 +25,7 @@ from tilewright.tensor.scan import scan
 class _Layer:
     """Shapes, and the order of time, of one layer in one direction."""
 
+    operator: str
     x: Tensor
     lengths: Tensor | None
     steps: Expr
@@ -89,9 +90,9 @@ class _Layer:
         return self.activations[which](self.clipped(value))
 
     def _length(self, b: Expr) -> Expr:
-        """The length of a sequence, which data can't put out of bounds."""
+        """The length of a sequence: at least 0, and at most the steps."""
         assert self.lengths is not None
-        return maximum(minimum(cast(self.lengths[b], index_dtype), self.steps), ZERO)
+        return checked(self.lengths[b], self.steps + 1, Origin(self.operator, "sequence_lens"))
 
     def product(self, state: Callable[[Index], Expr], weights: Tensor) -> Tensor:
         """``state`` of each step times the transposed ``weights``: ``[steps + 1, batch, gates]``."""
@@ -132,7 +133,7 @@ def _layer(
     """Raises ``BadProgram`` if a shape or dtype does not fit. ``others``: what else comes in, and its shape."""
     if x.ndim != 3 or weights.ndim != 2:
         raise BadProgram(f"{name}: {x} and {weights} must have 3 and 2 dimensions")
-    layer = _Layer(x, lengths, x.shape[0], x.shape[1], weights.shape[1], reverse, activations, clip)
+    layer = _Layer(name, x, lengths, x.shape[0], x.shape[1], weights.shape[1], reverse, activations, clip)
     expected = [("the input", x, (*x.shape[:2], layer.hidden * gates)), *others]
     for role, given, shape in expected:
         if given is not None and not (len(given.shape) == len(shape) and all(map(same_extent, given.shape, shape))):

@@ -18,6 +18,7 @@ from tilewright.ops.convolution import add_bias, filters_per_group
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import Shape, element_count, flat_index, nearest_index, same_extent, simplified
 from tilewright.ops.windows import Window, window
+from tilewright.symbolic.check import Origin, checked
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import (
     TRUE,
@@ -235,7 +236,7 @@ def roi_align(
 
     def body(index: Index) -> Reduction:
         region, channel, *bins = index
-        image = nearest_index(cast(batches[region], index_dtype), x.shape[0])
+        image = checked(batches[region], x.shape[0], Origin("RoiAlign", "batch_indices"))
         inside, taps = regions.sampled(region, bins)
         if largest:
             return te.max(select(inside, _largest_part(x, (image, channel), taps), zero), axis=regions.axes)

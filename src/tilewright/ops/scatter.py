@@ -1,7 +1,8 @@
 """Operators that write elements at places that are data.
 
-An index counts from the end if it is negative. ONNX leaves the result of one beyond the ends undefined; here what it
-would write is left out, so that no feed writes out of bounds. Writes happen in row-major order of the updates.
+An index counts from the end if it is negative. One beyond the ends makes the run raise ``IndexOutOfRange``; with
+``checks="off"`` the nearest element is written (ONNX leaves the result undefined). No feed writes out of bounds. Writes
+happen in row-major order of the updates.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,12 +10,13 @@ from enum import Enum
 
 from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
-from tilewright.loops.extern import extern, for_range, if_then, seq, store
+from tilewright.loops.extern import extern, for_range, seq, store
 from tilewright.loops.ir import Buffer, LoopKind, Stmt
 from tilewright.ops.build import Index, choice, tensor
-from tilewright.ops.indexing import check_lies_within, from_front, row_length
+from tilewright.ops.indexing import check_lies_within, position, row_length
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import Shape, normalize_axis, same_extent, show
+from tilewright.symbolic.check import Origin, checked
 from tilewright.symbolic.expr import ZERO, Expr, Var, cast, const, maximum, minimum, select
 from tilewright.symbolic.traversal import all_of
 from tilewright.tensor.ir import Tensor
@@ -61,9 +63,8 @@ def scatter_elements(
         (source, chosen, new), (out,) = ins, outs
 
         def write(place: Index) -> Stmt:
-            position = from_front(chosen[place], data.shape[at])
-            target = (*place[:at], position, *place[at + 1 :])
-            return if_then(_is_within(position, data.shape[at]), _update(out, target, new[place], combine))
+            where = position(chosen[place], data.shape[at], "ScatterElements")
+            return _update(out, (*place[:at], where, *place[at + 1 :]), new[place], combine)
 
         return seq(_copy(source, out), _nest(indices.shape, write))
 
@@ -82,13 +83,12 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
         (source, chosen, new), (out,) = ins, outs
 
         def write_slice(row: Index) -> Stmt:
-            place = [from_front(chosen[(*row, const(p))], data.shape[p]) for p in range(count)]
-            inside = all_of(*(_is_within(i, extent) for i, extent in zip(place, data.shape, strict=False)))
+            place = [position(chosen[(*row, const(p))], data.shape[p], "ScatterND") for p in range(count)]
 
             def write(within: Index) -> Stmt:
                 return _update(out, (*place, *within), new[(*row, *within)], combine)
 
-            return if_then(inside, _nest(slice_shape, write, "s", LANES))
+            return _nest(slice_shape, write, "s", LANES)
 
         return seq(_copy(source, out), _nest(rows, write_slice))
 
@@ -155,8 +155,8 @@ def tensor_scatter(
 ) -> Tensor:
     """``past`` with ``update`` written into it along ``axis``, from ``write_indices[b]`` on in batch element ``b``.
 
-    ``mode`` says what happens to what goes beyond the end: it is left out (``linear``; in ONNX undefined), or goes on
-    at the start (``circular``).
+    ``mode`` says what happens to what goes beyond the end: it goes on at the start (``circular``), or makes the run
+    raise ``IndexOutOfRange`` (``linear``; with ``checks="off"`` the update is moved until it fits).
     """
     at = normalize_axis(axis, past.ndim)
     others = [p for p in range(past.ndim) if p != at]
@@ -168,18 +168,18 @@ def tensor_scatter(
         raise BadProgram(f"TensorScatter: the write_indices {write_indices} should be integers[{past.shape[0]}]")
 
     def limited(start: Expr) -> Expr:
-        """An equivalent start near the tensor, so that no sum with it overflows."""
+        """An equivalent start within the tensor, so that no sum with it overflows."""
         if beyond is Beyond.CIRCULAR:
             return start % past.shape[at]
-        return maximum(minimum(start, past.shape[at]), -update.shape[at])
+        return checked(start, past.shape[at] - update.shape[at] + 1, Origin("TensorScatter", "write_indices"))
 
     def body(index: Index) -> Expr:
         start = ZERO if write_indices is None else cast(write_indices[index[0]], index_dtype)
-        position = index[at] - limited(start)
+        place = index[at] - limited(start)
         if beyond is Beyond.CIRCULAR:
-            position = position % past.shape[at]
-        new = update[(*index[:at], position, *index[at + 1 :])]
-        return select(_is_within(position, update.shape[at]), new, past[index])
+            place = place % past.shape[at]
+        new = update[(*index[:at], place, *index[at + 1 :])]
+        return select(_is_within(place, update.shape[at]), new, past[index])
 
     return tensor(past.shape, body)
 

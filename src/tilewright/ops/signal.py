@@ -1,11 +1,11 @@
 """Operators on signals and sequences."""
 
-from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram, Unsupported
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import normalize_axis
-from tilewright.symbolic.expr import Const, Expr, as_expr, cast, minimum, select
+from tilewright.symbolic.check import Origin, checked
+from tilewright.symbolic.expr import Const, Expr, as_expr, select
 from tilewright.tensor.ir import Tensor
 
 
@@ -26,14 +26,14 @@ def frames(x: Tensor, *, length: int, step: int) -> Tensor:
 
 @operator("ReverseSequence", FusionKind.INJECTIVE)
 def reverse_sequence(x: Tensor, lengths: Tensor, *, batch_axis: int, time_axis: int) -> Tensor:
-    """The first ``lengths[b]`` elements along ``time_axis`` of each batch reversed; lengths out of range are cut."""
+    """The first ``lengths[b]`` elements along ``time_axis`` of each batch reversed; a length is 0 to the extent."""
     axes = tuple(normalize_axis(axis, x.ndim) for axis in (batch_axis, time_axis))
     if sorted(axes) != [0, 1] or lengths.shape != (x.shape[axes[0]],) or not lengths.dtype.is_int:
         raise BadProgram(f"ReverseSequence of {x} by {lengths}: axes {axes} must be the first two, with a length each")
     batch, time = axes
 
     def body(index: Index) -> Expr:
-        length = minimum(cast(lengths[index[batch]], index_dtype), x.shape[time])
+        length = checked(lengths[index[batch]], x.shape[time] + 1, Origin("ReverseSequence", "sequence_lens"))
         at = select(index[time] < length, length - 1 - index[time], index[time])
         return x[tuple(at if p == time else i for p, i in enumerate(index))]
 

@@ -16,6 +16,7 @@ from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import Shape, static
+from tilewright.passes.checks import known_ranges, numbered, without_known_checks
 from tilewright.passes.fuse import Group
 from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
@@ -75,9 +76,10 @@ class Lowering:
     def _form(self, group: Group) -> tuple[object, ...]:
         """All that the kernel of a group depends on: its values by number, and what is known of them."""
         constants, layouts = self._laid_out.graph.constants, self._laid_out.layouts
+        ranges = known_ranges(group.inputs, self._laid_out.graph)
         made = (value for node in group.nodes for value in node.outputs)
         numbers = {value: number for number, value in enumerate((*group.inputs, *made))}
-        entering = [(v.dtype, v.shape, v in constants, layouts.get(v)) for v in group.inputs]
+        entering = [(v.dtype, v.shape, v in constants, layouts.get(v), ranges.get(v)) for v in group.inputs]
         steps = [
             (node.op.name, Exact(node.attributes), tuple(v if v is None else numbers[v] for v in node.inputs))
             for node in group.nodes
@@ -124,6 +126,8 @@ def to_kernel(
     placed = relayout(outputs, {**stored, **packings})
     order = [placed.get(inputs[value], inputs[value]) for value in group.inputs]
     program = lower([placed[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds)
+    ranges = known_ranges(group.inputs, graph)
+    program = without_known_checks(program, {inputs[v].name: limits for v, limits in ranges.items()})
     packed = {constants[tensor]: packings[tensor] for tensor in packings}
     return Kernel(program, (*group.inputs, *group.outputs), packed, str(program))
 
@@ -180,5 +184,7 @@ def _expand(group: Group, known: Mapping[Value, Tensor], extents: Mapping[Var, E
             if extents:
                 attributes = {k: map_expressions(v, lambda e: substitute(e, extents)) for k, v in node.attributes}
             results = node.op.apply([None if v is None else made[v] for v in node.inputs], attributes)
+            if count := sum(other.op.name == node.op.name for other in group.nodes[: group.nodes.index(node)]):
+                results = numbered(results, made.values(), count)
             made.update(zip(node.outputs, results, strict=False))
     return made

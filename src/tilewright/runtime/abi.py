@@ -22,7 +22,7 @@ and the support functions of ``codegen.support``. All integers are little endian
       +24  i64  scratch_stride bytes of one slice; a multiple of ALIGNMENT
       +32  i64  seen           the tick that this call has answered; STOPPED: everybody should leave (below)
       +40  i64  code           ErrorCode of the first error of this call; 0 = none. Zeroed by ``tw_enter``
-      +48  i64  site           index into the manifest's ``sites``: which access
+      +48  i64  site           index into the manifest's ``sites``: which index or access
       +56  i64  value          the bad index (or trip count)
       +64  i64  bound          what it should have been below
       +72  ptr  main           these four are what ``tw_enter`` passes on
@@ -34,7 +34,8 @@ and the support functions of ``codegen.support``. All integers are little endian
       +120 i64  deadline       nanoseconds of the monotonic clock at which the call is to end; 0 = none
       +128 i64  ask            the tick from which on the interpreter is asked for signals
       +136 ptr  exception      three pointers: what a signal handler raised, as ``PyErr_Fetch`` gives it
-      +160 ..   reserved, zero
+      +160 i64  first_site     of the kernel that runs, among all ``sites``: main sets it before each that has any
+      +168 ..   reserved, zero
 
 **Support functions**, part of every image (text: ``codegen.support``):
 
@@ -46,8 +47,8 @@ and the support functions of ``codegen.support``. All integers are little endian
     ptr  tw_scratch(ptr context, i64 worker)
         The scratch slice of a worker. Its contents are undefined at the start of each chunk.
     void tw_fail(ptr context, i64 code, i64 site, i64 value, i64 bound)
-        Records an error of this call; the first one wins. The kernel then skips the access and goes on or returns.
-        Main ends with ``ret`` of the code in its context, and looks at it after every kernel that can fail.
+        Records an error of this call; the first one wins. ``site`` counts from the context's ``first_site``. The
+        kernel then skips the access, or goes on with another index; main ends with ``ret`` of the code in its context.
     void tw_mark(ptr context, i64 slot)
         If the context has ``times``: times[slot] += now - times[0] and times[0] = now, in nanoseconds of the system's
         monotonic clock. Main marks 0 on entry, and after its call number i (in the manifest's ``calls``), 1 + i.
@@ -120,6 +121,8 @@ class ErrorCode(IntEnum):
     LIMIT = 3
     INTERRUPTED = 4
     """A signal's handler raised; the exception is in the context."""
+    INDEX = 5
+    INDEX_FROM_END = 6
 
 
 CONTEXT_BYTES: Final = 192
@@ -141,6 +144,7 @@ CONTEXT_TICKS: Final = 112
 CONTEXT_DEADLINE: Final = 120
 CONTEXT_ASK: Final = 128
 CONTEXT_EXCEPTION: Final = 136
+CONTEXT_FIRST_SITE: Final = 160
 STOPPED: Final = -1
 """A value of ``seen`` that is no tick."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from tilewright.base.checks import Checks
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadArtifact, BadFeed
 from tilewright.base.numerics import Math
@@ -92,7 +93,7 @@ class Manifest:
 
     ``workspace``: the arena of one call, or the symbol that computes it. ``scratch``: of one worker. ``sites``: what
     the error record's ``site`` means, for messages. ``calls``: the kernels that main calls, in order, for the profile.
-    ``math``: the policy for numbers that the code was compiled under.
+    ``math``: the policy for numbers that the code was compiled under; ``checks``: whether it reports bad indices.
     Raises ``BadArtifact`` if it contradicts itself.
     """
 
@@ -105,6 +106,7 @@ class Manifest:
     sites: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     math: Math = Math.DEFAULT
+    checks: Checks = Checks.ON
 
     def __post_init__(self) -> None:
         for specs, what in ((self.inputs, "inputs"), (self.outputs, "outputs"), (self.constants, "constants")):

@@ -16,6 +16,7 @@ from tilewright.base.errors import (
     BadArtifact,
     BadFeed,
     BadInput,
+    IndexOutOfRange,
     InternalError,
     OutOfBounds,
     ResourceLimit,
@@ -90,9 +91,10 @@ class Executable:
         ``timeout`` is in seconds, for the native code, which looks at the clock about each 10 ms. A run that is stopped
         leaves arrays of ``out`` with any content.
 
-        Raises ``BadFeed`` for an input or output that does not fit, ``OutOfBounds`` for an index that a run-time check
-        refused, ``Timeout`` for a run that takes longer than ``timeout``, ``ResourceLimit`` after a loop's trip limit,
-        and what a signal's handler raises in the meantime (``KeyboardInterrupt``), on the main thread.
+        Raises ``BadFeed`` for an input or output that does not fit, ``IndexOutOfRange`` for an index among the data
+        that lies outside (what is in ``out`` is undefined then), ``OutOfBounds`` for an access that the bounds-checked
+        mode refused, ``Timeout`` for a run that takes longer than ``timeout``, ``ResourceLimit`` after a loop's trip
+        limit, and what a signal's handler raises in the meantime (``KeyboardInterrupt``), on the main thread.
         """
         arrays = self._accept(feeds)
         pointers = [address_of(array) for array in arrays]
@@ -256,6 +258,8 @@ def _error(code: int, where: str, value: int, bound: int) -> TilewrightError:
             return Timeout(f"{where} was stopped: the run took longer than its timeout")
         case abi.ErrorCode.LIMIT:
             return ResourceLimit(f"{where}: a loop reached {value} iterations; the limit is {bound}")
+        case abi.ErrorCode.INDEX | abi.ErrorCode.INDEX_FROM_END:
+            return IndexOutOfRange(where, value, bound, from_end=code == abi.ErrorCode.INDEX_FROM_END)
         case _:
             return InternalError(f"{where}: native code ended with the unknown error code {code}")
 

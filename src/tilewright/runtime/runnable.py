@@ -5,6 +5,7 @@ from typing import Annotated
 
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.arrays import Array
+from tilewright.base.checks import Checks
 from tilewright.base.errors import BadArtifact, BadFeed, BadInput, OutOfMemory
 from tilewright.base.memory import memory_guarded, out_of_memory
 from tilewright.base.names import readable
@@ -44,6 +45,11 @@ class RunnableModel:
     def math(self) -> Math:
         """The policy for numbers that it was compiled under."""
         return self._executable.manifest.math
+
+    @property
+    def checks(self) -> Checks:
+        """What becomes of an index among the data that is out of range."""
+        return self._executable.manifest.checks
 
     def run(
         self, names: Sequence[str] | None, feeds: Mapping[str, object], *, timeout: float | None = None

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary
 from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
 from tilewright.tensor.ir import Compute, Operation, Placeholder, Tensor, topological_order
@@ -99,6 +100,8 @@ def _of_new(expr: Expr, known: Mapping[tuple[Operation, int], Degree], memo: dic
             return _of(a, known, memo).or_(_of(b, known, memo))
         case Binary(op, a, b):
             return _of_binary(op, _of(a, known, memo), _of(b, known, memo))
+        case Check(index):
+            return _of(index, known, memo)
         case _:
             return _VARIABLE
 

@@ -31,6 +31,7 @@ from tilewright.ops.shapes import simplified, static
 from tilewright.passes.rules.terms import Apply, Number, Term, Variable
 from tilewright.superopt.domains import Domain
 from tilewright.superopt.places import Work, work
+from tilewright.symbolic.check import Check, clamped
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_unary
 from tilewright.symbolic.expr import TRUE, Binary, Cast, Const, Expr, Read, Select, Unary, Var, const
@@ -358,6 +359,8 @@ class _Lowering:
                 return self._binary(op, self.step(a, active), self.step(b, active), a)
             case Select(condition, a, b):
                 return self._select(condition, a, b, active)
+            case Check():  # random data are rarely in range: where they are not, any value serves as well as another
+                return self.step(clamped(expr), active)
             case _:
                 raise Unsupported(f"{expr} has no value over a domain")
 

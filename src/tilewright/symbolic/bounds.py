@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tilewright.base.dtypes import index
+from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, ExprLike, Select, Unary, Var, as_expr
 from tilewright.symbolic.linear import Polynomial, polynomial
 from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
@@ -326,6 +327,9 @@ def _atom_interval(expr: Expr, bounds: Bounds) -> Interval:
             found = interval(a, bounds)
             fits = found.hi is not None and found.hi < _ATOMIC_LIMIT
             return found if fits else UNLIMITED
+        case Check(_, extent):
+            most = interval(extent, bounds).hi
+            return Interval(0, None if most is None else max(most - 1, 0))
         case Unary(UnaryOp.ABS, a):
             lo, hi = interval(a, bounds)
             if lo is not None and lo >= 0:

@@ -6,7 +6,7 @@ Grammar
 
     expr   = Const(value, dtype) | Var(name, dtype) | Extent(name, dtype, label) | Symbol(name, dtype)
            | Unary(op, a) | Binary(op, a, b) | Select(condition, a, b)
-           | Cast(a, dtype) | Read(source, indices)
+           | Cast(a, dtype) | Read(source, indices) | Check(index, extent)    (the last: ``check``)
 
 Meaning
 -------
@@ -111,6 +111,14 @@ class Expr(Arithmetic):
     def as_expr(self) -> "Expr":
         return self
 
+    def with_operands(self, operands: "tuple[Expr, ...]") -> "Expr":
+        """This expression over others: of what has none, itself."""
+        return self
+
+    def function(self) -> "tuple[str, tuple[str, ...]]":
+        """How this prints: as a function of its operands, and of the names after them."""
+        return object.__repr__(self), ()
+
     @property
     def variables(self) -> "frozenset[Var]":
         """All variables in this expression."""
@@ -137,7 +145,7 @@ class Expr(Arithmetic):
 
     @property
     def has_reads(self) -> bool:
-        """Whether this expression has a ``Read`` in it."""
+        """Whether this expression has a ``Read`` or a ``Check`` in it, which must not be evaluated needlessly."""
         try:
             return self._has_reads
         except AttributeError:
@@ -568,4 +576,5 @@ def format_expr(
         case Binary(op, a, b):
             return f"{op.value}({text(a)}, {text(b)})"
         case _:
-            return object.__repr__(expr)
+            name, names = expr.function()
+            return f"{name}({', '.join([*map(text, expr.operands()), *names])})"

@@ -15,6 +15,7 @@ from math import gcd
 
 from tilewright.base.dtypes import index
 from tilewright.symbolic.bounds import Bounds, contains_data, interval, is_exact, polynomial_interval
+from tilewright.symbolic.check import Check, checked
 from tilewright.symbolic.conditions import compares_indices, disjuncts, inequalities, joined, negated
 from tilewright.symbolic.division import Division
 from tilewright.symbolic.expr import (
@@ -179,12 +180,22 @@ class Simplifier:
                 return self._absolute(self.polynomial(a))
             case Select():
                 return self._as_polynomial(self._select(expr))
+            case Check():
+                return self._checked(expr)
             case _:
                 return self._as_polynomial(self._rebuilt(expr))
 
     def _as_polynomial(self, expr: Expr) -> Polynomial:
         """An expression whose operands are canonical already."""
         return {(expr,): 1} if isinstance(expr, (Select, Read, Cast)) else polynomial(expr)
+
+    def _checked(self, check: Check) -> Polynomial:
+        """An index that is known to lie within its extent needs no check."""
+        position, extent = self.polynomial(check.index), self.polynomial(check.extent)
+        left = combine(extent, shifted(position, 1), -1)
+        if self._exact_nonnegative(position) and self._exact_nonnegative(left):
+            return position
+        return polynomial(checked(to_expr(position), to_expr(extent), check.origin, from_end=check.from_end))
 
     # Division
 

@@ -61,7 +61,7 @@ def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
         case Read(source, _):
             return Read(source, operands)
         case _:
-            return expr
+            return expr.with_operands(operands)
 
 
 def transform(

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from tilewright.base.dtypes import DType, index
 from tilewright.symbolic.bounds import Bounds, interval
+from tilewright.symbolic.check import Check, checked
 from tilewright.symbolic.conditions import negated
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import (
@@ -191,8 +192,17 @@ class _Evaluation:
                 return self._unary(op, self._value(a, at), a.dtype)
             case Binary(op, a, b):
                 return self._binary(op, a, b, at)
+            case Check():
+                return self._checked(expr, self._value(expr.index, at), self._value(expr.extent, at))
             case _:
                 raise _DoesNotFollowError
+
+    def _checked(self, check: Check, index: Expr, extent: Expr) -> Expr:
+        """The position that ``index`` means, if it is known to lie within."""
+        position = simplify(checked(index, extent, check.origin, from_end=check.from_end), self._bounds)
+        if isinstance(position, Check):
+            raise _DoesNotFollowError
+        return position
 
     def _number(self, expr: Expr, at: Mapping[Var, Expr]) -> int:
         value = self._simplified(self._value(expr, at))

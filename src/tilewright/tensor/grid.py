@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tilewright.base import dtypes
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds
+from tilewright.symbolic.check import Check
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_cast, evaluate_unary
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Source, Unary, Var
 from tilewright.symbolic.operations import BinaryOp
@@ -89,6 +90,8 @@ class Grid:
                 return self._select(condition, a, b, active)
             case Read():
                 return self._read(expr, active)
+            case Check(index, extent):
+                return self._check(expr, self.evaluate(index, active), self.evaluate(extent, active), active)
             case _:
                 raise BadProgram(f"{expr} has no value at an index point")
 
@@ -111,6 +114,16 @@ class Grid:
             return self.evaluate(a if chosen.item() else b, active)
         other = np.logical_not(chosen)
         return np.where(chosen, self.evaluate(a, _both(active, chosen)), self.evaluate(b, _both(active, other)))
+
+    def _check(self, check: Check, index: Array, extent: Array, active: Array | None) -> Array:
+        """The positions that ``index`` means; where it does not count, any that lie within."""
+        index, extent = np.broadcast_arrays(index, extent)
+        place = np.where(np.less(index, 0), np.add(index, extent), index) if check.from_end else index
+        outside = np.less(place, 0) | np.greater_equal(place, extent)
+        wrong = outside if active is None else np.logical_and(outside, active)
+        if wrong.any():
+            check.place(*(int(np.broadcast_to(each, wrong.shape)[wrong][0]) for each in (index, extent)))
+        return np.where(outside, index.dtype.type(0), place)
 
     # Reads
 

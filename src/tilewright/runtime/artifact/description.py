@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
 from tilewright.base import dtypes
+from tilewright.base.checks import Checks
 from tilewright.base.errors import CorruptArtifact, UnsupportedDType
 from tilewright.base.numerics import Math
 from tilewright.runtime import abi
 from tilewright.runtime.manifest import MAX_NUMBER, Extent, Formula, Manifest, Symbol, TensorSpec
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 _MAX_DEPTH = 64
 _MAX_TEXT = 1 << 26
 """Bytes of a manifest: a hundred times as many as those of the largest networks."""
@@ -73,6 +74,7 @@ def to_json(described: Description) -> bytes:
         "source": build.source,
         "target": {"name": build.target, "architecture": build.architecture, "features": build.features},
         "math": manifest.math.value,
+        "checks": manifest.checks.value,
         "inputs": [_spec_fields(spec) for spec in manifest.inputs],
         "outputs": [_spec_fields(spec) for spec in manifest.outputs],
         "constants": [_spec_fields(spec) for spec in manifest.constants],
@@ -150,6 +152,7 @@ def _described(fields: Mapping[str, object]) -> Description:
         sites=_list(fields["sites"], _text),
         calls=_list(fields["calls"], _text),
         math=Math(_text(fields["math"])),
+        checks=Checks(_text(fields["checks"])),
     )
     return Description(build, manifest, _list(fields["members"], _member))
 

@@ -1,0 +1,103 @@
+"""Indices that are data: positions that are known when they are read, and checked before they are used.
+
+``Check(index, extent, origin)`` is ``index``, where that lies in ``0 .. extent - 1``; with ``from_end``, a negative
+index counts from the end. Anything else is a fault of whoever gave the data: the interpreter and the evaluator of
+tensor expressions raise ``IndexOutOfRange``, a kernel records the fault and goes on with 0, and the run raises after
+it. So the value lies within the extent whatever the data are, also if they change meanwhile: the index is read once.
+Where an extent is 0 no value lies in it, and an access with such an index touches nothing.
+
+It prints as ``check(p1[i], 30522, Gather.indices)``, or ``check_from_end(...)``.
+"""
+
+from dataclasses import dataclass, field
+
+from tilewright.base.dtypes import DType
+from tilewright.base.dtypes import index as index_dtype
+from tilewright.base.errors import IndexOutOfRange
+from tilewright.symbolic.expr import ZERO, Const, Expr, ExprLike, as_expr, cast, maximum, minimum, select
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an index comes from: the ``operand`` of an ``operator``.
+
+    ``number`` tells operators of one kernel that have one name apart.
+    """
+
+    operator: str
+    operand: str
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.operator}.{self.operand}" + (f".{self.number}" if self.number else "")
+
+    @staticmethod
+    def parse(text: str) -> "Origin | None":
+        """The origin that prints as ``text``; None if there is none."""
+        parts = text.split(".")
+        number = int(parts.pop()) if parts[-1].isdecimal() else 0
+        if len(parts) < 2:
+            return None
+        *operator, operand = parts
+        found = Origin(".".join(operator), operand, number)
+        return found if str(found) == text else None
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Check(Expr):
+    """``index`` (from the end, if it is negative and ``from_end``), which lies in ``0 .. extent - 1`` or is a fault."""
+
+    index: Expr
+    extent: Expr
+    origin: Origin
+    from_end: bool = False
+    dtype: DType = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", index_dtype)
+        # Like a read, it may fail: it must not be evaluated where its value does not count.
+        object.__setattr__(self, "_has_reads", True)
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.index, self.extent, self.origin, self.from_end)
+
+    def operands(self) -> tuple[Expr, ...]:
+        return (self.index, self.extent)
+
+    def with_operands(self, operands: tuple[Expr, ...]) -> Expr:
+        return checked(operands[0], operands[1], self.origin, from_end=self.from_end)
+
+    def function(self) -> tuple[str, tuple[str, ...]]:
+        return CHECK_FROM_END if self.from_end else CHECK, (str(self.origin),)
+
+    def place(self, index: int, extent: int) -> int:
+        """The position that ``index`` means. Raises ``IndexOutOfRange``."""
+        position = index + extent if self.from_end and index < 0 else index
+        if not 0 <= position < extent:
+            raise IndexOutOfRange(str(self.origin), index, extent, from_end=self.from_end)
+        return position
+
+
+CHECK = "check"
+CHECK_FROM_END = "check_from_end"
+
+
+def checked(index: ExprLike, extent: ExprLike, origin: Origin, *, from_end: bool = False) -> Expr:
+    """``index``, an integer, to be used as a position in ``extent``; without a check where both are literals that fit.
+
+    It reads what it is made of once: use it for every index that is data.
+    """
+    position, size = cast(as_expr(index), index_dtype), as_expr(extent)
+    if isinstance(position, Const) and isinstance(size, Const):
+        place = int(position.value) + (int(size.value) if from_end and position.value < 0 else 0)
+        if 0 <= place < size.value:
+            return as_expr(place)
+    return Check(position, size, origin, from_end)
+
+
+def clamped(check: Check) -> Expr:
+    """The same position without a check: what lies outside is moved to the nearest end."""
+    front = check.index
+    if check.from_end:
+        front = select(front < ZERO, front + check.extent, front)
+    return maximum(minimum(front, check.extent - 1), ZERO)
