@@ -24,6 +24,7 @@ from tilewright.codegen import image
 from tilewright.cost.analytic import schedule
 from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
+from tilewright.loops.positions import with_checks
 from tilewright.loops.program import Program
 from tilewright.passes.choose import Choices, choose
 from tilewright.passes.flatten import flatten_reductions
@@ -377,8 +378,12 @@ def build_program(
     checks: Checks = Checks.ON,
     cache: Cache | None = None,
 ) -> Executable:
-    """One scheduled loop program as native code: its parameters are the inputs, then the outputs."""
-    made = image.build_one(program, target, cache=cache, checked=checked, checks=checks)
+    """One scheduled loop program as native code: its parameters are the inputs, then the outputs.
+
+    An access that can't be seen to lie within its buffer is checked when it happens. Raises ``BadProgram`` for one that
+    is provably outside.
+    """
+    made = image.build_one(with_checks(program), target, cache=cache, checked=checked, checks=checks)
     values = [Value(p.name, p.dtype, p.shape) for p in program.params]
     count = len(values) - program.outputs
     manifest = interface.manifest(values[:count], values[count:], (), program.dims, made, checks=checks)

@@ -30,6 +30,7 @@ from tilewright.schedule.intrinsics import decl_tensor_intrin as _decl_tensor_in
 from tilewright.schedule.schedule import FactorLike, Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, variable_names
+from tilewright.symbolic.check import checked_index as _checked_index
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Expr, Extent
 from tilewright.symbolic.traversal import free_vars
@@ -48,6 +49,7 @@ __all__ = [
     "argmin",
     "cast",
     "ceil",
+    "checked_index",
     "comm_reducer",
     "compute",
     "const",
@@ -90,6 +92,7 @@ _primitive = checked(ScheduleError)
 
 argmax, argmin = _public(build.argmax), _public(build.argmin)
 cast = _public(build.cast)
+checked_index = _public(_checked_index)
 comm_reducer = _public(build.comm_reducer)
 compute = _public(build.compute)
 const = _public(build.const)

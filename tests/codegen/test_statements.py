@@ -178,7 +178,7 @@ def test_the_checked_mode_writes_a_branch_for_each_condition_once() -> None:
     """Nothing for what is known to be in bounds; so that unrolled bodies do not become too large to compile."""
     a, out = vector("a", 16), Buffer("out", f32, (const(16), const(16)))
     row = Loop(j, const(16), Store(out, (i, j), Read(a, (i,)) + Read(a, (j,))), LoopKind.UNROLLED)
-    text = kernel_text(Program("k", (a, out), Loop(i, const(16), row)), 0).text
+    text = kernel_text(Program("k", (a, out), Loop(i, const(16), row)), checked=True).text
     assert text.count("call void @tw_fail") == 1  # that i is less than 16
 
 

@@ -253,8 +253,8 @@ MUTANTS = (
     Mutant(
         "a region leaves its kernel without what it calls",
         "codegen/statements.py",
-        "is_alone = not (module.checked or _has_calls(region.loop))",
-        "is_alone = not module.checked",
+        "is_alone = not (module.checked or _has_calls(region.loop) or has_checks(region.loop))",
+        "is_alone = not (module.checked or has_checks(region.loop))",
         _REGIONS,
     ),
     Mutant(

@@ -73,3 +73,18 @@ def near_lanes(offsets: Value | None, active: tuple[int, ...] | None) -> tuple[i
     if not needed or max(needed) - min(needed) >= 2 * len(known):
         return None
     return tuple(min(max(offset, min(needed)), max(needed)) for offset in known)
+
+
+def vector_of(element: str, lanes: int) -> str:
+    """LLVM's name of lanes in memory."""
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+def suffix_of(element: str) -> str:
+    """What intrinsics call an element."""
+    return {"float": "f32", "double": "f64", "half": "f16"}.get(element, element)
+
+
+def common_alignment(alignment: int, offset: int) -> int:
+    """How what is ``offset`` bytes after something aligned is aligned."""
+    return min(alignment, offset & -offset) if offset else alignment

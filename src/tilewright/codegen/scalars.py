@@ -15,9 +15,18 @@ from tilewright.base.errors import InternalError
 from tilewright.codegen.arithmetic import ArithmeticEmitter
 from tilewright.codegen.checks import BoundsChecks, Guard, IndexChecks
 from tilewright.codegen.offsets import LinearForm, flat_form, linear_form
-from tilewright.codegen.places import Address, Place, Spot, active_lanes, near_lanes
+from tilewright.codegen.places import (
+    Address,
+    Place,
+    Spot,
+    active_lanes,
+    common_alignment,
+    near_lanes,
+    suffix_of,
+    vector_of,
+)
 from tilewright.codegen.text import FunctionText
-from tilewright.codegen.values import Value, integer, integers, literal, memory_type
+from tilewright.codegen.values import Value, integer, integers, iota, literal, memory_type
 from tilewright.loops.ir import Buffer
 from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
@@ -244,7 +253,7 @@ class ScalarEmitter:
         if spot.vectors:
             offsets = self._lane_offsets(offset, stride, spot.vectors)
             return Address(pointer, None, buffer.dtype.itemsize, offsets)
-        alignment = _common_alignment(spot.alignment, offset * buffer.dtype.itemsize)
+        alignment = common_alignment(spot.alignment, offset * buffer.dtype.itemsize)
         if offset:
             here = f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {pointer.text}, i64 {offset}"
             pointer = Value(self.text.pure(here, self.text.depth), dtypes.index, 1, self.text.depth)
@@ -266,7 +275,7 @@ class ScalarEmitter:
             for value, factor in sorted(terms, key=lambda t: t[0].depth):
                 scaled = self.ops.binary(BinaryOp.MUL, value, integer(factor)) if factor != 1 else value
                 pointer = self._advance(pointer, memory_type(dtype), scaled)
-                alignment = _common_alignment(alignment, factor * dtype.itemsize)
+                alignment = common_alignment(alignment, factor * dtype.itemsize)
             known = made[key] = pointer, alignment
         return known
 
@@ -321,7 +330,7 @@ class ScalarEmitter:
         lanes, offset = self.env.lanes if address.stride == 1 else 1, address.known or 0
         known = self.text.registers.find(buffer.name, offset, lanes)
         if known is None:
-            of = _vector(memory_type(buffer.dtype), lanes)
+            of = vector_of(memory_type(buffer.dtype), lanes)
             text = self.text.emit(f"load {of}, ptr {address.pointer.text}, align {address.alignment}")
             known = Value(text, buffer.dtype, lanes, self.text.depth)
             self.text.registers.loaded(buffer.name, offset, known)
@@ -341,7 +350,7 @@ class ScalarEmitter:
             pointer = Value(self.text.pure(text, depth), dtypes.index, 1, depth)
         if lanes > 1:
             self._ask_ahead(pointer, lanes * buffer.dtype.itemsize, self.env.places[buffer.name])
-        of = _vector(memory_type(buffer.dtype), lanes)
+        of = vector_of(memory_type(buffer.dtype), lanes)
         how = ("load atomic", " unordered") if self._once and lanes == 1 else ("load", "")
         text = f"{how[0]} {of}, ptr {pointer.text}{how[1]}, align {alignment}"
         return Value(self.text.load(buffer.name, text, constant), buffer.dtype, lanes, self.text.depth)
@@ -379,7 +388,7 @@ class ScalarEmitter:
             high = self._first_lanes(buffer, above, length - lanes, guard, constant)
         order = ", ".join(f"i32 {offset - first}" for offset in near)
         depth = max(low.depth, high.depth)
-        vector = _vector(element, lanes)
+        vector = vector_of(element, lanes)
         shuffle = f"shufflevector {vector} {low.text}, {vector} {high.text}, <{lanes} x i32> <{order}>"
         text = self.text.pure(shuffle, depth)
         return Value(text, buffer.dtype, lanes, depth)
@@ -393,7 +402,7 @@ class ScalarEmitter:
 
     def _masked_load(self, buffer: Buffer, address: Address, guard: Guard) -> Value:
         lanes = self.env.lanes
-        vector = _vector(memory_type(buffer.dtype), lanes)
+        vector = vector_of(memory_type(buffer.dtype), lanes)
         mask = self._mask(guard)
         name, pointers, place = self._masked("load", "gather", buffer, address, lanes)
         self.text.declare(f"declare {vector} @{name}({pointers}, i32, {mask.type}, {vector})")
@@ -404,7 +413,7 @@ class ScalarEmitter:
     def _from_memory(self, value: Value, buffer: Buffer) -> Value:
         if not buffer.dtype.is_bool:
             return value
-        vector = _vector("i8", value.lanes)
+        vector = vector_of("i8", value.lanes)
         zero = "0" if value.lanes == 1 else "zeroinitializer"
         text = self.text.pure(f"icmp ne {vector} {value.text}, {zero}", value.depth)
         return Value(text, dtypes.boolean, value.lanes, value.depth)
@@ -439,16 +448,16 @@ class ScalarEmitter:
     def store_first(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value, count: int) -> None:
         """Store the first ``count`` lanes of ``value`` (as it is in memory) from ``indices`` on, side by side."""
         address = self._address(buffer, indices)
-        vector, element = _vector(memory_type(buffer.dtype), value.lanes), memory_type(buffer.dtype)
+        vector, element = vector_of(memory_type(buffer.dtype), value.lanes), memory_type(buffer.dtype)
         if count > 1 and count & (count - 1) == 0:
             order = ", ".join(f"i32 {lane}" for lane in range(count))
             shuffle = f"shufflevector {vector} {value.text}, {vector} poison, <{count} x i32> <{order}>"
             text = value.text if count == value.lanes else self.text.pure(shuffle, value.depth)
-            part = _vector(element, count)
+            part = vector_of(element, count)
             self.text.effect(f"store {part} {text}, ptr {address.pointer.text}, align {address.alignment}")
         else:
             mask = integers(tuple(int(lane < count) for lane in range(value.lanes)), dtypes.boolean)
-            name = f"llvm.masked.store.v{value.lanes}{_suffix(element)}.p0"
+            name = f"llvm.masked.store.v{value.lanes}{suffix_of(element)}.p0"
             self.text.declare(f"declare void @{name}({value.type}, ptr, i32, {mask.type})")
             args = f"{value.typed}, ptr {address.pointer.text}, i32 {address.alignment}, {mask.typed}"
             self.text.effect(f"call void @{name}({args})")
@@ -474,30 +483,13 @@ class ScalarEmitter:
 
     def _masked(self, dense: str, apart: str, buffer: Buffer, address: Address, lanes: int) -> tuple[str, str, str]:
         """An intrinsic, the type of its pointers, and these with their alignment: ``apart`` takes one for each lane."""
-        element = _suffix(memory_type(buffer.dtype))
+        element = suffix_of(memory_type(buffer.dtype))
         if address.stride is None:
             name, pointers = f"llvm.masked.{apart}.v{lanes}{element}.v{lanes}p0", f"<{lanes} x ptr>"
             pointer = self._lane_pointers(buffer, address)
         else:
             name, pointers, pointer = f"llvm.masked.{dense}.v{lanes}{element}.p0", "ptr", address.pointer
         return name, pointers, f"{pointers} {pointer.text}, i32 {address.alignment}"
-
-
-def iota(lanes: int, stride: int = 1, start: int = 0) -> Value:
-    """``start, start + stride, ...`` as index lanes."""
-    return integers(tuple(start + stride * lane for lane in range(lanes)), dtypes.index)
-
-
-def _vector(element: str, lanes: int) -> str:
-    return element if lanes == 1 else f"<{lanes} x {element}>"
-
-
-def _suffix(element: str) -> str:
-    return {"float": "f32", "double": "f64", "half": "f16"}.get(element, element)
-
-
-def _common_alignment(alignment: int, offset: int) -> int:
-    return min(alignment, offset & -offset) if offset else alignment
 
 
 def _may_fail(expr: Expr) -> bool:

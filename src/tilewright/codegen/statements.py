@@ -4,12 +4,13 @@ A *prepared* program (``prepare``) has no blocks. Parallel loops become function
 calls once per chunk (``regions``).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 
 from tilewright.base import dtypes
-from tilewright.base.errors import BadProgram, InternalError, Unsupported, UnsupportedTarget
+from tilewright.base.errors import BadProgram, InternalError, ResourceLimit, Unsupported, UnsupportedTarget
 from tilewright.codegen.checks import BoundsChecks, Guard, IndexChecks, Site
 from tilewright.codegen.places import Place
 from tilewright.codegen.regions import Captures, Region, RegionText
@@ -31,6 +32,8 @@ from tilewright.symbolic.traversal import walk as walk_expr
 
 MAX_CHUNKS = 64
 """Most chunks of a parallel region: enough for many threads, and few enough that claiming them is free."""
+MAX_ITERATIONS = 1 << 56
+"""Most iterations of a parallel region."""
 _REMEMBERED = 32
 """Regions: a few kernels, each of several."""
 STACK_LIMIT = 64 * 1024
@@ -337,6 +340,7 @@ class StatementEmitter:
     def _region(self, loop: Loop) -> None:
         state, module = self.state, self.state.module
         extents = [self.scalars.value(inner.extent) for inner in _collapse(loop)[0]]
+        _check_count([extent.literal or 1 for extent in extents], loop)
         total = extents[0]
         for extent in extents[1:]:
             total = self.scalars.ops.binary(BinaryOp.MUL, total, extent)
@@ -351,6 +355,14 @@ class StatementEmitter:
         state.scratch.peak = max(state.scratch.peak, module.regions[name].scratch_bytes)
         self.text.effect(f"call void @tw_parallel_for(ptr %context, ptr @{name}, ptr {argument}, i64 {chunks.text})")
         self.text.forget(None)
+
+
+def _check_count(extents: Sequence[int], loop: Loop) -> None:
+    """Raises ``ResourceLimit`` if the region's iterations can't be counted: their number is multiplied by a chunk's."""
+    if prod(extents) > MAX_ITERATIONS:
+        raise ResourceLimit(
+            f"parallel loop `{loop.var}`, with those inside, runs {prod(extents)} times; the most is {MAX_ITERATIONS}"
+        )
 
 
 def has_checks(stmt: Stmt) -> bool:

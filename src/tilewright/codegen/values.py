@@ -98,3 +98,8 @@ def integers(values: tuple[int, ...], dtype: DType) -> Value:
 def integer(value: int) -> Value:
     """An index literal."""
     return integers((value,), dtypes.index)
+
+
+def iota(lanes: int, stride: int = 1, start: int = 0) -> Value:
+    """``start, start + stride, ...`` as index lanes."""
+    return integers(tuple(start + stride * lane for lane in range(lanes)), dtypes.index)

@@ -44,6 +44,7 @@ from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import TRUE, Expr, ExprLike, Read, Source, Var, as_expr
+from tilewright.symbolic.sizes import check_size
 from tilewright.tensor.ir import Opaque
 
 
@@ -82,6 +83,9 @@ class Buffer(Source):
     dtype: DType
     shape: tuple[Expr, ...]
     scope: Scope = Scope.GLOBAL
+
+    def __post_init__(self) -> None:
+        check_size(self.name, self.dtype, self.shape)
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Expr:
         """The element at ``indices`` (of rank 0: ``b[()]``)."""

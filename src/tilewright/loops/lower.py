@@ -13,6 +13,7 @@ from tilewright.loops.access import regions, whole
 from tilewright.loops.extern import local_buffers, statement_of
 from tilewright.loops.ir import Alloc, Block, Buffer, Loop, Stmt, Store, Stores
 from tilewright.loops.naming import Names
+from tilewright.loops.positions import refuse_outside, with_checked_data
 from tilewright.loops.program import Dim, Program
 from tilewright.loops.simplification import simplify_indices
 from tilewright.loops.visit import rename_allocs, rename_loops, replace_buffers, seq
@@ -119,7 +120,9 @@ class _Lowering:
         for buffer in reversed(list(dict.fromkeys(self.buffers.values()))):
             if buffer not in params:
                 body = Alloc(buffer, body)
-        return Program(name, params, body, self._dims, len(self._outputs))
+        program = Program(name, params, body, self._dims, len(self._outputs))
+        refuse_outside(program)
+        return with_checked_data(program)
 
     # What there is: parameters, buffers
 

@@ -31,6 +31,7 @@ from tilewright.loops.ir import (
     Stores,
     Sync,
 )
+from tilewright.loops.positions import refuse_outside
 from tilewright.loops.printer import format_region
 from tilewright.loops.program import Program
 from tilewright.loops.visit import seq
@@ -84,6 +85,7 @@ class _Verifier:
         for param in self._program.params:
             place = self._declare(place, param)
         self._visit(self._program.body, place)
+        refuse_outside(self._program)
 
     def _fail(self, place: _Place, message: str) -> NoReturn:
         where = f"{self._program.name}, block {place.block}" if place.block else self._program.name

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tilewright.base.dtypes import DType
 from tilewright.base.dtypes import index as index_dtype
-from tilewright.base.errors import IndexOutOfRange
+from tilewright.base.errors import BadProgram, IndexOutOfRange
 from tilewright.symbolic.expr import ZERO, Const, Expr, ExprLike, as_expr, cast, maximum, minimum, select
 
 
@@ -101,3 +101,15 @@ def clamped(check: Check) -> Expr:
     if check.from_end:
         front = select(front < ZERO, front + check.extent, front)
     return maximum(minimum(front, check.extent - 1), ZERO)
+
+
+def checked_index(index: ExprLike, extent: ExprLike, name: str, *, from_end: bool = False) -> Expr:
+    """``index``, which is data, as a position in ``extent``: ``T[te.checked_index(ids[i], n, "Embed.ids")]``.
+
+    One that lies outside makes the run raise ``IndexOutOfRange``, which says ``name``: an operator and its operand with
+    a dot between. ``from_end``: a negative one counts from the end. Raises ``BadProgram`` for another form of name.
+    """
+    origin = Origin.parse(name)
+    if origin is None:
+        raise BadProgram(f"{name!r} names no indices; write it as OPERATOR.OPERAND")
+    return checked(index, extent, origin, from_end=from_end)

@@ -13,9 +13,9 @@ Meaning
 - Expressions have no effects, so order of evaluation is free. ``Select`` evaluates only the chosen side: the other one
   may be out of bounds. ``AND`` and ``OR`` on booleans also stop at the side that decides.
 - Both operands of a ``Binary`` have one dtype; a Python number takes the dtype of the other operand.
-- Integers wrap around modulo 2**bits. ``FLOORDIV`` and ``MOD`` round towards minus infinity (``-7 // 2 == -4``,
-  ``-7 % 2 == 1``); by zero, both are 0. ``MIN // -1`` wraps to ``MIN``. ``TRUNCDIV`` and ``TRUNCMOD`` round towards
-  zero, as ONNX and C do, and are 0 by zero.
+- Integers wrap around modulo 2**bits; of literals of dtype ``index``, a result that would is refused.
+- ``FLOORDIV`` and ``MOD`` round towards minus infinity (``-7 // 2 == -4``, ``-7 % 2 == 1``); by zero, both are 0.
+  ``MIN // -1`` wraps to ``MIN``. ``TRUNCDIV`` and ``TRUNCMOD`` round towards zero, as ONNX and C do, and are 0 by zero.
 - A shift by the width or more (or by a negative amount) gives 0, or -1 for ``>>`` of a negative number.
 - Floats are IEEE 754; ``a * b + c`` may be contracted to one rounding, nothing else is reassociated. ``MIN`` and
   ``MAX`` give NaN where an operand is NaN.
@@ -426,7 +426,7 @@ def _fold(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
         if op in COMPARISON_FOLDS:
             return TRUE if COMPARISON_FOLDS[op](x, y) else FALSE
         if op in ARITHMETIC_FOLDS and dtype.is_int:
-            return const(wrap(ARITHMETIC_FOLDS[op](int(x), int(y)), dtype), dtype)
+            return _integer_result(op, int(x), int(y), dtype)
     if dtype.is_bool:
         return _fold_boolean(op, a, b)
     if op is BinaryOp.ADD:
@@ -440,6 +440,15 @@ def _fold(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
     if op is BinaryOp.MOD and y == 1:
         return const(0, a.dtype)
     return None
+
+
+def _integer_result(op: BinaryOp, x: int, y: int, dtype: DType) -> Const:
+    """Raises ``BadProgram`` for an index that is none: extents and positions are counted, and do not wrap around."""
+    exact = ARITHMETIC_FOLDS[op](x, y)
+    wrapped = wrap(exact, dtype)
+    if wrapped != exact and dtype == dtypes.index:
+        raise BadProgram(f"`{x} {op.value} {y}` is {exact}, which is beyond {dtype}: no extent is that large")
+    return const(wrapped, dtype)
 
 
 def _fold_boolean(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:

@@ -117,6 +117,16 @@ def content(a: Polynomial) -> int:
     return gcd(*(coefficient for monomial, coefficient in a.items() if monomial))
 
 
+def truncated_constant(op: BinaryOp, a: int, b: int) -> Polynomial:
+    """``a op b`` of literals, for the divisions that round towards zero."""
+    if b == 0:
+        return {}
+    magnitude = abs(a) // abs(b)
+    ratio = magnitude if (a < 0) == (b < 0) else -magnitude
+    value = ratio if op is BinaryOp.TRUNCDIV else a - ratio * b
+    return {(): value} if value else {}
+
+
 def polynomial(expr: Expr) -> Polynomial:
     """``expr`` (of dtype ``index``) with sums and products expanded; all other nodes are atoms, left as they are."""
     result: Polynomial = {}

@@ -47,6 +47,7 @@ from tilewright.symbolic.linear import (
     scaled,
     shifted,
     to_expr,
+    truncated_constant,
 )
 from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp, wrap
 from tilewright.symbolic.proof import Prover
@@ -211,7 +212,7 @@ class Simplifier:
             return self._divided(BinaryOp.FLOORDIV if op is BinaryOp.TRUNCDIV else BinaryOp.MOD, a, b)
         left, right = to_expr(a), to_expr(b)
         if isinstance(left, Const) and isinstance(right, Const):
-            return _truncated_constant(op, int(left.value), int(right.value))
+            return truncated_constant(op, int(left.value), int(right.value))
         return {(Binary(op, left, right),): 1}
 
     def _exact_nonnegative(self, a: Polynomial) -> bool:
@@ -464,15 +465,6 @@ def _digest_facts(bounds: Bounds) -> tuple[dict[Expr, Expr], list[Polynomial]]:
         known.pop(TRUE, None)
         known.pop(FALSE, None)
     return known, facts
-
-
-def _truncated_constant(op: BinaryOp, a: int, b: int) -> Polynomial:
-    if b == 0:
-        return {}
-    magnitude = abs(a) // abs(b)
-    ratio = magnitude if (a < 0) == (b < 0) else -magnitude
-    value = ratio if op is BinaryOp.TRUNCDIV else a - ratio * b
-    return {(): value} if value else {}
 
 
 def _common_terms(operands: list[Polynomial]) -> Polynomial:

@@ -34,6 +34,7 @@ from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import Arithmetic, Expr, ExprLike, Read, Source, Var, as_expr
+from tilewright.symbolic.sizes import check_size
 from tilewright.symbolic.traversal import reads_in
 
 MARK = "@"
@@ -146,6 +147,9 @@ class Tensor(Source):
     name: str
     dtype: DType
     shape: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        check_size(self.name, self.dtype, self.shape)
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Expr:
         """The element at ``indices`` (for a tensor of rank 0: ``t[()]``)."""
