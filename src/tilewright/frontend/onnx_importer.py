@@ -24,7 +24,7 @@ from tilewright.frontend.external_data import ExternalData
 from tilewright.frontend.functions import Functions, called_nodes, schema_body
 from tilewright.frontend.onnx_proto import Storage
 from tilewright.frontend.onnx_shapes import GivenShapes, input_shapes
-from tilewright.frontend.rules import RULES, Request
+from tilewright.frontend.rules import CHECKED_INPUTS, RULES, Request
 from tilewright.frontend.scopes import Scope
 from tilewright.frontend.symbolic_values import SymbolicValues
 from tilewright.frontend.text import check_text
@@ -220,6 +220,10 @@ class _Importer:
         function = schema_body(schema, node, opset, inputs)
         if function is None:
             raise UnsupportedModel(_unsupported(node, place))
+        if not domain and node.op_type in CHECKED_INPUTS:
+            attributes = {a.name: onnx_proto.attribute_of(a, place) for a in node.attribute}
+            request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
+            inputs = CHECKED_INPUTS[node.op_type](request)
         opsets = {"": onnx.defs.onnx_opset_version(), **scope.opsets}
         return self._called(function, node, inputs, wanted, replace(scope, opsets=opsets, is_own=True), place)
 

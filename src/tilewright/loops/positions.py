@@ -17,7 +17,7 @@ from tilewright.symbolic.conditions import negated
 from tilewright.symbolic.expr import TRUE, Binary, Const, Expr, Read, Select, Var, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.simplify import linear_form, prove
-from tilewright.symbolic.traversal import free_vars, reads_in, rebuild, substitute, transform
+from tilewright.symbolic.traversal import conjuncts, free_vars, reads_in, rebuild, substitute, transform
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class _Place:
         """The place, if ``condition`` holds."""
         if condition == TRUE:
             return self
-        known = self.bounds if condition.has_reads else self.bounds.assuming(condition)
-        return replace(self, bounds=known, attained=False)
+        known = [part for part in conjuncts(condition) if not part.has_reads]
+        return replace(self, bounds=self.bounds.assuming(*known), attained=False)
 
 
 _Access = Callable[[_Place, Buffer, int, Expr], Expr]

@@ -106,3 +106,20 @@ def one_hot(indices: Tensor, values: Tensor, *, depth: int, axis: int = -1) -> T
         return select(equal(chosen, index[at]), values[1], values[0])
 
     return tensor(shape, body)
+
+
+@operator("Labels", FusionKind.INJECTIVE)
+def labels(x: Tensor, *, classes: int | Expr, ignored: int | None = None) -> Tensor:
+    """``x``, the labels of a loss: each is a class, from 0 on, or ``ignored``; others raise ``IndexOutOfRange``.
+
+    Without checks, others are the nearest class.
+    """
+    if not x.dtype.is_int:
+        raise BadProgram(f"Labels: {x} should be integers")
+
+    def body(index: Index) -> Expr:
+        label = x[index]
+        known = cast(checked(label, classes, Origin("Labels", "target")), x.dtype)
+        return known if ignored is None else select(equal(label, const(ignored, x.dtype)), label, known)
+
+    return tensor(x.shape, body)

@@ -42,6 +42,11 @@ def _max_unpool(writing: Writing) -> None:
     writing.result("MaxUnpool", operands, kernel_shape=kernel)
 
 
+def _labels(writing: Writing) -> None:
+    """Of labels that are classes; ONNX can't say that they must be."""
+    writing.result("Identity", [writing.input(0)])
+
+
 FORMS: Mapping[str, FormFunction] = {
     "ArgMax": _place_of_extreme,
     "ArgMin": _place_of_extreme,
@@ -49,6 +54,7 @@ FORMS: Mapping[str, FormFunction] = {
     "Gather": Form("Gather", {"axis": "axis"}),
     "GatherElements": Form("GatherElements", {"axis": "axis"}),
     "GatherND": Form("GatherND", {"batch_dims": "batch_dims"}),
+    "Labels": _labels,
     "MaxUnpool": _max_unpool,
     "OneHot": _one_hot,
     "ReverseSequence": Form("ReverseSequence", {"batch_axis": "batch_axis", "time_axis": "time_axis"}),

@@ -29,9 +29,10 @@ from tilewright.frontend.rules import (
     sorting,
     variadic,
 )
+from tilewright.frontend.rules.indexing import CHECKED_INPUTS
 from tilewright.frontend.rules.rule import Request, Rule, RuleFunction
 
-__all__ = ["RULES", "Request", "Rule", "RuleFunction"]
+__all__ = ["CHECKED_INPUTS", "RULES", "Request", "Rule", "RuleFunction"]
 
 RULES: Mapping[str, RuleFunction] = {
     **contraction.RULES,

@@ -4,7 +4,7 @@ A constant index out of range is a fault of the model. One that is known at run 
 writes nothing (``ops.indexing``, ``ops.scatter``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -108,6 +108,27 @@ def _non_zero(request: Request) -> Sequence[Value]:
         )
     return [request.constant(np.array(np.nonzero(np.atleast_1d(known)), np.int64))]
 
+
+def _with_checked_labels(request: Request) -> tuple[Value | None, ...]:
+    """The inputs of a loss, whose definition takes a negative label for one that counts from the end."""
+    scores, target = request.input(0), request.input(1)
+    if len(scores.shape) < 2:
+        raise request.invalid(f"the scores {scores!r} have no dimension of classes")
+    ignored = request.attributes.get("ignore_index")
+    known = request.importer.known(target)
+    if known is not None and isinstance(scores.shape[1], Const):
+        wrong = known[(known != ignored) & ((known < 0) | (known >= scores.shape[1].value))]
+        if wrong.size:
+            raise request.invalid(f"label {wrong[0]} is out of range: there are {scores.shape[1]} classes")
+    options = {} if ignored is None else {"ignored": request.integer("ignore_index", 0)}
+    return (scores, request.apply("Labels", target, classes=scores.shape[1], **options), *request.inputs[2:])
+
+
+CHECKED_INPUTS: Mapping[str, Callable[[Request], tuple[Value | None, ...]]] = {
+    "NegativeLogLikelihoodLoss": _with_checked_labels,
+    "SoftmaxCrossEntropyLoss": _with_checked_labels,
+}
+"""For operators that are imported by their definitions: their inputs, with checks that these do not have."""
 
 RULES: Mapping[str, RuleFunction] = {
     "Compress": _compress,
