@@ -156,6 +156,7 @@ def test_every_option_counts(workshop: Workshop) -> None:
         {},
         {"math": "strict"},
         {"math": "fast"},
+        {"checks": "off"},
         {"memory_limit": 1 << 20, "bounds": {"n": 4}},
         {"bounds": {"n": 4}},
         {"bounds": {"n": 5}},

@@ -380,10 +380,11 @@ def build_program(
 ) -> Executable:
     """One scheduled loop program as native code: its parameters are the inputs, then the outputs.
 
-    An access that can't be seen to lie within its buffer is checked when it happens. Raises ``BadProgram`` for one that
-    is provably outside.
+    An access that can't be seen to lie within its buffer is checked when it happens, with ``checked`` every one. Raises
+    ``BadProgram`` for one that is provably outside, unless that is left to the mode that checks every one.
     """
-    made = image.build_one(with_checks(program), target, cache=cache, checked=checked, checks=checks)
+    program = program if checked else with_checks(program)
+    made = image.build_one(program, target, cache=cache, checked=checked, checks=checks)
     values = [Value(p.name, p.dtype, p.shape) for p in program.params]
     count = len(values) - program.outputs
     manifest = interface.manifest(values[:count], values[count:], (), program.dims, made, checks=checks)

@@ -98,6 +98,19 @@ def test_a_condition_on_data_does_not_make_the_next_read_of_them_safe() -> None:
     np.testing.assert_array_equal(build_program(made, Target.host(), threads=1).run({"X": X})[0], X)
 
 
+def test_each_check_is_a_read_of_its_own() -> None:
+    """Although both look alike, their difference is not 0: what they read may change in between."""
+
+    def body(x: te.Tensor) -> Callable[[Expr], Expr]:
+        def at(i: Expr) -> Expr:
+            place = te.checked_index(x[i].astype(dtypes.i32), 10, "Twice.x")
+            return x[place - place]
+
+        return at
+
+    assert "check(check(" in str(program(body))
+
+
 def test_checks_survive_printing_and_schedules() -> None:
     ids, table = te.placeholder((8,), dtypes.i64, "ids"), te.placeholder((5, 64), name="table")
     row = te.compute((8, 64), lambda i, j: table[te.checked_index(ids[i], 5, "Embed.ids", from_end=True), j], name="C")

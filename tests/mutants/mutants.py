@@ -27,6 +27,8 @@ _NORMALIZE = ("tests/passes/test_normalize.py",)
 _FOUND = ("tests/codegen/test_found_by_random_schedules.py", _SCHEDULES)
 _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
 
+_CHECKS = ("tests/test_index_checks.py::test_an_index_out_of_range_names_node_index_and_extent",)
+
 _ARTIFACT = ("tests/runtime/artifact",)
 _REPRO = ("tests/insight/test_repro.py",)
 _FAULTS = ("tests/insight/test_faults.py",)
@@ -228,6 +230,69 @@ MUTANTS = (
         'emitter.text.first(f"report {any_bad.text}")',
         'emitter.text.first("report")',
         ("tests/codegen/test_statements.py",),
+    ),
+    Mutant(
+        "an index that is negative is in range",
+        "codegen/checks.py",
+        "ops.cast(index, dtypes.u64), ops.cast(extent, dtypes.u64)",
+        "index, extent",
+        _CHECKS,
+    ),
+    Mutant(
+        "an index that was reported is used",
+        "codegen/checks.py",
+        "return ops.select(inside, position, integer(0))",
+        "return position",
+        ("tests/test_index_checks.py::test_indices_that_another_thread_changes_are_read_once",),
+    ),
+    Mutant(
+        "an element is read of a tensor that has none",
+        "codegen/checks.py",
+        "            if not index.has_reads:\n",
+        "            if True:\n",
+        ("tests/test_index_checks.py::test_nothing_is_read_of_a_tensor_without_elements",),
+    ),
+    Mutant(
+        "nodes of one kernel are not told apart",
+        "passes/checks.py",
+        "replace(node.origin, number=number)",
+        "node.origin",
+        ("tests/test_index_checks.py::test_of_several_nodes_in_one_kernel_the_right_one_is_named",),
+    ),
+    Mutant(
+        "sites of all calls count from the first one's",
+        "codegen/support.py",
+        "%whole.site = add i64 %first.site, %site",
+        "%whole.site = add i64 0, %site",
+        ("tests/test_index_checks.py::test_equal_kernels_name_the_node_that_called_them",),
+    ),
+    Mutant(
+        "a condition on data makes the next read of them safe",
+        "loops/positions.py",
+        "[part for part in conjuncts(condition) if not part.has_reads]",
+        "conjuncts(condition)",
+        ("tests/loops/test_positions.py",),
+    ),
+    Mutant(
+        "two checks are one",
+        "loops/positions.py",
+        'Var(f"check@{len(extents)}")',
+        'Var("check@0")',
+        ("tests/loops/test_positions.py::test_each_check_is_a_read_of_its_own",),
+    ),
+    Mutant(
+        "what is provably outside passes",
+        "loops/positions.py",
+        "if prove(low < 0, place.bounds) or prove(high >= extent, place.bounds):",
+        "if prove(low < 0, place.bounds):",
+        ("tests/loops/test_positions.py",),
+    ),
+    Mutant(
+        "extents wrap around",
+        "symbolic/expr.py",
+        "if wrapped != exact and dtype == dtypes.index:",
+        "if wrapped != exact and dtype == dtypes.boolean:",
+        ("tests/loops/test_positions.py",),
     ),
     Mutant(
         "last chunk of a region is dropped",

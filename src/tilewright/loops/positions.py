@@ -17,7 +17,7 @@ from tilewright.symbolic.conditions import negated
 from tilewright.symbolic.expr import TRUE, Binary, Const, Expr, Read, Select, Var, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.simplify import linear_form, prove
-from tilewright.symbolic.traversal import conjuncts, free_vars, reads_in, rebuild, substitute, transform
+from tilewright.symbolic.traversal import conjuncts, free_vars, reads_in, rebuild, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,15 +229,20 @@ def is_inside(index: Expr, extent: Expr, bounds: Bounds) -> bool:
 
 
 def _with_variables(index: Expr, bounds: Bounds) -> tuple[Expr, Bounds]:
-    """``index`` with variables instead of checks, which run over the extents of these."""
+    """``index`` with a variable instead of each check, which runs over its extent.
+
+    Checks that look the same get two variables: what they read may change in between.
+    """
     extents: dict[Var, Expr] = {}
 
-    def leave(node: Expr) -> Expr | None:
-        if not isinstance(node, Check):
-            return None
-        variable = Var(f"check@{len(extents)}")
-        extents[variable] = node.extent
-        return variable
+    def opened(expr: Expr) -> Expr:
+        if not expr.has_reads:
+            return expr
+        if isinstance(expr, Check):
+            variable = Var(f"check@{len(extents)}")
+            extents[variable] = expr.extent
+            return variable
+        return rebuild(expr, tuple([opened(operand) for operand in expr.operands()]))
 
-    opened = transform(index, leave, lambda node: node.has_reads)
-    return opened, bounds.extended(extents) if extents else bounds
+    result = opened(index)
+    return result, bounds.extended(extents) if extents else bounds

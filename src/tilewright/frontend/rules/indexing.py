@@ -117,9 +117,10 @@ def _with_checked_labels(request: Request) -> tuple[Value | None, ...]:
     ignored = request.attributes.get("ignore_index")
     known = request.importer.known(target)
     if known is not None and isinstance(scores.shape[1], Const):
-        wrong = known[(known != ignored) & ((known < 0) | (known >= scores.shape[1].value))]
-        if wrong.size:
-            raise request.invalid(f"label {wrong[0]} is out of range: there are {scores.shape[1]} classes")
+        classes = int(scores.shape[1].value)
+        wrong = [label for label in map(int, known.flat) if label != ignored and not 0 <= label < classes]
+        if wrong:
+            raise request.invalid(f"label {wrong[0]} is out of range: there are {classes} classes")
     options = {} if ignored is None else {"ignored": request.integer("ignore_index", 0)}
     return (scores, request.apply("Labels", target, classes=scores.shape[1], **options), *request.inputs[2:])
 
