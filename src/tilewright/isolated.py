@@ -64,6 +64,7 @@ def _answered(request: Mapping[str, object], end: socket.socket) -> dict[str, ob
             math=fields.text(request["math"]),
             memory_limit=cast("int | None", request["memory_limit"]),
             superopt=fields.text(request["superopt"]),
+            checks=fields.text(request["checks"]),
             target=fields.text(request["target"]),
             threads=cast("int | None", request["threads"]),
             settings=settings_of(request["settings"]),

@@ -211,21 +211,31 @@ class _Importer:
         if not domain and node.op_type == "If":
             return self._branch(node, inputs, wanted, scope, place)
         if not domain and node.op_type in RULES:
-            attributes = {a.name: onnx_proto.attribute_of(a, place, self.storage) for a in node.attribute}
-            request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
-            try:
-                return RULES[node.op_type](request)
-            except BadProgram as error:
-                raise request.invalid(str(error)) from error
+            return self._by_rule(RULES[node.op_type], node, opset, inputs, wanted, place)
         function = schema_body(schema, node, opset, inputs)
         if function is None:
             raise UnsupportedModel(_unsupported(node, place))
         if not domain and node.op_type in CHECKED_INPUTS:
-            attributes = {a.name: onnx_proto.attribute_of(a, place) for a in node.attribute}
-            request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
-            inputs = CHECKED_INPUTS[node.op_type](request)
+            inputs = tuple(self._by_rule(CHECKED_INPUTS[node.op_type], node, opset, inputs, wanted, place))
         opsets = {"": onnx.defs.onnx_opset_version(), **scope.opsets}
         return self._called(function, node, inputs, wanted, replace(scope, opsets=opsets, is_own=True), place)
+
+    def _by_rule(
+        self,
+        rule: Callable[[Request], Sequence[Value | None]],
+        node: onnx.NodeProto,
+        opset: int,
+        inputs: tuple[Value | None, ...],
+        wanted: int,
+        place: str,
+    ) -> Sequence[Value | None]:
+        """What ``rule`` makes of a node."""
+        attributes = {a.name: onnx_proto.attribute_of(a, place, self.storage) for a in node.attribute}
+        request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
+        try:
+            return rule(request)
+        except BadProgram as error:
+            raise request.invalid(str(error)) from error
 
     def _called(
         self,

@@ -130,7 +130,8 @@ class _Walk:
         bounds = self._program.bounds.extended({axis.var: axis.extent for axis in block.axes})
         bindings = {axis.var: binding for axis, binding in zip(block.axes, block.bindings, strict=True)}
         loops = place.bounds.extents
-        all_points = all(loops.get(bindings[axis.var]) == axis.extent for axis in block.axes)
+        pairs = zip(block.axes, block.bindings, strict=True)
+        all_points = all(isinstance(loop, Var) and loops.get(loop) == axis.extent for axis, loop in pairs)
         is_plain = block.predicate == TRUE and len(set(block.bindings)) == len(block.bindings)
         attained = place.attained and is_plain and all_points
         inside = _Place(bounds, attained, block.name, bindings, place.bounds.assuming(block.predicate))
