@@ -18,7 +18,7 @@ from onnx import helper
 
 import tilewright
 from tests.frontend.models import model, single_node
-from tilewright.base.errors import InvalidModel, ResourceLimit, TilewrightError, UnsupportedModel
+from tilewright.base.errors import IndexOutOfRange, InvalidModel, ResourceLimit, TilewrightError, UnsupportedModel
 from tilewright.frontend import onnx_importer
 
 X = np.ones((2, 3), np.float32)
@@ -390,7 +390,9 @@ def test_odd_and_fine(proto: onnx.ModelProto, feed: np.ndarray) -> None:
 
 @pytest.mark.parametrize("index", [-(2**62), -3, 2, 2**62])
 def test_an_index_out_of_range_at_run_time_reads_nothing_else(index: int) -> None:
-    """Row 45: the nearest row, never memory beside the tensor."""
+    """Row 45: an error, or the nearest row; never memory beside the tensor."""
     feeds = {"x": X * np.array([[1], [2]], np.float32), "i": np.array([index])}
-    (result,) = tilewright.compile(single_node("Gather", feeds)).run(None, feeds)
+    with pytest.raises(IndexOutOfRange, match=rf"node n \(Gather\): indices: index {index} is out of range"):
+        tilewright.compile(single_node("Gather", feeds)).run(None, feeds)
+    (result,) = tilewright.compile(single_node("Gather", feeds), checks="off").run(None, feeds)
     np.testing.assert_array_equal(result[0], feeds["x"][0 if index < 0 else 1])

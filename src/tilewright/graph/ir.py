@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
-from tilewright.base.errors import BadProgram, InternalError
+from tilewright.base.errors import BadProgram, InternalError, ResourceLimit
 from tilewright.base.exact import Exact
 from tilewright.base.names import Names, readable
 from tilewright.ops import Attribute, Operator
@@ -137,13 +137,15 @@ def make_node(
 ) -> Node:
     """A node whose outputs get ``names``; their dtypes and shapes follow from the operator.
 
-    Raises ``BadProgram`` if the inputs do not fit; the text names ``source``.
+    Raises ``BadProgram`` if the inputs do not fit, ``ResourceLimit`` if a result can't exist; both name ``source``.
     """
     options = tuple(attributes.items())
     try:
         results = _result_types(op, tuple(inputs), options)
     except BadProgram as error:
         raise BadProgram(f"{source or op.name}: {error}") from error
+    except ResourceLimit as error:
+        raise ResourceLimit(f"{source or op.name}: {error}") from error
     if len(names) > len(results):
         raise BadProgram(f"{source or op.name}: {op} has {len(results)} outputs, not {len(names)}")
     outputs = tuple(Value(name, *kind) for name, kind in zip(names, results, strict=False))

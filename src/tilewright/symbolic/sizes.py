@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 
 from tilewright.base.dtypes import DType
-from tilewright.base.errors import BadProgram
+from tilewright.base.errors import ResourceLimit
 from tilewright.symbolic.expr import Const, Expr
 
 MAX_BYTES = (1 << 63) - 1
 
 
 def check_size(name: str, dtype: DType, shape: Sequence[Expr]) -> None:
-    """Raise ``BadProgram`` for an array of more than ``MAX_BYTES``; what is known at run time only counts as 1."""
-    size = dtype.itemsize
+    """Raise ``ResourceLimit`` for an array of more than ``MAX_BYTES``; what is known at run time only counts as 1."""
+    count = 1
     for extent in shape:
         if isinstance(extent, Const):
-            size *= max(int(extent.value), 1)
-    if size > MAX_BYTES:
+            count *= max(int(extent.value), 1)
+    if count * dtype.itemsize > MAX_BYTES:
         text = ", ".join(map(str, shape))
-        raise BadProgram(f"{name}: {dtype}[{text}] has {size} bytes; an array has {MAX_BYTES} at most")
+        raise ResourceLimit(
+            f"{name}: {dtype}[{text}] has {count} elements of {dtype.itemsize} bytes; an array has {MAX_BYTES} at most"
+        )
