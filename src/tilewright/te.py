@@ -23,6 +23,7 @@ from tilewright.base.names import fresh_name, identifier
 from tilewright.loops.extern import extern as _extern
 from tilewright.loops.ir import Block, Scope
 from tilewright.loops.lower import Lowered, lower_named
+from tilewright.loops.positions import refuse_outside
 from tilewright.loops.program import Program
 from tilewright.loops.reader import format_loops as _format_loops
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic
@@ -128,8 +129,12 @@ def create_schedule(
     dims: Mapping[str, int] | None = None,
     intrinsics: IntrinsicSet | None = None,
 ) -> "TeSchedule":
-    """The schedule of the naive program that computes ``outputs``; the arguments are those of ``loops.lower``."""
+    """The schedule of the naive program that computes ``outputs``; the arguments are those of ``loops.lower``.
+
+    Raises ``BadProgram`` for an access that is provably outside of its tensor.
+    """
     lowered = lower_named(outputs, name, inputs=inputs, dims=dims)
+    refuse_outside(lowered.program)
     return TeSchedule(Schedule(lowered.program, intrinsics), lowered)
 
 

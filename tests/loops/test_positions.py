@@ -139,6 +139,12 @@ def test_names_of_indices() -> None:
         parse_program("program f(A: f32[4]) -> (C: f32[1]):\n  C[0] = A[check(1, 4, ids)]\n")
 
 
+def test_schedules_begin_with_a_look_at_accesses() -> None:
+    x = te.placeholder((10,), name="X")
+    with pytest.raises(BadProgram, match=r"`vi \+ 5` is 5 \.\. 14"):
+        te.create_schedule(te.compute((10,), lambda i: x[i + 5], name="C"))
+
+
 def test_programs_as_text_are_verified_and_checked() -> None:
     text = """
 program f(A: f32[4]) -> (C: f32[4]):

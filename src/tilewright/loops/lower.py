@@ -42,13 +42,19 @@ def lower(
     *,
     inputs: Sequence[Tensor] | None = None,
     dims: Mapping[str, int] | None = None,
+    trusted: bool = False,
 ) -> Program:
-    """The naive program that computes ``outputs``.
+    """The naive program that computes ``outputs``. Every index in it that is data is checked.
 
     ``inputs``: the placeholders in the order of the parameters, also unused ones. ``dims``: upper bounds of run-time
-    extents, by name. Raises ``BadProgram`` if a placeholder is missing in ``inputs``, or where a scan's state escapes.
+    extents, by name. ``trusted``: no index of another kind can be outside of its tensor, which takes time to see.
+    Raises ``BadProgram`` if a placeholder is missing in ``inputs``, where a scan's state escapes, or for an access that
+    is provably outside.
     """
-    return lower_named(outputs, name, inputs=inputs, dims=dims).program
+    program = lower_named(outputs, name, inputs=inputs, dims=dims).program
+    if not trusted:
+        refuse_outside(program)
+    return program
 
 
 def lower_named(
@@ -58,7 +64,7 @@ def lower_named(
     inputs: Sequence[Tensor] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> "Lowered":
-    """The same, and how the operations are called in the program."""
+    """The same without a look at accesses, and how the operations are called in the program."""
     wanted = _distinct((outputs,) if isinstance(outputs, Tensor) else tuple(outputs))
     lowering = _Lowering(wanted, inputs, dims or {})
     program = lowering.program(name)
@@ -121,7 +127,6 @@ class _Lowering:
             if buffer not in params:
                 body = Alloc(buffer, body)
         program = Program(name, params, body, self._dims, len(self._outputs))
-        refuse_outside(program)
         return with_checked_data(program)
 
     # What there is: parameters, buffers

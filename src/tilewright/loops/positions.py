@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from tilewright.base.errors import BadProgram
 from tilewright.loops.ir import Alloc, Block, Buffer, If, Loop, Seq, Stmt, Store, Stores
 from tilewright.loops.program import Program
+from tilewright.loops.visit import own_exprs, walk
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.check import Check, Origin, checked
 from tilewright.symbolic.conditions import negated
@@ -62,9 +63,22 @@ def with_checked_data(program: Program) -> Program:
 
     What loops of an extern keep for themselves (a permutation while they sort) is theirs.
     """
+    if not _has_data(program):
+        return program
     return _rewritten(
         program, lambda place, buffer, at, index: _checked(place, buffer, at, index, place.is_data(index))
     )
+
+
+def _has_data(program: Program) -> bool:
+    """Whether any index is read from memory."""
+    for stmt in walk(program.body):
+        stores = stmt.stores if isinstance(stmt, Stores) else (stmt,) if isinstance(stmt, Store) else ()
+        indices = [index for store in stores for index in store.indices]
+        indices += [index for expr in own_exprs(stmt) for read in reads_in(expr) for index in read.indices]
+        if any(index.has_reads for index in indices):
+            return True
+    return False
 
 
 def with_checks(program: Program) -> Program:
