@@ -34,13 +34,13 @@ RESERVED = frozenset(
 )
 """Words of the notation of loop programs: no buffer, block, loop or axis is called so."""
 
-_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _BACK_QUOTE = "\\u0060"
 
 
 def quoted(name: str) -> str:
     """``name`` as programs write it: plain if it is a word, else as a JSON string in back quotes."""
-    if _PLAIN.fullmatch(name) and name not in RESERVED:
+    if _WORD.fullmatch(name) and name not in RESERVED:
         return name
     return f"`{json.dumps(name)[1:-1].replace('`', _BACK_QUOTE)}`"
 
@@ -82,7 +82,7 @@ def bounded(text: str, limit: int) -> str:
     return f"{text[:head]} ... ({len(text) - head - tail} characters left out) ... {text[-tail:]}"
 
 
-_PLAIN = frozenset({bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, type(None)})
+_PLAIN_TYPES = frozenset({bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, type(None)})
 _PRINTED_BITS = 1024
 
 
@@ -99,7 +99,7 @@ class _Shown(reprlib.Repr):
             return f"<int of {x.bit_length()} bits>"
         if type(x) is bytes:
             return super().repr1(x[: self.maxstring], level)
-        return super().repr1(x, level) if type(x) in _PLAIN else f"<{type(x).__name__}>"
+        return super().repr1(x, level) if type(x) in _PLAIN_TYPES else f"<{type(x).__name__}>"
 
 
 def shown(value: object, limit: int = 120) -> str:

@@ -121,8 +121,9 @@ MOST_COPIES = 1 << 14
 def copies(stmt: Stmt) -> int:
     """The statements in ``stmt`` that have none inside, those of unrolled loops as often as they are written out."""
     inside = sum(map(copies, children(stmt))) if not isinstance(stmt, Store | Stores | Call | Sync) else 1
-    is_unrolled = isinstance(stmt, Loop) and stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, Const)
-    return inside * max(int(stmt.extent.value), 0) if is_unrolled else inside
+    if isinstance(stmt, Loop) and stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, Const):
+        return inside * max(int(stmt.extent.value), 0)
+    return inside
 
 
 def transform_stmts(stmt: Stmt, leave: Callable[[Stmt], Stmt | None]) -> Stmt:

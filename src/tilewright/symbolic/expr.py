@@ -585,5 +585,5 @@ def format_expr(
         case Binary(op, a, b):
             return f"{op.value}({text(a)}, {text(b)})"
         case _:
-            name, names = expr.function()
-            return f"{name}({', '.join([*map(text, expr.operands()), *names])})"
+            function, names = expr.function()
+            return f"{function}({', '.join([*map(text, expr.operands()), *names])})"
