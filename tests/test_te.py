@@ -5,6 +5,8 @@ import pytest
 from tests.schedule.movement import assert_same
 from tilewright import te
 from tilewright.base.errors import ScheduleError
+from tilewright.codegen.image import kernel_text
+from tilewright.loops.parser import parse_program
 from tilewright.loops.verify import verify
 
 Golden = Callable[[str, str], None]
@@ -140,3 +142,17 @@ def test_mistakes() -> None:
         with pytest.raises(ScheduleError, match=reason):
             mistake()
     assert not s.trace.steps
+
+
+def test_a_thousand_computes_in_a_chain() -> None:
+    """Each has a buffer that is allocated around the program: passes do not recurse into these."""
+    tensor = te.placeholder((8,), name="x")
+    for number in range(1000):
+        tensor = te.compute((8,), lambda i, t=tensor: t[i] + 1.0, name=f"y{number}")
+    schedule = te.create_schedule(tensor)
+    verify(schedule.program)
+    text = str(schedule.program)
+    assert str(parse_program(text)) == text
+    assert "define hidden void @main" in kernel_text(schedule.program).text
+    schedule.schedule.compute_inline("y7")
+    assert "alloc y7:" not in str(schedule.program)

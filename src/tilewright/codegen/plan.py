@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.loops.ir import Alloc, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt
 from tilewright.loops.program import Program
-from tilewright.loops.visit import children
+from tilewright.loops.visit import allocations, children
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.expr import ZERO, Expr, const, maximum
@@ -110,9 +110,10 @@ def _most(size: Expr, bounds: Bounds) -> int | None:
 
 def _outside_regions(stmt: Stmt) -> Iterator[Buffer]:
     match stmt:
-        case Alloc(buffer, body):
-            yield buffer
-            yield from _outside_regions(body)
+        case Alloc():
+            around, inner = allocations(stmt)
+            yield from (alloc.buffer for alloc in around)
+            yield from _outside_regions(inner)
         case Loop() if stmt.kind is LoopKind.PARALLEL:
             pass
         case _:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, Region, Seq, Stmt, Store, Stores, Sync
-from tilewright.loops.visit import perfect_nest
+from tilewright.loops.visit import allocations, perfect_nest
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.expr import ONE, ZERO, Binary, Const, Expr, Select, Var, maximum, minimum
 from tilewright.symbolic.linear import Polynomial, shifted, to_expr
@@ -127,10 +127,12 @@ class _Collector:
                     self.visit(otherwise, bounds, relaxed)
             case Loop():
                 self._nest(perfect_nest(stmt), bounds, relaxed)
-            case Alloc(buffer, body):
-                self.visit(body, bounds, relaxed)
-                self.reads.discard(buffer)
-                self.writes.discard(buffer)
+            case Alloc():
+                around, inner = allocations(stmt)
+                self.visit(inner, bounds, relaxed)
+                for alloc in around:
+                    self.reads.discard(alloc.buffer)
+                    self.writes.discard(alloc.buffer)
             case Block():
                 self._block(stmt, bounds, relaxed)
             case Call(_, _, args, outputs):

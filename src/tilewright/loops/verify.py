@@ -34,7 +34,7 @@ from tilewright.loops.ir import (
 from tilewright.loops.positions import refuse_outside
 from tilewright.loops.printer import format_region
 from tilewright.loops.program import Program
-from tilewright.loops.visit import seq
+from tilewright.loops.visit import allocations, seq
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import TRUE, ZERO, Binary, Const, Expr, Extent, Read, Select, Var
@@ -177,8 +177,11 @@ class _Verifier:
                     self._visit(otherwise, inside)
             case Loop():
                 self._loop(stmt, place)
-            case Alloc(buffer, body):
-                self._visit(body, self._declare(place, buffer))
+            case Alloc():
+                around, inner = allocations(stmt)
+                for alloc in around:
+                    place = self._declare(place, alloc.buffer)
+                self._visit(inner, place)
             case Block():
                 self._block(stmt, place)
             case Call():

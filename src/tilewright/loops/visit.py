@@ -120,6 +120,7 @@ MOST_COPIES = 1 << 14
 
 def copies(stmt: Stmt) -> int:
     """The statements in ``stmt`` that have none inside, those of unrolled loops as often as they are written out."""
+    _, stmt = allocations(stmt)
     inside = sum(map(copies, children(stmt))) if not isinstance(stmt, Store | Stores | Call | Sync) else 1
     if isinstance(stmt, Loop) and stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, Const):
         return inside * max(int(stmt.extent.value), 0)

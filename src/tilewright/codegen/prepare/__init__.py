@@ -24,7 +24,7 @@ from tilewright.codegen.prepare.unswitch import unswitch
 from tilewright.loops.dissolve import dissolve
 from tilewright.loops.ir import NOTHING, Alloc, Seq, Stmt
 from tilewright.loops.program import Dim, Intrinsic, Program
-from tilewright.loops.visit import seq
+from tilewright.loops.visit import allocations, seq
 from tilewright.symbolic.bounds import Bounds
 
 _REMEMBERED = 32
@@ -38,9 +38,12 @@ def prepare(program: Program) -> Program:
 
 def _prepared(stmt: Stmt, program: Program) -> Stmt:
     match stmt:
-        case Alloc(buffer, inside):
-            body = _prepared(inside, program)
-            return NOTHING if body == NOTHING else Alloc(buffer, body)
+        case Alloc():
+            around, inner = allocations(stmt)
+            body = _prepared(inner, program)
+            for alloc in reversed(around):
+                body = NOTHING if body == NOTHING else Alloc(alloc.buffer, body)
+            return body
         case Seq(statements):
             return seq(*(_prepared(inner, program) for inner in statements))
         case _:
