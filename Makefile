@@ -32,7 +32,7 @@ unit: $(VENV)/dev.stamp
 demo: $(VENV)/demo.stamp ## set up, then sentence similarity with a real model, beside onnxruntime
 	$(BIN)/python -m examples.sentence_similarity.main
 
-nightly: $(VENV)/dev.stamp $(VENV)/browser.stamp ## all slow tests and fresh draws, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
+nightly: $(VENV)/fuzz.stamp $(VENV)/browser.stamp ## all slow tests, fresh draws and eight hours of fuzzers, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
 	$(BIN)/python tests/nightly.py
 
 mutants: $(VENV)/dev.stamp ## plant faults in the compiler; the tests must notice each

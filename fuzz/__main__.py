@@ -1,4 +1,4 @@
-"""Fuzz: `python -m fuzz [NAME ...] [--seconds 60] [--jobs 2] [--work FOLDER]`.
+"""Fuzz: `python -m fuzz [NAME ...] [--seconds 60 | --total-seconds 28800] [--jobs 2] [--work FOLDER]`.
 
 Each fuzzer starts from the corpus that is kept, its seeds, and what it found to be worth keeping before (in FOLDER). A
 find ends its process; it is copied to FOLDER/finds, and the fuzzer goes on. The exit status is 1 if there are finds.
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Coverage-guided fuzzing of all that Tilewright reads.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all by default")
     parser.add_argument("--seconds", type=int, default=60, help="for each fuzzer (default: 60)")
+    parser.add_argument("--total-seconds", type=int, help="for all of them, shared equally")
     parser.add_argument("--jobs", type=int, default=2, help="fuzzers at once (default: 2)")
     parser.add_argument("--work", type=Path, default=ROOT / "fuzz" / "work", help="folder of what is found")
     parser.add_argument("--replay", type=Path, nargs="+", help="check these inputs, and nothing else")
@@ -48,8 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = options.names or list(NAMES)
     if options.replay:
         return replay(load(names[0]), options.replay)
+    total = options.total_seconds
+    seconds = options.seconds if total is None else max(1, total * options.jobs // len(names))
     with ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(lambda name: fuzz(load(name), options.seconds, options.work), names))
+        results = list(pool.map(lambda name: fuzz(load(name), seconds, options.work), names))
     return report(results)
 
 

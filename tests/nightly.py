@@ -1,4 +1,4 @@
-"""What takes too long for every change: all slow tests, and fresh draws, in steps. ``make nightly`` runs it.
+"""What takes too long for every change: all slow tests, fresh draws and fuzzers, in steps. ``make nightly`` runs it.
 
     python tests/nightly.py [--only STEP] [--seed SEED]
 
@@ -17,6 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 GRAPHS = 1000
 """Random graphs of each night."""
+FUZZING_SECONDS = 8 * 3600
+"""All fuzzers together."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,19 @@ class FreshGraphs:
         return ["-m", self.path.replace("/", "."), f"{first}:{first + GRAPHS}", "--minimize", "--save", "found"]
 
 
+@dataclass(frozen=True)
+class Fuzzers:
+    """All fuzzers, which start from what they found before."""
+
+    name: str
+    path: str
+
+    def arguments(self, seed: int) -> list[str]:
+        """Of Python."""
+        del seed
+        return ["-m", self.path, "--total-seconds", str(FUZZING_SECONDS)]
+
+
 PARTS = (
     Step("zoo", "tests/test_zoo.py"),
     Step("ledger-with-bounds-checks", "tests/onnx_nodes"),
@@ -68,10 +83,11 @@ STEPS = (
     Step("other-slow-tests", "tests", tuple(step.path for step in PARTS)),
     FreshDraws("fresh-draws", "tests"),
     FreshGraphs("fresh-graphs", "tests/random_graphs"),
+    Fuzzers("fuzzers", "fuzz"),
 )
 
 
-def run(step: Step | FreshDraws | FreshGraphs, seed: int) -> bool:
+def run(step: Step | FreshDraws | FreshGraphs | Fuzzers, seed: int) -> bool:
     """Whether none of the step's tests failed; they may have been skipped, and pytest says so."""
     started = time.monotonic()
     print(f"==== {step.name}: {step.path}, seed {seed}", flush=True)
@@ -82,7 +98,7 @@ def run(step: Step | FreshDraws | FreshGraphs, seed: int) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the steps, say what became of each; the exit status."""
-    parser = argparse.ArgumentParser(description="All slow tests, and fresh draws, in steps.")
+    parser = argparse.ArgumentParser(description="All slow tests, fresh draws and fuzzers, in steps.")
     parser.add_argument("--only", choices=[step.name for step in STEPS], help="this step alone")
     parser.add_argument("--seed", type=int, default=_today(), help="of what is drawn; the day if not given")
     given = parser.parse_args(arguments)

@@ -291,6 +291,7 @@ EXPRESSIONS: Mapping[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "index": (lambda value: A[value, 0], (0,)),
     "const": (te.const, (1, dtypes.f32)),
     "cast": (te.cast, (A[0, 0], dtypes.f64)),
+    "checked_index": (te.checked_index, (A[0, 0].astype(dtypes.index), 4, "Embed.ids")),
     "select": (te.select, (True, A[0, 0], A[0, 1])),
     "if_then_else": (te.if_then_else, (True, A[0, 0], A[0, 1])),
     "min_value": (te.min_value, (dtypes.f32,)),

@@ -22,7 +22,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FunctionType
 from typing import TYPE_CHECKING, Final
 
 from tilewright.base import errors
@@ -223,7 +222,7 @@ def _listen(child: Spawned, listener: Listener) -> Mapping[str, object] | None:
 def _error(kind: str, text: str) -> TilewrightError:
     """The error that the child had; an ``InternalError`` if its kind is none of ours, or takes more than a text."""
     found: object = getattr(errors, kind, None)
-    if isinstance(found, type) and issubclass(found, TilewrightError) and not isinstance(found.__init__, FunctionType):
+    if isinstance(found, type) and issubclass(found, TilewrightError) and found.__init__ is TilewrightError.__init__:
         return found(text[:MAX_TEXT])
     return InternalError(f"{kind}: {text[:MAX_TEXT]}")
 

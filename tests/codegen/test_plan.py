@@ -118,5 +118,6 @@ def _depth(expr: Expr) -> int:
 def test_many_buffers_are_planned() -> None:
     """Each lives at the same time as its neighbours only; two sizes in turn."""
     count = 5000
-    program, _ = chain([(i, i + 1) for i in range(count)], [1024 + 16 * (i % 2) for i in range(count + 1)])
+    names = [f"b{i}" for i in range(count + 1)]
+    program, _ = chain([(i, i + 1) for i in range(count)], [1024 + 16 * (i % 2) for i in range(count + 1)], names)
     assert plan_memory(program).bytes == 2 * 4096 + 64

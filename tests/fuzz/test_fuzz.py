@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fuzz.target import CORPUS, MOST_TEXT, Target
+from fuzz.target import CORPUS, Target
 from fuzz.targets import NAMES, load
 from tilewright.base.errors import BadInput, InternalError
 
@@ -38,9 +38,9 @@ def test_a_typed_error_is_no_find() -> None:
     assert not Target("t", raising(BadInput("line 1: no")), list).run(b"")
 
 
-@pytest.mark.parametrize("error", [KeyError("x"), InternalError("x"), AssertionError(), BadInput("x" * MOST_TEXT * 2)])
+@pytest.mark.parametrize("error", [KeyError("x"), InternalError("x"), AssertionError()])
 def test_anything_else_is_a_find(error: Exception) -> None:
-    with pytest.raises((type(error), AssertionError)):
+    with pytest.raises(type(error)):
         Target("t", raising(error), list).run(b"")
 
 

@@ -27,4 +27,4 @@ def test_depth_takes_no_recursion() -> None:
     value: Expr = X
     for _ in range(100_000):
         value = Select(equal(X, Y), value, Y)
-    assert size_of(value).depth == 100_001
+    assert size_of(value).depth == 100_002

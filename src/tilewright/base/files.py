@@ -109,11 +109,21 @@ def _new_part(folder: Path, mode: int) -> tuple[Path, int]:
     while True:
         part = folder / f".tilewright-{secrets.token_hex(8)}.part"
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with contextlib.suppress(OSError):  # a file system without locks; nothing is swept there, either
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if os.fstat(descriptor).st_nlink:
-            return part, descriptor
-        os.close(descriptor)  # swept between the two calls
+        try:
+            if _is_locked(descriptor):
+                return part, descriptor
+        except BaseException:
+            os.close(descriptor)
+            part.unlink(missing_ok=True)
+            raise
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Lock a file that is open; false if it was swept before it was locked."""
+    with contextlib.suppress(OSError):  # a file system without locks; nothing is swept there, either
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return os.fstat(descriptor).st_nlink > 0
 
 
 def _take_permissions(path: Path, descriptor: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from tilewright.base.errors import BadProgram
 from tilewright.loops.ir import Alloc, Block, Buffer, If, Loop, Seq, Stmt, Store, Stores
 from tilewright.loops.program import Program
-from tilewright.loops.visit import own_exprs, walk
+from tilewright.loops.visit import allocations, own_exprs, walk
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.check import Check, Origin, checked
 from tilewright.symbolic.conditions import negated
@@ -119,14 +119,22 @@ class _Walk:
                 return stmt if same else If(tested, first, second)
             case Loop():
                 return self._loop(stmt, place)
-            case Alloc(buffer, body):
-                own = place.own | {buffer.name} if place.block else place.own
-                inside = self.stmt(body, replace(place, own=own))
-                return stmt if inside is body else Alloc(buffer, inside)
+            case Alloc():
+                return self._allocations(stmt, place)
             case Block():
                 return self._block(stmt, place)
             case _:
                 return stmt
+
+    def _allocations(self, stmt: Alloc, place: _Place) -> Stmt:
+        around, inner = allocations(stmt)
+        own = place.own.union(alloc.buffer.name for alloc in around) if place.block else place.own
+        body = self.stmt(inner, replace(place, own=own))
+        if body is inner:
+            return stmt
+        for alloc in reversed(around):
+            body = Alloc(alloc.buffer, body)
+        return body
 
     def _loop(self, loop: Loop, place: _Place) -> Stmt:
         extent = self.expr(loop.extent, place)

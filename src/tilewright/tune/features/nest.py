@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from tilewright.base.errors import Unsupported
 from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Seq, Stmt, Store, Stores, Sync
 from tilewright.loops.program import Program
+from tilewright.symbolic.check import Check
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ZERO, Binary, Expr, Read, Var, cast
 from tilewright.symbolic.linear import Polynomial, polynomial, to_expr
 from tilewright.symbolic.operations import BinaryOp
-from tilewright.symbolic.traversal import reads_in, substitute, transform_reads, walk
+from tilewright.symbolic.traversal import reads_in, substitute, transform, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +210,18 @@ def _flat(shape: tuple[Expr, ...], indices: tuple[Expr, ...]) -> Expr:
     """The place of an element; where an index is data, these are taken to be as different as the places they are at."""
     place: Expr = ZERO
     for extent, index in zip(shape, indices, strict=True):
-        place = place * extent + transform_reads(index, _data)
+        place = place * extent + transform(index, _as_place)
     return place
 
 
-def _data(read: Read) -> Expr | None:
-    return cast(_flat(read.source.shape, read.indices), read.dtype)
+def _as_place(node: Expr) -> Expr | None:
+    match node:
+        case Read(source, indices):
+            return cast(_flat(source.shape, indices), node.dtype)
+        case Check(index):
+            return index
+        case _:
+            return None
 
 
 def _movement(number: Expr, var: Var) -> Movement:
