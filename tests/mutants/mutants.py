@@ -2647,7 +2647,7 @@ MUTANTS = (
     Mutant(
         "isolation: errors of any kind are made",
         "isolation.py",
-        "and not isinstance(found.__init__, FunctionType)",
+        "and found.__init__ is TilewrightError.__init__",
         "",
         ("tests/test_isolation.py",),
     ),
