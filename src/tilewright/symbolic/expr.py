@@ -445,10 +445,14 @@ def _fold(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
 def _integer_result(op: BinaryOp, x: int, y: int, dtype: DType) -> Const:
     """Raises ``BadProgram`` for an index that is none: extents and positions are counted, and do not wrap around."""
     exact = ARITHMETIC_FOLDS[op](x, y)
-    wrapped = wrap(exact, dtype)
-    if wrapped != exact and dtype == dtypes.index:
+    if dtype is not dtypes.index and dtype != dtypes.index:
+        return _integer(wrap(exact, dtype), dtype)
+    if not _LEAST_INDEX <= exact <= _LARGEST_INDEX:
         raise BadProgram(f"`{x} {op.value} {y}` is {exact}, which is beyond {dtype}: no extent is that large")
-    return const(wrapped, dtype)
+    return _integer(exact, dtype)
+
+
+_LEAST_INDEX, _LARGEST_INDEX = dtypes.index.min, dtypes.index.max
 
 
 def _fold_boolean(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:

@@ -45,6 +45,16 @@ class Size:
         return f"{self.nodes} operations and operands, up to {self.depth} inside each other"
 
 
+def is_small(expr: Tree) -> bool:
+    """Whether ``expr`` has few nodes, and so few levels: nearly every one has, and this is fast to find out."""
+    stack: list[Tree] = [expr]
+    for _ in range(DEEPEST):
+        stack.extend(stack.pop().operands())
+        if not stack:
+            return True
+    return False
+
+
 def size_of(*exprs: Tree) -> Size:
     """The size of ``exprs`` as trees, all together. Each object is looked at once, and there is no recursion."""
     known: dict[int, tuple[int, int]] = {}

@@ -20,7 +20,7 @@ from tilewright.base.errors import BadProgram
 from tilewright.base.names import fresh_name
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Arithmetic, Const, Expr, ExprLike, Extent, Var, as_expr, cast, const, select
-from tilewright.symbolic.sharing import DEEPEST, MOST_NODES, size_of
+from tilewright.symbolic.sharing import DEEPEST, MOST_NODES, is_small, size_of
 from tilewright.symbolic.traversal import free_vars, substitute
 from tilewright.tensor.ir import MARK, Compute, Placeholder, Reduction, Tensor, inputs_of, topological_order
 from tilewright.tensor.reducers import (
@@ -151,8 +151,7 @@ def _compute_op(
 def _check_size(label: str, exprs: Sequence[Expr]) -> None:
     """Passes see expressions as trees, and walk them recursively."""
     for expr in exprs:
-        size = size_of(expr)
-        if not size.is_allowed:
+        if not is_small(expr) and not (size := size_of(expr)).is_allowed:
             raise BadProgram(
                 f"{label} is {size} with what it shares written out, and may be {MOST_NODES}, up to {DEEPEST} inside "
                 "each other; make parts of it a te.compute of their own"

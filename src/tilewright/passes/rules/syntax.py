@@ -5,7 +5,6 @@ are none with ``ValueError``; what it accepts may still be too deep for a functi
 """
 
 import ast
-import warnings
 
 MAX_TEXT = 4096
 """Characters of a line; the longest of the package's own rules has 300."""
@@ -18,16 +17,15 @@ def parse_expression(text: str) -> ast.expr:
     if len(text) > MAX_TEXT:
         raise ValueError(f"it has {len(text)} characters; {MAX_TEXT} are allowed")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes in string literals, which are refused anyway
-            tree = ast.parse(text, mode="eval").body
+        tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
         raise ValueError(error.msg) from error
     except UnicodeEncodeError as error:
         raise ValueError("it has characters that are no Unicode text") from error
     except (RecursionError, MemoryError) as error:
         raise ValueError(f"it is nested too deeply; {MAX_DEPTH} levels are allowed") from error
-    _check_depth(tree)
+    if len(text) > 2 * MAX_DEPTH:  # each level takes a character
+        _check_depth(tree)
     return tree
 
 

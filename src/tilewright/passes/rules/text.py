@@ -34,6 +34,7 @@ is four rules: ``Relu-of-concat.-1``, ``Relu-of-concat.-2`` and so on.
 
 import ast
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,7 +96,12 @@ def parse_rules(text: str) -> list[Rule]:
 
 def parse_blocks(text: str) -> list[Block]:
     """The rules of a file, and where they stand. Raises ``ParseError`` with the line."""
-    blocks = list(_blocks(text))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Python's parser, about what is refused anyway
+        return _read_blocks(list(_blocks(text)))
+
+
+def _read_blocks(blocks: "list[_Block]") -> list[Block]:
     written = [[ranked for one in block.cases() for ranked in one.ranked()] for block in blocks]
     names: set[str] = set()
     for one in (one for ones in written for one in ones):
