@@ -97,12 +97,12 @@ def ring(number: int, frame: FrameType | None) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_between_chunks(threads: int) -> None:
-    """200,000 chunks of some 100 us each; afterwards the pool has nothing of it left."""
+    """2,000,000 chunks of some 100 us each; afterwards the pool has nothing of it left."""
     model = spinner(threads)
     for _ in range(3):
         begin = time.monotonic()
         with pytest.raises(Timeout, match="longer than its timeout"):
-            model.run(sizes(200_000, 100_000), timeout=0.03)
+            model.run(sizes(2_000_000, 100_000), timeout=0.03)
         assert time.monotonic() - begin < SOON
         assert model.run(sizes(100, 10)) == []
 
@@ -244,7 +244,7 @@ def test_timeouts_of_several_threads_that_call_one_model() -> None:
             begin = time.monotonic()
             try:
                 if (number + turn) % 2:
-                    model.run(sizes(200_000, 100_000), timeout=0.03)
+                    model.run(sizes(2_000_000, 100_000), timeout=0.03)
                     wrong.append("no timeout")
                 else:
                     model.run(sizes(50, 1000), timeout=30.0)
