@@ -676,6 +676,13 @@ MUTANTS = (
         ("tests/passes/test_fuse.py",),
     ),
     Mutant(
+        "main in parts: the last call of a part is left out",
+        "codegen/kernel.py",
+        "steps[start : start + MOST_CALLS]",
+        "steps[start : start + MOST_CALLS - 1]",
+        ("tests/codegen/test_main_in_parts.py",),
+    ),
+    Mutant(
         "groups take any number of operands",
         "passes/fuse.py",
         "len(nodes) <= MAX_NODES and sum(len(node.inputs) for node in nodes) <= MAX_OPERANDS",

@@ -5,7 +5,7 @@ its own workspace; its allocations have offsets that were planned by liveness (`
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.base import dtypes
@@ -19,9 +19,9 @@ from tilewright.codegen.statements import Arena, CallEmitter, FunctionState, Mod
 from tilewright.codegen.stop_text import poll
 from tilewright.codegen.text import FunctionText
 from tilewright.codegen.values import Value
-from tilewright.loops.ir import Buffer, Call, Callee
+from tilewright.loops.ir import NOTHING, Alloc, Buffer, Call, Callee, Stmt
 from tilewright.loops.program import Program
-from tilewright.loops.visit import MOST_COPIES, copies, walk
+from tilewright.loops.visit import MOST_COPIES, allocations, buffers, copies, seq, seq_items, walk
 from tilewright.runtime import abi
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ZERO, Expr, Extent, Var, const
@@ -82,10 +82,37 @@ def emit_main(
     called: list[str] = []
     calls = _kernel_calls(program, kernels, top, called, sites)
     signature = f"define hidden i32 @{abi.MAIN}"
-    info = _emit(program, abi.MAIN, module, offsets, calls, signature, constants)
+    parts = _parts(program)
+    for name, part in parts.items():
+        _emit(part, name, module, offsets, calls, f"define internal void @{name}", constants, is_part=True)
+    whole = replace(program, body=NOTHING) if parts else program
+    info = _emit(whole, abi.MAIN, module, offsets, calls, signature, constants, tuple(parts), is_part=bool(parts))
     scratch = max((k.scratch_bytes for _, k in kernels.values()), default=0)
     more = balanced(operator.add, (below, *plan.slot_bytes))
     return FunctionInfo(info.name, fixed, max(info.scratch_bytes, scratch), tuple(called), more)
+
+
+MOST_CALLS = 256
+"""Kernels that one function calls: LLVM's time grows with the square of their number."""
+
+
+def _parts(program: Program) -> dict[str, Program]:
+    """Main in parts, if it has many calls: each is a function of its own, by name."""
+    around, body = allocations(program.body)
+    steps = seq_items(body)
+    if len(steps) <= MOST_CALLS or not all(isinstance(step, Call) for step in steps):
+        return {}
+    allocated = {alloc.buffer for alloc in around}
+    pieces = [seq(*steps[start : start + MOST_CALLS]) for start in range(0, len(steps), MOST_CALLS)]
+    return {f"{abi.MAIN}_part{i}": replace(program, body=_within(piece, allocated)) for i, piece in enumerate(pieces)}
+
+
+def _within(piece: Stmt, allocated: Collection[Buffer]) -> Stmt:
+    """``piece`` with the allocations that it uses around it."""
+    for buffer in buffers(piece):
+        if buffer in allocated:
+            piece = Alloc(buffer, piece)
+    return piece
 
 
 _RETURN_CODE = (
@@ -108,25 +135,37 @@ def _emit(
     calls: CallEmitter,
     signature: str,
     constants: int = 0,
+    parts: Sequence[str] = (),
+    *,
+    is_part: bool = False,
 ) -> FunctionInfo:
+    """Append the function ``name`` to ``module``; it calls ``parts`` after what ``program`` does.
+
+    ``is_part``: it is one of several, each of which uses some of the parameters.
+    """
     text = FunctionText(module.declarations)
-    environment = _entry(program, constants, text)
+    environment = _entry(program, constants, text, frozenset(buffers(program.body)) if is_part else None)
     bounds: dict[Var, int | None] = {dim.var: dim.bound for dim in program.dims}
     state = FunctionState(name, module, text, environment, Arena(), Arena(), bounds, offsets, calls)
     is_main = name == abi.MAIN
     if is_main:
         _mark(text, 0)
     StatementEmitter(state).emit(program.body)
+    for part in parts:
+        text.effect(f"call void @{part}(ptr %buffers, ptr %dims, ptr %workspace, ptr %context)")
+        poll(text, "0")
     parameters = "ptr noalias %buffers, ptr noalias %dims, ptr noalias %workspace, ptr %context"
     module.functions.append(text.finish(f"{signature}({parameters}) nounwind", *(_RETURN_CODE if is_main else ())))
     return FunctionInfo(name, state.workspace.peak, state.scratch.peak)
 
 
-def _entry(program: Program, constants: int, text: FunctionText) -> Environment:
-    """Load the pointers of all parameters and the run-time extents."""
+def _entry(program: Program, constants: int, text: FunctionText, used: Collection[Buffer] | None = None) -> Environment:
+    """Load the pointers of all parameters (of those in ``used``, if that is given) and the run-time extents."""
     environment = Environment()
     written = {p.name for p in program.params[len(program.params) - program.outputs :]}
     for position, buffer in enumerate(_in_abi_order(program, constants)):
+        if used is not None and buffer not in used:
+            continue
         at = text.pure(f"getelementptr inbounds ptr, ptr %buffers, i64 {position}", 0)
         pointer = Value(text.emit(f"load ptr, ptr {at}"), dtypes.index)
         constant, ahead = buffer.name not in written, program.prefetched(buffer.name)
