@@ -38,8 +38,8 @@ nightly: $(VENV)/fuzz.stamp $(VENV)/browser.stamp ## all slow tests, fresh draws
 mutants: $(VENV)/dev.stamp ## plant faults in the compiler; the tests must notice each
 	$(BIN)/python tests/mutants/run.py --part $(PART)
 
-fuzz: $(VENV)/fuzz.stamp ## fuzz all that is read, SECONDS each (60); finds are in fuzz/work/finds
-	$(BIN)/python -m fuzz --seconds $(SECONDS)
+fuzz: $(VENV)/fuzz.stamp ## fuzz all that is read, SECONDS each (60), or with a SEED; finds are in fuzz/work/finds
+	$(BIN)/python -m fuzz $(if $(SEED),--seed $(SEED),--seconds $(SECONDS))
 
 bench: $(VENV)/bench.stamp ## benchmarks against peers, and the page of results (hours; wants a quiet machine)
 	$(BIN)/python -m benchmarks

@@ -19,7 +19,7 @@ class Target:
     """``check``: reads some bytes as the product does. ``seeds``: bytes to start from. ``words``: of the format,
     for libFuzzer to put in.
 
-    ``max_bytes``: the largest input that is tried.
+    ``max_bytes``: the largest input that is tried. ``runs``: how many inputs are about a minute of one processor.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Target:
     words: tuple[str, ...] = ()
     mutate: Mutate | None = None
     max_bytes: int = 4096
+    runs: int = 50_000
 
     def kept(self) -> list[Path]:
         """The inputs of the corpus that is kept."""

@@ -64,5 +64,10 @@ def seeds() -> Iterator[bytes]:
 
 
 TARGET = Target(
-    "records", check, seeds, words=('"ir_version"', '"times_us_json"', '"status"', "[1e999]"), max_bytes=1 << 17
+    "records",
+    check,
+    seeds,
+    words=('"ir_version"', '"times_us_json"', '"status"', "[1e999]"),
+    max_bytes=1 << 17,
+    runs=12_000,
 )

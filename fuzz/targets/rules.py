@@ -24,4 +24,6 @@ def seeds() -> Iterator[bytes]:
 
 
 WORDS = ("rule ", "each ", "ranks 1 to 3", "  for ", "  let ", "  from ", "  to ", "  need ", "  proof ", " in ", "...")
-TARGET = Target("rules", check, seeds, words=(*WORDS, "weight[", "axis=", "**rest", "*b", "MatMul(", ".1", "//", "1:"))
+TARGET = Target(
+    "rules", check, seeds, words=(*WORDS, "weight[", "axis=", "**rest", "*b", "MatMul(", ".1", "//", "1:"), runs=120_000
+)

@@ -12,7 +12,8 @@ from tilewright.base.errors import BadInput, InternalError
 @pytest.mark.parametrize("name", NAMES)
 def test_seeds_are_good(name: str) -> None:
     target = load(name)
-    assert any([target.run(seed) for seed in target.seeds()])
+    verdicts = [target.run(seed) for seed in target.seeds()]
+    assert sum(verdicts) > len(verdicts) / 2
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -81,6 +81,7 @@ def test_terms_are_equal_by_structure() -> None:
         ("for x[m]\n  from Relu(x)", "line 1: rule r has 1 terms in `from` and 0 in `to`"),
         ("for x[m], x[k]\n  from x\n  to x", "line 2: x is declared twice"),
         ("for x(m)\n  from x\n  to x", "line 2: variables are declared as"),
+        ("for x[*, m]\n  from x\n  to x", "line 2: leading dimensions have a name"),
         ("for x[m / 2]\n  from x\n  to x", "line 2: `m / 2` is no integer expression"),
         ("for x[m]\n  from x\n  to x\n  need m", "line 5: `m` is no comparison"),
         ("for x[m]\n  from x\n  to x\n  proof sure; 3 shapes", "line 5: a proof is"),

@@ -322,6 +322,8 @@ class _Reader:
         for name, weight, extents in listed:
             parts = [part.strip() for part in extents.split(",") if part.strip()]
             leading = parts.pop(0)[1:].strip() if parts and parts[0].startswith("*") else None
+            if leading is not None and not leading.isidentifier():
+                self.fail("leading dimensions have a name, as in `x[*b, m]`")
             yield Variable(name, tuple(map(self._extent, parts)), leading, bool(weight))
 
     def cases(self) -> list[Case]:
