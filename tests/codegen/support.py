@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.checks import Checks
 from tilewright.base.store import Recent
 from tilewright.base.target import Target
 from tilewright.driver import build_program
@@ -13,9 +14,16 @@ from tilewright.loops.program import Program
 Array = NDArray[np.generic]
 
 
-def run_native(program: Program, feeds: dict[str, Array], threads: int = 1, checked: bool = False) -> list[Array]:
+def run_native(
+    program: Program,
+    feeds: dict[str, Array],
+    threads: int = 1,
+    checked: bool = False,
+    checks: Checks = Checks.ON,
+) -> list[Array]:
     """The outputs of ``program`` as native code."""
-    executable = build_program(program, Target.host(), threads=threads, checked=checked, cache=compiled())
+    host = Target.host()
+    executable = build_program(program, host, threads=threads, checked=checked, checks=checks, cache=compiled())
     return executable.run(feeds)
 
 

@@ -5,10 +5,12 @@ from enum import Enum
 from itertools import count
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.support import run_native
+from tilewright.base.checks import Checks
 from tilewright.base.dtypes import f32, i64, index
 from tilewright.codegen.image import kernel_text
 from tilewright.loops.interpreter import interpret
@@ -103,10 +105,10 @@ FIRST = (const(3),)
 STORED = Store(TILE, FIRST, const(1.0, f32))
 
 
-def result_of(*statements: Stmt) -> float:
+def result_of(*statements: Stmt, checks: Checks = Checks.ON) -> float:
     """The first element of ``out`` after ``statements``."""
     made = Program("k", (AT, OUT), Alloc(TILE, Seq(statements)))
-    return float(run_native(made, {"at": np.array([3, 3])})[0][0])
+    return float(run_native(made, {"at": np.array([3, 3])}, checks=checks)[0][0])
 
 
 def read_to_out(place: Expr) -> Stmt:
@@ -118,9 +120,11 @@ def test_what_a_loop_reads_was_stored_before_it() -> None:
     assert result_of(STORED, loop, Store(TILE, FIRST, const(2.0, f32))) == 1
 
 
-def test_what_is_read_by_data_was_stored() -> None:
+@pytest.mark.parametrize("checks", Checks)
+def test_what_is_read_by_data_was_stored(checks: Checks) -> None:
+    """A check ends what is known by its branch; without it, the read has to."""
     gather = read_to_out(Read(AT, (const(0),)).astype(index))
-    assert result_of(STORED, gather, Store(TILE, FIRST, const(2.0, f32))) == 1
+    assert result_of(STORED, gather, Store(TILE, FIRST, const(2.0, f32)), checks=checks) == 1
 
 
 def test_what_a_loop_stores_is_there_after_it() -> None:
