@@ -8,17 +8,17 @@ import statistics
 import time
 from collections.abc import Callable
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from tilewright.base.dtypes import f32
+from tilewright.base.target import Target
+from tilewright.codegen.llvm import compile_object
 from tilewright.codegen.support import DECLARATIONS, support_text
 from tilewright.runtime import abi
 from tilewright.runtime.loader import load_image
 from tilewright.runtime.manifest import Manifest, TensorSpec
 from tilewright.runtime.memory import address_of, aligned
 from tilewright.runtime.model import Executable
-from tilewright.runtime.objectfile import host_machine
 from tilewright.runtime.pool import shared_pool
 
 REGIONS = """
@@ -71,11 +71,10 @@ define i32 @tw_main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context) nounw
 """
 
 
-def compile_text(text: str) -> bytes:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="small")
-    return machine.emit_object(llvm.parse_assembly(text))
+def objects(text: str) -> list[bytes]:
+    """Of ``text``, and of the support functions as images have them."""
+    host = Target.host()
+    return [compile_object(text, host), compile_object(support_text(host.arch.value), host)]
 
 
 def median_us(job: Callable[[], object], repeats: int, samples: int = 21) -> float:
@@ -93,7 +92,7 @@ class Regions:
     """A native loop over parallel regions of chunks that take a given number of turns."""
 
     def __init__(self, threads: int) -> None:
-        image = load_image([compile_text(DECLARATIONS + REGIONS), compile_text(support_text(host_machine().value))])
+        image = load_image(objects(DECLARATIONS + REGIONS))
         self._context = aligned(abi.CONTEXT_BYTES).view(np.int64)
         self._context.fill(0)
         self._context[:2] = shared_pool().address, shared_pool().ensure(threads, image)
@@ -136,9 +135,9 @@ def regions() -> None:
 
 def tiny_model() -> None:
     specs = [TensorSpec(name, f32, (4, 4)) for name in ("x", "y", "z")]
-    objects = [compile_text(TINY), compile_text(support_text(host_machine().value))]
-    loading = median_us(lambda: Executable(Manifest(tuple(specs[:2]), (specs[2],)), objects), 1)
-    model = Executable(Manifest(tuple(specs[:2]), (specs[2],)), objects, threads=2)
+    made = objects(TINY)
+    loading = median_us(lambda: Executable(Manifest(tuple(specs[:2]), (specs[2],)), made), 1)
+    model = Executable(Manifest(tuple(specs[:2]), (specs[2],)), made, threads=2)
     x, y = np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)
     feeds, out = {"x": x, "y": y}, {"z": np.empty((4, 4), np.float32)}
     print("model of 2 inputs, 1 output, 16 elements, from Python")

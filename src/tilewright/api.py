@@ -14,6 +14,7 @@ from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
 from tilewright.base.events import Event, Listener, ignore, to_log
+from tilewright.base.garbage import seldom_collecting
 from tilewright.base.memory import memory_guarded
 from tilewright.base.names import shown
 from tilewright.base.numerics import Math
@@ -181,7 +182,7 @@ class _Compilation:
 
     def load(self, shapes: Shapes) -> Graph:
         """The model as it is imported."""
-        with self._faults_reported(shapes):
+        with self._faults_reported(shapes), seldom_collecting():
             return onnx_importer.load(self.model, shapes, self.options.bounds, self.settings.model_bytes)
 
     def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None) -> CompiledModel:
@@ -197,7 +198,7 @@ class _Compilation:
         return CompiledModel(executable, parts, origin)
 
     def _make(self, graph: Graph, shapes: Shapes) -> Made:
-        with self._faults_reported(shapes):
+        with self._faults_reported(shapes), seldom_collecting():
             options, listener = self.options, self.listener
             threads = options.threads or default_threads()
             with recorded(self.settings.records, options.target, threads, _both(to_log(_LOG), listener)) as tuned:

@@ -15,7 +15,7 @@ from tilewright.base.store import Cache
 from tilewright.base.target import Target
 from tilewright.codegen.checks import Site
 from tilewright.codegen.kernel import FunctionInfo, emit_kernel, emit_main
-from tilewright.codegen.llvm import GENERATOR, compile_assembly, compile_object
+from tilewright.codegen.llvm import GENERATOR, Effort, compile_assembly, compile_object
 from tilewright.codegen.regions import RegionText
 from tilewright.codegen.scalars import ZEROS, ZEROS_BYTES
 from tilewright.codegen.statements import Module
@@ -34,8 +34,10 @@ class Code:
 
     kernels: Mapping[str, str]
     """The kernels' modules by name."""
+    main: str
+    """The module of main, which runs through once in a call."""
     others: tuple[str, ...]
-    """The modules of main, of the support functions, and of regions that are apart from their kernels."""
+    """The modules of the support functions, and of regions that are apart from their kernels."""
     workspace_bytes: int
     scratch_bytes: int
     sites: tuple[str, ...]
@@ -127,9 +129,9 @@ def emit(
         for site in sites[name]
     )
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
-    others = (f"{_assemble(module)}\n{declarations}", support_text(target.arch.value), *regions)
+    text, others = f"{_assemble(module)}\n{declarations}", (support_text(target.arch.value), *regions)
     memory = (info.workspace_bytes, info.scratch_bytes)
-    return Code(modules, others, *memory, tuple(named), info.calls, info.more_workspace)
+    return Code(modules, text, others, *memory, tuple(named), info.calls, info.more_workspace)
 
 
 def build(code: Code, target: Target, cache: Cache | None = None, listener: Listener = ignore) -> Image:
@@ -138,18 +140,19 @@ def build(code: Code, target: Target, cache: Cache | None = None, listener: List
     for name, text in code.kernels.items():
         objects.append(_compiled(text, target, cache))
         listener(Advanced("code", len(objects), len(code.kernels), name))
+    objects.append(_compiled(code.main, target, cache, Effort.QUICK))
     objects += [_compiled(text, target, cache) for text in code.others]
     return Image(tuple(objects), code)
 
 
-def _compiled(text: str, target: Target, cache: Cache | None) -> bytes:
+def _compiled(text: str, target: Target, cache: Cache | None, effort: Effort = Effort.FULL) -> bytes:
     if cache is None:
-        return compile_object(text, target)
-    identity = "\n".join((GENERATOR, str(target), text))
+        return compile_object(text, target, effort)
+    identity = "\n".join((GENERATOR, effort.name, str(target), text))
     key = hashlib.sha256(identity.encode()).hexdigest()
     found = cache.get(key)
     if found is None:
-        found = compile_object(text, target)
+        found = compile_object(text, target, effort)
         cache.put(key, found)
     return found
 
