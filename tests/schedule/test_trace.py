@@ -15,7 +15,8 @@ from tilewright.loops.lower import lower
 from tilewright.schedule.replay import replay
 from tilewright.schedule.sampling import _random_factors  # pyright: ignore[reportPrivateUsage]
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.trace import Sampled, Trace
+from tilewright.schedule.trace import Primitive, Sampled, Step, Trace
+from tilewright.schedule.tree import LoopRef
 from tilewright.symbolic.expr import Extent
 
 
@@ -50,6 +51,21 @@ def test_text_is_python() -> None:
     exec(str(first.trace), {"s": s, "Scope": Scope})
     assert s.program == first.program
     assert s.trace == first.trace
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step(Primitive.SPLIT, (LoopRef("i"),)),
+        Step(Primitive.PARALLEL, (LoopRef("i"), LoopRef("j"))),
+        Step(Primitive.VECTORIZE, (LoopRef("j"),), (("width", 8),)),
+        Step(Primitive.SAMPLE_CATEGORICAL, (), (), (Sampled("x", 1),)),
+    ],
+)
+def test_a_step_that_is_no_call_is_refused(step: Step) -> None:
+    """Traces are read from files: arguments may be missing, or too many, or called otherwise."""
+    with pytest.raises(ScheduleError, match=f"is no call of {step.primitive.value}"):
+        replay(Trace((step,)), lower(matmul(8, 8, 8)))
 
 
 def test_replay_gives_the_same() -> None:

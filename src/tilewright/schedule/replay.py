@@ -1,6 +1,8 @@
 """Replaying a trace: the same steps on a program, with the recorded decisions or with others."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
+from inspect import Signature, signature
 
 from tilewright.base.errors import ScheduleError
 from tilewright.loops.program import Program
@@ -39,9 +41,19 @@ def _run(
     options = {name: _followed(value, known) for name, value in step.options}
     if step.primitive in SAMPLING:
         options["decision"] = decided[0] if step.primitive is Primitive.SAMPLE_CATEGORICAL else decided
+    arguments = tuple(_followed(value, known) for value in step.arguments)
+    try:
+        _signature(step.primitive).bind(schedule, *arguments, **options)
+    except TypeError as error:
+        raise ScheduleError(f"a step of the trace, `{step}`, is no call of {step.primitive.value}: {error}") from error
     method: Callable[..., object] = getattr(schedule, step.primitive.value)
-    method(*(_followed(value, known) for value in step.arguments), **options)
+    method(*arguments, **options)
     return schedule.trace.steps[-1].results
+
+
+@cache
+def _signature(primitive: Primitive) -> Signature:
+    return signature(getattr(Schedule, primitive.value))
 
 
 def _followed(value: Argument, known: Mapping[Argument, Argument]) -> Argument:
