@@ -9,6 +9,7 @@ import tilewright
 from tilewright.base.errors import Timeout
 from tilewright.base.settings import Settings
 from tilewright.base.target import Target
+from tilewright.codegen.image import emit
 from tilewright.codegen.kernel import MOST_CALLS
 from tilewright.driver import Options, compile_graph
 from tilewright.frontend import onnx_importer
@@ -41,6 +42,8 @@ def test_it_computes_also_after_a_timeout() -> None:
     model = chain()
     made = compile_graph(onnx_importer.load(model), Options(Target.host(), threads=1))
     assert str(made.main).count("kernel ") > 2 * MOST_CALLS
+    text = emit(made.main, [kernel.program for kernel in made.kernels], Target.host(), constants=3).main
+    assert text.count("call i1 @tw_check") == COUNT + 3, "whether to go on is asked after each kernel and each part"
     compiled = tilewright.compile(model, threads=1, settings=Settings())
     x = np.random.default_rng(4).standard_normal((SIZE, SIZE), np.float32)
     for found, value in zip(compiled.run(None, {"v0": x}), expected(model, x), strict=True):

@@ -683,6 +683,14 @@ MUTANTS = (
         ("tests/codegen/test_main_in_parts.py",),
     ),
     Mutant(
+        "main in parts: the next part begins after a part that was stopped",
+        "codegen/kernel.py",
+        """@{part}(ptr %buffers, ptr %dims, ptr %workspace, ptr %context)")
+        poll(text, "0")""",
+        """@{part}(ptr %buffers, ptr %dims, ptr %workspace, ptr %context)")""",
+        ("tests/codegen/test_main_in_parts.py",),
+    ),
+    Mutant(
         "groups take any number of operands",
         "passes/fuse.py",
         "len(nodes) <= MAX_NODES and sum(len(node.inputs) for node in nodes) <= MAX_OPERANDS",
