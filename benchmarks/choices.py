@@ -21,7 +21,6 @@ import numpy as np
 
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
-from tilewright.base.target import Target
 from tilewright.cost.model import estimate
 from tilewright.driver import Compiled, Options, Services, compile_graph
 from tilewright.frontend.onnx_importer import load
@@ -33,6 +32,7 @@ from tilewright.measure.pool import Pool
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.passes.alternatives import OF_CONVOLUTIONS
 from tilewright.passes.choose import Choices
+from tilewright.target.target import Target
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.space import Digits
 from tilewright.tune.tasks import Route, Step, Task, convolution_tasks

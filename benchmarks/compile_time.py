@@ -12,7 +12,6 @@ from time import perf_counter
 
 from examples.sentence_similarity.model import build_model
 from examples.sentence_similarity.weights import default_cache, load_pretrained
-from tilewright.base.target import Target
 from tilewright.codegen.image import kernel_text
 from tilewright.codegen.llvm import compile_object
 from tilewright.cost.analytic import schedule
@@ -23,6 +22,7 @@ from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import to_kernel
 from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
 
 REPEATS = 5
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.base.target import Target
 from tilewright.insight.probes import fma_probe, read_probe
+from tilewright.target.target import Target
 
 from .accuracy import Accuracy, accuracy
 from .candidates import load_feeds

@@ -13,7 +13,6 @@ import numpy as np
 
 from tilewright import te
 from tilewright.base.dtypes import f32
-from tilewright.base.target import Target
 from tilewright.cost.analytic import schedule
 from tilewright.cost.model import panel_width
 from tilewright.driver import build_program
@@ -25,6 +24,7 @@ from tilewright.runtime.memory import aligned_copy
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import Expr
+from tilewright.target.target import Target
 from tilewright.tensor.ir import Tensor
 
 SLOT = 0.02

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.dtypes import DType, f32
-from tilewright.base.target import Target
 from tilewright.codegen.llvm import compile_object
 from tilewright.codegen.vecmath import MathFunction, emit_math
 from tilewright.runtime.loader import LoadedImage, load_image
+from tilewright.target.target import Target
 
 Floats = NDArray[np.floating]
 TWO_OPERANDS = frozenset({MathFunction.POW, MathFunction.ATAN2})

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tilewright.base.target import Target
 from tilewright.insight.probes import Probe, fma_probe
+from tilewright.target.target import Target
 
 
 @dataclass(frozen=True, slots=True)

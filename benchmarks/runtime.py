@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.base.dtypes import f32
-from tilewright.base.target import Target
 from tilewright.codegen.llvm import compile_object
 from tilewright.codegen.support import DECLARATIONS, support_text
 from tilewright.runtime import abi
@@ -20,6 +19,7 @@ from tilewright.runtime.manifest import Manifest, TensorSpec
 from tilewright.runtime.memory import address_of, aligned
 from tilewright.runtime.model import Executable
 from tilewright.runtime.pool import shared_pool
+from tilewright.target.target import Target
 
 REGIONS = """
 define internal void @work(ptr %arg, i64 %chunk, i64 %worker) nounwind {

@@ -16,9 +16,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.base.settings import Stage
-from tilewright.base.target import Target
 from tilewright.driver import Options, Services, compile_graph
 from tilewright.frontend import onnx_importer
+from tilewright.target.target import Target
 
 OPSET = 18
 Attribute = int | Sequence[int]

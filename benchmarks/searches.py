@@ -18,7 +18,6 @@ from statistics import geometric_mean
 from tilewright import interface
 from tilewright.base.numerics import Math
 from tilewright.base.superopt import Strategy, Superopt
-from tilewright.base.target import Target
 from tilewright.cli.rule_files import read_rules
 from tilewright.driver import prepare
 from tilewright.frontend import onnx_importer
@@ -26,6 +25,7 @@ from tilewright.graph import Graph
 from tilewright.passes.rules import ALGEBRA, Rule, load_rules
 from tilewright.superopt.kernel_costs import KernelCosts
 from tilewright.superopt.optimization import EFFORTS, Search, built_in_rules
+from tilewright.target.target import Target
 
 from .networks import NETWORKS, ZOO
 

@@ -8,9 +8,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilewright.base.target import Target
 from tilewright.cli import main as tilewright
 from tilewright.measure.records import Record, Records
+from tilewright.target.target import Target
 from tilewright.tune.recorded import COMPARING, CONFIRMING
 from tilewright.tune.shipped import write
 

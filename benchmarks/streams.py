@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright.base.target import Target
 from tilewright.frontend.onnx_importer import load
 from tilewright.measure.job import Job
 from tilewright.measure.pool import Pool
+from tilewright.target.target import Target
 from tilewright.tune import contractions
 from tilewright.tune.contraction_space import ContractionSpace
 from tilewright.tune.kernel_tuner import CAREFUL, compared

@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from tilewright.base.superopt import Superopt
-from tilewright.base.target import Target
 from tilewright.cli.rule_files import read_rules
 from tilewright.driver import Compiled, Options, compile_prepared
 from tilewright.frontend import onnx_importer
@@ -27,6 +26,7 @@ from tilewright.passes.rules import ALGEBRA, load_rules
 from tilewright.superopt.optimization import Search
 from tilewright.superopt.validation import random_feeds
 from tilewright.superoptimizer import superoptimize
+from tilewright.target.target import Target
 
 from .networks import NETWORKS, ZOO
 

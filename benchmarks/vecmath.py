@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from benchmarks.harness import Local, Plan, Spread, measure, ratio
 from benchmarks.mathkernel import compile_kernel
 from tilewright.base.dtypes import f32
-from tilewright.base.target import Target
 from tilewright.codegen.vecmath import MathFunction
+from tilewright.target.target import Target
 
 COUNT = 1 << 16  # 256 KiB in, 256 KiB out
 LANES = (16, 32, 64)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from tests.passes.graphs import apply, value
 from tilewright.base.settings import Stage
-from tilewright.base.target import Target
 from tilewright.driver import Options, Services, compile_graph
 from tilewright.graph import Graph
+from tilewright.target.target import Target
 
 ROOT = Path(__file__).parents[1]
 

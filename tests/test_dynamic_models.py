@@ -13,11 +13,11 @@ from tests.frontend.test_minilm import CONFIG, POSITIONS, make_feeds, make_weigh
 from tests.test_computed_shapes import CHECKED, check, integers, model, node
 from tilewright.base.errors import BadFeed
 from tilewright.base.settings import Settings
-from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
 from tilewright.frontend import onnx_importer
 from tilewright.insight.explain import explain
 from tilewright.model import CompiledModel
+from tilewright.target.target import Target
 
 
 @pytest.fixture(scope="module")

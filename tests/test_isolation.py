@@ -15,8 +15,8 @@ from tilewright import isolation
 from tilewright.base.errors import BadInput, InternalError, ResourceLimit, TilewrightError, UnsupportedModel
 from tilewright.base.events import Advanced, Event
 from tilewright.base.settings import Settings, Stage
-from tilewright.base.target import Target
 from tilewright.isolation import Isolation
+from tilewright.target.target import Target
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 MODEL = single_node("Add", {"x": X}, {"c": X})

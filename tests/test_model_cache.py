@@ -18,9 +18,9 @@ from tilewright.base.errors import BadInput
 from tilewright.base.events import CacheLookup, Recorder
 from tilewright.base.settings import Settings, Stage
 from tilewright.base.store import Store
-from tilewright.base.target import Target
 from tilewright.driver import Compiled
 from tilewright.model_cache import ModelCache
+from tilewright.target.target import Target
 
 Array = NDArray[np.generic]
 

@@ -14,9 +14,9 @@ from onnx.reference import ReferenceEvaluator
 import tilewright
 from benchmarks.scaling import FAMILIES, OPSET, Row, exponent, joined
 from tilewright.base.settings import Stage
-from tilewright.base.target import Target
 from tilewright.driver import Compiled, Options, Services, compile_graph
 from tilewright.frontend import onnx_importer
+from tilewright.target.target import Target
 
 TARGET = Target.host()
 SHARING = ("double", "swish", "newton", "last two")

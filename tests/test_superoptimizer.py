@@ -18,13 +18,13 @@ from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.superopt import Superopt
-from tilewright.base.target import Target
 from tilewright.driver import Options
 from tilewright.frontend import onnx_importer
 from tilewright.graph import Graph, Node
 from tilewright.insight.explain import Explanation
 from tilewright.superopt.optimization import Search
 from tilewright.superoptimizer import CLEARLY, clearly_fastest, optimize_for, superoptimize
+from tilewright.target.target import Target
 
 SIZE = 512
 

@@ -20,9 +20,9 @@ from tilewright.api import compile as compile_model
 from tilewright.base import dtypes
 from tilewright.base.errors import MOST_CHARACTERS, BadFeed, BadInput, TilewrightError
 from tilewright.base.settings import Settings
-from tilewright.base.target import Architecture, Target
 from tilewright.runtime.sizing import default_threads
 from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Architecture, Target
 
 X = np.ones((2, 3), np.float32)
 OWN = Settings(records=None)

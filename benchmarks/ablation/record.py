@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.base.target import Target
 from tilewright.loops.parser import parse_program
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Verdict
+from tilewright.target.target import Target
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.search.ledger import consecutive
 from tilewright.tune.space import Digits

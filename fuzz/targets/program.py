@@ -10,7 +10,6 @@ import fuzz
 from fuzz.target import Target, sampled
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed, BadProgram, OutOfBounds, Unsupported
-from tilewright.base.target import Target as Machine
 from tilewright.driver import build_program
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.ir import Loop
@@ -19,6 +18,7 @@ from tilewright.loops.program import Program
 from tilewright.loops.verify import verify
 from tilewright.loops.visit import walk
 from tilewright.symbolic.expr import Const
+from tilewright.target.target import Target as Machine
 
 GOLDEN = Path(fuzz.__file__).parents[1] / "tests" / "golden"
 MOST_POINTS = 20_000

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from fuzz.target import Target
 from tilewright.base.events import ignore
-from tilewright.base.target import Target as Machine
 from tilewright.loops.parser import parse_program
 from tilewright.measure.exchange import export_lines, import_lines
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
+from tilewright.target.target import Target as Machine
 from tilewright.tune.recorded import CONFIRMING, recorded, recorded_text
 
 MAGIC = b"SQLite format 3\0"

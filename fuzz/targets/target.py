@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fuzz.target import Target
 from tilewright.base.processors import PROCESSORS
-from tilewright.base.target import Target as Machine
+from tilewright.target.target import Target as Machine
 
 
 def check(data: bytes) -> None:

@@ -22,7 +22,6 @@ from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
-from tilewright.base.target import Target
 from tilewright.driver import Options, Services
 from tilewright.frontend import onnx_importer, onnx_proto
 from tilewright.graph import Graph
@@ -39,6 +38,7 @@ from tilewright.runtime.model import Executable
 from tilewright.runtime.sizing import default_threads
 from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
 from tilewright.superoptimizer import compile_graph
+from tilewright.target.target import Target
 from tilewright.tune.recorded import recorded, stamp
 
 _LOG = logging.getLogger("tilewright")

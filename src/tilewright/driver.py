@@ -19,7 +19,6 @@ from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
 from tilewright.base.store import Cache, Store
 from tilewright.base.superopt import Superopt
-from tilewright.base.target import Target
 from tilewright.codegen import image
 from tilewright.cost.analytic import schedule
 from tilewright.graph import Array, Graph, Value, verify
@@ -43,6 +42,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.superopt.result import Applied
 from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO, given_name
+from tilewright.target.target import Target
 from tilewright.tune.recorded import Recorded
 from tilewright.tune.ways import times_of
 

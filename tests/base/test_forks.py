@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import pytest
 
 from tilewright.base.forks import ForkLock, ProcessLock
-from tilewright.base.target import Target
 from tilewright.codegen import llvm
 from tilewright.measure.database import SQLITE
 from tilewright.runtime.pool import Pool
 from tilewright.specialize import Versions
+from tilewright.target.target import Target
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on: "is multi-threaded"
 

@@ -14,7 +14,7 @@ from benchmarks.ablation.layers import LAYERS, space_of
 from benchmarks.ablation.record import chosen
 from benchmarks.ablation.replay import SETUP, Baseline, Learned, View, Way, curve, transferred, trees
 from benchmarks.ablation.table import Table, TableSpace
-from tilewright.base.target import Target
+from tilewright.target.target import Target
 from tilewright.tune.models.model import Objective
 
 RADICES = (9, 8, 5, 3)

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from tilewright.base.checks import Checks
 from tilewright.base.store import Recent
-from tilewright.base.target import Target
 from tilewright.driver import build_program
 from tilewright.loops.program import Program
+from tilewright.target.target import Target
 
 Array = NDArray[np.generic]
 

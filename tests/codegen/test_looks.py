@@ -7,7 +7,6 @@ import pytest
 
 from tilewright.base.dtypes import f32
 from tilewright.base.errors import Timeout
-from tilewright.base.target import Target
 from tilewright.codegen.image import build_one, kernel_text
 from tilewright.codegen.work import look_period
 from tilewright.loops.ir import Buffer, If, Loop, LoopKind, Seq, Stmt, Store, Stores
@@ -15,6 +14,7 @@ from tilewright.loops.program import Program
 from tilewright.runtime.manifest import Manifest, TensorSpec
 from tilewright.runtime.model import Executable
 from tilewright.symbolic.expr import Expr, Read, Var, const
+from tilewright.target.target import Target
 
 a, b, c, n = map(Var, "abcn")
 OUT = Buffer("out", f32, (const(4),))

@@ -8,11 +8,11 @@ from onnx import TensorProto, helper, numpy_helper
 import tilewright
 from tilewright.base.errors import Timeout
 from tilewright.base.settings import Settings
-from tilewright.base.target import Target
 from tilewright.codegen.image import emit
 from tilewright.codegen.kernel import MOST_CALLS
 from tilewright.driver import Options, compile_graph
 from tilewright.frontend import onnx_importer
+from tilewright.target.target import Target
 
 COUNT = 2 * MOST_CALLS + 8
 SIZE = 64

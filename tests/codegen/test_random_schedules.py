@@ -15,7 +15,6 @@ import pytest
 from tests.codegen.random_schedule import INTRINSICS, PROPOSALS, Chain, random_chain
 from tests.codegen.workloads import WORKLOADS, Array, Workload
 from tilewright.base.store import Store
-from tilewright.base.target import Target
 from tilewright.driver import build_program
 from tilewright.loops.interpreter import Order, interpret
 from tilewright.loops.parser import parse_program
@@ -23,6 +22,7 @@ from tilewright.loops.verify import verify
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Primitive
+from tilewright.target.target import Target
 
 SHARDS = [*range(10), *(pytest.param(shard, marks=pytest.mark.slow) for shard in range(10, 20))]
 CHAINS = 100

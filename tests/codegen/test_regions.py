@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from tilewright.base.dtypes import f32
-from tilewright.base.target import Target
 from tilewright.codegen.image import build_one, kernel_text
 from tilewright.codegen.statements import region_text
 from tilewright.loops.ir import (
@@ -28,6 +27,7 @@ from tilewright.loops.program import Dim, Intrinsic, Program
 from tilewright.measure.build import Builder, start
 from tilewright.measure.job import Job
 from tilewright.symbolic.expr import Extent, Read, Var, const
+from tilewright.target.target import Target
 
 i, j, k, p, q = map(Var, "ijkpq")
 n = Extent("n")

@@ -13,10 +13,10 @@ from benchmarks.mathkernel import TWO_OPERANDS, Floats, MathKernel, compile_kern
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType, f32, f64
 from tilewright.base.errors import InternalError
-from tilewright.base.target import Architecture, Target
 from tilewright.codegen.llvm import compile_assembly
 from tilewright.codegen.vecmath import MathFunction, emit_math
 from tilewright.codegen.vecmath.notation import Unit
+from tilewright.target.target import Architecture, Target
 
 F = MathFunction
 Reference = Callable[..., Floats]

@@ -3,7 +3,6 @@
 import pytest
 
 from tilewright import te
-from tilewright.base.target import Target
 from tilewright.cost.analytic import open_space, schedule
 from tilewright.cost.model import estimate
 from tilewright.kernels.schedules import Order
@@ -12,6 +11,7 @@ from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import walk
+from tilewright.target.target import Target
 
 
 def product(columns: int) -> Program:

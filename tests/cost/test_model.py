@@ -5,7 +5,6 @@ import pytest
 
 from tilewright import te
 from tilewright.base.dtypes import f32
-from tilewright.base.target import Target
 from tilewright.cost.analytic import open_space, schedule
 from tilewright.cost.model import best, estimate, panel_width, tile_cycles
 from tilewright.kernels.nests import Registers, TileFacts, Tiles, tile_knobs
@@ -14,6 +13,7 @@ from tilewright.kernels.space import Knob, Population, all_of
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
 
 TARGET = Target.parse("x86_64,znver5")
 REGISTERS = Registers(32, 16)

@@ -8,7 +8,6 @@ import pytest
 from tests.passes.graphs import apply, value
 from tilewright import te
 from tilewright.base import dtypes
-from tilewright.base.target import Target
 from tilewright.cost.model import best
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph
@@ -17,6 +16,7 @@ from tilewright.kernels.nests import Registers, TileFacts, Tiles, tile_knobs
 from tilewright.kernels.space import Knob, Space
 from tilewright.loops.lower import lower
 from tilewright.schedule.tree import all_blocks
+from tilewright.target.target import Target
 
 HOST = replace(Target.host(), l1_bytes=32 << 10, l2_bytes=1 << 20)
 TARGET = Target.parse("x86_64,znver4")

@@ -5,10 +5,10 @@ import onnx
 from onnx import helper
 
 from tests.frontend.models import Array, model
-from tilewright.base.target import Target
 from tilewright.driver import Compiled, Options, compile_graph
 from tilewright.frontend import onnx_importer
 from tilewright.graph import Graph
+from tilewright.target.target import Target
 
 X = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
 FEEDS: dict[str, Array] = {"x": X}

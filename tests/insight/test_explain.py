@@ -11,10 +11,10 @@ from rich.console import Console
 
 from tests.frontend.models import model, single_node
 from tests.insight.models import classifier, compiled
-from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
 from tilewright.frontend import onnx_importer
 from tilewright.insight.explain import Explanation, explain
+from tilewright.target.target import Target
 
 
 def explained(proto: onnx.ModelProto) -> Explanation:

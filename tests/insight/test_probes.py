@@ -4,7 +4,6 @@ import llvmlite.binding as llvm
 import pytest
 
 from tilewright.base.errors import UnsupportedTarget
-from tilewright.base.target import Target
 from tilewright.insight.peak import Bandwidth, Peak
 from tilewright.insight.probes import (
     ACCUMULATORS,
@@ -16,6 +15,7 @@ from tilewright.insight.probes import (
     read_loop,
     read_probe,
 )
+from tilewright.target.target import Target
 
 HOST = Target.host()
 

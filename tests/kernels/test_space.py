@@ -7,7 +7,6 @@ import pytest
 
 from tilewright import te
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import best
 from tilewright.kernels.nests import fits
@@ -17,6 +16,7 @@ from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import Expr, const
+from tilewright.target.target import Target
 
 TARGET = Target.parse("x86_64,haswell")
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tests.passes.graphs import apply, value
-from tilewright.base.target import Target
 from tilewright.codegen.image import kernel_text
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph, evaluate_graph
@@ -14,6 +13,7 @@ from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.lower import lower
 from tilewright.schedule.tree import all_blocks
 from tilewright.symbolic.expr import Expr
+from tilewright.target.target import Target
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Tensor
 

@@ -8,7 +8,6 @@ import pytest
 from tests.names.hostile import HOSTILE
 from tilewright.base.dtypes import f32, index
 from tilewright.base.errors import BadInput, BadProgram, ParseError, ScheduleError
-from tilewright.base.target import Target
 from tilewright.codegen.image import build_one
 from tilewright.loops.extern import extern, for_range, store
 from tilewright.loops.interpreter import interpret
@@ -23,6 +22,7 @@ from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.symbolic.expr import Extent, Var, const
+from tilewright.target.target import Target
 from tilewright.tensor import build as te
 from tilewright.tensor.evaluate import evaluate
 from tilewright.tensor.ir import Tensor

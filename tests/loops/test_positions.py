@@ -10,7 +10,6 @@ from tilewright import te
 from tilewright.base import dtypes
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadProgram, IndexOutOfRange, ParseError, ResourceLimit, ScheduleError
-from tilewright.base.target import Target
 from tilewright.driver import build_program
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.lower import lower
@@ -19,6 +18,7 @@ from tilewright.loops.positions import with_checks
 from tilewright.loops.program import Program
 from tilewright.loops.verify import verify
 from tilewright.symbolic.expr import Expr
+from tilewright.target.target import Target
 
 Body = Callable[[te.Tensor], Callable[[Expr], Expr]]
 N = te.var("n")

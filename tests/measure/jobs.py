@@ -4,7 +4,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from tilewright.base.target import Target
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job, Timing
@@ -12,6 +11,7 @@ from tilewright.measure.limits import Limits
 from tilewright.measure.runner import Runner
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import Var
+from tilewright.target.target import Target
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction
 

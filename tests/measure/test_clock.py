@@ -8,7 +8,6 @@ import pytest
 
 from tests.measure.jobs import EMPTY, HOST, product
 from tilewright.base.dtypes import bf16, boolean, f32, i8
-from tilewright.base.target import Target
 from tilewright.measure.build import image_of
 from tilewright.measure.candidate import Bench
 from tilewright.measure.clock import Clock, Timed, Times, machine_state, steadiest
@@ -19,6 +18,7 @@ from tilewright.measure.messages import Request, Said, Unmeasurable
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.measure.workload import draw, tolerance
 from tilewright.runtime.model import Executable
+from tilewright.target.target import Target
 
 
 def attempts(*drifts: float) -> tuple[Callable[[float], Times], list[float]]:

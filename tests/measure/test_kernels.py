@@ -4,12 +4,12 @@ import pytest
 
 from tests.codegen.workloads import WORKLOADS, Workload
 from tests.measure.jobs import HOST, QUICK
-from tilewright.base.target import Target
 from tilewright.cost.analytic import schedule
 from tilewright.measure.job import Job
 from tilewright.measure.runner import Runner
 from tilewright.measure.verdicts import Verdict
 from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
 
 PARTS = 2
 

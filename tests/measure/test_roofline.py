@@ -3,7 +3,6 @@
 import pytest
 
 from tests.measure.jobs import EMPTY, HOST, QUICK, product
-from tilewright.base.target import Target
 from tilewright.loops.lower import lower
 from tilewright.measure.candidate import Bench
 from tilewright.measure.clock import Clock, Times
@@ -12,6 +11,7 @@ from tilewright.measure.limits import Limits
 from tilewright.measure.messages import Request, Said
 from tilewright.measure.roofline import least_us
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
+from tilewright.target.target import Target
 from tilewright.tensor import build as te
 
 

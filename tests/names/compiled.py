@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import onnx
 
 from tilewright.base.settings import Stage
-from tilewright.base.target import Target
 from tilewright.codegen import image
 from tilewright.driver import Options, ScheduledKernel, Services, compile_graph
 from tilewright.frontend import onnx_importer
@@ -16,6 +15,7 @@ from tilewright.loops.ir import Block, Loop
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.symbolic.expr import ZERO, Extent, Var, format_expr
+from tilewright.target.target import Target
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tests.passes.graphs import apply, value
 from tilewright.base.errors import BadInput
-from tilewright.base.target import Target
 from tilewright.codegen.image import kernel_text
 from tilewright.driver import Math, Options, compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
@@ -19,6 +18,7 @@ from tilewright.ops.minimal_filtering import FILTERINGS
 from tilewright.ops.winograd import transformed_filter
 from tilewright.passes import winograd
 from tilewright.passes.choose import choose
+from tilewright.target.target import Target
 
 Array = NDArray[np.generic]
 HOST = Target.host()

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.passes.graphs import apply, value
-from tilewright.base.target import Target
 from tilewright.graph import Graph, Node, Value
+from tilewright.target.target import Target
 
 Array = NDArray[np.generic]
 HOST = Target.host()

@@ -8,10 +8,10 @@ from tests.passes import graphs
 from tests.passes.graphs import apply
 from tests.passes.networks import HOST, LANES, Array, conv, networks
 from tilewright.base.numerics import Math
-from tilewright.base.target import Target
 from tilewright.graph import Graph, Value, verify
 from tilewright.passes.blocks import Reads, is_plain_in_blocks, reads
 from tilewright.passes.choose import Choices, Copy, Problem, Times, choose
+from tilewright.target.target import Target
 
 ZEN5 = Target.parse("x86_64,znver5,l1=48K,l2=1M,l3=32M,cores=2")
 

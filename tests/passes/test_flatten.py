@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from tests.closeness import assert_near
 from tests.passes.graphs import apply, value
-from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
 from tilewright.kernels.relayout import blocked
@@ -15,6 +14,7 @@ from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import fuse
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import to_kernel
+from tilewright.target.target import Target
 
 HOST = Target.host()
 X = value("x", 2, 3, 4, 5)

@@ -10,7 +10,6 @@ from tests.passes.graphs import apply, value
 from tests.passes.networks import HOST, LANES, Array, constant, conv, networks
 from tilewright.base.dtypes import i64
 from tilewright.base.numerics import Math
-from tilewright.base.target import Target
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph, Value, evaluate_graph, verify
 from tilewright.loops.ir import Alloc
@@ -18,6 +17,7 @@ from tilewright.loops.visit import walk
 from tilewright.passes.choose import choose
 from tilewright.passes.layout import LaidOut
 from tilewright.symbolic.expr import const
+from tilewright.target.target import Target
 
 
 def laid_out_of(graph: Graph) -> LaidOut:

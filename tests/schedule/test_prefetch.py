@@ -5,7 +5,6 @@ import pytest
 
 from tilewright import te
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.codegen.image import kernel_text
 from tilewright.driver import build_program
 from tilewright.loops.lower import lower
@@ -14,6 +13,7 @@ from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.schedule.tree import LoopRef
+from tilewright.target.target import Target
 
 
 def scaled() -> Schedule:

@@ -4,11 +4,11 @@ import numpy as np
 
 from tests.superopt.test_backtracking import value
 from tilewright.base.numerics import Math
-from tilewright.base.target import Target
 from tilewright.graph import Graph, Node, make_node
 from tilewright.ops.operator import require
 from tilewright.ops.winograd import transformed_filter
 from tilewright.superopt.kernel_costs import KernelCosts
+from tilewright.target.target import Target
 
 TARGET = Target.parse("x86_64,znver5,l1=48K,l2=1M,l3=32M,cores=2")
 RANDOM = np.random.default_rng(0)

@@ -7,11 +7,11 @@ from pathlib import Path
 from tests.measure.jobs import HOST as TARGET
 from tests.measure.jobs import product
 from tests.tune.cheating_child import is_honest
-from tilewright.base.target import Target
 from tilewright.measure.limits import Limits
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Verdict
+from tilewright.target.target import Target
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import KernelTuner, Setup
 from tilewright.tune.measurer import Measurer

@@ -11,11 +11,11 @@ from tests.closeness import assert_near
 from tests.codegen.support import run_native
 from tests.measure.jobs import product
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.symbolic.expr import Var
+from tilewright.target.target import Target
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction
 from tilewright.tune.contraction_space import ContractionSpace

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measure.jobs import product
-from tilewright.base.target import Target
 from tilewright.cost.analytic import schedule
 from tilewright.loops.interpreter import interpret
 from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.space import digits_of, index_of, size
 

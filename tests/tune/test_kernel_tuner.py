@@ -11,10 +11,10 @@ import pytest
 from tests.measure.jobs import HOST as TARGET
 from tests.measure.jobs import product
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import FINALISTS, KernelTuner, Setup, Start, compared
 from tilewright.tune.measurer import NOTHING_PREDICTED, Measurer

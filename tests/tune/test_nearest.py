@@ -5,12 +5,12 @@ from pathlib import Path
 from tests.measure.jobs import HOST as TARGET
 from tests.measure.jobs import product
 from tests.tune.test_kernel_tuner import MadeUp
-from tilewright.base.target import Target
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import Setup
 from tilewright.tune.model_tuner import Computed, ModelTuner
 from tilewright.tune.nearest import nearest_schedule

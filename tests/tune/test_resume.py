@@ -9,10 +9,10 @@ import pytest
 
 from tests.measure.jobs import HOST as TARGET
 from tests.measure.jobs import product
-from tilewright.base.target import Target
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
+from tilewright.target.target import Target
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import KernelTuner, Setup, Start
 from tilewright.tune.measurer import Measurer

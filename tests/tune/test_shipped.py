@@ -11,7 +11,6 @@ from benchmarks.ship import usable
 from tests.measure.jobs import product
 from tilewright.base.errors import CorruptRecord
 from tilewright.base.events import Event, Warned
-from tilewright.base.target import Target
 from tilewright.loops.parser import parse_program
 from tilewright.loops.verify import verify
 from tilewright.measure.exchange import read_row
@@ -21,6 +20,7 @@ from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
+from tilewright.target.target import Target
 from tilewright.tune import recorded as recorded_module
 from tilewright.tune.recorded import COMPARING, CONFIRMING, CONFIRMING_AGAIN, recorded, recorded_text
 from tilewright.tune.shipped import SHIPPED, Shipped, write

@@ -133,10 +133,10 @@ def _found_by_rules(graph: "Graph", options: argparse.Namespace, listener: "List
 
 def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
     from tilewright.base.numerics import Math
-    from tilewright.base.target import Target
     from tilewright.driver import Options, Services
     from tilewright.superopt.onnxruntime_costs import OnnxRuntimeCosts
     from tilewright.superoptimizer import optimize_for, superoptimize
+    from tilewright.target.target import Target
     from tilewright.tune.recorded import recorded
 
     begin = time.perf_counter()

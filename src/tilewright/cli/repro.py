@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Pack, report."""
     from tilewright.base.settings import Settings
-    from tilewright.base.target import Target
     from tilewright.frontend.model_files import files_of
     from tilewright.insight.repro import Request, pack_kernel, pack_model
+    from tilewright.target.target import Target
 
     path: Path = options.output or Path(options.model.name).with_suffix(".repro.zip")
     if options.kernel is None:

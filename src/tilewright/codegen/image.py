@@ -12,7 +12,6 @@ from tilewright.base.checks import Checks
 from tilewright.base.errors import Unsupported, UnsupportedKernel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.store import Cache
-from tilewright.base.target import Target
 from tilewright.codegen.checks import Site
 from tilewright.codegen.kernel import FunctionInfo, emit_kernel, emit_main
 from tilewright.codegen.llvm import GENERATOR, Effort, compile_assembly, compile_object
@@ -24,6 +23,7 @@ from tilewright.loops.ir import Call, Callee, Region
 from tilewright.loops.program import Program
 from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO, Expr
+from tilewright.target.target import Target
 
 _ZEROS = f"{ZEROS} = internal constant [{ZEROS_BYTES} x i8] zeroinitializer, align 64\n"
 

@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 
 from tilewright.base.errors import InternalError
 from tilewright.base.forks import ForkLock
-from tilewright.base.target import Architecture, Target
+from tilewright.target.target import Architecture, Target
 
 _TRIPLES = {
     Architecture.X86_64: "x86_64-unknown-linux-gnu",

@@ -6,7 +6,6 @@ There is no measurement here, and no record.
 from collections.abc import Iterator
 from math import prod
 
-from tilewright.base.target import Target
 from tilewright.cost.model import best
 from tilewright.cost.recurrence import is_recurrent, recurrence
 from tilewright.kernels.contraction import Contraction, Extents, analyze, window
@@ -28,6 +27,7 @@ from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ONE, Binary, Expr, Read, Unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, walk
+from tilewright.target.target import Target
 
 PARALLEL_WORK = 1 << 15
 """Scalar operations below which a parallel region costs more than it saves."""

@@ -6,7 +6,6 @@ to the next are read from further away.
 """
 
 from tilewright.base.errors import Unsupported
-from tilewright.base.target import Target
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import estimate
 from tilewright.cost.work import Work, count
@@ -15,6 +14,7 @@ from tilewright.kernels.schedules import is_reduction
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import all_blocks
+from tilewright.target.target import Target
 
 KERNEL_START = 600.0
 """Cycles to call a kernel, and to begin and end its loops."""

@@ -15,7 +15,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.target import Target
 from tilewright.codegen.prepare.partition import MAX_COPIED
 from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.kernels.nests import STREAM_AHEAD, Lanes, Registers, TileFacts, Tiles, fits, tile_knobs
@@ -23,6 +22,7 @@ from tilewright.kernels.packing import Matrix
 from tilewright.kernels.schedules import Order
 from tilewright.kernels.space import Candidate, Choice, Knob, Nest, Population, Space, all_of
 from tilewright.schedule.prefetch import CACHES
+from tilewright.target.target import Target
 
 Cycles: TypeAlias = NDArray[np.floating]
 

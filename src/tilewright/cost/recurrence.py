@@ -7,7 +7,6 @@ runs in lanes along its last axis.
 
 from collections.abc import Iterator
 
-from tilewright.base.target import Target
 from tilewright.kernels.contraction import Extents, analyze
 from tilewright.kernels.nests import Lanes, Registers, Tiles
 from tilewright.kernels.schedules import inline_all, is_reduction, schedule_elementwise
@@ -18,6 +17,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at, buffers_read, buffers_written, consumers
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Const
+from tilewright.target.target import Target
 
 PARALLEL_WORK = 1 << 16
 """Multiply-adds, or elements, of one step from which on it is spread over workers: each step has its own join."""

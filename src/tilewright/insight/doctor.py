@@ -22,10 +22,10 @@ from tilewright.base.events import Recorder
 from tilewright.base.settings import PREFIX, Settings
 from tilewright.base.sizes import format_size
 from tilewright.base.store import Store
-from tilewright.base.target import Target
 from tilewright.insight.peak import Peak, measure_peak
 from tilewright.insight.probes import fma_probe
 from tilewright.runtime.sizing import sizing
+from tilewright.target.target import Target
 
 _PACKAGES = ("tilewright", "numpy", "ml-dtypes", "llvmlite", "onnx", "rich", "onnxruntime")
 _NOISE_RUNS = 101

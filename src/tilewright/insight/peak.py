@@ -6,8 +6,8 @@ hour, so it is measured when it is needed, and not kept.
 
 from dataclasses import dataclass
 
-from tilewright.base.target import Target
 from tilewright.insight.probes import fma_probe, read_probe
+from tilewright.target.target import Target
 
 _TRIES = 20
 _MOST_BYTES = 1 << 28

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from threading import Barrier
 
 from tilewright.base.errors import UnsupportedTarget
-from tilewright.base.target import Target
 from tilewright.codegen.llvm import compile_object
 from tilewright.runtime.loader import load_image
 from tilewright.runtime.memory import address_of, aligned
+from tilewright.target.target import Target
 
 ACCUMULATORS = 12
 """Two FMA units of latency four need eight; more than twelve don't fit sixteen registers."""

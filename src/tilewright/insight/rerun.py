@@ -15,7 +15,6 @@ from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.superopt import Superopt
-from tilewright.base.target import Target
 from tilewright.driver import Options, build_program
 from tilewright.frontend import onnx_importer
 from tilewright.insight.compare import TOLERANCE, all_values, compare
@@ -28,6 +27,7 @@ from tilewright.runtime.manifest import Manifest, Symbol
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace
 from tilewright.superoptimizer import compile_graph
+from tilewright.target.target import Target
 
 UNKNOWN_EXTENT = 7
 """What a run-time extent is, if it has no smaller bound."""

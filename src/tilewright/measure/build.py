@@ -13,7 +13,6 @@ from pathlib import Path
 from tilewright.base.errors import BadArtifact, BadInput, MeasureError, TilewrightError
 from tilewright.base.files import reason, replace_file
 from tilewright.base.store import Recent
-from tilewright.base.target import Target
 from tilewright.codegen.image import build_one
 from tilewright.loops.ir import Alloc, Buffer
 from tilewright.loops.parser import parse_program
@@ -29,6 +28,7 @@ from tilewright.runtime.model import Executable
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace
 from tilewright.symbolic.expr import Const
+from tilewright.target.target import Target
 
 _RECENT_OBJECTS = 32
 """Compiled modules that are kept in memory: candidates differ in one of four."""

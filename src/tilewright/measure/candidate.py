@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tilewright.base.arrays import Array
 from tilewright.base.errors import MeasureError, TilewrightError
-from tilewright.base.target import Target
 from tilewright.measure.build import Builder, Image, Kept, RefusedError, Start, start
 from tilewright.measure.clock import Clock, Timed, machine_state
 from tilewright.measure.guard import Guarded, Side, poison, same_bytes
@@ -23,6 +22,7 @@ from tilewright.measure.workload import Workload, load
 from tilewright.runtime.elsewhere import misfit
 from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable
+from tilewright.target.target import Target
 
 Say = Callable[[Said], None]
 Turns = tuple[Mapping[str, Array], ...]

@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import median
 
 from tilewright.base.arrays import Array
-from tilewright.base.target import Target
 from tilewright.loops.lower import lower
 from tilewright.measure.build import image_of
 from tilewright.measure.job import Timing
@@ -17,6 +16,7 @@ from tilewright.measure.workload import draw
 from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable
 from tilewright.symbolic.expr import Var
+from tilewright.target.target import Target
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction
 

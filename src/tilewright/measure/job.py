@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 
 from tilewright.base.errors import CorruptRecord
-from tilewright.base.target import Target
 from tilewright.measure import fields
+from tilewright.target.target import Target
 
 IR_VERSION = 1
 """Of the notation of loop programs. A workload of another version is another workload."""

@@ -2,12 +2,12 @@
 
 from math import prod
 
-from tilewright.base.target import Target
 from tilewright.kernels.contraction import analyze
 from tilewright.loops.ir import Block
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.symbolic.expr import Const
+from tilewright.target.target import Target
 
 FASTEST_MEGAHERTZ = 8000.0
 """No processor runs faster."""

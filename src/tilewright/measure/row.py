@@ -4,11 +4,11 @@ import json
 from dataclasses import asdict, dataclass
 
 from tilewright.base.errors import BadInput, CorruptRecord
-from tilewright.base.target import Target
 from tilewright.measure import fields
 from tilewright.measure.job import Job, read_timing
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict, is_time
 from tilewright.schedule.trace import Trace
+from tilewright.target.target import Target
 
 MAX_PROGRAM = 4 << 20
 """Characters of a program. Schedules are shorter."""

@@ -8,7 +8,6 @@ import numpy as np
 from tilewright.base.arrays import Array, random_array
 from tilewright.base.dtypes import DType, Kind
 from tilewright.base.errors import MeasureError, TilewrightError
-from tilewright.base.target import Target
 from tilewright.cost.work import count
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.parser import parse_program
@@ -17,6 +16,7 @@ from tilewright.loops.verify import verify
 from tilewright.measure.build import image_of, shape_of
 from tilewright.measure.difference import Reference
 from tilewright.runtime.memory import aligned_copy
+from tilewright.target.target import Target
 
 INTERPRETED_OPERATIONS = 20_000
 """Programs of no more operations and bytes are run by the interpreter, which shares no code with code generation."""

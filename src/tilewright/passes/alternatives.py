@@ -7,7 +7,6 @@ from math import prod
 
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
-from tilewright.base.target import Target
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.graph.ir import apply
 from tilewright.passes.blocks import (
@@ -24,6 +23,7 @@ from tilewright.passes.blocks import (
 from tilewright.passes.phases import Interleaved, interleaved, interleaving_cycles
 from tilewright.passes.winograd import Rewriting, advantage, problem_of, product_cycles
 from tilewright.symbolic.expr import Const
+from tilewright.target.target import Target
 from tilewright.tensor.ir import Compute, topological_order
 
 OF_CONVOLUTIONS = frozenset(

@@ -6,13 +6,13 @@ A value in blocks has its channels, the second dimension, in blocks as wide as a
 from enum import Enum, auto
 from math import prod
 
-from tilewright.base.target import Target
 from tilewright.graph import Node, Value
 from tilewright.graph.ir import apply
 from tilewright.kernels.relayout import blocked, is_row_major
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ONE, ZERO, Const, Expr
 from tilewright.symbolic.simplify import simplify
+from tilewright.target.target import Target
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
 ANCHORS = frozenset({"Conv", "PhaseConv", "WinogradOutput"})

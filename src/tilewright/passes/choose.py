@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
-from tilewright.base.target import Target
 from tilewright.graph import Graph, Node, Value
 from tilewright.passes.alternatives import Alternative, Ways, rewrite
 from tilewright.passes.assignment import assign
@@ -22,6 +21,7 @@ from tilewright.passes.blocks import Reads, can_be_blocked, is_plain_in_blocks, 
 from tilewright.passes.layout import LaidOut, lay_out
 from tilewright.passes.winograd import advantage
 from tilewright.symbolic.expr import Const
+from tilewright.target.target import Target
 
 COPY_CYCLES = 4.0
 """Cycles for each vector that is copied to another layout, or read across blocks."""

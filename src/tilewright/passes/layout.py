@@ -6,13 +6,13 @@ The graph keeps its logical shapes: a layout says only how a value is stored. In
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tilewright.base.target import Target
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.kernels.relayout import blocked, lanes_of
 from tilewright.ops.operator import require
 from tilewright.passes.blocks import Reads, reads, width_of
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.expr import Const
+from tilewright.target.target import Target
 
 _COPY = require("Copy")
 

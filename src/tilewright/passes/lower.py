@@ -6,7 +6,6 @@ from functools import partial
 from typing import TypeAlias
 
 from tilewright.base.exact import Exact
-from tilewright.base.target import Target
 from tilewright.cost.model import panel_width
 from tilewright.graph import Value
 from tilewright.kernels.packing import constant_layouts
@@ -22,6 +21,7 @@ from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.expr import Expr, Var
 from tilewright.symbolic.traversal import substitute
+from tilewright.target.target import Target
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.ir import Compute, Placeholder, Tensor, topological_order
 

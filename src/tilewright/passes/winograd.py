@@ -17,13 +17,13 @@ import numpy as np
 from tilewright.base.dtypes import f32
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
-from tilewright.base.target import Target
 from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.minimal_filtering import FILTERINGS
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.ops.winograd import transformed_filter
 from tilewright.symbolic.expr import const
+from tilewright.target.target import Target
 
 ADVANTAGE: Mapping[int, float] = MappingProxyType({2: 1.1, 3: 1.1, 4: 1.25})
 """By how much the estimate must be lower, by outputs of a tile: it is rough, and errors grow about twofold, tenfold."""

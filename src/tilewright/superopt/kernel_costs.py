@@ -15,7 +15,6 @@ from tilewright.base.errors import Unsupported
 from tilewright.base.exact import Exact
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
-from tilewright.base.target import Target
 from tilewright.cost.kernels import (
     FAR_BYTES_PER_CYCLE,
     KERNEL_START,
@@ -34,6 +33,7 @@ from tilewright.passes.lower import Kernel, Lowered, Lowering
 from tilewright.passes.normalize import eliminate_common_subexpressions, eliminate_dead_code, normalize
 from tilewright.passes.rules import index_of
 from tilewright.superopt.memory import size_of
+from tilewright.target.target import Target
 
 _CONVOLUTIONS = frozenset({"Conv", "PhaseConv"})
 """Operators with several ways to be computed."""

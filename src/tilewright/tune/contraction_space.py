@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import best, estimate
 from tilewright.kernels.contraction import Contraction
@@ -19,6 +18,7 @@ from tilewright.loops.program import Program
 from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.domain import IterKind
+from tilewright.target.target import Target
 from tilewright.tune import contractions
 from tilewright.tune.contractions import AxisLoop, axis_loops, contraction, tile_counts
 from tilewright.tune.knobs import Knob, Value

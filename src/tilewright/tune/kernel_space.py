@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import best, estimate
 from tilewright.kernels.space import Candidate, Knob, Nest, Population, Space
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
 from tilewright.tune.space import Digits, Floats, Mask
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from math import inf, prod
 
 from tilewright.base.errors import ScheduleError
-from tilewright.base.target import Target
 from tilewright.loops.program import Program
 from tilewright.measure.build import shape_of
 from tilewright.measure.job import Job
 from tilewright.measure.records import Record, Records
+from tilewright.target.target import Target
 from tilewright.tune.contraction_space import ContractionSpace
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import Cold, KernelTuner, Setup

@@ -4,12 +4,12 @@ import re
 from math import log2
 
 from tilewright.base.errors import TilewrightError
-from tilewright.base.target import Target
 from tilewright.loops.program import Program
 from tilewright.measure.records import Records
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
+from tilewright.target.target import Target
 from tilewright.tune.recorded import CONFIRMING, recorded_text
 
 _NUMBER = re.compile(r"\d+")

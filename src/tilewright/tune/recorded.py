@@ -14,12 +14,12 @@ from typing import Protocol, TypeVar
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.events import Listener, Warned
-from tilewright.base.target import Target
 from tilewright.loops.program import Program
 from tilewright.measure.records import Record, Records
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
+from tilewright.target.target import Target
 from tilewright.tune.shipped import SHIPPED, Shipped
 
 Found = TypeVar("Found")

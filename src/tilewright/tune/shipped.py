@@ -11,10 +11,10 @@ from pathlib import Path
 
 from tilewright.base.errors import CorruptRecord
 from tilewright.base.outputs import output
-from tilewright.base.target import Target
 from tilewright.measure.exchange import line_of, read_row
 from tilewright.measure.job import target_fingerprint, workload_hash
 from tilewright.measure.row import Record, Row
+from tilewright.target.target import Target
 
 SHIPPED = Path(__file__).parent / "shipped_records"
 Key = tuple[str, int, int]

@@ -9,9 +9,9 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.target import Target
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
 
 Digits: TypeAlias = NDArray[np.int64]
 """(candidates, knobs), or (knobs,) of one."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from tilewright.base.exact import Exact
 from tilewright.base.numerics import Math
-from tilewright.base.target import Target
 from tilewright.graph import Graph, Node, make_node
 from tilewright.kernels.relayout import blocked
 from tilewright.loops.program import Program
@@ -21,6 +20,7 @@ from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import fuse
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Lowering
+from tilewright.target.target import Target
 
 CONVOLUTIONS = frozenset({"Conv", "PhaseConv"})
 

@@ -21,12 +21,12 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from tilewright.base.errors import BadInput, ScheduleError
-from tilewright.base.target import Target
 from tilewright.loops.ir import LoopKind
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef, Refusal, loop_at
 from tilewright.symbolic.expr import Const
+from tilewright.target.target import Target
 from tilewright.tune.features.knobs import knob_features, one_hot, table
 from tilewright.tune.knobs import Kinds, Knob, Policy, Sizes, Value, annotate_knob, choice_knob, split_knob
 from tilewright.tune.orders import All, Orders, reorder_knob

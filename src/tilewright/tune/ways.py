@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tilewright.base.numerics import Math
-from tilewright.base.target import Target
 from tilewright.cost.analytic import schedule
 from tilewright.graph import Graph, Node, Value
 from tilewright.loops.program import Program
@@ -17,6 +16,7 @@ from tilewright.measure.records import Record, Records
 from tilewright.ops.shapes import static
 from tilewright.passes.choose import Choices, Copy, Problem, Times
 from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import CAREFUL
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.recorded import COMPARING, KERNEL, recorded_text

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tilewright.base.errors import ParseError, UnsupportedTarget
 from tilewright.base.processors import FEATURES, LEVELS, PROCESSORS, closure
-from tilewright.base.target import Architecture, Target
+from tilewright.target.target import Architecture, Target
 
 AVX512 = frozenset(name for name in FEATURES[Architecture.X86_64] if name.startswith("avx512"))
 

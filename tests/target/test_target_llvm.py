@@ -7,7 +7,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from tilewright.base.processors import BASELINE, FEATURES, PROCESSORS
-from tilewright.base.target import Architecture, Target
+from tilewright.target.target import Architecture, Target
 
 TRIPLES = {arch: f"{arch.value}-unknown-linux-gnu" for arch in Architecture}
 
