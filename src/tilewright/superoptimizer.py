@@ -20,7 +20,6 @@ from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
 from tilewright.base.store import Recent
 from tilewright.base.superopt import Superopt
-from tilewright.cost.kernels import TYPICAL_EXTENT
 from tilewright.driver import ALONE, Compiled, Options, Services, compile_prepared, prepare
 from tilewright.graph import Array, Graph
 from tilewright.measure.turns import Plan, measure, ratio
@@ -32,6 +31,7 @@ from tilewright.superopt.kernel_costs import KernelCosts
 from tilewright.superopt.optimization import Search
 from tilewright.superopt.result import Optimized
 from tilewright.superopt.validation import Validation, random_feeds, validate
+from tilewright.target.machine import GUESSED_EXTENT
 
 T = TypeVar("T")
 
@@ -163,7 +163,7 @@ class _Compiling:
 
     def _fastest(self, given: Optimized, rivals: Sequence[Optimized]) -> tuple[Optimized, float]:
         """The best of ``rivals`` and its relative time, if it is clearly faster than ``given``."""
-        feeds = random_feeds(given.before, 0, TYPICAL_EXTENT)
+        feeds = random_feeds(given.before, 0, GUESSED_EXTENT)
         made = [(rival, compiled) for rival in rivals if (compiled := self._fitting(rival)) is not None]
         as_given = _run(self._compiled(given), feeds)
         found = clearly_fastest(made, lambda some: _ratios(as_given, [_run(compiled, feeds) for _, compiled in some]))

@@ -40,7 +40,9 @@ def test_what_is_streamed(rows: int, size: int, expected: bool) -> None:
 def chosen(facts: TileFacts, target: Target = TARGET) -> dict[str, int]:
     """The model's choice."""
     registers = Registers(32, 16)
-    nest = Tiles("product", knobs_of(facts, registers), Roles(1, 0), facts, registers, parallel=False)
+    nest = Tiles(
+        "product", knobs_of(facts, registers), Roles(1, 0), facts, registers, parallel=False, stream_ahead=1 << 14
+    )
     (choice,) = best(Space((nest,)), target).choices
     return dict(zip((knob.name for knob in nest.knobs), choice, strict=True))
 

@@ -9,6 +9,7 @@ from tilewright.kernels.phases import split_phases
 from tilewright.kernels.relayout import blocked, relayout, spread
 from tilewright.ops.operator import require
 from tilewright.schedule.index_map import IndexMap
+from tilewright.target.machine import Machine
 from tilewright.tensor.evaluate import evaluate
 from tilewright.tensor.ir import Tensor
 
@@ -38,7 +39,7 @@ def test_what_comes_before_the_sum_is_not_split() -> None:
 
 
 def _check(y: Tensor, x: Tensor, w: Tensor, places: tuple[int, ...]) -> dict[Tensor, IndexMap]:
-    layouts = dict(split_phases([y], spread([y], {x: blocked(4, 2), y: blocked(4, 2)})))
+    layouts = dict(split_phases([y], spread([y], {x: blocked(4, 2), y: blocked(4, 2)}, Machine())))
     layouts |= constant_layouts([y], [w], layouts, lambda *_: 2)
     made = relayout([y], layouts)
     assert tuple(int(str(extent)) for extent in made[y].shape) == (1, 2, *places, 2)

@@ -20,6 +20,7 @@ from tilewright.loops.program import Program
 from tilewright.ops.operator import require
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.expr import const
+from tilewright.target.machine import Machine
 from tilewright.tensor.evaluate import evaluate
 from tilewright.tensor.ir import Compute, Tensor, inputs_of
 
@@ -76,7 +77,7 @@ def test_the_meaning_stays(program: tuple[Tensor, dict[Tensor, Array]], lanes: i
     layouts = {t: blocked(4, lanes) for t in rank4 if data.draw(st.booleans())}
     if data.draw(st.booleans()):
         layouts[output] = blocked(4, lanes)
-    layouts = dict(merge_places([output], spread([output], layouts)))
+    layouts = dict(merge_places([output], spread([output], layouts, Machine())))
     constants = [t for t in used if t not in layouts]
     layouts |= constant_layouts([output], constants, layouts, lambda *_: lanes)
     made = relayout([output], layouts)
@@ -112,7 +113,7 @@ def test_no_read_leaves_its_buffer() -> None:
 def test_weights_are_read_in_the_order_in_which_they_lie() -> None:
     x, w = te.placeholder((1, 32, 8, 8), name="x"), te.placeholder((64, 32, 3, 3), name="w")
     (y,) = require("Conv").apply([x, w], {"pads": (1,) * 4})
-    known = spread([y], {x: blocked(4, 16), y: blocked(4, 16)})
+    known = spread([y], {x: blocked(4, 16), y: blocked(4, 16)}, Machine())
     packings = constant_layouts([y], [w], known, lambda *_: 16)
     assert str(packings[w]) == "d0, d1, d2, d3 -> d0 // 16, d1 // 16, d2, d3, d1 % 16, d0 % 16"
     op = relayout([y], known | packings)[y].op
@@ -142,7 +143,7 @@ def test_a_pointwise_convolution_has_one_axis_of_places() -> None:
     (y,) = require("Conv").apply([x, w], {})
     (z,) = require("Relu").apply([y], {})
     known = {x: blocked(4, 16), z: blocked(4, 16)}
-    merged = merge_places([z], spread([z], known))
+    merged = merge_places([z], spread([z], known, Machine()))
     assert {str(m) for m in merged.values()} == {"d0, d1, d2, d3 -> d0, d1 // 16, d2 * 7 + d3, d1 % 16"}
     assert [str(e) for e in relayout([z], merged)[z].shape] == ["1", "4", "49", "16"]
     window = require("Conv").apply([x, te.placeholder((64, 32, 3, 3), name="v")], {"pads": (1,) * 4})

@@ -1100,8 +1100,8 @@ MUTANTS = (
     Mutant(
         "relayout: padding keeps channels apart",
         "kernels/relayout.py",
-        "> MANY_PAGES * PAGE_BYTES",
-        "> MANY_PAGES * PAGE_BYTES * PAGE_BYTES",
+        "> machine.pages_at_hand * machine.page_bytes",
+        "> machine.pages_at_hand * machine.page_bytes**2",
         (f"{_LAYOUT}::test_padding_brings_channels_together_that_are_far_apart",),
     ),
     Mutant(
@@ -1582,15 +1582,15 @@ MUTANTS = (
     ),
     Mutant(
         "a matrix that fills a cache stays in it",
-        "cost/model.py",
-        "KEPT = 0.9",
-        "KEPT = 1.0",
+        "target/machine.py",
+        "cache_part: float = 0.9",
+        "cache_part: float = 1.0",
         ("tests/cost/test_loop_order.py",),
     ),
     Mutant(
         "rows of a tile always have places in the first cache",
         "cost/model.py",
-        "> target.l1_bytes / WAY",
+        "> target.l1_bytes / machine.way_bytes",
         "> target.l1_bytes",
         _STREAMING,
     ),
@@ -1609,17 +1609,25 @@ MUTANTS = (
         _STREAMING,
     ),
     Mutant(
+        "the figures of a target are not in its text",
+        "target/target.py",
+        """
+            **{name: str(value).removesuffix(".0") for name, value in asdict(self.machine).items()},""",
+        "",
+        ("tests/target/test_machine.py",),
+    ),
+    Mutant(
         "a processor sees streams to their ends",
         "cost/model.py",
-        "<= LOOK_AHEAD.get(target.cpu, 0))",
+        "<= machine.look_ahead)",
         "> 0)",
         _STREAMING,
     ),
     Mutant(
         "what is read again is not asked for again",
         "cost/model.py",
-        "ASKING * vectors * -(-facts.rows // rows)",
-        "ASKING * vectors",
+        "machine.asking * vectors * -(-facts.rows // rows)",
+        "machine.asking * vectors",
         _STREAMING,
     ),
     Mutant(
@@ -1751,7 +1759,7 @@ MUTANTS = (
     Mutant(
         "one accumulator is as good as many",
         "cost/model.py",
-        "np.maximum(np.maximum(arithmetic, loads), FMA_LATENCY)",
+        "np.maximum(np.maximum(arithmetic, loads), machine.fma_latency)",
         "np.maximum(arithmetic, loads)",
         _MODEL,
     ),

@@ -29,9 +29,8 @@ from tilewright.symbolic.expr import Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import conjuncts, free_vars
 from tilewright.symbolic.traversal import walk as walk_expr
+from tilewright.target.machine import MOST_CHUNKS
 
-MAX_CHUNKS = 64
-"""Most chunks of a parallel region: enough for many threads, and few enough that claiming them is free."""
 MAX_ITERATIONS = 1 << 56
 """Most iterations of a parallel region."""
 _REMEMBERED = 32
@@ -344,7 +343,7 @@ class StatementEmitter:
         total = extents[0]
         for extent in extents[1:]:
             total = self.scalars.ops.binary(BinaryOp.MUL, total, extent)
-        chunks = self.scalars.ops.binary(BinaryOp.MIN, total, integer(MAX_CHUNKS))
+        chunks = self.scalars.ops.binary(BinaryOp.MIN, total, integer(MOST_CHUNKS))
         numbers = (total, chunks, *extents)
         captures = Captures.of(self.env, numbers)
         name = f"{state.name}.region{len(module.functions)}"

@@ -6,6 +6,7 @@ nothing beside what the loop does (well below 1 %), and nobody should wait long 
 
 from tilewright.loops.ir import Alloc, If, Loop, LoopKind, Seq, Stmt, Store, Stores
 from tilewright.symbolic.expr import Const
+from tilewright.target.machine import GUESSED_EXTENT
 
 POLLED_STORES = 512
 """About so many stores lie between two looks, or more."""
@@ -15,8 +16,6 @@ _BUSY = 16
 """Stores of an iteration beside which a test of the counter is nothing, however short the loop turns out to be."""
 _LANES = 16
 """Elements that one vector instruction may store."""
-_SOME = 64
-"""Taken for the extent of a loop that is known at run time only."""
 
 
 def look_period(loop: Loop) -> int | None:
@@ -55,6 +54,6 @@ def _stores(stmt: Stmt, enough: int) -> int:
 
 def _turns(loop: Loop) -> int:
     if not isinstance(loop.extent, Const):
-        return _SOME
+        return GUESSED_EXTENT
     extent = max(0, int(loop.extent.value))
     return -(-extent // _LANES) if loop.kind is LoopKind.VECTORIZED else extent

@@ -9,7 +9,7 @@ from math import prod
 from tilewright.cost.model import best
 from tilewright.cost.recurrence import is_recurrent, recurrence
 from tilewright.kernels.contraction import Contraction, Extents, analyze, window
-from tilewright.kernels.nests import Lanes, Registers, Tiles
+from tilewright.kernels.nests import Lanes, Tiles
 from tilewright.kernels.schedules import (
     drop_unread,
     inline_all,
@@ -29,8 +29,6 @@ from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, walk
 from tilewright.target.target import Target
 
-PARALLEL_WORK = 1 << 15
-"""Scalar operations below which a parallel region costs more than it saves."""
 WINDOW_TAPS = 32
 """The largest window that is unrolled."""
 
@@ -61,7 +59,7 @@ def open_space(s: Schedule, target: Target) -> Space:
     if stages and _are_stages(s):
         result = all_blocks(s.program.body)[-1]
         channels = Extents(s.program.dims)(result.axes[-1])
-        large = is_large(s, result)
+        large = is_large(s, result, target)
         return Space((Lanes.of(result, _transform, target.vector_bits, large, _TRANSFORM, channels),))
     return Space(tuple(elementwise(s, block, target) for block in all_blocks(s.program.body)))
 
@@ -76,7 +74,7 @@ def _transform(s: Schedule, _: BlockRef, lanes: int, parallel: bool) -> None:
 
 def elementwise(s: Schedule, block: Block, target: Target) -> Lanes:
     """The nest of a block that computes element by element."""
-    return Lanes.of(block, schedule_elementwise, target.vector_bits, is_large(s, block))
+    return Lanes.of(block, schedule_elementwise, target.vector_bits, is_large(s, block, target))
 
 
 def _are_stages(s: Schedule) -> bool:
@@ -156,13 +154,7 @@ def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Targ
     block = block_at(s.program, anchor).stmt
     for other in _before(s, anchor):
         yield elementwise(s, other, target)
-    yield Tiles.of(s, anchor, roles, registers(block, target), is_large(s, block), may_unroll=False)
-
-
-def registers(block: Block, target: Target) -> Registers:
-    """The vector registers, for what ``block`` writes."""
-    itemsize = max(region.buffer.dtype.itemsize for region in block.writes)
-    return Registers(target.vector_registers, target.lanes(8 * itemsize))
+    yield Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=False)
 
 
 def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterator[Nest]:
@@ -172,7 +164,7 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
     whole = all(block.name == result.name or _keeps_its_axis(block) for block in reductions)
     by_rows = s.program.outputs == 1 and whole and all(map(_reduces_last, reductions))
     if by_rows and _rows_of(result) == _rows_of(reductions[0]):
-        yield Lanes.of(result, schedule_rows, target.vector_bits, is_large(s, reductions[0]))
+        yield Lanes.of(result, schedule_rows, target.vector_bits, is_large(s, reductions[0], target))
         return
     nest = _window(s, reductions[0], target) if len(reductions) == 1 else None
     if nest is not None:
@@ -180,7 +172,7 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
         return
     for block in blocks:
         how = schedule_reduction if is_reduction(block) else schedule_elementwise
-        yield Lanes.of(block, how, target.vector_bits, is_large(s, block))
+        yield Lanes.of(block, how, target.vector_bits, is_large(s, block, target))
 
 
 def _window(s: Schedule, block: Block, target: Target) -> Tiles | None:
@@ -191,7 +183,7 @@ def _window(s: Schedule, block: Block, target: Target) -> Tiles | None:
         return None
     taps = prod(Extents(s.program.dims)(axis) for axis in block.axes if axis.kind is IterKind.REDUCE)
     anchor = BlockRef(block.name)
-    return Tiles.of(s, anchor, roles, registers(block, target), is_large(s, block), may_unroll=taps <= WINDOW_TAPS)
+    return Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=taps <= WINDOW_TAPS)
 
 
 def _reduces_last(block: Block) -> bool:
@@ -215,6 +207,6 @@ def _rows_of(block: Block) -> tuple[object, ...]:
     return tuple(spatial[:-1])
 
 
-def is_large(s: Schedule, block: Block) -> bool:
+def is_large(s: Schedule, block: Block, target: Target) -> bool:
     """Whether it pays to spread ``block`` over workers."""
-    return _points(s, block) >= PARALLEL_WORK
+    return _points(s, block) >= target.machine.parallel_work

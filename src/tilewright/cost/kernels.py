@@ -14,22 +14,9 @@ from tilewright.kernels.schedules import is_reduction
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import all_blocks
+from tilewright.target.machine import GUESSED_EXTENT
 from tilewright.target.target import Target
 
-KERNEL_START = 600.0
-"""Cycles to call a kernel, and to begin and end its loops."""
-OPERATION_CYCLES = 2.0
-"""Cycles of a vector of operations that are no multiply-adds: most are quick, some are functions."""
-NEAR_BYTES_PER_CYCLE = 24.0
-"""What a kernel reads and writes if all of it fits in a core's own cache."""
-FAR_BYTES_PER_CYCLE = 10.0
-"""The same if it does not."""
-COLD_BYTES_PER_CYCLE = 10.0
-"""Weights that other weights have displaced since the last run."""
-COLD_START = 5000.0
-"""Cycles until a stream of them runs: pages are new to the processor, and nothing was asked for ahead."""
-TYPICAL_EXTENT = 64
-"""What is taken for an extent that is known at run time only and has no bound."""
 _WORD = 32
 """Bits of the elements of most kernels."""
 
@@ -39,19 +26,20 @@ def kernel_cycles(naive: Program, target: Target, cold_bytes: int = 0) -> float:
 
     ``cold_bytes``: of the weights that it reads and that are in no near cache.
     """
-    streaming = COLD_START + cold_bytes / COLD_BYTES_PER_CYCLE if cold_bytes else 0.0
+    machine = target.machine
+    streaming = machine.cold_start + cold_bytes / machine.far_bytes if cold_bytes else 0.0
     tiles = _tile_cycles(naive, target)
     if tiles is not None:
-        return KERNEL_START + max(tiles, streaming)
-    work = count(naive, {dim.var.name: dim.bound or TYPICAL_EXTENT for dim in naive.dims})
-    return KERNEL_START + (streaming if work is None else max(pass_cycles(work, target), streaming))
+        return machine.kernel_start + max(tiles, streaming)
+    work = count(naive, {dim.var.name: dim.bound or GUESSED_EXTENT for dim in naive.dims})
+    return machine.kernel_start + (streaming if work is None else max(pass_cycles(work, target), streaming))
 
 
 def pass_cycles(work: Work, target: Target) -> float:
     """Cycles of a pass over memory that does ``work``."""
     lanes = target.lanes(_WORD)
-    arithmetic = (work.multiply_adds / target.fma_per_cycle + OPERATION_CYCLES * work.others) / lanes
-    rate = NEAR_BYTES_PER_CYCLE if work.bytes <= target.l2_bytes else FAR_BYTES_PER_CYCLE
+    arithmetic = (work.multiply_adds / target.fma_per_cycle + target.machine.operation_cycles * work.others) / lanes
+    rate = target.machine.near_bytes if work.bytes <= target.l2_bytes else target.machine.far_bytes
     return max(arithmetic, work.bytes / rate)
 
 

@@ -6,77 +6,26 @@ and what does not divide runs as a smaller tile. What a tile reads again comes f
 since the last time; part of that time hides behind arithmetic. All is arithmetic on arrays with an element per choice.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
-from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.prepare.partition import MAX_COPIED
-from tilewright.kernels.contraction import UNKNOWN_EXTENT
-from tilewright.kernels.nests import STREAM_AHEAD, Lanes, Registers, TileFacts, Tiles, fits, tile_knobs
+from tilewright.codegen.prepare.partition import MAX_COPIED, MAX_PIECES
+from tilewright.kernels.nests import Lanes, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.schedules import Order
 from tilewright.kernels.space import Candidate, Choice, Knob, Nest, Population, Space, all_of
 from tilewright.schedule.prefetch import CACHES
+from tilewright.target.machine import GUESSED_EXTENT, MOST_CHUNKS
 from tilewright.target.target import Target
 
 Cycles: TypeAlias = NDArray[np.floating]
 
-FMA_LATENCY = 4
-"""Cycles from a multiply-add to one that needs its result, on all targets here."""
-LOAD_COST = 0.05
-"""Cycles that a load costs even where its port is free: of two tiles that could both reach the peak, the one with fewer
-loads per multiply-add comes closer."""
-TILE_START = 10.0
-"""Cycles to begin and end the loop over a reduction."""
-UNROLLED_START = 4.0
-"""The same where there is no loop."""
-TILE_STORE = 1.0
-"""Cycles to clear and to store a register of a tile."""
-ROUND = 6.0
-"""Cycles of a round of the loop over a window that are not hidden: few operations wait for each other there."""
-PIECES = 3
-"""In how many a loop is cut for padding: before the image, in it, and after it."""
-SELECTED = 2.5
-"""By how much a tile takes longer that selects, at each step, whether it is inside of an image."""
-WRITTEN_OUT = 0.025
-"""The part by which a tile over a window takes longer for each of its registers: code has to come from somewhere."""
-STREAM_BYTES_PER_CYCLE = 9.0
-"""What comes from memory as it lies there."""
-APART_BYTES_PER_CYCLE = 6.0
-"""The same of panels wider than the tile: rows of them are not read as they lie."""
-PAGE = 4096
-"""Bytes: where a page ends, hardware no longer knows what comes next."""
-LOOK_AHEAD: Mapping[str, int] = MappingProxyType({"znver4": 384})
-"""Multiply-adds that a processor sees ahead, by its name: if it has more of them for a page, it sees the next page too
-late, and memory and arithmetic take turns. Of others it is not known, and held to be none: to ask in vain costs less
-than to wait."""
-ASKING = 0.1
-"""Cycles to ask for a vector ahead."""
-SECOND_CACHE = 0.5
-"""Cycles until a vector that was asked into the second cache is in the first."""
-WAY = 4096
-"""Bytes of a way of the first cache: lines so far apart, or twice or more times so far, are of one set."""
-CONFLICT = 1.0
-"""Cycles that a load costs where the lines of a tile's rows push one another out of the first cache."""
-CROSSED_PANELS = 2
-"""The most panels of a tile whose lanes are stored apart: caches and the translation of addresses do not keep up with
-many rows that are written a little at a time."""
-SCATTERED = 1.5
-"""By how much tiles of more panels take longer then."""
 COPIED = 2.0
 """How often a matrix passes to be copied: it is read and written."""
-KEPT = 0.9
-"""The part of a cache that something may fill which is read again and again from its start: of what is a little larger
-than the cache, all is gone when it is needed again, and other things pass, too."""
-REGION_CYCLES = 2000.0
-"""Cycles to hand a parallel region to workers and to wait for them."""
-CHUNKS = 64
-"""Most pieces of a parallel region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +37,12 @@ class _Level:
 
 
 def _levels(target: Target) -> tuple[_Level, ...]:
-    """Those beyond the first, nearest first. Rates: what streams lose that are prefetched, as measured."""
+    """Those beyond the first, nearest first."""
+    machine = target.machine
     return (
-        _Level(target.l2_bytes, 20.0),
-        _Level(max(target.l2_bytes, target.l3_bytes), 0.8),
-        _Level(float("inf"), 0.25),
+        _Level(target.l2_bytes, machine.l2_registers),
+        _Level(max(target.l2_bytes, target.l3_bytes), machine.l3_registers),
+        _Level(float("inf"), machine.memory_registers),
     )
 
 
@@ -125,7 +75,7 @@ def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
 
 def panel_width(matrix: Matrix, target: Target) -> int:
     """The width of panels to pack ``matrix`` in, which the rows of another one are multiplied with."""
-    columns, rows = (UNKNOWN_EXTENT if extent is None else extent for extent in (matrix.columns, matrix.rows))
+    columns, rows = (GUESSED_EXTENT if extent is None else extent for extent in (matrix.columns, matrix.rows))
     itemsize = matrix.dtype.itemsize
     registers = Registers(target.vector_registers, target.lanes(8 * itemsize))
     size, row_bytes = matrix.size * itemsize, matrix.reduction * itemsize
@@ -139,9 +89,10 @@ def panel_width(matrix: Matrix, target: Target) -> int:
 
 def tile_cycles(facts: TileFacts, population: Population, registers: Registers, target: Target) -> Cycles:
     """Cycles of a register tile's nest on one core."""
+    machine = target.machine
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     arithmetic = np.zeros(len(population))
-    start = np.where(population.column("unroll") == 1, UNROLLED_START, TILE_START)
+    start = np.where(population.column("unroll") == 1, machine.unrolled_start, machine.tile_start)
     for vector_size, vector_count in _pieces(facts.vector, lanes):
         vectors = -(-vector_size // registers.lanes)
         for panel_size, panel_count in _pieces(facts.panels, panels):
@@ -151,30 +102,31 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
                     one = _window(facts, population, row_size, vectors, target)
                 else:
                     one = _contraction(facts, row_size, vectors * panel_size, target)
-                arithmetic += count * (one + start + TILE_STORE * row_size * vectors * panel_size)
+                arithmetic += count * (one + start + machine.tile_store * row_size * vectors * panel_size)
             arithmetic += vector_count * panel_count * _waiting(facts, population, vectors * panel_size, target)
     if facts.crosses:
-        arithmetic = np.where(panels > CROSSED_PANELS, SCATTERED * arithmetic, arithmetic)
+        arithmetic = np.where(panels > machine.crossed_panels, machine.scattered * arithmetic, arithmetic)
     return facts.groups * facts.places * arithmetic + _traffic(facts, population, registers, target)
 
 
 def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64], target: Target) -> Cycles:
     """Cycles that are lost to so many vectors of panels as they come from memory: the first tile of rows waits for
     them, and all of them ask for what is ahead."""
+    machine = target.machine
     rows, cache = population.column("rows"), population.column("prefetch")
     vectors, vector_bytes = facts.reduction * columns, target.vector_bits // 8
-    asking = np.where(cache > 0, ASKING * vectors * -(-facts.rows // rows), 0.0)
+    asking = np.where(cache > 0, machine.asking * vectors * -(-facts.rows // rows), 0.0)
     if facts.streamed <= target.l2_bytes:
         return asking
     first = np.minimum(rows, facts.rows)
     as_it_lies = population.column("lanes") >= facts.panel_width
-    coming = vectors * vector_bytes / np.where(as_it_lies, STREAM_BYTES_PER_CYCLE, APART_BYTES_PER_CYCLE)
+    coming = vectors * vector_bytes / np.where(as_it_lies, machine.stream_bytes, machine.apart_bytes)
     # What was asked for, what is asked for until that is used, and what the rows read meanwhile.
-    passing = STREAM_AHEAD * (2 + first * facts.itemsize / (np.maximum(columns, 1) * vector_bytes))
+    passing = machine.stream_ahead * (2 + first * facts.itemsize / (np.maximum(columns, 1) * vector_bytes))
     is_there = (cache == 2) | ((cache == 1) & (passing <= target.l1_bytes))
-    is_seen = (is_there & as_it_lies) | (first * (PAGE // vector_bytes) <= LOOK_AHEAD.get(target.cpu, 0))
+    is_seen = (is_there & as_it_lies) | (first * (machine.page_bytes // vector_bytes) <= machine.look_ahead)
     meanwhile = np.where(is_seen, _contraction(facts, first, columns, target), 0.0)
-    return np.maximum(0.0, coming - meanwhile) + asking + np.where(cache == 2, SECOND_CACHE * vectors, 0.0)
+    return np.maximum(0.0, coming - meanwhile) + asking + np.where(cache == 2, machine.second_cache * vectors, 0.0)
 
 
 def _pieces(extent: int, tile: NDArray[np.int64]) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
@@ -185,34 +137,40 @@ def _pieces(extent: int, tile: NDArray[np.int64]) -> tuple[tuple[NDArray[np.int6
 
 def _contraction(facts: TileFacts, rows: NDArray[np.int64], columns: NDArray[np.int64], target: Target) -> Cycles:
     """Cycles of the reduction of one tile of ``rows`` by ``columns`` vectors."""
+    machine = target.machine
     arithmetic = rows * columns / target.fma_per_cycle
     loads = (rows + columns) / target.loads_per_cycle
-    busy = np.maximum(np.maximum(arithmetic, loads), FMA_LATENCY)
-    return facts.reduction * (busy + LOAD_COST * (rows + columns) + _conflicts(facts, rows, target))
+    busy = np.maximum(np.maximum(arithmetic, loads), machine.fma_latency)
+    return facts.reduction * (busy + machine.load_cycles * (rows + columns) + _conflicts(facts, rows, target))
 
 
 def _conflicts(facts: TileFacts, rows: NDArray[np.int64], target: Target) -> Cycles:
     """Cycles of a step in which lines of the rows come anew, as a set of the first cache has no place for all."""
-    of_one_set = gcd(facts.row_bytes, WAY) / WAY if facts.row_bytes else 0.0
-    return np.where(rows * of_one_set > target.l1_bytes / WAY, CONFLICT * rows, 0.0)
+    machine = target.machine
+    of_one_set = gcd(facts.row_bytes, machine.way_bytes) / machine.way_bytes if facts.row_bytes else 0.0
+    return np.where(rows * of_one_set > target.l1_bytes / machine.way_bytes, machine.conflict_cycles * rows, 0.0)
 
 
 def _window(
     facts: TileFacts, population: Population, rows: NDArray[np.int64], vectors: NDArray[np.int64], target: Target
 ) -> Cycles:
     """Cycles of the reduction of one tile over windows, whose operands both have lanes."""
+    machine = target.machine
     unrolled = population.column("unroll") == 1
     others = facts.reduction // facts.overlap.taps
     shared = others * ((rows - 1) * facts.overlap.stride + facts.overlap.taps)
     data = np.where(unrolled, np.minimum(shared, facts.reduction * rows), facts.reduction * rows)
     loads = vectors * (data + (facts.operands - 1) * facts.reduction)
     arithmetic = facts.reduction * rows * vectors / target.fma_per_cycle
-    waiting = np.where(unrolled, 0, facts.reduction * FMA_LATENCY)  # what is written out overlaps with the next tile
-    busy = np.maximum(np.maximum(arithmetic, loads / target.loads_per_cycle), waiting) + LOAD_COST * loads
+    # What is written out overlaps with the next tile.
+    waiting = np.where(unrolled, 0, facts.reduction * machine.fma_latency)
+    busy = np.maximum(np.maximum(arithmetic, loads / target.loads_per_cycle), waiting) + machine.load_cycles * loads
     steps = facts.reduction * rows * vectors
-    copied = PIECES * (steps * (facts.operands + 2) + 3 * rows * vectors)
-    slow = np.where(facts.selects & (copied > MAX_COPIED), SELECTED, 1.0 + WRITTEN_OUT * rows * vectors)
-    return busy * np.where(unrolled, slow, 1.0) + np.where(unrolled, 0.0, ROUND * facts.reduction)
+    copied = MAX_PIECES * (steps * (facts.operands + 2) + 3 * rows * vectors)
+    slow = np.where(
+        facts.selects & (copied > MAX_COPIED), machine.selecting, 1.0 + machine.written_out * rows * vectors
+    )
+    return busy * np.where(unrolled, slow, 1.0) + np.where(unrolled, 0.0, machine.window_round * facts.reduction)
 
 
 def _traffic(facts: TileFacts, population: Population, registers: Registers, target: Target) -> Cycles:
@@ -229,7 +187,7 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     rate = _Rates(target, registers.lanes * facts.itemsize)
     strips = column_tiles * strip * row_tiles * rate(strip + band)
     columns_rows = strips + matrix * rate(matrix + image + 0 * strip) + column_tiles * image * rate(image + strip)
-    swept = row_tiles * matrix * rate((matrix + band) / KEPT)
+    swept = row_tiles * matrix * rate((matrix + band) / target.machine.cache_part)
     rows_columns = row_tiles * band * column_tiles * rate(strip + band) + swept
     panel_first = strips + column_tiles * image * rate(facts.places * image + strip)
     again = np.where(order == Order.ROWS_COLUMNS.value, rows_columns, columns_rows)
@@ -265,14 +223,14 @@ def _tiles(facts: TileFacts, population: Population) -> NDArray[np.int64]:
 
 def _shared(cycles: Cycles, tasks: NDArray[np.int64], target: Target) -> Cycles:
     """The time of the core that has most to do, where ``tasks`` of equal size are handed out in chunks."""
-    chunks = np.minimum(tasks, CHUNKS)
+    chunks = np.minimum(tasks, MOST_CHUNKS)
     share = -(-chunks // target.cores) / chunks
-    return cycles * share + REGION_CYCLES * (target.cores > 1)
+    return cycles * share + target.machine.region_cycles * (target.cores > 1)
 
 
 def _lane_cycles(live: int, population: Population, target: Target) -> Cycles:
     """Cycles per vector of operations that depend on each other, several of which run side by side."""
     vectors = population.column("vectors")
-    waiting = np.maximum(1.0, FMA_LATENCY / vectors)
+    waiting = np.maximum(1.0, target.machine.fma_latency / vectors)
     spilled = np.maximum(0, live * vectors - target.vector_registers) / vectors
     return waiting + spilled

@@ -8,7 +8,7 @@ runs in lanes along its last axis.
 from collections.abc import Iterator
 
 from tilewright.kernels.contraction import Extents, analyze
-from tilewright.kernels.nests import Lanes, Registers, Tiles
+from tilewright.kernels.nests import Lanes, Tiles
 from tilewright.kernels.schedules import inline_all, is_reduction, schedule_elementwise
 from tilewright.kernels.space import Space
 from tilewright.loops.ir import Block
@@ -19,8 +19,8 @@ from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
 
-PARALLEL_WORK = 1 << 16
-"""Multiply-adds, or elements, of one step from which on it is spread over workers: each step has its own join."""
+JOINS = 2
+"""By how much a step must do more than other regions to be spread over workers: the next one waits for its join."""
 
 
 def is_recurrent(program: Program) -> bool:
@@ -36,7 +36,7 @@ def recurrence(s: Schedule, target: Target) -> Space:
     finished = {nest.name for nest in tiled} | {reader for nest in tiled for reader in _readers(s, nest)}
     others = [b for b in all_blocks(s.program.body) if b.name not in finished and not is_reduction(b)]
     bits = target.vector_bits
-    return Space((*tiled, *(Lanes.of(b, schedule_elementwise, bits, _points(s, b) >= PARALLEL_WORK) for b in others)))
+    return Space((*tiled, *(Lanes.of(b, schedule_elementwise, bits, _is_large(s, b, target)) for b in others)))
 
 
 def _is_step(block: Block) -> bool:
@@ -50,9 +50,8 @@ def _contraction(s: Schedule, block: Block, target: Target) -> Iterator[Tiles]:
         return
     if buffers_written(readers[0]) & buffers_read(block):  # the next state: complete before anything of it is read
         return
-    registers = Registers(target.vector_registers, target.lanes(8 * block.writes[0].buffer.dtype.itemsize))
-    large = _points(s, block) >= PARALLEL_WORK
-    nest = Tiles.of(s, BlockRef(block.name), roles, registers, large, may_unroll=False)
+    large = _is_large(s, block, target)
+    nest = Tiles.of(s, BlockRef(block.name), roles, target, large, may_unroll=False)
     if roles.rows is not None and not isinstance(block.axes[roles.rows].extent, Const):
         nest = nest.without("rows")  # tiles of a run-time extent can't be told apart within a step
     yield nest
@@ -61,6 +60,11 @@ def _contraction(s: Schedule, block: Block, target: Target) -> Iterator[Tiles]:
 def _readers(s: Schedule, nest: Tiles) -> list[str]:
     """The blocks that are computed on the tiles of ``nest``."""
     return [block.name for block in consumers(s.program, block_at(s.program, nest.anchor).stmt)]
+
+
+def _is_large(s: Schedule, block: Block, target: Target) -> bool:
+    """Whether it pays to spread each step of ``block`` over workers."""
+    return _points(s, block) >= JOINS * target.machine.parallel_work
 
 
 def _points(s: Schedule, block: Block) -> int:

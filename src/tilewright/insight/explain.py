@@ -14,19 +14,19 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright.base.superopt import Superopt
-from tilewright.cost.analytic import PARALLEL_WORK
 from tilewright.driver import Compiled, ScheduledKernel
 from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import walk_back
 from tilewright.insight.names import cell, plain
 from tilewright.insight.places import sources
-from tilewright.kernels.contraction import UNKNOWN_EXTENT
 from tilewright.loops.ir import Block, Loop, LoopKind
 from tilewright.loops.visit import walk
 from tilewright.ops import FusionKind
 from tilewright.passes.choose import Choices
 from tilewright.superopt.result import Applied
 from tilewright.symbolic.expr import Const, Expr, given_name
+from tilewright.target.machine import GUESSED_EXTENT
+from tilewright.target.target import Target
 
 
 class Fate(Enum):
@@ -169,7 +169,7 @@ def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> 
     """What became of ``imported``. ``places``: all nodes of the model, those included that importing computed."""
     options = compiled.options
     kernels = tuple(map(_fact, compiled.kernels))
-    findings = [finding for kernel in compiled.kernels for finding in _loop_findings(kernel)]
+    findings = [finding for kernel in compiled.kernels for finding in _loop_findings(kernel, compiled.options.target)]
     findings += _dim_findings(compiled)
     findings += _untuned(compiled.kernels)
     findings += _measured(compiled.choices)
@@ -261,10 +261,10 @@ def _constant_nodes(graph: Graph) -> set[Node]:
 # Findings ------------------------------------------------------------------------------------------------------------
 
 
-def _loop_findings(kernel: ScheduledKernel) -> Iterator[Finding]:
+def _loop_findings(kernel: ScheduledKernel, target: Target) -> Iterator[Finding]:
     kinds, name = _loop_kinds(kernel), kernel.program.name
     if LoopKind.PARALLEL not in kinds:
-        reason, step = _why_serial(kernel)
+        reason, step = _why_serial(kernel, target)
         yield Finding("not parallel", name, reason, step)
     if LoopKind.VECTORIZED not in kinds:
         reason, step = _why_scalar(kernel)
@@ -275,11 +275,12 @@ _READ_SCHEDULE = "TILEWRIGHT_PRINT=schedule shows its loops"
 _IS_EXTERN = "its operator has a body in loop IR, which the analytic schedule leaves as it is"
 
 
-def _why_serial(kernel: ScheduledKernel) -> tuple[str, str]:
+def _why_serial(kernel: ScheduledKernel, target: Target) -> tuple[str, str]:
     blocks = (stmt for stmt in walk(kernel.naive.body) if isinstance(stmt, Block))
     points = max((_points(axis.extent for axis in block.axes) for block in blocks), default=0)
-    if points < PARALLEL_WORK:
-        return f"{points} points are fewer than {PARALLEL_WORK}: handing out work would cost more", "nothing to do"
+    least = target.machine.parallel_work
+    if points < least:
+        return f"{points} points are fewer than {least}: handing out work would cost more", "nothing to do"
     if _is_opaque(kernel):
         return _IS_EXTERN, _READ_SCHEDULE
     return "the analytic schedule spreads no loop of it; why is not known", _READ_SCHEDULE
@@ -294,7 +295,7 @@ def _why_scalar(kernel: ScheduledKernel) -> tuple[str, str]:
 
 
 def _points(extents: Iterable[Expr]) -> int:
-    return prod(int(e.value) if isinstance(e, Const) else UNKNOWN_EXTENT for e in extents)
+    return prod(int(e.value) if isinstance(e, Const) else GUESSED_EXTENT for e in extents)
 
 
 def _is_opaque(kernel: ScheduledKernel) -> bool:
@@ -306,7 +307,7 @@ def _dim_findings(compiled: Compiled) -> Iterator[Finding]:
         bound = "no bound is given" if dim.bound is None else f"at most {dim.bound}"
         if dim.bound is not None and compiled.graph.bounds.get(dim.var) == dim.bound:
             bound += ", as the model has a table of that length"
-        expected = UNKNOWN_EXTENT if dim.bound is None else dim.bound
+        expected = GUESSED_EXTENT if dim.bound is None else dim.bound
         reason = f"known at run time only ({bound}); kernels take all sizes, and are scheduled as if it were {expected}"
         step = "give shapes= (--shape) for one compiled for its size"
         yield Finding("run-time extent", given_name(dim.var), reason, step)

@@ -29,7 +29,7 @@ from tilewright.schedule.trace import Trace
 from tilewright.superoptimizer import compile_graph
 from tilewright.target.target import Target
 
-UNKNOWN_EXTENT = 7
+SMALL_EXTENT = 7
 """What a run-time extent is, if it has no smaller bound."""
 
 _Settings = Mapping[str, object]
@@ -118,9 +118,9 @@ def _options(settings: _Settings) -> Options:
 
 
 def random_inputs(manifest: Manifest, seed: int) -> dict[str, Array]:
-    """Arrays for each input (see ``random_array``); run-time extents are ``UNKNOWN_EXTENT``, or the nearest bound."""
+    """Arrays for each input (see ``random_array``); run-time extents are ``SMALL_EXTENT``, or the nearest bound."""
     generator = np.random.default_rng(seed)
-    extents = {symbol.name: _within(symbol, UNKNOWN_EXTENT) for symbol in manifest.symbols}
+    extents = {symbol.name: _within(symbol, SMALL_EXTENT) for symbol in manifest.symbols}
     return {spec.name: random_array(spec.dtype, spec.concrete(extents), generator) for spec in manifest.inputs}
 
 

@@ -18,6 +18,7 @@ from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Var, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars, substitute, walk
+from tilewright.target.machine import GUESSED_EXTENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +156,9 @@ def _is_contiguous(panel: Expr, var: Var) -> bool:
             return False
 
 
-UNKNOWN_EXTENT = 128
-"""What is assumed of an extent that is known at run time only, and has no bound."""
-
-
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """What extents are taken for: those known at run time only are as large as they may be, or ``UNKNOWN_EXTENT``."""
+    """What extents are taken for: those known at run time only are as large as they may be, or ``GUESSED_EXTENT``."""
 
     dims: tuple[Dim, ...]
 
@@ -174,10 +171,10 @@ class Extents:
         if isinstance(extent, Const):
             return int(extent.value)
         sizes: dict[Var, Expr] = {
-            dim.var: const(UNKNOWN_EXTENT if dim.bound is None else dim.bound) for dim in self.dims
+            dim.var: const(GUESSED_EXTENT if dim.bound is None else dim.bound) for dim in self.dims
         }
         expected = substitute(extent, sizes)
-        return int(expected.value) if isinstance(expected, Const) else UNKNOWN_EXTENT
+        return int(expected.value) if isinstance(expected, Const) else GUESSED_EXTENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,11 @@ from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Var, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars, reads_in, substitute, walk
+from tilewright.target.target import Target
 
 VECTORS = (1, 2, 4)
 """Registers side by side in a row of a tile: LLVM widens a vector of three registers to four, and then spills."""
 PANELS = (1, 2, 3, 4)
-
-STREAM_AHEAD = 1 << 14
-"""Bytes: at 20 bytes a cycle, more than the latency of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +33,12 @@ class Registers:
 
     count: int
     lanes: int
+
+    @staticmethod
+    def of(block: Block, target: Target) -> "Registers":
+        """Those of ``target``, for what ``block`` writes."""
+        itemsize = max(region.buffer.dtype.itemsize for region in block.writes)
+        return Registers(target.vector_registers, target.lanes(8 * itemsize))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +182,19 @@ class Tiles(Nest):
     facts: TileFacts
     registers: Registers
     parallel: bool
+    stream_ahead: int
+    """Bytes that a stream is asked for ahead."""
 
     @staticmethod
-    def of(
-        s: Schedule, anchor: BlockRef, roles: Roles, registers: Registers, parallel: bool, may_unroll: bool
-    ) -> "Tiles":
+    def of(s: Schedule, anchor: BlockRef, roles: Roles, target: Target, parallel: bool, may_unroll: bool) -> "Tiles":
         """The nest of a reduction block of ``s``."""
         block = block_at(s.program, anchor).stmt
+        registers, ahead = Registers.of(block, target), target.machine.stream_ahead
         facts = TileFacts.of(block, roles, s.program)
         pack = (0, 1) if facts.is_row_major else (0,)
         knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, 1) if may_unroll else (0,)))
         prefetch = Knob("prefetch", (0, *CACHES) if facts.streamed else (0,))
-        return Tiles(anchor.name, (*knobs, Knob("pack", pack), prefetch), roles, facts, registers, parallel)
+        return Tiles(anchor.name, (*knobs, Knob("pack", pack), prefetch), roles, facts, registers, parallel, ahead)
 
     def without(self, name: str) -> "Tiles":
         """The same with the knob ``name`` at 1."""
@@ -217,7 +222,7 @@ class Tiles(Nest):
         unrolled, order = bool(values["unroll"]), Order(values["order"])
         schedule_tiles(s, self.anchor, self.roles, tile, self.parallel, unrolled, order)
         if values["prefetch"] and isinstance(self.roles, Contraction):
-            s.prefetch(self.roles.panel, STREAM_AHEAD, values["prefetch"])
+            s.prefetch(self.roles.panel, self.stream_ahead, values["prefetch"])
 
 
 def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:

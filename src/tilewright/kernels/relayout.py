@@ -20,6 +20,7 @@ from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import ONE, Const, Expr, Read, Var, const, select
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.traversal import all_of, free_vars, substitute, transform
+from tilewright.target.machine import Machine
 from tilewright.tensor.ir import (
     Compute,
     Extern,
@@ -36,10 +37,6 @@ Layouts = Mapping[Tensor, IndexMap]
 
 MERGED_PLACES = 256
 """Places of a plane that are worth merging: with more, a row alone makes enough tiles, and is nearer in cache."""
-
-PAGE_BYTES = 4096
-MANY_PAGES = 48
-"""Addresses on so many pages are translated without delay, and leave room for weights and results."""
 
 
 def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
@@ -131,7 +128,7 @@ def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor
     return made
 
 
-def spread(outputs: Sequence[Tensor], known: Layouts) -> dict[Tensor, IndexMap]:
+def spread(outputs: Sequence[Tensor], known: Layouts, machine: Machine) -> dict[Tensor, IndexMap]:
     """Layouts for what lies between the tensors in ``known``, too.
 
     What is stored in blocks at the end is computed in blocks from the reduction on; what comes before it (padding)
@@ -151,7 +148,7 @@ def spread(outputs: Sequence[Tensor], known: Layouts) -> dict[Tensor, IndexMap]:
             layouts[tensor] = alike[0]
         elif final and tensor.shape in shapes:
             layouts[tensor] = final[shapes.index(tensor.shape)]
-        elif final and tensor in reduced and not sources and _is_scattered(tensor.op, reduced[tensor]):
+        elif final and tensor in reduced and not sources and _is_scattered(tensor.op, reduced[tensor], machine):
             lanes = lanes_of(final[0])
             index_map = blocked(tensor.ndim, lanes)
             # A single block of results reads everything once: that costs no more than to bring it together.
@@ -161,7 +158,7 @@ def spread(outputs: Sequence[Tensor], known: Layouts) -> dict[Tensor, IndexMap]:
     return layouts
 
 
-def _is_scattered(op: Compute, reader: Compute) -> bool:
+def _is_scattered(op: Compute, reader: Compute, machine: Machine) -> bool:
     """Whether ``reader``, which sums up channels of what ``op`` makes, would find these on many pages; or whether they
     lie side by side in what ``op`` reads, and would only be moved apart."""
     shape = static(tuple(axis.extent for axis in op.axes))
@@ -173,7 +170,7 @@ def _is_scattered(op: Compute, reader: Compute) -> bool:
     if any(indices and channel in free_vars(indices[-1]) for indices in origins):
         return True
     plane = op.bodies[0].dtype.itemsize * prod(shape[2:])
-    return prod(summed) * min(plane, PAGE_BYTES) > MANY_PAGES * PAGE_BYTES
+    return prod(summed) * min(plane, machine.page_bytes) > machine.pages_at_hand * machine.page_bytes
 
 
 def dissolve_views(outputs: Sequence[Tensor], roots: Collection[Tensor]) -> list[Tensor]:

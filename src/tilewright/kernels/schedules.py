@@ -19,13 +19,10 @@ from tilewright.symbolic.bounds import interval
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Const, Var
 from tilewright.symbolic.traversal import free_vars
+from tilewright.target.machine import ENOUGH_CHUNKS
 
 REGISTERS = 4
 """Vector registers that a vectorized loop fills at a time, so that the latencies of a chain of operations overlap."""
-
-
-CHUNKS = 16
-"""Iterations that are enough to share among threads. Finding one's place among more of them costs time in each."""
 
 
 MOSTLY_EMPTY = 4
@@ -246,13 +243,13 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
 
 
 def _spread(s: Schedule, loops: list[LoopRef]) -> None:
-    """Make the outermost of ``loops`` parallel, or parts of them: as many as it takes for ``CHUNKS``.
+    """Make the outermost of ``loops`` parallel, or parts of them: as many as it takes for ``ENOUGH_CHUNKS``.
 
     The others stay plain loops, before which is done what they do not change.
     """
     chunks = 1
     for loop in loops:
-        missing, extent = -(-CHUNKS // chunks), extent_of(s, loop)
+        missing, extent = -(-ENOUGH_CHUNKS // chunks), extent_of(s, loop)
         if 1 < missing < extent < RUN_TIME and chunks > 1:
             loop, _ = s.split(loop, (None, -(-extent // missing)))
         if missing > 1:

@@ -85,8 +85,9 @@ def target_fingerprint(target: str) -> str:
 
 
 def target_json(target: str) -> str:
-    """All facts of a target, in one form."""
+    """What makes a processor, in one form: not the figures by which its times are estimated."""
     facts = asdict(Target.parse(target))
+    del facts["machine"]
     return json.dumps({**facts, "arch": facts["arch"].value}, sort_keys=True)
 
 

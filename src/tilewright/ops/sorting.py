@@ -15,14 +15,15 @@ from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import normalize_axis, static
 from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, binary, const, equal, minimum, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.target.machine import Machine
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Tensor
 from tilewright.tensor.reducers import TupleReduction
 
 INSERTION_LIMIT = 32
 """Results up to which the best are kept in a sorted list; for more, the whole row is sorted."""
-PARALLEL_WORK = 1 << 14
-"""Elements from which on rows are spread over workers."""
+PARALLEL_WORK = Machine().parallel_work // 2
+"""Elements from which on rows are spread over workers: each is compared, and moved. Operators know no target."""
 
 
 def _place_of_extreme(

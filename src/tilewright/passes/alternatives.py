@@ -20,7 +20,7 @@ from tilewright.passes.blocks import (
     reads_of_transform,
     width_of,
 )
-from tilewright.passes.phases import Interleaved, interleaved, interleaving_cycles
+from tilewright.passes.phases import Interleaved, interleaved
 from tilewright.passes.winograd import Rewriting, advantage, problem_of, product_cycles
 from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
@@ -30,13 +30,6 @@ OF_CONVOLUTIONS = frozenset(
     {"Conv", "PhaseConv", "WinogradInput", "WinogradProducts", "WinogradOutput", "PhasesToSpace"}
 )
 """The operators that compute a convolution, in one alternative or another."""
-SUM_BY_ROWS = 2.0
-"""By how much sums over channels take longer by rows of plain data than in full blocks."""
-WINDOW_BY_ROWS = 2.8
-"""The same for a window of each channel, of a pool."""
-PLAIN = 1.2
-"""The same for what works element by element. It costs little where it follows what made its data, so this is what it
-costs not to follow; that some lanes of blocks are empty hardly matters then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +110,7 @@ class Ways:
         inner = Ways(phases.parameters, self.names, self.target, self.math)
         result = node.outputs[0]
         whole = int(str(result.shape[1])) % width_of(result, self.target) == 0
-        more = interleaving_cycles(points(result.shape) / width_of(result, self.target))
+        more = self.target.machine.transform_cycles * points(result.shape) / width_of(result, self.target)
         for way in inner.of(phases.convolution, ()):
             blocked = way.is_blocked and whole
             cycles = way.cycles + more
@@ -133,10 +126,11 @@ def _sums(node: Node, target: Target) -> Iterator[Alternative]:
     result, weight, data = node.outputs[0], node.inputs[1], node.inputs[0]
     assert weight is not None and data is not None, "a convolution has data and a weight"
     cycles = product_cycles(points(result.shape) * points(weight.shape[1:]), points(weight.shape), target)
-    own = is_depthwise(node)
+    own, machine = is_depthwise(node), target.machine
     if can_be_blocked(result, target) and (not own or can_be_blocked(data, target)):
         yield Alternative(cycles * _filled(result, target), is_blocked=True, reads=reads(node, True, target))
-    yield _plain(node, cycles * (PLAIN * _filled_rows(result, target) if own else SUM_BY_ROWS), target)
+    by_rows = machine.element_by_rows * _filled_rows(result, target) if own else machine.sum_by_rows
+    yield _plain(node, cycles * by_rows, target)
 
 
 def _phase_sums(node: Node, target: Target) -> Iterator[Alternative]:
@@ -167,9 +161,10 @@ def _elementwise(node: Node, target: Target) -> Iterator[Alternative]:
     vectors = points(result.shape) / width_of(result, target)
     made = topological_order([apply(node.op, node.inputs, dict(node.attributes))[0]])
     is_window = any(isinstance(op, Compute) and op.reduce_axis for op in made)
-    in_blocks, by_rows = _filled(result, target), WINDOW_BY_ROWS * _filled_rows(result, target)
+    in_blocks = _filled(result, target)
+    by_rows = target.machine.window_by_rows * _filled_rows(result, target)
     yield Alternative(vectors * (in_blocks if is_window else 1.0), is_blocked=True, reads=reads(node, True, target))
-    yield _plain(node, vectors * (by_rows if is_window else PLAIN), target)
+    yield _plain(node, vectors * (by_rows if is_window else target.machine.element_by_rows), target)
 
 
 def rewrite(graph: Graph, chosen: Mapping[Value, Alternative], names: Names) -> tuple[Graph, frozenset[Value]]:

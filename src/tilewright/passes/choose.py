@@ -23,10 +23,6 @@ from tilewright.passes.winograd import advantage
 from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
 
-COPY_CYCLES = 4.0
-"""Cycles for each vector that is copied to another layout, or read across blocks."""
-COPY_START = 1000.0
-"""To start one more kernel."""
 PRICES = 24
 """Steps in which the price of memory is found."""
 GIVEN = Alternative(0.0, is_blocked=False, reads=Reads.AS_THEY_ARE)
@@ -212,15 +208,16 @@ class Problem:
             case Reads.BLOCKED:
                 return 0.0 if state.has_blocks else np.inf
             case Reads.RATHER_BLOCKED:
-                return 0.0 if state.has_blocks else COPY_CYCLES * self._vectors(value)
+                return 0.0 if state.has_blocks else self.target.machine.copy_cycles * self._vectors(value)
 
     def _copying(self, value: Value, state: State) -> float:
         """Of the copy, if there is one."""
         if not state.is_copied:
             return 0.0
         if self._stores_both(value, state):
-            return COPY_CYCLES * self._vectors(value)
-        estimated = COPY_CYCLES * self._vectors(value) + COPY_START
+            return self.target.machine.copy_cycles * self._vectors(value)
+        machine = self.target.machine
+        estimated = machine.copy_cycles * self._vectors(value) + machine.shared_kernel_start
         return self.copies.get(Copy(value, state.way.is_blocked), estimated)
 
     def _stores_both(self, value: Value, state: State) -> bool:

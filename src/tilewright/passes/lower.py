@@ -116,7 +116,7 @@ def to_kernel(
     plain = {v for v in group.inputs if v in layouts and not whole and is_row_major(layouts[v], v.shape)}
     stored = {inputs[v]: layouts[v] for v in group.inputs if v in layouts and seen[v] == v and v not in plain}
     stored.update((t, layouts[v]) for t, v in zip(dissolved, (*group.outputs, *unblocked), strict=True) if v in layouts)
-    stored = spread(in_blocks or outputs, stored)
+    stored = spread(in_blocks or outputs, stored, target.machine)
     stored.update((t, split(t.ndim, lanes)) for t in outputs for lanes in unblocked.values())
     stored.update(
         (inputs[value], split(len(value.shape), lanes)) for value, lanes in _entering(group, laid_out).items()

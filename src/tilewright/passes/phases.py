@@ -24,9 +24,6 @@ from tilewright.symbolic.expr import Expr, as_expr, const
 
 Attributes: TypeAlias = Mapping[str, Attribute]
 
-INTERLEAVING_CYCLES = 6.0
-"""Cycles for each vector that is interleaved."""
-
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
@@ -35,11 +32,6 @@ class Interleaved:
     convolution: Node
     places: Node
     parameters: Mapping[Value, Array]
-
-
-def interleaving_cycles(vectors: float) -> float:
-    """To interleave so many vectors of phases."""
-    return INTERLEAVING_CYCLES * vectors
 
 
 def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:

@@ -31,13 +31,6 @@ MEASURED_ADVANTAGE = 1.05
 """The same where times are known: errors alone count."""
 FAST_ADVANTAGE = 1.0
 """The same under ``math="fast"``."""
-TRANSFORM_CYCLES = 6.0
-"""Cycles for each vector of a transformed input or product."""
-WEIGHT_BYTES_PER_CYCLE = 10.0
-"""What is read, during the arithmetic, of weights that fit in no cache of a core's own."""
-
-START_CYCLES = 2000.0
-"""To start two more kernels, their workers included."""
 
 
 def advantage(tile: int, math: Math, *, is_measured: bool = False) -> float:
@@ -93,8 +86,8 @@ class Problem:
         leaving = points * tiles * prod(self.extents[:-2]) * self.result[1]
         entering = points * tiles * prod(self.layers()) * self.data[1]
         products = product_cycles(leaving * prod(self.weight[1:-2]), points * prod(self.weight[:-2]), target)
-        transforms = (entering + leaving) / _lanes(target) * TRANSFORM_CYCLES
-        return START_CYCLES + products + transforms
+        transforms = (entering + leaving) / _lanes(target) * target.machine.transform_cycles
+        return 2 * target.machine.shared_kernel_start + products + transforms
 
 
 def _lanes(target: Target) -> int:
@@ -104,7 +97,7 @@ def _lanes(target: Target) -> int:
 def product_cycles(products: int, weights: int, target: Target) -> float:
     """Cycles for sums of so many products, with so many weights: those of the arithmetic, or of reading the weights."""
     size = weights * f32.itemsize
-    streaming = size / WEIGHT_BYTES_PER_CYCLE if size > target.l2_bytes else 0.0
+    streaming = size / target.machine.far_bytes if size > target.l2_bytes else 0.0
     return max(products / (_lanes(target) * target.fma_per_cycle), streaming)
 
 

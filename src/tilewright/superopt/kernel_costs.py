@@ -15,12 +15,7 @@ from tilewright.base.errors import Unsupported
 from tilewright.base.exact import Exact
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
-from tilewright.cost.kernels import (
-    FAR_BYTES_PER_CYCLE,
-    KERNEL_START,
-    NEAR_BYTES_PER_CYCLE,
-    kernel_cycles,
-)
+from tilewright.cost.kernels import kernel_cycles
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.ops import FusionKind
 from tilewright.ops.shapes import static
@@ -86,7 +81,7 @@ class KernelCosts:
         try:
             kernel = lowering.kernel(group)
         except Unsupported:
-            return KERNEL_START
+            return self.target.machine.kernel_start
         return self._of_kernel(kernel, frozenset(value.name for value in laid_out.graph.constants))
 
     def _of_kernel(self, kernel: Kernel, weights: Collection[str]) -> float:
@@ -101,7 +96,7 @@ class KernelCosts:
         if node.op.name in _CONVOLUTIONS:
             return self._convolution(node, weights)
         if node.op.name in _MOVES:
-            return KERNEL_START + self._passing(node.outputs, 2)
+            return self.target.machine.kernel_start + self._passing(node.outputs, 2)
         if node.op.kind is FusionKind.INJECTIVE:
             return self._passing([v for v in node.inputs if v is not None and v.name not in weights][1:], 1)
         return self._alone(node, weights)
@@ -110,12 +105,13 @@ class KernelCosts:
         """By the way that is estimated to be the fastest."""
         zeros = {value: _zeros(value) for value in node.inputs if value is not None and value.name in weights}
         ways = Ways(zeros, Names(value.name for value in zeros), self.target, self.math)
-        return KERNEL_START + min(way.cycles for way in ways.of(node, ()))
+        return self.target.machine.kernel_start + min(way.cycles for way in ways.of(node, ()))
 
     def _passing(self, values: Collection[Value], times: int) -> float:
         """Reading or writing ``values`` so many times."""
         size = times * sum(map(size_of, values))
-        return size / (NEAR_BYTES_PER_CYCLE if size <= self.target.l2_bytes else FAR_BYTES_PER_CYCLE)
+        machine = self.target.machine
+        return size / (machine.near_bytes if size <= self.target.l2_bytes else machine.far_bytes)
 
     def _alone(self, node: Node, weights: Collection[str]) -> float:
         """As a graph of its own."""

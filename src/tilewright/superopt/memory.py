@@ -9,16 +9,16 @@ from math import prod
 
 import numpy as np
 
-from tilewright.cost.kernels import TYPICAL_EXTENT
 from tilewright.graph import Graph, Node, Value
 from tilewright.ops import FusionKind
 from tilewright.passes.rules import index_of
 from tilewright.symbolic.expr import Const
+from tilewright.target.machine import GUESSED_EXTENT
 
 
 def size_of(value: Value) -> int:
-    """Bytes; extents that are known at run time only count as ``TYPICAL_EXTENT``."""
-    return value.dtype.itemsize * prod(int(e.value) if isinstance(e, Const) else TYPICAL_EXTENT for e in value.shape)
+    """Bytes; extents that are known at run time only count as ``GUESSED_EXTENT``."""
+    return value.dtype.itemsize * prod(int(e.value) if isinstance(e, Const) else GUESSED_EXTENT for e in value.shape)
 
 
 def peak_memory(graph: Graph) -> int:

@@ -14,7 +14,6 @@ import onnx
 
 from tilewright.base.dtypes import DType, f32
 from tilewright.base.exact import Exact
-from tilewright.cost.kernels import TYPICAL_EXTENT
 from tilewright.frontend import onnx_exporter
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.measure.turns import Clock, Plan, Run, Timing, measure, ratio
@@ -24,6 +23,7 @@ from tilewright.ops.shapes import Shape, show, simplified
 from tilewright.superopt.onnxruntime_session import prepared
 from tilewright.symbolic.expr import Const, Expr, Var, const
 from tilewright.symbolic.traversal import substitute
+from tilewright.target.machine import GUESSED_EXTENT
 
 Prepare = Callable[[onnx.ModelProto, Mapping[str, Array], int], Run]
 """A model, its inputs by name, and a number of threads, as something that runs it."""
@@ -69,7 +69,7 @@ class NodeKind:
 
 @dataclass(slots=True)
 class OnnxRuntimeCosts:
-    """Seconds on so many ``threads``. ``sizes``: run-time extents by name, others are ``TYPICAL_EXTENT``.
+    """Seconds on so many ``threads``. ``sizes``: run-time extents by name, others are ``GUESSED_EXTENT``.
 
     Needs the extra ``demo``. Both costs raise ``BadInput`` if onnxruntime is not installed or refuses a model, and
     ``UnsupportedModel`` for a node that can't be written as ONNX.
@@ -127,7 +127,7 @@ class OnnxRuntimeCosts:
         return tuple(map(self._number, value.shape))
 
     def _number(self, extent: Expr) -> int:
-        dims: dict[Var, Expr] = {v: const(self.sizes.get(v.given, TYPICAL_EXTENT)) for v in extent.variables}
+        dims: dict[Var, Expr] = {v: const(self.sizes.get(v.given, GUESSED_EXTENT)) for v in extent.variables}
         known = simplified(substitute(extent, dims))
         assert isinstance(known, Const), "all variables have values"
         return int(known.value)

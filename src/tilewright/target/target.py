@@ -5,6 +5,7 @@ A target is written ``x86_64,znver5,-avx512bf16,cores=8,l2=1M``:
     target  = "host" | architecture ["," processor] {"," change}
     change  = ("+" | "-") feature | fact "=" number
     fact    = "vector_bits" | "vector_registers" | "fma_per_cycle" | "loads_per_cycle" | "l1" | "l2" | "l3" | "cores"
+            | a figure of ``Machine``
 
 Changes count from left to right, starting at what the processor has (``processors.py``): ``+`` brings what the feature
 implies, ``-`` takes what implies it. Sizes may end in K, M or G. ``str`` gives the shortest such text, and ``parse`` of
@@ -12,7 +13,7 @@ it the same target; the text is what records and caches are kept under. Nothing 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 
 from tilewright.base import host
 from tilewright.base.arguments import checked
@@ -30,6 +31,7 @@ from tilewright.base.processors import (
     without,
 )
 from tilewright.base.sizes import format_size, parse_size
+from tilewright.target.machine import Machine, machine_of
 
 __all__ = ["Architecture", "Target"]
 
@@ -57,6 +59,8 @@ class Target:
     l2_bytes: int = 512 * _KIB
     l3_bytes: int = 8 * 1024 * _KIB
     cores: int = 1
+    machine: Machine = field(default_factory=Machine)
+    """How it behaves."""
 
     @staticmethod
     @checked(BadInput)
@@ -82,6 +86,7 @@ class Target:
             core.vector_registers,
             core.fma_per_cycle,
             core.loads_per_cycle,
+            machine=machine_of(cpu),
         )
 
     @staticmethod
@@ -150,7 +155,8 @@ class Target:
 
     def _with_features(self, features: Iterable[str]) -> "Target":
         made = Target.of(self.arch, self.cpu, features)
-        return replace(made, l1_bytes=self.l1_bytes, l2_bytes=self.l2_bytes, l3_bytes=self.l3_bytes, cores=self.cores)
+        caches = {"l1_bytes": self.l1_bytes, "l2_bytes": self.l2_bytes, "l3_bytes": self.l3_bytes}
+        return replace(made, cores=self.cores, machine=self.machine, **caches)
 
     def _feature_changes(self) -> list[str]:
         """The fewest changes that lead from the processor's features to this target's."""
@@ -175,11 +181,14 @@ class Target:
             "l2": format_size(self.l2_bytes),
             "l3": format_size(self.l3_bytes),
             "cores": str(self.cores),
+            **{name: str(value).removesuffix(".0") for name, value in asdict(self.machine).items()},
         }
 
 
 # What a text calls a fact, and the field.
-_FACTS = {f.name.removesuffix("_bytes"): f.name for f in fields(Target) if f.name not in ("arch", "cpu", "features")}
+_OTHERS = ("arch", "cpu", "features", "machine")
+_FACTS = {f.name.removesuffix("_bytes"): f.name for f in fields(Target) if f.name not in _OTHERS}
+_FIGURES: dict[str, float] = asdict(Machine())
 
 
 def _is_change(word: str) -> bool:
@@ -190,11 +199,15 @@ def _changed(target: Target, words: Iterable[str]) -> Target:
     """``target`` after the changes: those of features first, as widths follow from them."""
     have = frozenset(target.features)
     facts: dict[str, int] = {}
+    figures: dict[str, float] = {}
     for word in words:
         sign, name = word[:1], word[1:]
         if sign not in ("+", "-"):
-            field, value = _fact(word)
-            facts[field] = value
+            name, number = _assignment(word)
+            if name in _FACTS:
+                facts[_FACTS[name]] = _fact(name, number, word)
+            else:
+                figures[name] = _figure(name, number, word)
         elif name not in FEATURES[target.arch]:
             raise UnsupportedTarget(
                 f"unknown {target.arch.value} feature {shown(name)}; {_near(name, FEATURES[target.arch])}"
@@ -203,22 +216,38 @@ def _changed(target: Target, words: Iterable[str]) -> Target:
             have |= closure(target.arch, frozenset((name,)))
         else:
             have = without(target.arch, have, name)
-    return replace(Target.of(target.arch, target.cpu, have), **facts)
+    made = Target.of(target.arch, target.cpu, have)
+    return replace(made, machine=replace(made.machine, **figures), **facts)
 
 
-def _fact(word: str) -> tuple[str, int]:
+def _assignment(word: str) -> tuple[str, str]:
     name, equals, number = (part.strip() for part in word.partition("="))
     if not equals:
         raise UnsupportedTarget(
             f"{shown(word)} is no change; features start with + or -, facts are written name=number"
         )
-    if name not in _FACTS:
-        raise UnsupportedTarget(f"unknown fact {shown(name)}; {_near(name, _FACTS)}")
+    if name not in _FACTS and name not in _FIGURES:
+        raise UnsupportedTarget(f"unknown fact {shown(name)}; {_near(name, (*_FACTS, *_FIGURES))}")
+    return name, number
+
+
+def _fact(name: str, number: str, word: str) -> int:
     value = parse_size(number)
     least = 0 if name in ("l1", "l2", "l3") else 1
     if value is None or not least <= value <= _MAX_FACT:
         raise UnsupportedTarget(f"{shown(word)} needs a whole number from {least} on; sizes may end in K, M or G")
-    return _FACTS[name], value
+    return value
+
+
+def _figure(name: str, number: str, word: str) -> float:
+    is_whole = isinstance(_FIGURES[name], int)
+    try:
+        value = int(number) if is_whole else float(number)
+    except ValueError:
+        value = -1
+    if not (0 < value <= _MAX_FACT or value == _FIGURES[name]):
+        raise UnsupportedTarget(f"{shown(word)} needs a {'whole ' * is_whole}number above 0")
+    return value
 
 
 def _near(word: str, known: Iterable[str]) -> str:

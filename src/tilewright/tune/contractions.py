@@ -12,7 +12,7 @@ from math import prod
 
 from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction
-from tilewright.kernels.nests import STREAM_AHEAD, Tiles, fits, pack_panel
+from tilewright.kernels.nests import Tiles, fits, pack_panel
 from tilewright.kernels.schedules import driver, extent_of, finish_tiles, iterations, privatized, ref
 from tilewright.kernels.space import all_of
 from tilewright.schedule.schedule import Schedule
@@ -119,7 +119,7 @@ def contraction(nest: Tiles, roles: Contraction) -> Template:
         if cache := config.choice(PREFETCH, nest.values(PREFETCH)):
             if is_copied:
                 raise ScheduleError("a panel that is copied is no stream to be asked for ahead")
-            s.prefetch(roles.panel, STREAM_AHEAD, cache)
+            s.prefetch(roles.panel, nest.stream_ahead, cache)
 
     return template
 
