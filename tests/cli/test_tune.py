@@ -45,6 +45,15 @@ def test_what_was_measured_is_not_measured_again(
     assert more or again["kernels"] == first["kernels"]
 
 
+@pytest.mark.parametrize("options", [("--search", "genetic"), ("--search", "grid"), ("--cost-model", "random")])
+def test_who_proposes_can_be_chosen(
+    options: tuple[str, ...], model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "r.db"
+    assert tune(model, path, "--minutes", "0.001", *options) == 0
+    assert report("tune", capsys.readouterr().out)["measured"] > 2
+
+
 def test_compile_uses_what_is_better(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

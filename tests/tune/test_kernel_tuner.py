@@ -11,6 +11,7 @@ import pytest
 from tests.measure.jobs import HOST as TARGET
 from tests.measure.jobs import product
 from tilewright.base.errors import ScheduleError
+from tilewright.base.search import Model, Search
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.schedule.schedule import Schedule
@@ -32,6 +33,7 @@ class MadeUp(Measurer):
     def __init__(self, rate: float = 1.0, failing: float = 0.0) -> None:
         self.measured = 0
         self.asked: list[str] = []
+        self.predicted: set[str] = set()
         self.held: list[Job] = []
         self.released: list[Job] = []
         self.withdrawn: list[Job] = []
@@ -41,6 +43,7 @@ class MadeUp(Measurer):
     def measure(self, jobs: Iterable[Job], predicted: Mapping[str, float] = NOTHING_PREDICTED) -> list[Outcome]:
         wanted = list(jobs)
         self.asked += [job.id for job in wanted]
+        self.predicted |= predicted.keys()
         self.measured += len(wanted)
         return [self._outcome(job) for job in wanted]
 
@@ -77,6 +80,25 @@ def test_equal_seeds_propose_the_same(start: Start) -> None:
         asked.append(measurer.asked)
     assert asked[0] == asked[1]
     assert asked[0] != asked[2]
+
+
+@pytest.mark.parametrize("search", Search)
+def test_each_searcher_goes_on_from_the_analytic_choice(search: Search) -> None:
+    """To other candidates each round, rated before they are measured if a model is asked."""
+    measurer = MadeUp()
+    tuner = tuned(measurer, Setup(first=16, batch=16, search=search, model=Model.RANDOM), 3)
+    assert len(tuner.history.digits) == len({tuple(digits) for digits in tuner.history.digits}) == 48
+    assert measurer.asked[0] == tuner.job(SPACE.analytic()).id
+    assert bool(measurer.predicted) is search.asks_a_model
+
+
+def test_searchers_differ() -> None:
+    tried: list[list[str]] = []
+    for search in Search:
+        measurer = MadeUp()
+        tuned(measurer, Setup(first=64, batch=64, search=search, model=Model.RANDOM), 3)  # a generation is 100
+        tried.append(measurer.asked)
+    assert len({tuple(asked) for asked in tried}) == len(Search)
 
 
 def test_rounds_grow_with_what_is_known() -> None:

@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tilewright.base.errors import BadInput
+from tilewright.base.search import Model, Search
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import add_compile_arguments, compiled, duration, seed, settings_of
 from tilewright.cli.output import emit
@@ -48,6 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_compile_arguments(parser)
     parser.add_argument("--minutes", type=duration, default=10.0, help="of searching, at most (default: %(default)s)")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the search (default: 0)")
+    searches, models = (tuple(choice.value for choice in kind) for kind in (Search, Model))
+    parser.add_argument("--search", choices=searches, default=Search.ANNEALING.value, help="(default: %(default)s)")
+    parser.add_argument(
+        "--cost-model", choices=models, default=Model.TREES.value, help="that annealing asks (default: %(default)s)"
+    )
     parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
 
 
@@ -90,7 +96,14 @@ def _records(options: argparse.Namespace) -> Path:
 
 
 def _config(options: argparse.Namespace) -> Mapping[str, object]:
-    return {"verb": "tune", "model": str(options.model), "minutes": options.minutes, "seed": options.seed}
+    return {
+        "verb": "tune",
+        "model": str(options.model),
+        "minutes": options.minutes,
+        "seed": options.seed,
+        "search": options.search,
+        "cost_model": options.cost_model,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +134,9 @@ def _search(
                 display.say(f"{done} of {len(ways.jobs)} kernels measured, of all ways to compute convolutions")
         base = _with_ways(before, ways, records, options)
         seconds -= time.monotonic() - begin
-    tuner = ModelTuner(_computed(base), target, measurer, Setup(seed=options.seed, threads=threads), records)
+    search, model = Search(options.search), Model(options.cost_model)
+    setup = Setup(seed=options.seed, threads=threads, search=search, model=model)
+    tuner = ModelTuner(_computed(base), target, measurer, setup, records)
     if not ways.jobs and not tuner.kernels:
         raise BadInput(f"{options.model} has no kernel with fixed extents and something to choose; give --shape")
     with _Display(console, seconds) as display:

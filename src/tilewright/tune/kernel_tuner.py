@@ -13,15 +13,15 @@ from statistics import median
 import numpy as np
 
 from tilewright.base.errors import ScheduleError
+from tilewright.base.search import Model, Search
 from tilewright.cost.analytic import schedule
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.schedule.schedule import Schedule
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.models.boosted import BoostedTrees
 from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING, recorded_text
-from tilewright.tune.search.annealing import AnnealingSearcher
 from tilewright.tune.space import Digits, Floats, Tunable
+from tilewright.tune.strategy import model_of, searcher_of
 
 QUICK = Timing(repeats=3, least_seconds=0.001)
 CAREFUL = Timing(repeats=10, least_seconds=0.004)
@@ -50,6 +50,8 @@ class Setup:
     seed: int = 0
     start: Start = Start.ANALYTIC
     threads: int = 1
+    search: Search = Search.ANNEALING
+    model: Model = Model.TREES
 
     def round_size(self, known: int) -> int:
         """How many candidates a round has where so many were measured before.
@@ -154,8 +156,8 @@ class KernelTuner:
         """All of the space is measured, or nothing of it works."""
         self._measurer = measurer
         self._setup = setup
-        self._model = BoostedTrees(seed=setup.seed)
-        self._searcher = AnnealingSearcher(space, self._score, setup.seed)
+        self._model = model_of(setup.model, setup.seed) if setup.search.asks_a_model else None
+        self._searcher = searcher_of(setup.search, space, self._score, setup.seed)
         self._text = recorded_text(space.naive)
         self._cold = cold or Cold()
         self._borrowed = borrowed
@@ -182,9 +184,10 @@ class KernelTuner:
         for digits, outcome in zip(batch, self._measured(batch), strict=True):
             self.history.add(digits, outcome)
         self._searcher.learn(batch, np.array(self.history.throughputs[-len(batch) :]))
-        measured = np.array(self.history.digits)
-        features = self._features(measured, self._estimates(measured))
-        self._model.fit(features, np.array(self.history.throughputs))
+        if self._model is not None:
+            measured = np.array(self.history.digits)
+            features = self._features(measured, self._estimates(measured))
+            self._model.fit(features, np.array(self.history.throughputs))
         failed = len(self.history.throughputs)
         self.is_over = len(batch) < wanted or (self.history.best is None and failed >= ALL_FAIL)
 
@@ -247,16 +250,17 @@ class KernelTuner:
         """The outcomes; those that have no schedule need no measurement to fail."""
         predicted: dict[str, float] = {}
         refused: dict[int, Outcome] = {}
-        scores = self._score(batch).tolist()
+        scores = None if self._model is None else self._score(batch).tolist()
 
         def scheduled() -> Iterator[Job]:
-            for place, (digits, score) in enumerate(zip(batch, scores, strict=True)):
+            for place, digits in enumerate(batch):
                 try:
                     job = self.job(digits)
                 except ScheduleError as error:
                     refused[place] = Outcome(Verdict.BUILD_ERROR, str(error), Phase.BUILD)
                     continue
-                predicted[job.id] = score
+                if scores is not None:
+                    predicted[job.id] = scores[place]
                 yield job
 
         measured = iter(self._measurer.measure(scheduled(), predicted))
@@ -274,8 +278,8 @@ class KernelTuner:
     def _score(self, digits: Digits) -> Floats:
         """What the learned model thinks; before it has learned, the analytic one, if the search starts from that."""
         estimates = self._estimates(digits)
-        if self.history.best is None and estimates is not None:
-            return -np.log(estimates)
+        if self._model is None or (self.history.best is None and estimates is not None):
+            return np.zeros(len(digits)) if estimates is None else -np.log(estimates)
         return self._model.score(self._features(digits, estimates))
 
     def _features(self, digits: Digits, estimates: Floats | None) -> Floats:

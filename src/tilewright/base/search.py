@@ -1,0 +1,29 @@
+"""How a kernel's schedules are searched: choices of whoever tunes."""
+
+from enum import Enum
+
+
+class Search(Enum):
+    """The searchers."""
+
+    ANNEALING = "annealing"
+    """What the cost model says is good, diverse (Chen et al., 2018)."""
+    GENETIC = "genetic"
+    """What was fast is crossed and mutated."""
+    RANDOM = "random"
+    GRID = "grid"
+    """All candidates in turn, for small spaces."""
+
+    @property
+    def asks_a_model(self) -> bool:
+        """Whether candidates are rated before they are measured."""
+        return self is Search.ANNEALING
+
+
+class Model(Enum):
+    """The cost models."""
+
+    TREES = "trees"
+    """Gradient-boosted trees over the features of a candidate."""
+    RANDOM = "random"
+    """Scores that say nothing: what is found with them is found without a model."""
