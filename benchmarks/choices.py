@@ -23,7 +23,7 @@ from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
 from tilewright.cost.model import estimate
 from tilewright.driver import Compiled, Options, Services, compile_graph
-from tilewright.frontend.onnx_importer import load
+from tilewright.frontend.onnx.read.importer import load
 from tilewright.graph import Graph
 from tilewright.kernels.space import Nest
 from tilewright.loops.program import Program

@@ -16,7 +16,7 @@ from tilewright.codegen.image import kernel_text
 from tilewright.codegen.llvm import compile_object
 from tilewright.cost.analytic import schedule
 from tilewright.driver import Options, decide, prepare, transform
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.ops import FusionKind
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut
@@ -76,9 +76,7 @@ def main() -> None:
     weights = load_pretrained(default_cache()).weights
     target = Target.host()
     options = Options(target)
-    laid_out = transform(
-        decide(prepare(onnx_importer.load(build_model(weights, 1, arguments.sequence))), options), options
-    )
+    laid_out = transform(decide(prepare(importer.load(build_model(weights, 1, arguments.sequence))), options), options)
     rows: dict[str, Row] = {}
     for group in fuse(laid_out.graph):
         key = f"{group.name} {[v.shape for v in group.inputs]} {[v.shape for v in group.outputs]}"

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.base.settings import Stage
 from tilewright.driver import Options, Services, compile_graph
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.target.target import Target
 
 OPSET = 18
@@ -217,7 +217,7 @@ def measure(model: onnx.ModelProto, count: int, target: Target) -> Row:
     def watch(stage: Stage, _: object) -> None:
         note("import" if stage is Stage.GRAPH else stage.value)
 
-    compile_graph(onnx_importer.load(model), Options(target, 1), Services(watch=watch))
+    compile_graph(importer.load(model), Options(target, 1), Services(watch=watch))
     note("code")
     return Row(count, seconds)
 

@@ -20,7 +20,7 @@ from tilewright.base.numerics import Math
 from tilewright.base.superopt import Strategy, Superopt
 from tilewright.cli.rule_files import read_rules
 from tilewright.driver import prepare
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph
 from tilewright.passes.rules import ALGEBRA, Rule, load_rules
 from tilewright.superopt.kernel_costs import KernelCosts
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"| network | {' | '.join(searches)} |\n|---|{'---|' * len(searches)}", flush=True)
     columns: list[list[float]] = []
     for name in given.networks or NETWORKS:
-        graph = prepare(onnx_importer.load(given.zoo / f"{name}.onnx"))
+        graph = prepare(importer.load(given.zoo / f"{name}.onnx"))
         found = [searched(graph, search, given.target) for search in searches.values()]
         columns.append([cost for cost, _ in found])
         print(f"| {name} | {' | '.join(f'{cost:.3f} ({seconds:.1f} s)' for cost, seconds in found)} |", flush=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright.frontend.onnx_importer import load
+from tilewright.frontend.onnx.read.importer import load
 from tilewright.measure.job import Job
 from tilewright.measure.pool import Pool
 from tilewright.target.target import Target

@@ -17,7 +17,7 @@ from statistics import geometric_mean
 from tilewright.base.superopt import Superopt
 from tilewright.cli.rule_files import read_rules
 from tilewright.driver import Compiled, Options, compile_prepared
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph
 from tilewright.measure.turns import Plan, Timing, measure, ratio
 from tilewright.passes.normalize import eliminate_dead_code, normalize
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def measured(name: str, zoo: Path, threads: int, search: Search) -> tuple[float, float, str]:
     """How many times faster the result of the search is than with no rules, and than with those that always run."""
-    graph = onnx_importer.load(zoo / f"{name}.onnx")
+    graph = importer.load(zoo / f"{name}.onnx")
     options = Options(Target.host(), threads)
     begin = time.perf_counter()
     found = superoptimize(graph, Options(Target.host(), threads, superopt=Superopt.MAX), search=search)

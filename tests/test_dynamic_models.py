@@ -14,7 +14,7 @@ from tests.test_computed_shapes import CHECKED, check, integers, model, node
 from tilewright.base.errors import BadFeed
 from tilewright.base.settings import Settings
 from tilewright.driver import Options, compile_graph
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.insight.explain import explain
 from tilewright.model import CompiledModel
 from tilewright.target.target import Target
@@ -47,7 +47,7 @@ def _check_sizes(minilm: onnx.ModelProto, ours: CompiledModel, sizes: list[tuple
 
 
 def test_the_contractions_of_an_encoder_stay_vectors(minilm: onnx.ModelProto) -> None:
-    graph = onnx_importer.load(minilm)
+    graph = importer.load(minilm)
     made = compile_graph(graph, Options(Target.parse("x86_64,haswell"), threads=1))
     facts = [fact for fact in explain(made, graph).kernels if {"MatMul", "Softmax"} & set(fact.operators)]
     assert facts

@@ -15,7 +15,7 @@ import tilewright
 from tests.frontend.models import run_onnxruntime, single_node
 from tilewright.base.errors import BadInput, IndexOutOfRange
 from tilewright.base.settings import Settings
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph
 
 Array = NDArray[np.generic]
@@ -139,7 +139,7 @@ def test_all_that_is_in_range_is_computed(case: Case) -> None:
     for edge in (case.extent - 1, -case.least):
         feeds = case.with_index(edge)
         results = tilewright.compile(case.model()).run(None, feeds)
-        oracle = evaluate_graph(onnx_importer.load(case.model()), feeds)
+        oracle = evaluate_graph(importer.load(case.model()), feeds)
         if case.op != "TensorScatter":
             oracle = run_onnxruntime(case.model(), feeds)
         for result, wanted in zip(results, oracle, strict=True):
@@ -160,7 +160,7 @@ def test_without_checks_the_nearest_is_taken(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_evaluator_refuses_as_well(case: Case) -> None:
-    graph = onnx_importer.load(case.model())
+    graph = importer.load(case.model())
     with pytest.raises(IndexOutOfRange, match="out of range"):
         evaluate_graph(graph, case.with_index(case.extent))
 

@@ -15,7 +15,7 @@ import tilewright
 from benchmarks.scaling import FAMILIES, OPSET, Row, exponent, joined
 from tilewright.base.settings import Stage
 from tilewright.driver import Compiled, Options, Services, compile_graph
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.target.target import Target
 
 TARGET = Target.host()
@@ -23,7 +23,7 @@ SHARING = ("double", "swish", "newton", "last two")
 
 
 def compiled(model: onnx.ModelProto, watch: Callable[[Stage, object], None] = lambda *_: None) -> Compiled:
-    return compile_graph(onnx_importer.load(model), Options(TARGET, 1), Services(watch=watch))
+    return compile_graph(importer.load(model), Options(TARGET, 1), Services(watch=watch))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Options
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph, Node
 from tilewright.insight.explain import Explanation
 from tilewright.superopt.optimization import Search
@@ -63,7 +63,7 @@ def test_results_stay(level: str) -> None:
 
 
 def test_weights_are_read_once_for_all_steps() -> None:
-    graph = onnx_importer.load(cell())
+    graph = importer.load(cell())
     found = superoptimize(graph, Options(Target.host(), 1, superopt=Superopt.FAST))
     assert "products-by-one-matrix" in {step.rule.name for step in found.optimized.steps}
     assert found.optimized.cost_after < 0.9 * found.optimized.cost_before
@@ -90,7 +90,7 @@ def printed(explanation: Explanation) -> str:
 
 
 def test_rules_that_were_applied_are_explained() -> None:
-    graph = onnx_importer.load(cell())
+    graph = importer.load(cell())
     found = superoptimize(graph, Options(Target.host(), 1, superopt=Superopt.FAST))
     explanation = tilewright.compile(cell(), superopt="fast", threads=1).explain()
     assert explanation.superopt == "fast"
@@ -142,7 +142,7 @@ def test_for_other_runtimes_a_graph_stays_unless_another_is_clearly_cheaper_as_a
     """Also by rules that always run here: two kernels may be one there."""
     x = np.ones((1, 3, 4, 4), np.float32)
     parameters = {name: np.linspace(0.5, 1.5, 3, dtype=np.float32) for name in ("scale", "bias", "mean", "variance")}
-    graph = onnx_importer.load(single_node("BatchNormalization", {"x": x}, parameters))
+    graph = importer.load(single_node("BatchNormalization", {"x": x}, parameters))
     optimized, _ = optimize_for(graph, Elsewhere(relative), Search.at(Superopt.FAST), Math.DEFAULT)
     assert is_normalized(optimized.after) == (relative > 0.99)
     assert bool(optimized.steps) == (relative < 0.99)

@@ -20,7 +20,8 @@ from benchmarks.zoo.samples import Array, Sample, load_samples
 from tilewright.api import CompiledModel
 from tilewright.api import compile as compile_model
 from tilewright.base.settings import Settings
-from tilewright.frontend import onnx_exporter, onnx_importer
+from tilewright.frontend.onnx.read import importer
+from tilewright.frontend.onnx.write import exporter
 from tilewright.passes.normalize import normalize
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
@@ -64,9 +65,9 @@ def test_compiled_and_loaded(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_written_as_onnx(name: str, tmp_path: Path) -> None:
     """What is left after the passes that know of algebra only, by ONNX Runtime with all its optimizations."""
-    graph = normalize(onnx_importer.load(FOLDER / f"{name}.onnx"))
+    graph = normalize(importer.load(FOLDER / f"{name}.onnx"))
     for step in (graph, rewrite(recognize(graph), load_rules(ALGEBRA))):
-        onnx_exporter.save(step, tmp_path / "written.onnx")
+        exporter.save(step, tmp_path / "written.onnx")
         onnx.checker.check_model(tmp_path / "written.onnx", full_check=True)
         session = onnxruntime.InferenceSession(tmp_path / "written.onnx", providers=["CPUExecutionProvider"])
         for sample in samples_of(name):

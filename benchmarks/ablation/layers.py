@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.base.numerics import Math
-from tilewright.frontend.onnx_importer import load
+from tilewright.frontend.onnx.read.importer import load
 from tilewright.target.target import Target
 from tilewright.tune.contraction_space import ContractionSpace
 from tilewright.tune.tasks import convolution_tasks

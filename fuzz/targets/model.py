@@ -14,7 +14,7 @@ import tilewright
 from fuzz.samples import models, settings
 from fuzz.target import Target, sampled
 from tilewright.driver import prepare
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 
 SIZES = (0, 1, 2, 3, 4, 7, 64, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 63) - 1)
 TEXTS = ("", "x", "w", "y", "n", "k0", "i0", "Relu", "MatMul", "Conv", "axis", "pads", "é", "a b", "n+1", "SAME_UPPER")
@@ -26,7 +26,7 @@ def check(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(data)
-        prepare(onnx_importer.load(path))
+        prepare(importer.load(path))
         if sampled(data, 4):
             _run(tilewright.compile(path, threads=1, settings=settings(Path(folder)), memory_limit="64MiB"))
 

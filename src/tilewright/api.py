@@ -23,7 +23,7 @@ from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Options, Services
-from tilewright.frontend import onnx_importer, onnx_proto
+from tilewright.frontend.onnx.read import importer, protos
 from tilewright.graph import Graph
 from tilewright.insight.faults import note_of
 from tilewright.insight.repro import Request
@@ -183,13 +183,13 @@ class _Compilation:
     def load(self, shapes: Shapes) -> Graph:
         """The model as it is imported."""
         with self._faults_reported(shapes), seldom_collecting():
-            return onnx_importer.load(self.model, shapes, self.options.bounds, self.settings.model_bytes)
+            return importer.load(self.model, shapes, self.options.bounds, self.settings.model_bytes)
 
     def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None) -> CompiledModel:
         """``graph`` compiled, and kept."""
         made = self._make(graph, shapes)
         executable, target = made.compiled.executable, self.options.target
-        source = onnx_proto.sha256(self.model) if asked is None else asked.source
+        source = protos.sha256(self.model) if asked is None else asked.source
         build = Build(__version__, source, str(target), target.arch.value, target.features)
         parts = Artifact(build, executable.manifest, made.compiled.objects, executable.constants)
         if self.models is not None and asked is not None:
@@ -238,7 +238,7 @@ class _Compilation:
 
     def specializing(self, shapes: Shapes, reason: str) -> SpecializingModel | None:
         """The model that compiles a version for each size of its inputs; None if all sizes are known."""
-        inputs = [input_spec(value) for value in onnx_importer.inputs_of(self.model, shapes)]
+        inputs = [input_spec(value) for value in importer.inputs_of(self.model, shapes)]
         if all(spec.static_shape is not None for spec in inputs):
             return None
 

@@ -32,7 +32,7 @@ from tilewright.base.memory import available
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.driver import Options
-from tilewright.frontend import onnx_proto
+from tilewright.frontend.onnx.read import protos
 from tilewright.measure import fields
 from tilewright.measure.messages import BadMessageError, receive_blocking, send_blocking
 from tilewright.measure.processes import kill_group
@@ -140,7 +140,7 @@ def _path(model: "str | os.PathLike[str] | onnx.ModelProto", folder: Path) -> st
     """A file with the model: its own, or one in ``folder``."""
     if isinstance(model, str | os.PathLike):
         return os.path.abspath(model)
-    content = onnx_proto.serialized(model)
+    content = protos.serialized(model)
     if content is None:
         raise ResourceLimit("the model is too large to be handed to another process; save it, and give its path")
     path = folder / "model.onnx"

@@ -14,8 +14,8 @@ from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Compiled, Options
-from tilewright.frontend import onnx_proto
-from tilewright.frontend.model_files import files_of
+from tilewright.frontend.onnx.read import protos
+from tilewright.frontend.onnx.read.model_files import files_of
 from tilewright.graph import Array, Graph
 from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare
 from tilewright.insight.explain import Explanation, explain
@@ -149,7 +149,7 @@ class CompiledModel(RunnableModel):
         if against is Against.REFERENCE:
             return in_float64(self._story().graph, feeds, wanted, extents_of(self.executable.manifest, feeds))
         model = self._origin.model
-        proto = onnx_proto.read_model(Path(model)) if isinstance(model, str | os.PathLike) else model
+        proto = protos.read_model(Path(model)) if isinstance(model, str | os.PathLike) else model
         return by_onnxruntime(proto, feeds, wanted)
 
     def _feeds(self, inputs: Sequence[object]) -> Mapping[str, Array]:

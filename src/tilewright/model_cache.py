@@ -32,12 +32,12 @@ from tilewright.base.files import own_folder
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.driver import Options
-from tilewright.frontend import external_data, onnx_proto
+from tilewright.frontend.onnx.read import external_data, protos
 from tilewright.runtime import artifact
 from tilewright.runtime.elsewhere import misfit
 
 if TYPE_CHECKING:
-    from tilewright.frontend.onnx_shapes import GivenShapes
+    from tilewright.frontend.onnx.read.given_shapes import GivenShapes
 
 
 _STARTED = time.time()
@@ -96,10 +96,10 @@ class ModelCache:
             return None
         try:
             if isinstance(model, onnx.ModelProto):
-                source = onnx_proto.sha256(model)
+                source = protos.sha256(model)
                 return None if source is None else Asked(_key(options, shapes, source, records), source, {})
             path = Path(model)
-            source, facts = onnx_proto.sha256_of_file(path)
+            source, facts = protos.sha256_of_file(path)
             files = {path: _stamp(facts)}
             others = dict[str, str]()
             for location in self._locations(path, source):

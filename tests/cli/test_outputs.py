@@ -12,7 +12,8 @@ from tests.frontend.models import single_node
 from tests.insight.models import classifier
 from tilewright.base.errors import BadInput
 from tilewright.cli import main
-from tilewright.frontend import onnx_exporter, onnx_importer
+from tilewright.frontend.onnx.read import importer
+from tilewright.frontend.onnx.write import exporter
 from tilewright.measure.records import Records
 
 
@@ -59,9 +60,9 @@ def test_the_model_and_its_data_stay(folder: Path, verb: str, name: str, capsys:
 def test_weights_of_the_model_that_is_written_are_an_output_too(folder: Path) -> None:
     """``new.onnx`` may bring ``new.onnx.data`` along, which the model reads."""
     before = contents(folder)
-    graph = onnx_importer.load(single_node("Add", {"x": np.zeros(4096, np.float32)}, {"c": np.ones(4096, np.float32)}))
+    graph = importer.load(single_node("Add", {"x": np.zeros(4096, np.float32)}, {"c": np.ones(4096, np.float32)}))
     with pytest.raises(BadInput, match=r"new\.onnx\.data can't be written: it is an input"):
-        onnx_exporter.save(graph, Path("new.onnx"), largest=0, inputs=["new.onnx.data"])
+        exporter.save(graph, Path("new.onnx"), largest=0, inputs=["new.onnx.data"])
     assert contents(folder) == before
 
 

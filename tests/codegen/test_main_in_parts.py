@@ -11,7 +11,7 @@ from tilewright.base.settings import Settings
 from tilewright.codegen.image import emit
 from tilewright.codegen.kernel import MOST_CALLS
 from tilewright.driver import Options, compile_graph
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.target.target import Target
 
 COUNT = 2 * MOST_CALLS + 8
@@ -40,7 +40,7 @@ def expected(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
 
 def test_it_computes_also_after_a_timeout() -> None:
     model = chain()
-    made = compile_graph(onnx_importer.load(model), Options(Target.host(), threads=1))
+    made = compile_graph(importer.load(model), Options(Target.host(), threads=1))
     assert str(made.main).count("kernel ") > 2 * MOST_CALLS
     text = emit(made.main, [kernel.program for kernel in made.kernels], Target.host(), constants=3).main
     assert text.count("call i1 @tw_check") == COUNT + 3, "whether to go on is asked after each kernel and each part"

@@ -19,7 +19,7 @@ from onnx import helper
 import tilewright
 from tests.frontend.models import model, single_node
 from tilewright.base.errors import IndexOutOfRange, InvalidModel, ResourceLimit, TilewrightError, UnsupportedModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 
 X = np.ones((2, 3), np.float32)
 GOOD = single_node("Relu", {"x": X})
@@ -31,13 +31,13 @@ def test_a_file_that_protobuf_can_not_hold(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 31)
     with pytest.raises(ResourceLimit, match=r"2147483648 bytes, more than .*; store the weights as external data"):
-        onnx_importer.load(path)
+        importer.load(path)
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "none.onnx", tmp_path):
         with pytest.raises(InvalidModel, match="there is no model file"):
-            onnx_importer.load(path)
+            importer.load(path)
 
 
 def two_nodes(first: onnx.NodeProto, second: onnx.NodeProto) -> onnx.ModelProto:
@@ -280,12 +280,12 @@ def test_files_that_are_no_model(content: bytes, message: str, tmp_path: Path) -
     path = tmp_path / "m.onnx"
     path.write_bytes(content)
     with pytest.raises(InvalidModel, match=message):
-        onnx_importer.load(path)
+        importer.load(path)
 
 
 def check(kind: type[TilewrightError], proto: onnx.ModelProto, message: str) -> None:
     with pytest.raises(kind, match=message):
-        onnx_importer.load(proto)
+        importer.load(proto)
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -314,7 +314,7 @@ def test_too_large(case: str) -> None:
 )
 def test_shapes_that_do_not_fit(shapes: dict[str, tuple[int, ...]], message: str) -> None:
     with pytest.raises(InvalidModel, match=message):
-        onnx_importer.load(GOOD, shapes)
+        importer.load(GOOD, shapes)
 
 
 def test_one_dimension_with_two_values() -> None:
@@ -322,7 +322,7 @@ def test_one_dimension_with_two_values() -> None:
     graph = helper.make_graph([helper.make_node("Add", ["a", "b"], ["y"])], "g", infos, [onnx.ValueInfoProto(name="y")])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
     with pytest.raises(InvalidModel, match="gives 3 and 2 for dimension n"):
-        onnx_importer.load(proto, {"a": (2,), "b": (3,)})
+        importer.load(proto, {"a": (2,), "b": (3,)})
 
 
 def test_a_shape_that_depends_on_data_says_what_helps() -> None:
@@ -334,7 +334,7 @@ def test_a_shape_that_depends_on_data_says_what_helps() -> None:
     graph = helper.make_graph(nodes, "g", [info], [onnx.ValueInfoProto(name="y")])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
     with pytest.raises(UnsupportedModel, match=r"node n \(Reshape\): input `s` .* give these by shapes="):
-        onnx_importer.load(proto)
+        importer.load(proto)
 
 
 def test_damaged_bytes_never_crash() -> None:
@@ -350,7 +350,7 @@ def test_damaged_bytes_never_crash() -> None:
         except Exception:  # noqa: BLE001  protobuf's errors, not ours
             continue
         try:
-            onnx_importer.load(proto)
+            importer.load(proto)
         except TilewrightError as error:
             assert str(error)
 

@@ -8,7 +8,7 @@ from onnx import numpy_helper
 
 from tests.ops.nodes import NodeCase, check
 from tilewright.base.errors import InvalidModel, ResourceLimit, TilewrightError, UnsupportedModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 
 Array = NDArray[np.generic]
 HUGE = 1 << 40
@@ -93,7 +93,7 @@ BAD: list[tuple[NodeCase, type[TilewrightError], str]] = [
 @pytest.mark.parametrize(("case", "error", "message"), BAD, ids=[str(case) for case, *_ in BAD])
 def test_refusals(case: NodeCase, error: type[TilewrightError], message: str) -> None:
     with pytest.raises(error, match=message) as caught:
-        onnx_importer.load(case.model())
+        importer.load(case.model())
     assert str(caught.value).startswith(f"node n ({case.op})")
 
 
@@ -106,7 +106,7 @@ def test_refusals(case: NodeCase, error: type[TilewrightError], message: str) ->
     ids=["sizes", "scales"],
 )
 def test_a_line_that_shrinks_to_nothing(case: NodeCase) -> None:
-    graph = onnx_importer.load(case.model())
+    graph = importer.load(case.model())
     assert [str(extent) for extent in graph.outputs[0].shape] == ["0"]
 
 

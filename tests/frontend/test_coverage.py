@@ -6,7 +6,7 @@ from onnx import helper
 
 from tests.frontend.models import model, single_node
 from tilewright.base.errors import InvalidModel
-from tilewright.frontend.coverage import OperatorCount, coverage
+from tilewright.frontend.onnx.read.coverage import OperatorCount, coverage
 
 X = np.zeros((3, 4), np.float32)
 

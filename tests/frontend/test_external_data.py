@@ -12,8 +12,8 @@ from onnx import helper, numpy_helper
 
 from tests.frontend.models import model, single_node
 from tilewright.base.errors import InvalidModel, TilewrightError, UntrustedData
-from tilewright.frontend import onnx_importer
-from tilewright.frontend.external_data import all_tensors, locations
+from tilewright.frontend.onnx.read import importer
+from tilewright.frontend.onnx.read.external_data import all_tensors, locations
 from tilewright.graph import evaluate_graph
 
 X = np.ones((2, 3), np.float32)
@@ -39,7 +39,7 @@ def save(folder: Path, **keys: object) -> Path:
 
 
 def result(path: Path) -> np.ndarray:
-    return evaluate_graph(onnx_importer.load(path), {"x": X})[0]
+    return evaluate_graph(importer.load(path), {"x": X})[0]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_untrusted(case: str, tmp_path: Path) -> None:
     path = save(tmp_path / "model", location=location)
     hidden(prepare)(tmp_path / "model")
     with pytest.raises(UntrustedData, match=f"tensor c: its external data .*{message}"):
-        onnx_importer.load(path)
+        importer.load(path)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_untrusted(case: str, tmp_path: Path) -> None:
 def test_numbers_that_do_not_fit(row: int, keys: dict[str, object], message: str, tmp_path: Path) -> None:
     """The rows of the table of bad inputs; 0 has none."""
     with pytest.raises(InvalidModel, match=f"tensor c: .*{message}"):
-        onnx_importer.load(save(tmp_path, **keys))
+        importer.load(save(tmp_path, **keys))
 
 
 def sparse(location: str) -> onnx.SparseTensorProto:
@@ -168,7 +168,7 @@ def test_every_tensor_of_the_model_is_checked(change: Callable[[onnx.ModelProto]
     change(proto)
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     with pytest.raises(UntrustedData, match=r"tensor s: its external data is at '\.\./secret'"):
-        onnx_importer.load(tmp_path / "m.onnx")
+        importer.load(tmp_path / "m.onnx")
 
 
 def test_an_unknown_key_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -186,7 +186,7 @@ def test_element_types_that_can_not_be_external(code: int, tmp_path: Path) -> No
     proto.graph.initializer[0].data_type = code
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(InvalidModel, match="tensor c: tensors of element type"):
-        onnx_importer.load(path)
+        importer.load(path)
 
 
 def test_elements_that_share_bytes(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_elements_that_share_bytes(tmp_path: Path) -> None:
     proto.graph.initializer[0].data_type = onnx.TensorProto.INT4
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(TilewrightError, match="element type INT4"):
-        onnx_importer.load(path)
+        importer.load(path)
 
 
 # Which files a model reads, without reading it

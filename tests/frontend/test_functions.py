@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from tests.frontend.models import model, run_onnxruntime, single_node
 from tilewright.base.errors import InvalidModel, ResourceLimit, UnsupportedModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph, verify
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
@@ -35,7 +35,7 @@ def call(name: str, x: str = "x", y: str = "y", **attributes: object) -> onnx.No
 
 
 def check(proto: onnx.ModelProto) -> None:
-    graph = onnx_importer.load(proto)
+    graph = importer.load(proto)
     verify(graph)
     for ours, theirs in zip(evaluate_graph(graph, {"x": X}), run_onnxruntime(proto, {"x": X}), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
@@ -63,7 +63,7 @@ def test_attributes_of_the_call_and_their_defaults() -> None:
 def test_a_function_that_gives_back_its_input() -> None:
     f = function("Same", [])
     f.output[0] = "x"
-    graph = onnx_importer.load(calling([f], [call("Same")]))
+    graph = importer.load(calling([f], [call("Same")]))
     verify(graph)
     np.testing.assert_array_equal(evaluate_graph(graph, {"x": X})[0], X)
 
@@ -73,15 +73,15 @@ def test_inputs_left_out() -> None:
     f = helper.make_function("mine", "Bounded", ["x", "low", "high"], ["y"], [node], OWN)
     proto = calling([f], [helper.make_node("Bounded", ["x", "", "c"], ["y"], domain="mine")])
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1, np.float32), "c"))
-    np.testing.assert_array_equal(evaluate_graph(onnx_importer.load(proto), {"x": X})[0], np.minimum(X, 1))
+    np.testing.assert_array_equal(evaluate_graph(importer.load(proto), {"x": X})[0], np.minimum(X, 1))
     with pytest.raises(InvalidModel, match=r"node 0 \(Bounded\) has 4 inputs and 1 outputs; .* has 3 and 1"):
-        onnx_importer.load(calling([f], [helper.make_node("Bounded", ["x"] * 4, ["y"], domain="mine")]))
+        importer.load(calling([f], [helper.make_node("Bounded", ["x"] * 4, ["y"], domain="mine")]))
 
 
 @pytest.mark.parametrize("op", ["HardSigmoid", "ThresholdedRelu", "Celu", "Mish", "Softplus", "PRelu", "HardSwish"])
 def test_functions_of_onnx(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where there is a rule: the body must mean the same."""
-    monkeypatch.setattr(onnx_importer, "RULES", {k: v for k, v in onnx_importer.RULES.items() if k != op})
+    monkeypatch.setattr(importer, "RULES", {k: v for k, v in importer.RULES.items() if k != op})
     constants = {"slope": np.array([0.25], np.float32)} if op == "PRelu" else {}
     check(single_node(op, {"x": X}, constants, opset=22))
 
@@ -89,13 +89,13 @@ def test_functions_of_onnx(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_name_the_call_and_the_node_in_the_body() -> None:
     f = function("Odd", [helper.make_node("Reluu", ["x"], ["y"], name="inner")])
     with pytest.raises(UnsupportedModel, match=r"node call_Odd_y \(Odd\) / node inner \(Reluu\): operator Reluu"):
-        onnx_importer.load(calling([f], [call("Odd")]))
+        importer.load(calling([f], [call("Odd")]))
 
 
 def test_a_function_that_calls_itself() -> None:
     chain = [function(n, [call(m)]) for n, m in zip("ABC", "BCA", strict=True)]
     with pytest.raises(InvalidModel, match=r"mine.A calls itself \(mine.A -> mine.B -> mine.C -> mine.A\)"):
-        onnx_importer.load(calling(chain, [call("A")]))
+        importer.load(calling(chain, [call("A")]))
 
 
 def test_functions_that_grow_without_bound() -> None:
@@ -105,20 +105,20 @@ def test_functions_that_grow_without_bound() -> None:
 
     last = function("F10", [helper.make_node("Relu", ["x"], ["y"])])
     with pytest.raises(ResourceLimit, match=r"function mine\.F\d has \d+ nodes"):
-        onnx_importer.load(calling([*map(level, range(10)), last], [call("F0")]))
+        importer.load(calling([*map(level, range(10)), last], [call("F0")]))
 
 
 def test_functions_in_each_other_too_deep() -> None:
     levels = [function(f"F{n}", [call(f"F{n + 1}")]) for n in range(100)]
     last = function("F100", [helper.make_node("Relu", ["x"], ["y"])])
     with pytest.raises(ResourceLimit, match="more than 64 functions and branches"):
-        onnx_importer.load(calling([*levels, last], [call("F0")]))
+        importer.load(calling([*levels, last], [call("F0")]))
 
 
 def test_a_function_defined_twice() -> None:
     f = function("F", [helper.make_node("Relu", ["x"], ["y"])])
     with pytest.raises(InvalidModel, match="defines a function twice"):
-        onnx_importer.load(calling([f, f], [call("F")]))
+        importer.load(calling([f, f], [call("F")]))
 
 
 def branch(op: str, *inputs: str, name: str = "y") -> onnx.GraphProto:
@@ -158,7 +158,7 @@ def test_a_branch_on_a_condition_at_run_time() -> None:
         "If", ["c"], ["y"], name="n", then_branch=branch("Abs", "x"), else_branch=branch("Abs", "x")
     )
     with pytest.raises(UnsupportedModel, match=r"node n \(If\): operator If is not supported on a condition"):
-        onnx_importer.load(model([node], {"x": X, "c": np.array(True)}, ["y"]))
+        importer.load(model([node], {"x": X, "c": np.array(True)}, ["y"]))
 
 
 def test_a_condition_that_is_none() -> None:
@@ -166,7 +166,7 @@ def test_a_condition_that_is_none() -> None:
         "If", ["c"], ["y"], name="n", then_branch=branch("Abs", "x"), else_branch=branch("Abs", "x")
     )
     with pytest.raises(InvalidModel, match=r"node n \(If\): the condition is bool\[2\], not one bool"):
-        onnx_importer.load(model([node], {"x": X}, ["y"], {"c": np.array([True, True])}))
+        importer.load(model([node], {"x": X}, ["y"], {"c": np.array([True, True])}))
 
 
 @pytest.mark.parametrize("indices", [[1, 5], [[0, 1], [1, 2]]])
@@ -184,7 +184,7 @@ def test_sparse_constants(indices: list) -> None:
     listed = model([add], {"x": X}, ["y"])
     listed.graph.sparse_initializer.append(sparse)
     for proto in (model([constant, add], {"x": X}, ["y"]), listed):
-        np.testing.assert_array_equal(evaluate_graph(onnx_importer.load(proto), {"x": X})[0], X + expected)
+        np.testing.assert_array_equal(evaluate_graph(importer.load(proto), {"x": X})[0], X + expected)
 
 
 @pytest.mark.parametrize(
@@ -204,18 +204,18 @@ def test_bad_sparse_constants(indices: list, dims: list[int], message: str) -> N
     proto = model([helper.make_node("Add", ["x", "s"], ["y"])], {"x": X}, ["y"])
     proto.graph.sparse_initializer.append(sparse)
     with pytest.raises(InvalidModel, match=message):
-        onnx_importer.load(proto)
+        importer.load(proto)
 
 
 def test_dropout_drops_nothing() -> None:
     constants = {"ratio": np.array(0.3, np.float32)}
-    graph = onnx_importer.load(single_node("Dropout", {"x": X}, constants, outputs=2))
+    graph = importer.load(single_node("Dropout", {"x": X}, constants, outputs=2))
     same, mask = evaluate_graph(graph, {"x": X})
     np.testing.assert_array_equal(same, X)
     np.testing.assert_array_equal(mask, np.ones_like(X, bool))
     check(single_node("Dropout", {"x": X}, opset=10, ratio=0.2))
     training = {"ratio": np.array(0.3, np.float32), "training": np.array(True)}
     with pytest.raises(UnsupportedModel, match=r"node n \(Dropout\): Dropout in training mode is random"):
-        onnx_importer.load(single_node("Dropout", {"x": X}, training))
+        importer.load(single_node("Dropout", {"x": X}, training))
     training["ratio"] = np.array(0, np.float32)
     check(single_node("Dropout", {"x": X}, training))

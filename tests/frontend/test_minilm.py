@@ -6,7 +6,7 @@ import pytest
 from examples.sentence_similarity import reference
 from examples.sentence_similarity.model import Config, Weights, build_model
 from tests.frontend.models import run_onnxruntime
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph, verify
 from tilewright.passes import fuse, normalize
 
@@ -60,7 +60,7 @@ def make_feeds(batch: int, sequence: int) -> dict[str, np.ndarray]:
 )
 def test_minilm(weights: Weights, dimensions: tuple, shapes: dict | None, runs: list[tuple[int, int]]) -> None:
     proto = build_model(weights, *dimensions, CONFIG)
-    graph = onnx_importer.load(proto, shapes)
+    graph = importer.load(proto, shapes)
     normal = normalize(graph)
     verify(graph)
     verify(normal)
@@ -76,7 +76,7 @@ def test_minilm(weights: Weights, dimensions: tuple, shapes: dict | None, runs: 
 
 def test_kernels(weights: Weights) -> None:
     """Bias, residual and GELU are epilogues; views have no kernel."""
-    groups = [group.name for group in fuse(normalize(onnx_importer.load(build_model(weights, 3, 8, CONFIG))))]
+    groups = [group.name for group in fuse(normalize(importer.load(build_model(weights, 3, 8, CONFIG))))]
     layer = [
         *["matmul_add"] * 3,
         "matmul_div_add",
@@ -93,5 +93,5 @@ def test_kernels(weights: Weights) -> None:
 
 
 def test_the_table_of_positions_limits_a_sequence_known_at_run_time(weights: Weights) -> None:
-    graph = onnx_importer.load(build_model(weights, "batch", "sequence", CONFIG))
+    graph = importer.load(build_model(weights, "batch", "sequence", CONFIG))
     assert {v.given: most for v, most in graph.bounds.items()} == {"sequence": POSITIONS}

@@ -17,7 +17,7 @@ from tests.frontend.models import model, single_node
 from tests.frontend.test_external_data import external
 from tilewright.base.errors import InvalidModel, ResourceLimit, TilewrightError
 from tilewright.base.settings import Settings
-from tilewright.frontend import external_data, onnx_importer
+from tilewright.frontend.onnx.read import external_data, importer
 from tilewright.passes.normalize import fold_constants
 
 X = np.ones((2, 3), np.float32)
@@ -54,7 +54,7 @@ def test_bytes_that_many_tensors_name_are_read_once(tmp_path: Path) -> None:
     for tensor in proto.graph.initializer:
         external(tensor, location="data")
     sparse_file(tmp_path / "data", 16 * MIB)
-    graph = onnx_importer.load(saved(proto, tmp_path), most_bytes=17 * MIB)
+    graph = importer.load(saved(proto, tmp_path), most_bytes=17 * MIB)
     first, *others = graph.constants.values()
     assert all(np.shares_memory(first, other) for other in others)
     assert len(others) == 99
@@ -68,7 +68,7 @@ def test_ranges_that_differ_are_counted_before_one_is_read(tmp_path: Path, monke
     path = saved(proto, tmp_path)
     monkeypatch.setattr(external_data, "read_at", lambda *_: pytest.fail("it was read"))
     with pytest.raises(ResourceLimit, match=r"tensor c4 takes 16777216 bytes after 67108864 .* the limit is 83886079"):
-        onnx_importer.load(path, most_bytes=80 * MIB - 1)
+        importer.load(path, most_bytes=80 * MIB - 1)
 
 
 def test_constants_lie_where_native_code_wants_them(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_constants_lie_where_native_code_wants_them(tmp_path: Path) -> None:
     for position, tensor in enumerate(proto.graph.initializer):
         external(tensor, location="data", offset=4 * position)
     (tmp_path / "data").write_bytes(np.arange(9, dtype=np.float32).tobytes())
-    constants = list(onnx_importer.load(saved(proto, tmp_path)).constants.values())
+    constants = list(importer.load(saved(proto, tmp_path)).constants.values())
     for position, constant in enumerate(constants):
         np.testing.assert_array_equal(constant, np.arange(position, position + 5, dtype=np.float32))
         assert constant.ctypes.data % 64 == 0
@@ -95,7 +95,7 @@ def test_a_file_that_is_cut_between_counting_and_reading(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(external_data, "read_at", cut)
     with pytest.raises(InvalidModel, match="constant c0: data was cut while it was read"):
-        onnx_importer.load(saved(proto, tmp_path))
+        importer.load(saved(proto, tmp_path))
 
 
 def sparse(dims: list[int]) -> onnx.SparseTensorProto:
@@ -131,7 +131,7 @@ def test_sparse_constants_are_counted_with_their_zeros(add: Callable[[onnx.Model
     proto.graph.initializer.extend([numpy_helper.from_array(np.array(True), "t")])
     add(proto)
     with pytest.raises(ResourceLimit, match=r"which is sparse, with all of its zeros takes 34359738368 bytes"):
-        onnx_importer.load(proto, most_bytes=1 << 30)
+        importer.load(proto, most_bytes=1 << 30)
 
 
 def test_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def grown(count: int) -> onnx.ModelProto:
 def test_folding_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """What would be too much stays in the graph; which it is follows from the model."""
     monkeypatch.setattr(sys.modules[fold_constants.__module__], "MOST_FOLDED", 5 * MIB)
-    graph = fold_constants(onnx_importer.load(grown(8)))
+    graph = fold_constants(importer.load(grown(8)))
     assert [node.op.name for node in graph.nodes].count("Expand") == 3
     assert sum(array.nbytes for array in graph.constants.values()) < 5 * MIB + 1000
 
@@ -168,7 +168,7 @@ def test_what_folding_needs_on_the_way_only_does_not_count(monkeypatch: pytest.M
     nodes += [helper.make_node("Neg", [a], [b]) for a, b in itertools.pairwise(names)]
     nodes.append(helper.make_node("Add", ["x", names[-1]], ["y"]))
     constants = {"e": np.ones(1, np.float32), "shape": np.array([MIB // 4])}
-    graph = fold_constants(onnx_importer.load(model(nodes, {"x": np.zeros(1, np.float32)}, ["y"], constants)))
+    graph = fold_constants(importer.load(model(nodes, {"x": np.zeros(1, np.float32)}, ["y"], constants)))
     assert [node.op.name for node in graph.nodes] == ["Add"]
     assert sum(array.nbytes for array in graph.constants.values()) < 2 * MIB
 

@@ -24,9 +24,10 @@ from tests.test_dynamic_models import convolutional
 from tilewright import ops
 from tilewright.base.dtypes import DType, f32, f64, i32
 from tilewright.base.errors import BadInput, UnsupportedModel
-from tilewright.frontend import onnx_exporter, onnx_importer
-from tilewright.frontend.export import FORMS, NOT_WRITTEN, Form
-from tilewright.frontend.export.opsets import NEW, OLD
+from tilewright.frontend.onnx.read import importer
+from tilewright.frontend.onnx.write import exporter
+from tilewright.frontend.onnx.write.forms import FORMS, NOT_WRITTEN, Form
+from tilewright.frontend.onnx.write.forms.opsets import NEW, OLD
 from tilewright.graph import Graph, Value, evaluate_graph, make_node, verify
 from tilewright.ops.operator import require
 from tilewright.passes.normalize import normalize
@@ -48,12 +49,12 @@ def optimized(graph: Graph) -> Graph:
 
 def check(proto: onnx.ModelProto, feeds: Mapping[str, Array], change: Callable[[Graph], Graph] = normalize) -> Graph:
     """The exported model is valid, gives what the original does, and is imported as what was exported."""
-    graph = change(onnx_importer.load(proto))
-    written = onnx_exporter.export(graph)
+    graph = change(importer.load(proto))
+    written = exporter.export(graph)
     onnx.checker.check_model(written, full_check=True)
     assert [v.name for v in written.graph.output] == [v.name for v in graph.outputs]
     same(run_onnxruntime(written, feeds), run_onnxruntime(proto, feeds))
-    again = onnx_importer.load(written)
+    again = importer.load(written)
     verify(again)
     same(evaluate_graph(again, feeds), evaluate_graph(graph, feeds))
     return again
@@ -90,7 +91,7 @@ def test_forms_name_all_attributes_and_onnx_has_them(name: str) -> None:
 
 def test_names_and_extents_are_kept() -> None:
     proto = convolutional()
-    written = onnx_exporter.export(onnx_importer.load(proto))
+    written = exporter.export(importer.load(proto))
     (x,) = written.graph.input
     assert x == proto.graph.input[0]
     assert [info.name for info in written.graph.output] == ["y", "sum"]
@@ -115,7 +116,7 @@ def test_the_old_opset_is_written_where_it_is_enough() -> None:
         (single_node("Softmax", feeds), OLD),
     ]
     for proto, opset in cases:
-        written = onnx_exporter.export(onnx_importer.load(proto))
+        written = exporter.export(importer.load(proto))
         assert [entry.version for entry in written.opset_import] == [opset], proto.graph.node[0].op_type
 
 
@@ -173,7 +174,7 @@ def test_extents_below_zero_are_rounded_down() -> None:
     elements = ((n - 7) // 2, (n - 7) % 3, select(n < 5, -n, n * n), minimum(n - 6, 0), maximum(n - 6, -1))
     made = make_node(require("Elements"), [], ["y"], {"values": elements, "shape": (5, 1), "dtype": i32})
     graph = Graph("g", (x,), made.outputs, (made,), {})
-    written = onnx_exporter.export(graph)
+    written = exporter.export(graph)
     onnx.checker.check_model(written, full_check=True)
     for size in range(10):
         feeds = {"x": values(size)}
@@ -185,7 +186,7 @@ def test_a_reshape_with_one_extent_computes_nothing() -> None:
     nodes.append(node("Reshape", ["x", "t"], ["y"]))
     proto = model(nodes, {"x": ["n", 4]}, ["y"], {"rest": integers(2, 2)})
     check(proto, random_feeds(proto, {"n": 3}))
-    written = onnx_exporter.export(onnx_importer.load(proto))
+    written = exporter.export(importer.load(proto))
     assert [each.op_type for each in written.graph.node] == ["Reshape"]
 
 
@@ -234,7 +235,7 @@ def test_transposed_convolutions_without_strides(attributes: dict[str, object], 
     constants = {"w": values(4, 6 // attributes.get("group", 1), 4, 3), "b": values(6)}
     proto = single_node("ConvTranspose", feeds, constants, **attributes)
     check(proto, feeds)
-    (made,) = onnx_exporter.export(normalize(onnx_importer.load(proto))).graph.node
+    (made,) = exporter.export(normalize(importer.load(proto))).graph.node
     assert made.op_type == op
 
 
@@ -248,7 +249,7 @@ def test_pads_that_cut_off() -> None:
     conv = make_node(require("Conv"), [x, w], ["y"], {"pads": (-1, 1, 0, -2)})
     graph = Graph("g", (x, w), conv.outputs, (conv,), {})
     feeds = {"x": values(1, 2, 8, 8), "w": values(3, 2, 3, 3)}
-    same(run_onnxruntime(onnx_exporter.export(graph), feeds), evaluate_graph(graph, feeds))
+    same(run_onnxruntime(exporter.export(graph), feeds), evaluate_graph(graph, feeds))
 
 
 def test_recurrent_layers_get_their_weights_back() -> None:
@@ -258,7 +259,7 @@ def test_recurrent_layers_get_their_weights_back() -> None:
         more = {"linear_before_reset": 1} if op == "GRU" else {}
         proto = single_node(op, feeds, constants, outputs=2, hidden_size=5, direction="bidirectional", **more)
         check(proto, feeds)
-        written = onnx_exporter.export(normalize(onnx_importer.load(proto)))
+        written = exporter.export(normalize(importer.load(proto)))
         shapes = {tuple(tensor.dims) for tensor in written.graph.initializer}
         assert (1, gates * 5, 3) in shapes, f"{op} has another weight"
         assert "Gemm" not in {each.op_type for each in written.graph.node}
@@ -270,7 +271,7 @@ def test_a_recurrent_layer_of_sums_that_come_from_elsewhere() -> None:
     layer = make_node(require("LSTM"), [x, r], ["y", "h"], {**options, "reverse": True})
     graph = Graph("g", (x, r), layer.outputs, (layer,), {})
     feeds = {"x": values(4, 2, 12), "r": values(12, 3)}
-    same(run_onnxruntime(onnx_exporter.export(graph), feeds), evaluate_graph(graph, feeds))
+    same(run_onnxruntime(exporter.export(graph), feeds), evaluate_graph(graph, feeds))
 
 
 def test_repetitions_are_one_resizing() -> None:
@@ -278,7 +279,7 @@ def test_repetitions_are_one_resizing() -> None:
     feeds = {"x": values(1, 2, 3, 4)}
     proto = single_node("Resize", feeds, constants, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
     check(proto, feeds)
-    written = onnx_exporter.export(onnx_importer.load(proto))
+    written = exporter.export(importer.load(proto))
     assert [each.op_type for each in written.graph.node] == ["Resize"]
 
 
@@ -297,7 +298,7 @@ def test_mean_variance_normalization(axes: tuple[int, ...], dtype: DType, epsilo
     x = Value("x", dtype, tuple(map(const, (2, 3, 4, 5))))
     made = make_node(require("MeanVarianceNormalization"), [x], ["y"], {"axes": axes, "epsilon": epsilon})
     graph = Graph("g", (x,), made.outputs, (made,), {})
-    written = onnx_exporter.export(graph)
+    written = exporter.export(graph)
     onnx.checker.check_model(written, full_check=True)
     feeds = {"x": values(2, 3, 4, 5).astype(dtype.numpy)}
     same(run_onnxruntime(written, feeds), evaluate_graph(graph, feeds))
@@ -310,7 +311,7 @@ def test_the_error_names_node_and_operator() -> None:
     feeds = {"x": np.zeros((1, 1, 4, 4), np.uint8)}
     proto = single_node("ConvInteger", feeds, {"w": np.ones((1, 1, 2, 2), np.uint8)})
     with pytest.raises(UnsupportedModel, match=r"node n \(ConvInteger\): operator Conv .*does not take i32; convert"):
-        onnx_exporter.export(onnx_importer.load(proto))
+        exporter.export(importer.load(proto))
 
 
 @pytest.mark.parametrize("name", NOT_WRITTEN)
@@ -327,7 +328,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
     inputs = [Value(f"x{p}", f32, tuple(map(const, shape))) for p, shape in enumerate(shapes)]
     made = make_node(require(name), inputs, ["y"], attributes)
     with pytest.raises(UnsupportedModel, match=f"node that makes y: operator {name} can't be written as ONNX: .*; "):
-        onnx_exporter.export(Graph("g", tuple(inputs), made.outputs, (made,), {}))
+        exporter.export(Graph("g", tuple(inputs), made.outputs, (made,), {}))
 
 
 # Files
@@ -343,24 +344,24 @@ def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
     ]
     weights = {"w": values(40, 33), "v": values(33, 50), "b": values(50), "u": values(50, 30)}
     proto = static_model(nodes, feeds, ["y"], weights)
-    graph = onnx_importer.load(proto)
-    onnx_exporter.save(graph, tmp_path / "whole.onnx")
+    graph = importer.load(proto)
+    exporter.save(graph, tmp_path / "whole.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["whole.onnx"]
-    onnx_exporter.save(graph, tmp_path / "split.onnx", largest=1000)
+    exporter.save(graph, tmp_path / "split.onnx", largest=1000)
     onnx.checker.check_model(tmp_path / "split.onnx", full_check=True)
     inside = onnx.load(tmp_path / "split.onnx", load_external_data=False)
     apart = [tensor for tensor in inside.graph.initializer if tensor.data_location == onnx.TensorProto.EXTERNAL]
     assert [tensor.name for tensor in apart] == ["w", "v", "u"]
     assert all(int(entry.value) % 4096 == 0 for t in apart for entry in t.external_data if entry.key == "offset")
     for name in ("whole", "split"):
-        same(evaluate_graph(onnx_importer.load(tmp_path / f"{name}.onnx"), feeds), evaluate_graph(graph, feeds))
+        same(evaluate_graph(importer.load(tmp_path / f"{name}.onnx"), feeds), evaluate_graph(graph, feeds))
         same(run_onnxruntime(onnx.load(tmp_path / f"{name}.onnx"), feeds), run_onnxruntime(proto, feeds))
 
 
 def test_a_file_that_cant_be_written(tmp_path: Path) -> None:
-    graph = onnx_importer.load(convolutional())
+    graph = importer.load(convolutional())
     with pytest.raises(BadInput, match=r"missing/y.onnx can't be written: there is no folder"):
-        onnx_exporter.save(graph, tmp_path / "missing" / "y.onnx")
+        exporter.save(graph, tmp_path / "missing" / "y.onnx")
 
 
 # Random graphs
@@ -372,7 +373,7 @@ def test_random_graphs(seed: int) -> None:
     case = generate(seed)
     try:
         estimates = evaluate(case)
-        graph = onnx_importer.load(case.model())
+        graph = importer.load(case.model())
     except (NotEvaluated, UnsupportedModel):
         return
     try:
@@ -382,7 +383,7 @@ def test_random_graphs(seed: int) -> None:
         return
     for change in (lambda graph: graph, optimized):
         try:
-            written = onnx_exporter.export(change(graph))
+            written = exporter.export(change(graph))
         except UnsupportedModel as error:
             assert "does not take" in str(error) or "is newer" in str(error)
             continue

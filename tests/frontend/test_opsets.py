@@ -5,7 +5,7 @@ import pytest
 from onnx import helper
 
 from tests.frontend.models import model, run_onnxruntime, single_node
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph, verify
 
 X = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4) / 7
@@ -26,7 +26,7 @@ OLD = {
 @pytest.mark.parametrize("name", OLD)
 def test_old_forms(name: str) -> None:
     proto = OLD[name]
-    graph = onnx_importer.load(proto)
+    graph = importer.load(proto)
     verify(graph)
     names = {info.name for info in proto.graph.input}
     known = {"x": X > 1 if name.startswith("Not") else X, "a": X[0, 0], "b": X[0, 1], "c": X[0, 0, :, :3]}
@@ -39,4 +39,4 @@ def test_two_names_of_the_own_domain() -> None:
     proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": X}, ["y"])
     proto.opset_import[0].domain = "ai.onnx"
     proto.graph.node[0].domain = "ai.onnx"
-    assert [node.op.name for node in onnx_importer.load(proto).nodes] == ["Relu"]
+    assert [node.op.name for node in importer.load(proto).nodes] == ["Relu"]

@@ -12,9 +12,9 @@ from onnx import helper
 import tilewright
 from tests.frontend.models import model
 from tilewright.base.errors import InvalidModel
-from tilewright.frontend import onnx_importer
-from tilewright.frontend.coverage import coverage
-from tilewright.frontend.order import topological_order
+from tilewright.frontend.onnx.read import importer
+from tilewright.frontend.onnx.read.coverage import coverage
+from tilewright.frontend.onnx.read.order import topological_order
 from tilewright.graph import verify
 
 X = np.linspace(-2, 2, 6, dtype=np.float32).reshape(2, 3)
@@ -40,9 +40,9 @@ def net() -> list[onnx.NodeProto]:
 @pytest.mark.parametrize("seed", range(20))
 def test_any_order_is_the_same_model(seed: int) -> None:
     nodes = net()
-    expected = onnx_importer.load(model(nodes, {"x": X}, ["y"]))
+    expected = importer.load(model(nodes, {"x": X}, ["y"]))
     random.Random(seed).shuffle(nodes)
-    found = onnx_importer.load(model(nodes, {"x": X}, ["y"]))
+    found = importer.load(model(nodes, {"x": X}, ["y"]))
     verify(found)
     assert sorted(map(str, found.nodes)) == sorted(map(str, expected.nodes))
 
@@ -66,9 +66,9 @@ def test_casts_at_the_end() -> None:
 
 def test_it_is_said_once_and_only_then(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="tilewright"):
-        onnx_importer.load(model(net(), {"x": X}, ["y"]))
+        importer.load(model(net(), {"x": X}, ["y"]))
         assert caplog.messages == []
-        onnx_importer.load(model(net()[::-1], {"x": X}, ["y"]))
+        importer.load(model(net()[::-1], {"x": X}, ["y"]))
         (message,) = caplog.messages
     assert "the model: the nodes are not in topological order" in message
     assert "node 6 (Abs) comes too late" in message
@@ -139,13 +139,13 @@ def test_coverage_follows_what_was_refused() -> None:
 )
 def test_cycles(nodes: list[onnx.NodeProto], cycle: str) -> None:
     with pytest.raises(InvalidModel, match=f"which needs it in turn: .*({cycle}).* is a cycle; break it"):
-        onnx_importer.load(model(nodes, {"x": X}, ["y"], TRUE))
+        importer.load(model(nodes, {"x": X}, ["y"], TRUE))
 
 
 def test_a_long_cycle_is_told_in_short() -> None:
     nodes = [relu(f"v{(k + 1) % 5000}", f"v{k}") for k in range(5000)]
     with pytest.raises(InvalidModel, match="is a cycle") as caught:
-        onnx_importer.load(model(nodes, {"x": X}, ["v0"]))
+        importer.load(model(nodes, {"x": X}, ["v0"]))
     assert len(str(caught.value)) < 1000
 
 
@@ -161,10 +161,10 @@ def test_numbers_of_outputs(outputs: list[str]) -> None:
     node = helper.make_node("Relu", ["x"], outputs, name="n")
     message = rf"node n \(Relu\) has {len(outputs)} outputs; Relu makes 1 to 1"
     with pytest.raises(InvalidModel, match=message):
-        onnx_importer.load(model([node, relu("x", "w")], {"x": X}, ["w"]))
+        importer.load(model([node, relu("x", "w")], {"x": X}, ["w"]))
 
 
 def test_a_node_whose_result_has_no_name_is_dead() -> None:
     nodes = [helper.make_node("Neg", ["x"], [""]), helper.make_node("Relu", ["x"], ["y", ""])]
-    found = onnx_importer.load(model(nodes, {"x": X}, ["y"]))
+    found = importer.load(model(nodes, {"x": X}, ["y"]))
     assert [node.op.name for node in found.nodes] == ["Relu"]

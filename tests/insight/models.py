@@ -6,7 +6,7 @@ from onnx import helper
 
 from tests.frontend.models import Array, model
 from tilewright.driver import Compiled, Options, compile_graph
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph
 from tilewright.target.target import Target
 
@@ -31,5 +31,5 @@ def classifier() -> onnx.ModelProto:
 
 def compiled(proto: onnx.ModelProto) -> tuple[Graph, Compiled]:
     """The imported graph, and what became of it, for one thread."""
-    graph = onnx_importer.load(proto)
+    graph = importer.load(proto)
     return graph, compile_graph(graph, Options(Target.host(), threads=1))

@@ -12,7 +12,7 @@ from rich.console import Console
 from tests.frontend.models import model, single_node
 from tests.insight.models import classifier, compiled
 from tilewright.driver import Options, compile_graph
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.insight.explain import Explanation, explain
 from tilewright.target.target import Target
 
@@ -55,7 +55,7 @@ def test_large_work_is_parallel_and_one_element_is_no_vector() -> None:
 def test_run_time_extents_and_bounds_checks() -> None:
     proto = single_node("Relu", {"x": np.zeros((2, 3), np.float32)})
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
-    graph = onnx_importer.load(proto)
+    graph = importer.load(proto)
     made = compile_graph(graph, Options(Target.host(), threads=1, bounds={"n": 64}, checked=True))
     found = {finding.kind: finding for finding in explain(made, graph).findings}
     assert found["run-time extent"].subject == "n"
@@ -71,7 +71,7 @@ def test_a_shared_kernel_is_one_fact_with_several_calls() -> None:
 
 
 def test_what_is_printed(golden: Callable[[str, str], None]) -> None:
-    graph = onnx_importer.load(classifier())
+    graph = importer.load(classifier())
     made = compile_graph(graph, Options(Target.parse("x86_64,haswell"), threads=1))
     console = Console(width=120, record=True, file=StringIO())
     found = explain(made, graph)

@@ -18,7 +18,7 @@ from tests.frontend.models import model as make_model
 from tests.frontend.models import single_node
 from tests.insight.models import classifier, compiled
 from tilewright.base.errors import BadInput, UntrustedData
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.insight.repro import Request, pack_kernel, pack_model
 from tilewright.insight.rerun import random_inputs, rerun
 from tilewright.runtime.manifest import Symbol
@@ -111,7 +111,7 @@ def test_what_importing_refuses_is_not_packed(tmp_path: Path, kind: str) -> None
     (tmp_path / "secret").write_bytes(C.tobytes())
     path = external(tmp_path / "given", "w", b"")
     LINKS[kind](tmp_path / "given" / "w", tmp_path / "secret")
-    for attempt in (lambda: onnx_importer.load(path), lambda: pack_model(tmp_path / "b.zip", path, Request("host"))):
+    for attempt in (lambda: importer.load(path), lambda: pack_model(tmp_path / "b.zip", path, Request("host"))):
         with pytest.raises(UntrustedData):
             attempt()
     assert not (tmp_path / "b.zip").exists()

@@ -10,7 +10,7 @@ import onnx
 from tilewright.base.settings import Stage
 from tilewright.codegen import image
 from tilewright.driver import Options, ScheduledKernel, Services, compile_graph
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.loops.ir import Block, Loop
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
@@ -42,7 +42,7 @@ def text_of(model: onnx.ModelProto, bounds: Mapping[str, int] | None = None) -> 
         if stage is Stage.MAIN:
             raise _Enough
 
-    graph = onnx_importer.load(model, bounds=bounds)
+    graph = importer.load(model, bounds=bounds)
     with suppress(_Enough):
         compile_graph(graph, Options(Target.host(), bounds=bounds or {}), Services(watch=watch))
     kernels, main = seen[Stage.SCHEDULE], seen[Stage.MAIN]

@@ -13,7 +13,8 @@ from tests.onnx_nodes import ledger
 from tests.onnx_nodes.cases import Array, Case, all_cases, array_of
 from tests.onnx_nodes.ledger import Status
 from tilewright.base.errors import UnsupportedModel
-from tilewright.frontend import onnx_exporter, onnx_importer
+from tilewright.frontend.onnx.read import importer
+from tilewright.frontend.onnx.write import exporter
 from tilewright.graph import Graph, evaluate_graph, verify
 
 NAMES = [
@@ -40,9 +41,9 @@ UNSUPPORTED: Mapping[str, str] = {
 
 def graph_of(case: Case) -> Graph:
     try:
-        return onnx_importer.load(case.model)
+        return importer.load(case.model)
     except UnsupportedModel:
-        return onnx_importer.load(case.with_constants())
+        return importer.load(case.with_constants())
 
 
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
@@ -51,13 +52,13 @@ def test_written_again(name: str) -> None:
     case = all_cases()[name]
     graph = graph_of(case)
     try:
-        model = onnx_exporter.export(graph)
+        model = exporter.export(graph)
     except UnsupportedModel as error:
         reasons = [reason for part, reason in UNSUPPORTED.items() if part in name]
         assert any(reason in str(error) for reason in reasons), error
         return
     onnx.checker.check_model(model, full_check=True)
-    again = onnx_importer.load(model)
+    again = importer.load(model)
     verify(again)
     feeds = {value.name: array_of(case.inputs[value.name]) for value in again.inputs}
     wanted = [array_of(item) for item in case.outputs]
@@ -93,7 +94,7 @@ def test_what_may_be_refused_is() -> None:
         refused = 0
         for name in names:
             try:
-                onnx_exporter.export(graph_of(all_cases()[name]))
+                exporter.export(graph_of(all_cases()[name]))
             except UnsupportedModel:
                 refused += 1
         assert refused, f"nothing of {part} is refused: remove it"

@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 import tilewright
 from tests.frontend.models import run_onnxruntime, single_node
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph, verify
 
 Array = NDArray[np.generic]
@@ -58,7 +58,7 @@ def check(case: NodeCase) -> None:
     """Both ways of Tilewright give what the oracle gives: dtypes and shapes exactly, floats within the tolerance."""
     feeds, proto = case.feeds, case.model()
     expected = case.oracle(proto, feeds)
-    graph = onnx_importer.load(proto)
+    graph = importer.load(proto)
     verify(graph)
     _compare(evaluate_graph(graph, feeds), expected, case.tolerance)
     _compare(tilewright.compile(proto).run(None, feeds), expected, case.tolerance)

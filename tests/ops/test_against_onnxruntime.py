@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.frontend.models import run_onnxruntime, single_node
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph, verify
 
 Array = NDArray[np.generic]
@@ -163,7 +163,7 @@ def test_operator(case: Case) -> None:
     constants = {f"c{position}": array for position, array in enumerate(case.constants) if array is not None}
     order = [*inputs, *("" if array is None else f"c{p}" for p, array in enumerate(case.constants))]
     proto = single_node(case.op, inputs, constants, order, case.outputs, case.opset, **case.attributes)
-    graph = onnx_importer.load(proto)
+    graph = importer.load(proto)
     verify(graph)
     results = evaluate_graph(graph, inputs)
     for result, expected in zip(results, run_onnxruntime(proto, inputs), strict=True):
@@ -189,7 +189,7 @@ def test_half_precision_accumulates_in_single(op: str) -> None:
     more = {"MatMul": [np.ones((4096, 1), np.float16)], "LayerNormalization": [np.ones(4096, np.float16)]}.get(op, [])
     axes = {"ReduceSum": [ints(1)], "ReduceMean": [ints(1)]}.get(op, [])
     inputs = {f"x{p}": array for p, array in enumerate([x, *more])}
-    graph = onnx_importer.load(single_node(op, inputs, {f"c{p}": array for p, array in enumerate(axes)}))
+    graph = importer.load(single_node(op, inputs, {f"c{p}": array for p, array in enumerate(axes)}))
     (result,) = evaluate_graph(graph, inputs)
     assert result.dtype == np.float16
     np.testing.assert_allclose(result, expected, rtol=2e-3, atol=1e-3)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 import tilewright
 from tests.frontend.models import single_node
 from tilewright.base.errors import InvalidModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph
 
 EXTENTS = {"a": 2, "b": 3, "c": 4, "d": 5, "Z": 2}
@@ -21,7 +21,7 @@ def check(equation: str, shapes: list[tuple[int, ...]], dtype: type = np.float32
     expected = np.einsum(equation, *(array.astype(np.float64) for array in inputs.values()))
     proto = single_node("Einsum", inputs, equation=equation)
     tolerance = 1e-5 if dtype is np.float32 else 1e-2
-    for results in (tilewright.compile(proto).run(None, inputs), evaluate_graph(onnx_importer.load(proto), inputs)):
+    for results in (tilewright.compile(proto).run(None, inputs), evaluate_graph(importer.load(proto), inputs)):
         assert results[0].dtype == dtype
         np.testing.assert_allclose(results[0], expected, rtol=tolerance, atol=tolerance)
 
@@ -88,4 +88,4 @@ def test_drawn_equations(drawn: tuple[str, list[tuple[int, ...]]]) -> None:
 def test_refusals(equation: str, message: str) -> None:
     inputs: dict[str, NDArray[np.generic]] = {"a": np.ones((2, 3), np.float32), "b": np.ones((3, 4), np.float32)}
     with pytest.raises(InvalidModel, match=message):
-        onnx_importer.load(single_node("Einsum", inputs, equation=equation))
+        importer.load(single_node("Einsum", inputs, equation=equation))

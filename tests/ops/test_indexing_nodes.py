@@ -13,7 +13,7 @@ from tests.frontend.models import single_node
 from tests.ops.nodes import Array, NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.base.settings import Settings
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 
 PROFILE = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 random = np.random.default_rng(9)
@@ -214,7 +214,7 @@ BAD = [
 @pytest.mark.parametrize(("case", "message"), BAD, ids=str)
 def test_what_breaks_the_rules_is_named(case: NodeCase, message: str) -> None:
     with pytest.raises(InvalidModel, match=rf"node n \({case.op}\).*{message}"):
-        onnx_importer.load(case.model())
+        importer.load(case.model())
 
 
 @pytest.mark.parametrize(
@@ -227,4 +227,4 @@ def test_what_breaks_the_rules_is_named(case: NodeCase, message: str) -> None:
 )
 def test_shapes_that_depend_on_data_are_refused(case: NodeCase) -> None:
     with pytest.raises(UnsupportedModel, match=rf"node n \({case.op}\): .* depends on the values of `x"):
-        onnx_importer.load(case.model())
+        importer.load(case.model())

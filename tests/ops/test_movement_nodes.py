@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tests.ops.nodes import Array, NodeCase, check, run_reference
 from tilewright.base.dtypes import f32
 from tilewright.base.errors import InvalidModel, UnsupportedModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.ops import Attribute, find
 from tilewright.symbolic.expr import Extent
 from tilewright.tensor.build import placeholder
@@ -193,7 +193,7 @@ def test_tiles_splits_and_transposes_drawn_at_random(shape: list[int], data: st.
 )
 def test_what_breaks_the_rules_is_named(case: NodeCase, message: str) -> None:
     with pytest.raises(InvalidModel, match=rf"node n \({case.op}\).*{message}"):
-        onnx_importer.load(case.model())
+        importer.load(case.model())
 
 
 @pytest.mark.parametrize(
@@ -207,4 +207,4 @@ def test_what_breaks_the_rules_is_named(case: NodeCase, message: str) -> None:
 )
 def test_what_is_not_supported_is_named(case: NodeCase, message: str) -> None:
     with pytest.raises(UnsupportedModel, match=rf"node n \({case.op}\).*{message}"):
-        onnx_importer.load(case.model())
+        importer.load(case.model())

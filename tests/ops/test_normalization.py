@@ -9,7 +9,7 @@ import tilewright
 from tests.frontend.models import model, single_node
 from tests.ops.nodes import NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel, UnsupportedModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 
 random = np.random.default_rng(6)
 
@@ -102,13 +102,13 @@ def test_large_means_do_not_cancel() -> None:
 def test_what_does_not_fit(op: str, shapes: list[tuple[int, ...]], attributes: dict[str, object], message: str) -> None:
     inputs = {f"x{position}": f(*shape) for position, shape in enumerate(shapes)}
     with pytest.raises(InvalidModel, match=rf"node n \({op}\): .*{message}"):
-        onnx_importer.load(single_node(op, inputs, **attributes))
+        importer.load(single_node(op, inputs, **attributes))
 
 
 def test_old_training_modes_are_refused() -> None:
     inputs = {f"x{position}": array for position, array in enumerate([f(2, 3, 4), *BATCH])}
     with pytest.raises(UnsupportedModel, match="need training_mode of opset 14"):
-        onnx_importer.load(single_node("BatchNormalization", inputs, outputs=3, opset=9))
+        importer.load(single_node("BatchNormalization", inputs, outputs=3, opset=9))
 
 
 def test_statistics_that_are_read_where_the_result_is_not() -> None:

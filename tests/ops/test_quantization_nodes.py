@@ -8,7 +8,7 @@ import tilewright
 from tests.frontend.models import single_node
 from tests.ops.nodes import Array, NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 
 random = np.random.default_rng(3)
 EIGHT = [np.uint8, np.int8]
@@ -143,4 +143,4 @@ def test_nan_and_a_scale_of_zero_are_defined() -> None:
 )
 def test_what_breaks_the_rules_is_named(case: NodeCase, message: str) -> None:
     with pytest.raises(InvalidModel, match=rf"node n \({case.op}\).*{message}"):
-        onnx_importer.load(case.model())
+        importer.load(case.model())

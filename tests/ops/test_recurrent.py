@@ -13,7 +13,7 @@ import tilewright
 from tests.closeness import assert_near
 from tests.frontend.models import run_onnxruntime, single_node
 from tilewright.base.errors import BadProgram, InvalidModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph
 from tilewright.ops.operator import require
 from tilewright.ops.recurrent_activations import FORMS
@@ -122,7 +122,7 @@ def test_against_onnxruntime(layer: Layer, batch_first: bool) -> None:
         proto, feeds = layer.model(batch_first=True)
     for results in (
         tilewright.compile(proto).run(None, feeds),
-        evaluate_graph(onnx_importer.load(proto), feeds),
+        evaluate_graph(importer.load(proto), feeds),
     ):
         for result, wanted in zip(batch_second(results) if batch_first else results, expected, strict=True):
             assert_near(result, wanted, 2e-5)
@@ -181,14 +181,14 @@ def test_refusals(attributes: dict[str, object], message: str) -> None:
     shapes = {"X": (2, 1, 4), "W": (1, 6, 4), "R": (1, 6, 2)}
     inputs: dict[str, Array] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     with pytest.raises(InvalidModel, match=message):
-        onnx_importer.load(single_node("GRU", inputs, **attributes))
+        importer.load(single_node("GRU", inputs, **attributes))
 
 
 def test_weights_of_another_shape_are_refused() -> None:
     shapes = {"X": (2, 1, 4), "W": (1, 8, 3), "R": (1, 8, 2)}
     inputs: dict[str, Array] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     with pytest.raises(InvalidModel, match="4 columns against 3 rows"):
-        onnx_importer.load(single_node("LSTM", inputs))
+        importer.load(single_node("LSTM", inputs))
 
 
 def test_another_number_of_activations_is_refused() -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tests.frontend.models import single_node
 from tests.ops.nodes import NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel, ResourceLimit, UnsupportedModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 
 random = np.random.default_rng(7)
 
@@ -102,14 +102,14 @@ def test_drawn_sizes(height: int, width: int, rows: int, columns: int, mode: str
 
 def test_a_doubled_grid_is_no_kernel_of_its_own() -> None:
     """Nearest with a whole factor only names elements anew, so that consumers read through it."""
-    graph = onnx_importer.load(single_node("Resize", {"x": X}, {"s": DOUBLE}, ["x", "", "s"], mode="nearest"))
+    graph = importer.load(single_node("Resize", {"x": X}, {"s": DOUBLE}, ["x", "", "s"], mode="nearest"))
     assert [node.op.name for node in graph.nodes] == ["Repeat", "Repeat"]
 
 
 def resize(constants: list[NDArray[np.generic] | None], **attributes: object) -> None:
     names = ["x", *("" if array is None else f"c{p}" for p, array in enumerate(constants))]
     given = {f"c{p}": array for p, array in enumerate(constants) if array is not None}
-    onnx_importer.load(single_node("Resize", {"x": X}, given, names, **attributes))
+    importer.load(single_node("Resize", {"x": X}, given, names, **attributes))
 
 
 @pytest.mark.parametrize(

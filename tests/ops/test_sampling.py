@@ -9,7 +9,7 @@ from tests.frontend.models import single_node
 from tests.ops.nodes import NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.base.settings import Settings
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 
 random = np.random.default_rng(8)
 
@@ -195,16 +195,16 @@ def test_what_does_not_fit(
 ) -> None:
     inputs = {f"x{position}": f(*shape) for position, shape in enumerate(shapes)}
     with pytest.raises(error, match=rf"node n \({op}\): .*{message}"):
-        onnx_importer.load(single_node(op, inputs, **attributes))
+        importer.load(single_node(op, inputs, **attributes))
 
 
 def test_regions_without_a_number_of_samples_are_refused() -> None:
     inputs = {"x": f(1, 2, 4, 4), "r": REGIONS, "b": ints(0, 0, 0, 0)}
     with pytest.raises(UnsupportedModel, match=r"sampling_ratio 0 .* give 1 or more"):
-        onnx_importer.load(single_node("RoiAlign", inputs))
+        importer.load(single_node("RoiAlign", inputs))
 
 
 def test_columns_that_do_not_fit_the_image() -> None:
     constants = {"i": ints(5, 9), "b": ints(2, 3)}
     with pytest.raises(InvalidModel, match=r"must have the shape \[N, C \* 6, 28\] for an image of \[5, 9\]"):
-        onnx_importer.load(single_node("Col2Im", {"x": f(2, 18, 24)}, constants))
+        importer.load(single_node("Col2Im", {"x": f(2, 18, 24)}, constants))

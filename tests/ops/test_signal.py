@@ -8,7 +8,7 @@ import tilewright
 from tests.frontend.models import single_node
 from tests.ops.nodes import NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel, UnsupportedModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 
 Array = NDArray[np.generic]
 random = np.random.default_rng(8)
@@ -122,4 +122,4 @@ def test_refusals(case: NodeCase, error: type[Exception], message: str) -> None:
     constants = {f"c{p}": array for p, array in enumerate(case.constants) if array is not None}
     order = [*feeds, *("" if array is None else f"c{p}" for p, array in enumerate(case.constants))]
     with pytest.raises(error, match=message):
-        onnx_importer.load(single_node(case.op, feeds, constants, order, 1, case.opset, **case.attributes))
+        importer.load(single_node(case.op, feeds, constants, order, 1, case.opset, **case.attributes))

@@ -12,7 +12,7 @@ import tilewright
 from tests.frontend.models import run_onnxruntime, single_node
 from tests.ops.nodes import NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel, UnsupportedModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.ops.sorting import PARALLEL_WORK
 from tilewright.passes.normalize import normalize
 
@@ -156,7 +156,7 @@ def _with_free_rows(proto: "object") -> "object":
 
 def test_small_constants_are_folded() -> None:
     x = few(8, 6)
-    graph = onnx_importer.load(single_node("TopK", {}, {"x": x, "k": ints(2)}, outputs=2))
+    graph = importer.load(single_node("TopK", {}, {"x": x, "k": ints(2)}, outputs=2))
     assert all(node.op.name != "TopK" for node in normalize(graph).nodes)
 
 
@@ -177,4 +177,4 @@ def test_refusals(
     feeds = {f"x{p}": array for p, array in enumerate(inputs)}
     proto = single_node(op, feeds, {f"c{p}": array for p, array in enumerate(constants)}, outputs=1 + (op == "TopK"))
     with pytest.raises(error, match=message):
-        onnx_importer.load(proto)
+        importer.load(proto)

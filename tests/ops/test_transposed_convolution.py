@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import tilewright
 from tests.frontend.models import run_onnxruntime, single_node
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph, evaluate_graph
 from tilewright.ops.shapes import simplified
 from tilewright.ops.transposed_convolution import Phases
@@ -91,7 +91,7 @@ def check(case: Case, planted: tuple[float, ...], seed: int, constant: bool = Tr
     proto = single_node("ConvTranspose", feeds, parameters, ["x", "w", "b"], **case.attributes)
     with np.errstate(all="ignore"):
         expected = brute_force(case, x, weight, bias)
-        results = [*evaluate_graph(onnx_importer.load(proto), feeds)]
+        results = [*evaluate_graph(importer.load(proto), feeds)]
     results += [*tilewright.compile(proto).run(None, feeds), *run_onnxruntime(proto, feeds)]
     for result in results:
         np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-5)

@@ -12,7 +12,7 @@ import tilewright
 from tests.frontend.models import single_node
 from tests.ops.nodes import NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel, ResourceLimit
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph
 
 random = np.random.default_rng(5)
@@ -136,7 +136,7 @@ def test_the_largest_of_a_window_with_nan_or_only_infinities(outputs: int) -> No
     x = np.array([[[np.nan, 1, 2, -np.inf, -np.inf, -np.inf]]], np.float32)
     proto = single_node("MaxPool", {"x": x}, outputs=outputs, kernel_shape=[3], pads=[1, 1])
     wanted = [[[np.nan, np.nan, 2, 2, -np.inf, -np.inf]]]
-    np.testing.assert_array_equal(evaluate_graph(onnx_importer.load(proto), {"x": x})[0], wanted)
+    np.testing.assert_array_equal(evaluate_graph(importer.load(proto), {"x": x})[0], wanted)
     np.testing.assert_array_equal(tilewright.compile(proto, threads=1).run(None, {"x": x})[0], wanted)
 
 
@@ -212,7 +212,7 @@ BAD = [
 @pytest.mark.parametrize(("attributes", "error", "message"), BAD, ids=[str(case[0]) for case in BAD])
 def test_attributes_that_can_not_be(attributes: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        onnx_importer.load(single_node("Conv", {"x": f(1, 2, 8, 8), "w": f(2, 2, 3, 3)}, **attributes))
+        importer.load(single_node("Conv", {"x": f(1, 2, 8, 8), "w": f(2, 2, 3, 3)}, **attributes))
 
 
 @pytest.mark.parametrize(
@@ -239,4 +239,4 @@ def test_shapes_that_do_not_fit(
 ) -> None:
     inputs = {f"x{position}": f(*shape) for position, shape in enumerate(shapes)}
     with pytest.raises(InvalidModel, match=rf"node n \({op}\): .*{message}"):
-        onnx_importer.load(single_node(op, inputs, **attributes))
+        importer.load(single_node(op, inputs, **attributes))

@@ -11,7 +11,7 @@ from tests.random_graphs.draw import MAX_ELEMENTS, Draw, NoDType, Source, Value,
 from tests.random_graphs.onnx_runtime import load
 from tests.random_graphs.reference import Estimate, NotEvaluated, evaluate_node
 from tests.random_graphs.rules import FAMILIES, RULES, WEIGHTS
-from tilewright.frontend.rules import RULES as KNOWN
+from tilewright.frontend.onnx.read.rules import RULES as KNOWN
 
 OPSETS = (9, 11, 13, 16, 17, 18, 19, 20, 21, 21, 21, 22, 23, 24)
 """Which ones are drawn; the newest that ONNX Runtime reads is the last."""

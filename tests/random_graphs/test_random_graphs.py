@@ -17,7 +17,7 @@ from tests.random_graphs.minimize import minimize
 from tests.random_graphs.reference import evaluate
 from tests.random_graphs.rules import RULES
 from tests.random_graphs.verdict import Kind, compare, judge
-from tilewright.frontend.rules import RULES as KNOWN
+from tilewright.frontend.onnx.read.rules import RULES as KNOWN
 
 QUICK = 400
 """Graphs that every run has; the rest of the small ones are slow, as the large ones are."""

@@ -11,7 +11,7 @@ from tests.closeness import assert_near
 from tests.frontend.models import run_onnxruntime
 from tests.superopt.networks import Net
 from tilewright.base.superopt import Superopt
-from tilewright.frontend import onnx_exporter
+from tilewright.frontend.onnx.write import exporter
 from tilewright.graph import Graph, Node, Value, evaluate_graph
 from tilewright.ops import FusionKind
 from tilewright.passes.normalize import normalize
@@ -283,7 +283,7 @@ def _optimized(graph: Graph) -> Optimized:
     assert validate(graph, best.after).is_complete
     feeds = random_feeds(graph, 0)
     folded = normalize(best.after)
-    theirs = run_onnxruntime(onnx_exporter.export(graph), feeds)
+    theirs = run_onnxruntime(exporter.export(graph), feeds)
     for their, our in zip(theirs, evaluate_graph(folded, feeds), strict=True):
         assert_near(our, their, 1e-5)
     return Optimized(best.before, folded, best.steps, best.cost_before, best.cost_after)

@@ -13,7 +13,7 @@ from tests.measure.test_turns import Clock
 from tests.test_dynamic_models import convolutional
 from tilewright.base.dtypes import f32, i64
 from tilewright.base.errors import BadInput, UnsupportedModel
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.measure.turns import Run
 from tilewright.ops.operator import require
@@ -143,7 +143,7 @@ def test_what_cant_be_written_is_an_error() -> None:
 def test_nodes_and_graphs_run(which: str) -> None:
     """Each node by itself, and all together, with run-time extents; the clock ticks once for each look at it."""
     proto = convolutional() if which == "images" else build_model(make_weights(), "b", "s", CONFIG)
-    graph = normalize(onnx_importer.load(proto))
+    graph = normalize(importer.load(proto))
     ticks = iter(range(1 << 30))
     costs = OnnxRuntimeCosts(1, {"b": 2, "s": 8, "h": 9, "w": 16}, clock=lambda: float(next(ticks)))
     weights = index_of(graph).weights

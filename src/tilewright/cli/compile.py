@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, save, report."""
-    from tilewright.frontend.model_files import files_of
+    from tilewright.frontend.onnx.read.model_files import files_of
 
     path: Path = options.output or Path(options.model.name).with_suffix(".tw")
     check_output(path, files_of(options.model))

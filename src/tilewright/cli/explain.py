@@ -14,7 +14,7 @@ from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
-    from tilewright.frontend.coverage import Coverage, OperatorCount, Refusal
+    from tilewright.frontend.onnx.read.coverage import Coverage, OperatorCount, Refusal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Examine, compile if nothing is refused, explain."""
-    from tilewright.frontend.coverage import coverage
+    from tilewright.frontend.onnx.read.coverage import coverage
 
     with reporting(f"reading {options.model}", Console(stderr=True, quiet=options.json)) as listener:
         covered = coverage(options.model, shapes(options.shapes))

@@ -91,14 +91,14 @@ class _Found:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Import, search, check, write, report."""
-    from tilewright.frontend import onnx_importer
-    from tilewright.frontend.model_files import files_of
+    from tilewright.frontend.onnx.read import importer
+    from tilewright.frontend.onnx.read.model_files import files_of
 
     given = (*files_of(options.model), *(options.rules or ()))
     outputs = [check_output(path, given) for path in (options.output, options.report) if path is not None]
     if len({path.absolute() for path in outputs}) < len(outputs):
         raise BadInput(f"--output and --report are both {options.report}: give two names")
-    graph = onnx_importer.load(options.model, shapes(options.shapes), bounds(options.bounds))
+    graph = importer.load(options.model, shapes(options.shapes), bounds(options.bounds))
     with reporting(f"optimizing {options.model}", Console(stderr=True, quiet=options.quiet)) as listener:
         found = _found_by_rules(graph, options, listener)
     if options.output is not None:
@@ -171,12 +171,12 @@ def _search_of(options: argparse.Namespace, level: Superopt) -> "Search":
 
 def _write(found: _Found, cost: Cost, path: Path, given: Iterable[Path]) -> None:
     """With what follows from weights computed. (Rules that always pay here do not always pay elsewhere.)"""
-    from tilewright.frontend import onnx_exporter
+    from tilewright.frontend.onnx.write import exporter
     from tilewright.passes.normalize import normalize
     from tilewright.superoptimizer import folded
 
     made = folded if cost is Cost.COMPILER else normalize
-    onnx_exporter.save(made(found.optimized.after), path, inputs=given)
+    exporter.save(made(found.optimized.after), path, inputs=given)
 
 
 def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:

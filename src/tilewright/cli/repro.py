@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Pack, report."""
     from tilewright.base.settings import Settings
-    from tilewright.frontend.model_files import files_of
+    from tilewright.frontend.onnx.read.model_files import files_of
     from tilewright.insight.repro import Request, pack_kernel, pack_model
     from tilewright.target.target import Target
 

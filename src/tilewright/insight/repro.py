@@ -32,9 +32,9 @@ from tilewright.base.outputs import AnyPath, check_output, output
 from tilewright.base.settings import PREFIX
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Options, ScheduledKernel
-from tilewright.frontend.external_data import ExternalData, all_tensors
-from tilewright.frontend.model_files import files_of
-from tilewright.frontend.onnx_proto import MAX_FILE_BYTES
+from tilewright.frontend.onnx.read.external_data import ExternalData, all_tensors
+from tilewright.frontend.onnx.read.model_files import files_of
+from tilewright.frontend.onnx.read.protos import MAX_FILE_BYTES
 from tilewright.insight.doctor import versions
 
 README = "README.md"

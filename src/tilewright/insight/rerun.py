@@ -16,7 +16,7 @@ from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Options, build_program
-from tilewright.frontend import onnx_importer
+from tilewright.frontend.onnx.read import importer
 from tilewright.insight.compare import TOLERANCE, all_values, compare
 from tilewright.insight.profile import extents_of
 from tilewright.insight.references import in_float64
@@ -78,7 +78,7 @@ def _read(folder: Path) -> _Asked:
 
 
 def _rerun_model(path: Path, asked: _Asked, console: Console) -> bool:
-    graph = onnx_importer.load(path, asked.shapes)
+    graph = importer.load(path, asked.shapes)
     compiled = compile_graph(graph, asked.options)
     feeds = random_inputs(compiled.executable.manifest, asked.seed)
     values = all_values(compiled, feeds)

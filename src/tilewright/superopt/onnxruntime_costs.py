@@ -14,7 +14,7 @@ import onnx
 
 from tilewright.base.dtypes import DType, f32
 from tilewright.base.exact import Exact
-from tilewright.frontend import onnx_exporter
+from tilewright.frontend.onnx.write import exporter
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.measure.turns import Clock, Plan, Run, Timing, measure, ratio
 from tilewright.ops import Attribute, Operator
@@ -98,7 +98,7 @@ class OnnxRuntimeCosts:
     def of_graph(self, graph: Graph) -> float:
         """Of a run of the whole graph. The first one asked about stays in memory."""
         feeds = {value.name: _drawn(value, self._shape(value)) for value in graph.inputs}
-        run = self.prepare(onnx_exporter.export(graph), feeds, self.threads)
+        run = self.prepare(exporter.export(graph), feeds, self.threads)
         if self._first is None:
             self._first, self._reference = run, self._timed({"first": run}, _GRAPH)["first"].median
             return self._reference
@@ -110,7 +110,7 @@ class OnnxRuntimeCosts:
         arrays = {value: _filled(value, self._shape(value), node.op) for value in given}
         constants = {value: array for value, array in arrays.items() if value.name in weights}
         inputs = tuple(value for value in given if value not in constants)
-        model = onnx_exporter.export(Graph("node", inputs, node.outputs, (node,), constants))
+        model = exporter.export(Graph("node", inputs, node.outputs, (node,), constants))
         feeds = {value.name: arrays[value] for value in inputs}
         return self._timed({"node": self.prepare(model, feeds, self.threads)}, _NODE)["node"].median
 

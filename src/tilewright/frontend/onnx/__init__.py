@@ -1,0 +1,9 @@
+"""ONNX: models to graphs (``read``), and back (``write``).
+
+    graph = importer.load("model.onnx", shapes={"ids": (1, "sequence")})
+    exporter.save(graph, Path("other.onnx"))
+
+To support an ONNX operator: write it in ``ops``, add it to the table of its family in ``read/rules``, say in
+``write/forms`` how ``exporter.py`` writes it, and write the lines of its tests in the ledger
+(``tests/onnx_nodes/ledger.txt`` says how).
+"""

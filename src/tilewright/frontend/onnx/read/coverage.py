@@ -1,0 +1,173 @@
+"""What of a model can be compiled: all nodes that can't, at once, not only the first.
+
+The importer stops at the first node that it refuses. Here such a node is taken out, what it makes becomes an input of
+the model (with the type that ONNX's own inference finds), and the rest is imported again. What is refused after that
+may be a consequence, and is marked so.
+"""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import EncodeError
+from onnx import shape_inference
+
+from tilewright.base.errors import BadInput, Unsupported
+from tilewright.base.names import readable
+from tilewright.frontend.onnx.read import importer, protos
+from tilewright.frontend.onnx.read.given_shapes import GivenShapes
+from tilewright.frontend.onnx.read.order import sort_nodes
+from tilewright.frontend.onnx.read.scopes import place_of
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A node that can't be compiled, and why."""
+
+    node: str
+    operator: str
+    reason: str
+    follows: bool
+    """Whether it reads what a refused node makes: then the reason may be a consequence of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCount:
+    """How many nodes of the model use an operator, and how many of them can't be compiled."""
+
+    operator: str
+    nodes: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """All nodes of a model (``places``), by operator, and those that are refused."""
+
+    places: tuple[str, ...]
+    operators: tuple[OperatorCount, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def coverage(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes | None = None) -> Coverage:
+    """What of the model can be compiled. Raises ``BadInput`` if it can't be read, or is wrong outside of its nodes."""
+    given = source if isinstance(source, onnx.ModelProto) else protos.read_model(Path(source))
+    model = onnx.ModelProto()
+    model.CopyFrom(given)
+    for position, node in enumerate(model.graph.node):
+        node.name = node.name or str(position)
+    sort_nodes(model.graph)
+    places = {_place(node): _operator(node) for node in model.graph.node}
+    counts = Counter(_operator(node) for node in model.graph.node)
+    examination = _Examination(model, shapes or {})
+    refusals = examination.refusals()
+    refused = Counter(refusal.operator for refusal in refusals)
+    operators = (OperatorCount(name, counts[name], refused[name]) for name in sorted(counts))
+    return Coverage(tuple(places), tuple(operators), tuple(refusals))
+
+
+def _place(node: onnx.NodeProto) -> str:
+    """How the importer's messages call a node that has a name."""
+    return place_of(node, 0)
+
+
+def _operator(node: onnx.NodeProto) -> str:
+    domain = protos.own_domain(node.domain)
+    return f"{domain}.{node.op_type}" if domain else node.op_type
+
+
+def _is_foreign(node: onnx.NodeProto, reason: str) -> bool:
+    """Whether nothing is known of the operator, so that the reason holds for all nodes that have it."""
+    return reason.startswith(("operators of the domain ", f"operator {readable(node.op_type)} is not supported"))
+
+
+class _Examination:
+    """A model from which refused nodes are taken out, one after the other."""
+
+    def __init__(self, model: onnx.ModelProto, shapes: GivenShapes) -> None:
+        self._model = model
+        self._shapes = shapes
+        self._cut: set[str] = set()
+        """Values that refused nodes make, and all that depends on these."""
+
+    @cached_property
+    def _types(self) -> dict[str, onnx.ValueInfoProto]:
+        """Types of the values inside, as far as ONNX can tell: of the whole model, so asked for before it is cut."""
+        return _inferred_types(self._model)
+
+    def refusals(self) -> list[Refusal]:
+        """All nodes that are refused, in the order in which they were found."""
+        found: list[Refusal] = []
+        while self._model.graph.output or not found:
+            try:
+                importer.load(self._model, self._shapes)
+            except (Unsupported, BadInput) as error:
+                node = self._named_in(str(error))
+                if node is None:
+                    if isinstance(error, BadInput) and not found:
+                        raise
+                    break
+                reason = str(error).removeprefix(f"{_place(node)}: ")
+                found += (
+                    self._without_operator(node, reason) if _is_foreign(node, reason) else [self._without(node, reason)]
+                )
+            else:
+                break
+        return found
+
+    def _named_in(self, message: str) -> onnx.NodeProto | None:
+        return next((node for node in self._model.graph.node if message.startswith(_place(node))), None)
+
+    def _without(self, node: onnx.NodeProto, reason: str) -> Refusal:
+        refusal = Refusal(_place(node), _operator(node), reason, not self._cut.isdisjoint(node.input))
+        self._replace(node)
+        self._spread()
+        return refusal
+
+    def _without_operator(self, node: onnx.NodeProto, reason: str) -> list[Refusal]:
+        """All nodes with the operator of ``node``, of which nothing is known: the reason holds for each by itself."""
+        alike = [other for other in self._model.graph.node if _operator(other) == _operator(node)]
+        for other in alike:
+            if other in self._model.graph.node:  # not gone with what it reads
+                self._replace(other)
+        self._spread()
+        return [Refusal(_place(other), _operator(other), reason, follows=False) for other in alike]
+
+    def _replace(self, node: onnx.NodeProto) -> None:
+        """Without ``node``: what it makes is an input now, or, if its type is not known, gone with all its readers."""
+        graph, types = self._model.graph, self._types
+        outputs = [name for name in node.output if name]
+        self._cut.update(outputs)
+        graph.node.remove(node)
+        lost = [name for name in outputs if name not in types]
+        graph.input.extend(types[name] for name in outputs if name in types)
+        for reader in [other for other in graph.node if set(lost).intersection(other.input)]:
+            self._replace(reader)
+        for info in [info for info in graph.output if info.name in lost]:
+            graph.output.remove(info)
+
+    def _spread(self) -> None:
+        """Note what depends on what was cut; nodes are in topological order."""
+        for node in self._model.graph.node:
+            if not self._cut.isdisjoint(node.input):
+                self._cut.update(name for name in node.output if name)
+
+
+def _inferred_types(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """Types of the values inside the model, as far as ONNX can tell; every unknown extent gets a name."""
+    try:
+        inferred = shape_inference.infer_shapes(model, data_prop=True)
+    except (shape_inference.InferenceError, EncodeError, ValueError):  # malformed, or too large for protobuf
+        return {}
+    found: dict[str, onnx.ValueInfoProto] = {}
+    for info in (*inferred.graph.value_info, *inferred.graph.output):
+        tensor = info.type.tensor_type
+        if tensor.elem_type and tensor.HasField("shape"):
+            for position, extent in enumerate(tensor.shape.dim):
+                if not extent.dim_param and not extent.HasField("dim_value"):
+                    extent.dim_param = f"{info.name}.{position}"
+            found[info.name] = info
+    return found

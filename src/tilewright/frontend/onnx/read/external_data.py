@@ -1,0 +1,266 @@
+"""Tensors of a model whose bytes are in other files, read so that nothing but the model's own folder is ever opened.
+
+ONNX's own loader was repaired four times for paths, symbolic links, hard links and attributes that a model may set
+(CVE-2024-27318, CVE-2026-34447, CVE-2026-34446, CVE-2026-34445). Here a path is walked folder by folder below the
+model's, following no links; only a regular file with one name is read; offset and length are checked against the file
+and the tensor before a byte is read; keys that are not known are ignored. This holds for every tensor of the model:
+constants, sparse ones, those in attributes, in branches and in functions.
+"""
+
+import errno
+import hashlib
+import logging
+import math
+import os
+import stat
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import onnx
+
+from tilewright.base import files
+from tilewright.base.arrays import Bytes, new_bytes
+from tilewright.base.errors import InvalidModel, UntrustedData
+from tilewright.base.input_files import open_regular, read_at
+from tilewright.base.memory import Budget
+from tilewright.base.names import readable
+from tilewright.frontend.onnx.read import wire
+from tilewright.frontend.onnx.read.order import all_nodes, subgraphs
+from tilewright.frontend.onnx.read.protos import check_size, read_model
+
+_KNOWN_KEYS = frozenset({"location", "offset", "length", "checksum"})
+_BITS: dict[int, int] = {
+    **dict.fromkeys((onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.FLOAT4E2M1), 4),
+    **dict.fromkeys((onnx.TensorProto.INT2, onnx.TensorProto.UINT2), 2),
+}
+"""Of element types that share bytes."""
+
+
+class ExternalData:
+    """The files beside a model in ``folder`` that have bytes of its tensors.
+
+    Bytes that several tensors name are read once and shared. They are read into memory of our own: neither mapped (a
+    file that is cut short while it is mapped ends the process) nor copied into the model (protobuf ends the process
+    where memory ends).
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[_Range, Bytes] = {}
+
+    def check(self, model: onnx.ModelProto, budget: Budget) -> None:
+        """Look at all that the tensors of ``model`` name, and count their bytes, before one is read.
+
+        Raises ``UntrustedData`` for a location outside of the folder, a link, or what is no regular file,
+        ``InvalidModel`` for one that is missing or does not fit its tensor, ``ResourceLimit`` for a tensor that is too
+        large, and for more bytes than ``budget`` has.
+        """
+        counted = set[_Range]()
+        for tensor in all_tensors(model):
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                place = f"tensor {readable(tensor.name)}"
+                _warn_of_unknown_keys(tensor, place)
+                wanted = _range(tensor, place)
+                if wanted not in counted:
+                    counted.add(wanted)
+                    with self._opened(wanted, place):
+                        budget.take(wanted.size, place)
+
+    def read(self, tensor: onnx.TensorProto, place: str) -> Bytes:
+        """The bytes of a tensor that was checked; read-only. Raises as ``check``."""
+        wanted = _range(tensor, place)
+        if wanted not in self._read:
+            content = new_bytes(wanted.size, place)
+            with self._opened(wanted, place) as descriptor:
+                count = read_at(descriptor, wanted.offset, content.data)
+            if count != wanted.size:
+                raise InvalidModel(
+                    f"{place}: {readable(wanted.location)} was cut while it was read; load the model again"
+                )
+            content.flags.writeable = False
+            self._read[wanted] = content
+        return self._read[wanted]
+
+    def open_bytes(self, tensor: onnx.TensorProto, place: str) -> tuple[BinaryIO, int]:
+        """The file that the bytes of ``tensor`` are in, at the first of them, and how many they are.
+
+        For who copies bytes without keeping them. Raises as ``check``.
+        """
+        wanted = _range(tensor, place)
+        with self._opened(wanted, place) as descriptor:
+            os.lseek(descriptor, wanted.offset, os.SEEK_SET)
+            return os.fdopen(os.dup(descriptor), "rb"), wanted.size
+
+    @contextmanager
+    def _opened(self, wanted: "_Range", place: str) -> Generator[int]:
+        """A descriptor of the file, which has all of the bytes. What goes wrong with it is refused as such."""
+        with _opened_beneath(self._folder, wanted.location, place) as descriptor:
+            size, end = os.fstat(descriptor).st_size, wanted.offset + wanted.size
+            if end > size:
+                raise InvalidModel(
+                    f"{place}: bytes {wanted.offset} to {end} are wanted of {readable(wanted.location)}, which has "
+                    f"{size}; copy the whole file beside the model"
+                )
+            yield descriptor
+
+
+def locations(path: Path) -> list[str]:
+    """The files, as the model in ``path`` calls them, that have bytes of its tensors.
+
+    Raises ``ValueError`` if it is no model, and as reading it does.
+    """
+    with open_regular(path) as file:
+        if not wire.may_name_locations(wire.Bytes(file.fileno())):
+            return []
+    tensors = [t for t in all_tensors(read_model(path)) if t.data_location == onnx.TensorProto.EXTERNAL]
+    return list(dict.fromkeys(_source(tensor, f"tensor {readable(tensor.name)}").location for tensor in tensors))
+
+
+def sha256(folder: Path, location: str) -> tuple[str, os.stat_result]:
+    """The SHA-256 of a file of external data, in hexadecimal digits, and what the system said of it before it was read.
+
+    Raises as reading it does.
+    """
+    with _opened_beneath(folder, location, "the model") as descriptor:
+        facts = os.fstat(descriptor)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest(), facts
+
+
+def all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor in a model."""
+    yield from _tensors_of_graph(model.graph)
+    yield from _tensors_of_nodes(model.graph.node)
+    for function in model.functions:
+        yield from _tensors_of_nodes(function.node)
+        yield from _tensors_of_attributes(function.attribute_proto)
+
+
+def _tensors_of_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+
+
+def _tensors_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+    for node in all_nodes(nodes):
+        yield from _tensors_of_attributes(node.attribute)
+        for graph in subgraphs(node):
+            yield from _tensors_of_graph(graph)
+
+
+def _tensors_of_attributes(attributes: Iterable[onnx.AttributeProto]) -> Iterator[onnx.TensorProto]:
+    for attribute in attributes:
+        yield from (attribute.t, *attribute.tensors)
+        for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+            yield from (sparse.values, sparse.indices)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a tensor says about where its bytes are. ``length``: None for all that the tensor needs."""
+
+    location: str
+    offset: int
+    length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Bytes of a file. Equal ranges are read once."""
+
+    location: str
+    offset: int
+    size: int
+
+
+def _range(tensor: onnx.TensorProto, place: str) -> _Range:
+    """Where the bytes of ``tensor`` are: as many as its elements take. Raises ``InvalidModel`` or ``ResourceLimit``."""
+    source = _source(tensor, place)
+    wanted = _byte_count(tensor, place)
+    if source.length not in (None, wanted):
+        raise InvalidModel(
+            f"{place}: its external data has length {source.length}, and {list(tensor.dims)} elements take {wanted} "
+            "bytes; write the model anew"
+        )
+    return _Range(source.location, source.offset, wanted)
+
+
+def _warn_of_unknown_keys(tensor: onnx.TensorProto, place: str) -> None:
+    for key in dict.fromkeys(entry.key for entry in tensor.external_data if entry.key not in _KNOWN_KEYS):
+        log = logging.getLogger("tilewright")
+        log.warning("%s: its external data has the unknown key %s, which is ignored", place, readable(key))
+
+
+def _source(tensor: onnx.TensorProto, place: str) -> _Source:
+    given = {entry.key: entry.value for entry in tensor.external_data}
+    if "location" not in given:
+        raise InvalidModel(f"{place}: its external data has no location; write the model anew")
+    length = _number(given, "length", place) if "length" in given else None
+    return _Source(given["location"], _number(given, "offset", place), length)
+
+
+def _number(given: dict[str, str], key: str, place: str) -> int:
+    text = given.get(key, "0")
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InvalidModel(f"{place}: the {key} of its external data is {readable(text)!r}; give a number of bytes")
+    return int(text)
+
+
+def _byte_count(tensor: onnx.TensorProto, place: str) -> int:
+    if any(extent < 0 for extent in tensor.dims):
+        raise InvalidModel(f"{place} has the shape {list(tensor.dims)}; extents are not negative")
+    check_size(tuple(tensor.dims), place)
+    if tensor.data_type == onnx.TensorProto.STRING or tensor.data_type not in onnx.TensorProto.DataType.values()[1:]:
+        raise InvalidModel(f"{place}: tensors of element type {tensor.data_type} can't be external; store it inside")
+    bits = _BITS.get(tensor.data_type, 0) or 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return -(-math.prod(tensor.dims) * bits // 8)
+
+
+@contextmanager
+def _opened_beneath(folder: Path, location: str, place: str) -> Generator[int]:
+    """A descriptor of a regular file below ``folder``, while the block runs. What fails there is refused, too."""
+    shown = readable(location)
+    parts = [part for part in location.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts or "\0" in location or location.startswith("/"):
+        raise UntrustedData(
+            f"{place}: its external data is at {shown!r}; only files below the model's folder are read: copy it there"
+        )
+    with ExitStack() as opened:
+        try:
+            descriptor = _descend(folder, parts, opened)
+            facts = os.fstat(descriptor)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+                what = "a hard link" if stat.S_ISREG(facts.st_mode) else "no regular file"
+                raise UntrustedData(
+                    f"{place}: its external data {shown} is {what}; copy the bytes into a file of their own"
+                )
+            yield descriptor
+        except OSError as error:
+            raise _refusal(error, f"{place}: its external data {shown}") from error
+
+
+def _descend(folder: Path, parts: Sequence[str], opened: ExitStack) -> int:
+    """A descriptor of what the last of ``parts`` is, through no links. ``opened`` closes it and those on the way."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened.callback(os.close, at)
+    for part in parts[:-1]:
+        at = os.open(part, flags | os.O_DIRECTORY, dir_fd=at)
+        opened.callback(os.close, at)
+    # Without waiting: opening a pipe would block until somebody writes to it.
+    at = os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=at)
+    opened.callback(os.close, at)
+    return at
+
+
+def _refusal(error: OSError, what: str) -> InvalidModel | UntrustedData:
+    """A link is somebody's intention; anything else is a mishap."""
+    if isinstance(error, FileNotFoundError):
+        return InvalidModel(f"{what} is missing; copy it beside the model")
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return UntrustedData(f"{what} is a symbolic link, or behind one; copy the file itself beside the model")
+    return InvalidModel(f"{what} can't be read: {files.reason(error)}")

@@ -1,0 +1,158 @@
+"""Functions: operators that are defined by a graph of other operators, in the model itself or in ONNX's definition.
+
+The importer imports the body of a function in the place of the node that calls it, with the call's inputs and
+attributes. Before anything is imported, ``Functions`` makes sure that this ends, and how large it gets.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, cast
+
+import onnx
+
+from tilewright.base.errors import InvalidModel, ResourceLimit
+from tilewright.base.names import readable
+from tilewright.frontend.onnx.read.order import all_nodes
+from tilewright.frontend.onnx.read.protos import own_domain, type_of
+from tilewright.graph import Value
+
+MAX_NODES = 2_000_000
+"""Nodes of a model after its functions are in the place of their calls."""
+
+Key = tuple[str, str, str]
+"""Domain, name, overload."""
+
+
+class _Schema(Protocol):
+    """What onnx's stubs do not say of ``OpSchema``."""
+
+    has_function: bool
+    has_context_dependent_function: bool
+    function_opset_versions: Sequence[int]
+    context_dependent_function_opset_versions: Sequence[int]
+
+    def get_function_with_opset_version(self, version: int, /) -> bytes: ...
+
+    def get_context_dependent_function_with_opset_version(
+        self, version: int, node: bytes, input_types: Sequence[bytes], /
+    ) -> bytes: ...
+
+
+class Functions:
+    """The functions that a model defines.
+
+    Raises ``InvalidModel`` if one calls itself, directly or not, ``ResourceLimit`` if the model is too large with the
+    bodies in the place of the calls.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._bodies = {(own_domain(f.domain), f.name, f.overload): f for f in model.functions}
+        if len(self._bodies) != len(model.functions):
+            raise InvalidModel("the model defines a function twice; remove one of the definitions")
+        sizes: dict[Key, int] = {}
+        for key in self._bodies:
+            self._measure(key, sizes)
+        total = sum(sizes.get(key_of(node), 1) for node in all_nodes(model.graph.node))
+        if total > MAX_NODES:
+            raise ResourceLimit(f"the model has {total} nodes with its functions in the place of calls: {_advice()}")
+
+    def find(self, node: onnx.NodeProto) -> onnx.FunctionProto | None:
+        """The function that ``node`` calls, if the model defines it."""
+        return self._bodies.get(key_of(node))
+
+    def _measure(self, start: Key, sizes: dict[Key, int]) -> None:
+        """Enter the number of nodes of ``start``'s body, calls replaced, and of all that it calls, into ``sizes``."""
+        path: dict[Key, None] = {}
+        waiting = [start]
+        while waiting:
+            key = waiting[-1]
+            callees = [c for c in map(key_of, all_nodes(self._bodies[key].node)) if c in self._bodies]
+            missing = next((c for c in callees if c not in sizes), None)
+            if key in sizes or missing is None:
+                waiting.pop()
+                path.pop(key, None)
+                sizes[key] = self._size(key, sizes)
+                continue
+            path[key] = None
+            if missing in path:
+                cycle = [*list(path)[list(path).index(missing) :], missing]
+                raise InvalidModel(
+                    f"function {_name(missing)} calls itself ({' -> '.join(map(_name, cycle))}); break the cycle"
+                )
+            waiting.append(missing)
+
+    def _size(self, key: Key, sizes: Mapping[Key, int]) -> int:
+        size = sum(sizes.get(key_of(node), 1) for node in all_nodes(self._bodies[key].node))
+        if size > MAX_NODES:
+            raise ResourceLimit(f"function {_name(key)} has {size} nodes with the functions that it calls: {_advice()}")
+        return size
+
+
+def key_of(node: onnx.NodeProto) -> Key:
+    """Which function ``node`` would call."""
+    return own_domain(node.domain), node.op_type, node.overload
+
+
+def schema_body(
+    schema: onnx.defs.OpSchema, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]
+) -> onnx.FunctionProto | None:
+    """The body that ONNX gives for the operator of ``node``, if it does. Some depend on the inputs' types."""
+    body = onnx.FunctionProto()
+    made_by = cast(_Schema, schema)
+    if made_by.has_function:
+        version = _newest(made_by.function_opset_versions, opset)
+        body.ParseFromString(made_by.get_function_with_opset_version(version))
+    elif made_by.has_context_dependent_function:
+        version = _newest(made_by.context_dependent_function_opset_versions, opset)
+        types = [type_of(value).SerializeToString() for value in inputs]
+        made = made_by.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
+        if not made:
+            return None
+        body.ParseFromString(made)
+    else:
+        return None
+    defaults = [a.default_value for a in schema.attributes.values() if a.default_value.type]
+    given = {attribute.name for attribute in body.attribute_proto}
+    body.attribute_proto.extend(a for a in defaults if a.name not in given)
+    return body
+
+
+def _newest(versions: Iterable[int], opset: int) -> int:
+    """The newest version up to ``opset``. A newer body, if there is no other, says what it means by its own opset."""
+    known = sorted(versions)
+    return max((version for version in known if version <= opset), default=known[0])
+
+
+def called_nodes(function: onnx.FunctionProto, call: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """The body's nodes with the call's attributes, or their defaults, in the place of the references to them."""
+    given = {attribute.name: attribute for attribute in (*function.attribute_proto, *call.attribute)}
+    nodes: list[onnx.NodeProto] = []
+    for original in function.node:
+        node = onnx.NodeProto()
+        node.CopyFrom(original)
+        nodes.append(node)
+    for node in all_nodes(nodes):
+        if any(attribute.ref_attr_name for attribute in node.attribute):
+            _resolve(node, given)
+    return nodes
+
+
+def _resolve(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> None:
+    """Replace references to attributes; one to an attribute that is not given means that there is none."""
+    resolved: list[onnx.AttributeProto] = []
+    for attribute in node.attribute:
+        source = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if source is not None:
+            copy = onnx.AttributeProto()
+            copy.CopyFrom(source)
+            copy.name = attribute.name
+            resolved.append(copy)
+    del node.attribute[:]
+    node.attribute.extend(resolved)
+
+
+def _name(key: Key) -> str:
+    return readable(".".join(part for part in key if part))
+
+
+def _advice() -> str:
+    return f"more than {MAX_NODES}; export the model with fewer, larger operators"

@@ -1,0 +1,112 @@
+"""The shapes of a model's inputs: what the file declares, and what the user gives for them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import onnx
+
+from tilewright.base.errors import InvalidModel, UnsupportedModel
+from tilewright.base.names import Names, readable
+from tilewright.frontend.onnx.read.protos import check_size
+from tilewright.ops.shapes import Shape
+from tilewright.symbolic.expr import Extent, const
+
+GivenShapes = Mapping[str, Iterable[int | str]]
+"""Shapes by input name; a str names a dimension that is known at run time only."""
+
+_Dims = tuple[int | str, ...]
+"""A shape before its run-time extents are numbered: a str is what the user calls one."""
+
+
+def input_shapes(inputs: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> dict[str, Shape]:
+    """The shape of each input. A dimension that is given for one input holds for all inputs that share its name.
+
+    Run-time extents are numbered in order of first use (``n0``, ``n1`` ...): what users call them is their label, and
+    nothing that is compiled depends on it. Raises ``InvalidModel`` for a shape that is malformed or contradicts the
+    model, ``UnsupportedModel`` for an input whose rank nobody tells.
+    """
+    names = [info.name for info in inputs]
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        there = ", ".join(map(readable, names)) or "none"
+        raise InvalidModel(f"shapes= names {', '.join(map(readable, unknown))}; the inputs are {there}")
+    wanted = {name: _given(name, extents) for name, extents in given.items()}
+    unnamed = Names(_names_in(inputs, wanted.values()))
+    declared = {info.name: _declared(info, wanted.get(info.name), unnamed) for info in inputs}
+    bound: dict[str, int | str] = {}
+    for name, dims in wanted.items():
+        _bind(name, dims, declared[name], bound)
+    shapes = {name: tuple(_resolved(dim, bound) for dim in dims) for name, dims in declared.items()}
+    for name, dims in shapes.items():
+        fixed = tuple(dim for dim in dims if isinstance(dim, int))
+        check_size(fixed if len(fixed) == len(dims) else (), f"input {readable(name)}")
+    return _numbered(shapes)
+
+
+def _numbered(shapes: Mapping[str, _Dims]) -> dict[str, Shape]:
+    labels = dict.fromkeys(dim for dims in shapes.values() for dim in dims if isinstance(dim, str))
+    extents = {label: Extent(f"n{number}", label=label) for number, label in enumerate(labels)}
+    return {
+        name: tuple(extents[dim] if isinstance(dim, str) else const(dim) for dim in dims)
+        for name, dims in shapes.items()
+    }
+
+
+def _names_in(inputs: Iterable[onnx.ValueInfoProto], wanted: Iterable[_Dims]) -> set[str]:
+    """The names that dimensions have: none that has no name may be called so, as it would be the same one then."""
+    own = {dim.dim_param for info in inputs for dim in info.type.tensor_type.shape.dim if dim.dim_param}
+    return own | {dim for dims in wanted for dim in dims if isinstance(dim, str)}
+
+
+def _given(name: str, extents: Iterable[int | str]) -> _Dims:
+    listed = tuple(extents)
+    for extent in listed:
+        if isinstance(extent, int) and extent < 0:
+            raise InvalidModel(f"shapes= gives {list(listed)} for input {readable(name)}; extents are not negative")
+    return listed
+
+
+def _declared(info: onnx.ValueInfoProto, wanted: _Dims | None, unnamed: Names) -> _Dims:
+    kind, place = info.type.tensor_type, f"input {readable(info.name)}"
+    if not info.type.HasField("tensor_type"):
+        raise UnsupportedModel(f"{place} is no tensor; sequences, maps and optionals are not supported")
+    if kind.HasField("shape"):
+        return tuple(_extent(dim, info.name, position, unnamed) for position, dim in enumerate(kind.shape.dim))
+    if wanted is None:
+        raise UnsupportedModel(f"the model does not say how many dimensions {place} has; give shapes=")
+    return wanted
+
+
+def _extent(dim: "onnx.TensorShapeProto.Dimension", name: str, position: int, unnamed: Names) -> int | str:
+    if not dim.HasField("dim_value"):
+        return dim.dim_param or unnamed.fresh(f"{name}_{position}")
+    if dim.dim_value < 0:
+        raise InvalidModel(
+            f"input {readable(name)} has extent {dim.dim_value} in dimension {position}; extents are not negative"
+        )
+    return dim.dim_value
+
+
+def _bind(name: str, wanted: _Dims, declared: _Dims, bound: dict[str, int | str]) -> None:
+    """Note what ``wanted`` says about the dimensions of ``declared``."""
+    place = f"input {readable(name)}"
+    if len(wanted) != len(declared):
+        raise InvalidModel(f"shapes= gives {_show(wanted)} for {place}, which has {len(declared)} dimensions")
+    for extent, known in zip(wanted, declared, strict=True):
+        if isinstance(known, int) and extent != known:
+            raise InvalidModel(f"shapes= gives {_show(wanted)} for {place}, which the model fixes as {_show(declared)}")
+        if isinstance(known, str) and bound.setdefault(known, extent) != extent:
+            raise InvalidModel(
+                f"shapes= gives {_text(extent)} and {_text(bound[known])} for dimension {readable(known)} ({place})"
+            )
+
+
+def _resolved(dim: int | str, bound: Mapping[str, int | str]) -> int | str:
+    return bound.get(dim, dim) if isinstance(dim, str) else dim
+
+
+def _show(dims: _Dims) -> str:
+    return f"[{', '.join(map(_text, dims))}]"
+
+
+def _text(dim: int | str) -> str:
+    return readable(str(dim))

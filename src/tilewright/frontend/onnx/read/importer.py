@@ -1,0 +1,407 @@
+"""ONNX models to graphs.
+
+Every node becomes operators of ``ops`` by the rule of its type (``rules``). Nothing is guessed: what has no rule is
+``UnsupportedModel``, and the text names the node, its operator and the nearest that is known.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from tilewright.base import dtypes
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
+from tilewright.base.memory import Budget
+from tilewright.base.names import fresh_name, nearest, readable
+from tilewright.frontend.onnx.read import protos
+from tilewright.frontend.onnx.read.external_data import ExternalData
+from tilewright.frontend.onnx.read.functions import Functions, called_nodes, schema_body
+from tilewright.frontend.onnx.read.given_shapes import GivenShapes, input_shapes
+from tilewright.frontend.onnx.read.protos import Storage
+from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request
+from tilewright.frontend.onnx.read.scopes import Scope
+from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
+from tilewright.frontend.onnx.read.text import check_text
+from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
+from tilewright.ops import Attribute, Operator, find
+from tilewright.ops.shapes import static
+from tilewright.symbolic.expr import Const, Extent, const
+from tilewright.tensor.elements import Elements
+
+SHAPE_ELEMENTS = 1 << 12
+"""Integer results of constants up to this size are computed here: axes, shapes and bounds that other nodes need."""
+FLOAT_ELEMENTS = 1 << 5
+"""The same for floats, through which exporters compute sizes and padding."""
+
+
+def load(
+    source: str | os.PathLike[str] | onnx.ModelProto,
+    shapes: GivenShapes | None = None,
+    bounds: Mapping[str, int] | None = None,
+    most_bytes: int | None = None,
+) -> Graph:
+    """The graph of an ONNX model: a path or a ``ModelProto``.
+
+    ``shapes`` gives the shapes of inputs by name; a str names a dimension that is known at run time only, and
+    ``bounds`` says the most that it may be. ``most_bytes``: of all constants together; by default what this process can
+    have. Raises ``InvalidModel`` if the file is missing or malformed, ``UnsupportedModel`` for what can't be compiled,
+    ``ResourceLimit`` for tensors that are too large for that and for functions that grow too large, ``UntrustedData``
+    for external data from elsewhere than the model's folder.
+    """
+    model = source if isinstance(source, onnx.ModelProto) else protos.read_model(Path(source))
+    check_text(model)
+    outside = None if isinstance(source, onnx.ModelProto) else ExternalData(Path(source).parent)
+    import_within = partial(_import, model, outside, most_bytes, shapes or {})
+    given = SymbolicValues(bounds or {})
+    try:
+        return import_within(given)
+    except (InvalidModel, UnsupportedModel):
+        if not given.caps:
+            raise
+    return _capped(import_within, bounds or {}, given.caps)
+
+
+def _import(
+    model: onnx.ModelProto,
+    outside: ExternalData | None,
+    most_bytes: int | None,
+    shapes: GivenShapes,
+    symbolic: SymbolicValues,
+) -> Graph:
+    budget = Budget.of_model(most_bytes)
+    if outside is not None:
+        outside.check(model, budget)
+    storage = Storage(budget, None if outside is None else outside.read)
+    scope = Scope(model.graph.node, protos.opsets_of(model.opset_import))
+    return _Importer(model.graph, Functions(model), scope, symbolic, storage).graph(shapes)
+
+
+def inputs_of(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes) -> tuple[Value, ...]:
+    """The inputs of an ONNX model, before it is imported. Raises as ``load`` does."""
+    model = source if isinstance(source, onnx.ModelProto) else protos.read_model(Path(source))
+    sparse = (tensor.values.name for tensor in model.graph.sparse_initializer)
+    constants = {*(tensor.name for tensor in model.graph.initializer), *sparse}
+    return _input_values([info for info in model.graph.input if info.name not in constants], shapes)
+
+
+def _input_values(infos: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> tuple[Value, ...]:
+    shapes = input_shapes(infos, given)
+    kinds = (protos.dtype_of(i.type.tensor_type.elem_type, f"input {readable(i.name)}") for i in infos)
+    return tuple(Value(info.name, dtype, shapes[info.name]) for info, dtype in zip(infos, kinds, strict=True))
+
+
+def _capped(
+    import_within: Callable[[SymbolicValues], Graph], most: Mapping[str, int], caps: Mapping[Extent, int]
+) -> Graph:
+    """The graph if run-time extents are such that slices of tables (of positions, say) do not end before they should.
+
+    A model that does not fit together otherwise was meant so. The bounds are in the graph, and hold for its inputs.
+    """
+    graph = import_within(SymbolicValues({**most, **{extent.given: cap for extent, cap in caps.items()}}))
+    return replace(graph, bounds=dict(caps))
+
+
+@dataclass(slots=True)
+class _Importer:
+    """Walks the nodes of a graph, and of the bodies in it, and makes those of ours."""
+
+    proto: onnx.GraphProto
+    functions: Functions
+    top: Scope
+    symbolic: SymbolicValues
+    storage: Storage
+    constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
+    nodes: list[Node] = field(default_factory=list[Node])
+    _fresh: set[Value] = field(default_factory=set[Value])
+    """Constants and symbolic values that were made for the current node."""
+    _reserved: frozenset[str] = frozenset()
+    _made: int = 0
+
+    def graph(self, shapes: GivenShapes) -> Graph:
+        self._reserved = frozenset(name for node in self.proto.node for name in (*node.input, *node.output))
+        for name, array, place in protos.initializers(self.proto, self.storage):
+            self._initializer(name, array, place)
+        inputs = self._inputs(shapes)
+        self.symbolic.declare(inputs)
+        self._body(self.top)
+        outputs = self._outputs()
+        limits = tuple(self.symbolic.limits)
+        return Graph(self.proto.name or "main", inputs, outputs, tuple(self.nodes), self.constants, limits=limits)
+
+    # The model's own values
+
+    def _initializer(self, name: str, array: Array, place: str) -> None:
+        value = Value(name, dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
+        self.top.define(name, value, place)
+        self.constants[value] = array
+
+    def _inputs(self, given: GivenShapes) -> tuple[Value, ...]:
+        """The inputs that are no constants (old models list those as well)."""
+        inputs = _input_values([info for info in self.proto.input if info.name not in self.top.values], given)
+        for value in inputs:
+            self.top.define(value.name, value, f"input {readable(value.name)}")
+        return inputs
+
+    def _outputs(self) -> tuple[Value, ...]:
+        """What leaves the graph; what no node makes is copied, so that it has a place of its own."""
+        names = [info.name for info in self.proto.output]
+        if not names:
+            raise InvalidModel("the model has no outputs")
+        if len(set(names)) != len(names):
+            raise InvalidModel(f"the outputs {', '.join(map(readable, names))} repeat one")
+        values = {name: self._value(name, self.top, "the graph's outputs") for name in names}
+        missing = (value for value in dict.fromkeys(values.values()) if self.symbolic.is_missing(value))
+        self.nodes.extend(self.symbolic.node(value, f"output {readable(value.name)}") for value in missing)
+        made = {value for node in self.nodes for value in node.outputs}
+        return tuple(v if v in made and v.name == name else self._copied(name, v) for name, v in values.items())
+
+    def _copied(self, name: str, source: Value) -> Value:
+        """A copy of ``source``, which the output ``name`` stands for; with that name unless an input has it."""
+        if source in self.constants and source.name == name:
+            renamed = Value(self._fresh_name(), source.dtype, source.shape)
+            self.constants[renamed] = self.constants.pop(source)
+            self.nodes = [_renamed(node, {source: renamed}) for node in self.nodes]
+            source = renamed
+        own = fresh_name(f"{name}.copy", self._reserved) if source.name == name else name
+        copy = make_node(_operator("Identity"), [source], [own], {}, f"output {readable(name)}")
+        self.nodes.append(copy)
+        return copy.outputs[0]
+
+    def _value(self, name: str, scope: Scope, place: str) -> Value:
+        known = scope.find(name, place)
+        if known is None:
+            raise InvalidModel(f"{place} needs `{readable(name)}`, an input of the function that its call leaves out")
+        return known
+
+    # Nodes, and the bodies in them
+
+    def _body(self, scope: Scope) -> None:
+        for node, place in scope.placed():
+            names = list(node.output)
+            while names and not names[-1]:
+                names.pop()
+            if not names and node.output:
+                continue  # nobody can use what it makes
+            start = len(self.nodes)
+            results = self._results(node, len(names), scope, place)
+            self._bind(names, results, scope, start, place)
+
+    def _results(self, node: onnx.NodeProto, wanted: int, scope: Scope, place: str) -> Sequence[Value | None]:
+        """What ``node`` makes: by the model's function, by a rule, or by the function in ONNX's definition."""
+        inputs = tuple(scope.find(name, place) if name else None for name in node.input)
+        function = None if scope.is_own else self.functions.find(node)
+        if function is not None:
+            return self._called(function, node, inputs, wanted, scope, place)
+        domain = protos.own_domain(node.domain)
+        opset = scope.opsets.get(domain)
+        if opset is None and not domain:
+            raise InvalidModel(f"{place}: the model does not say which ONNX opset it uses; add it to opset_import")
+        schema = None if opset is None else protos.schema_of(node, opset, place)
+        if schema is None or opset is None:
+            raise UnsupportedModel(_unsupported(node, place))
+        protos.check_node(node, schema, opset, place)
+        if not domain and node.op_type == "Constant":
+            return [self._constant(protos.constant_of(node, place, self.storage))]
+        if not domain and node.op_type == "If":
+            return self._branch(node, inputs, wanted, scope, place)
+        if not domain and node.op_type in RULES:
+            return self._by_rule(RULES[node.op_type], node, opset, inputs, wanted, place)
+        function = schema_body(schema, node, opset, inputs)
+        if function is None:
+            raise UnsupportedModel(_unsupported(node, place))
+        if not domain and node.op_type in CHECKED_INPUTS:
+            inputs = tuple(self._by_rule(CHECKED_INPUTS[node.op_type], node, opset, inputs, wanted, place))
+        opsets = {"": onnx.defs.onnx_opset_version(), **scope.opsets}
+        return self._called(function, node, inputs, wanted, replace(scope, opsets=opsets, is_own=True), place)
+
+    def _by_rule(
+        self,
+        rule: Callable[[Request], Sequence[Value | None]],
+        node: onnx.NodeProto,
+        opset: int,
+        inputs: tuple[Value | None, ...],
+        wanted: int,
+        place: str,
+    ) -> Sequence[Value | None]:
+        """What ``rule`` makes of a node."""
+        attributes = {a.name: protos.attribute_of(a, place, self.storage) for a in node.attribute}
+        request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
+        try:
+            return rule(request)
+        except BadProgram as error:
+            raise request.invalid(str(error)) from error
+
+    def _called(
+        self,
+        function: onnx.FunctionProto,
+        call: onnx.NodeProto,
+        inputs: Sequence[Value | None],
+        wanted: int,
+        scope: Scope,
+        place: str,
+    ) -> list[Value | None]:
+        """The results of a function: its body is imported in the place of the call."""
+        if len(inputs) > len(function.input) or wanted > len(function.output):
+            raise InvalidModel(
+                f"{place} has {len(inputs)} inputs and {wanted} outputs; the function {readable(function.name)} has "
+                f"{len(function.input)} and {len(function.output)}"
+            )
+        inside = scope.inside(called_nodes(function, call), place, is_branch=False)
+        own = protos.opsets_of(function.opset_import, f"function {readable(function.name)}")
+        inside.opsets = {**scope.opsets, **own} if scope.is_own else own
+        given = (*inputs, *[None] * (len(function.input) - len(inputs)))
+        inside.values.update(zip(function.input, given, strict=True))
+        self._body(inside)
+        pairs = itertools.zip_longest(function.output[:wanted], call.output[:wanted])
+        return [self._value(inner, inside, place) if outer else None for inner, outer in pairs]
+
+    def _branch(
+        self, node: onnx.NodeProto, inputs: Sequence[Value | None], wanted: int, scope: Scope, place: str
+    ) -> list[Value | None]:
+        """The results of an ``If`` whose condition is known: those of the branch that is taken."""
+        condition = None if inputs[0] is None else self.constants.get(inputs[0])
+        if condition is None:
+            raise UnsupportedModel(
+                f"{place}: operator If is not supported on a condition that is computed at run time; if that depends "
+                "on shapes only, give these by shapes="
+            )
+        if condition.size != 1 or condition.dtype != np.bool_:
+            raise InvalidModel(f"{place}: the condition is {condition.dtype}{list(condition.shape)}, not one bool")
+        chosen = "then_branch" if condition.item() else "else_branch"
+        body = next(attribute.g for attribute in node.attribute if attribute.name == chosen)
+        if wanted > len(body.output):
+            raise InvalidModel(f"{place}: {wanted} outputs are wanted, and {chosen} has {len(body.output)}")
+        inside = scope.inside(body.node, f"{place} {chosen}", is_branch=True)
+        for name, array, where in protos.initializers(body, self.storage):
+            inside.define(name, self._constant(array), where)
+        self._body(inside)
+        return [self._value(info.name, inside, place) for info in body.output[:wanted]]
+
+    def _bind(
+        self, names: Sequence[str], results: Sequence[Value | None], scope: Scope, start: int, place: str
+    ) -> None:
+        """Let the model's names stand for ``results``.
+
+        At the top, values that were made for this node get those names: a body's names may repeat those outside.
+        """
+        renamed: dict[Value, Value] = {}
+        is_top = scope is self.top
+        made = (value for node in self.nodes[start:] for value in node.outputs)
+        fresh = {value for value in made if value not in self.symbolic} | self._fresh
+        for name, value in zip(names, results, strict=True):
+            if not name or value is None:
+                continue
+            if is_top and value in fresh and value not in renamed:
+                renamed[value] = Value(name, value.dtype, value.shape)
+            scope.define(name, renamed.get(value, value), place)
+        if is_top:
+            self.nodes[start:] = [_renamed(node, renamed) for node in self.nodes[start:]]
+            for value in self._fresh & renamed.keys():
+                if value in self.symbolic:
+                    self.symbolic.rename(value, renamed[value])
+                else:
+                    self.constants[renamed[value]] = self.constants.pop(value)
+            self._fresh.clear()
+        for value in (value for node in self.nodes[start:] for value in node.outputs):
+            protos.check_size(static(value.shape) or (), f"{place}: its result {readable(value.name)}")
+
+    # What rules ask for
+
+    def add(
+        self, op: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute], outputs: int, place: str
+    ) -> tuple[Value, ...]:
+        """See ``rules.rule.Importer``. Small integer results of constants are computed here."""
+        try:
+            node = make_node(_operator(op), inputs, [self._fresh_name() for _ in range(outputs)], attributes, place)
+        except BadProgram as error:
+            raise InvalidModel(str(error)) from error
+        except Unsupported as error:
+            raise UnsupportedModel(f"{place}: {error}") from error
+        followed = self.symbolic.results(node, self.constants)
+        if followed is not None:
+            pairs = zip(followed.outputs, node.outputs, strict=True)
+            return tuple(self.symbolic_value(e, static(v.shape) or (), v.dtype, place) for e, v in pairs)
+        if not self._is_shape_computation(node):
+            self.nodes += (*self.symbolic.missing(node, place), node)
+            return node.outputs
+        try:
+            results = evaluate_node(node, self.constants)
+        except OutOfBounds as error:
+            raise InvalidModel(f"{place}: {error}") from error
+        return tuple(self.constant(array, place) for array in results)
+
+    def known(self, value: Value) -> Array | None:
+        """See ``rules.rule.Importer``."""
+        return self.constants.get(value)
+
+    def constant(self, array: Array, place: str) -> Value:
+        """See ``rules.rule.Importer``."""
+        protos.check_size(array.shape, place)
+        self.storage.budget.take(array.nbytes, place)
+        return self._constant(array)
+
+    def _constant(self, array: Array) -> Value:
+        """A constant with a fresh name, of bytes that were counted."""
+        value = Value(self._fresh_name(), dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
+        self.constants[value] = array
+        self._fresh.add(value)
+        return value
+
+    def elements(self, value: Value) -> Elements | None:
+        """See ``rules.rule.Importer``."""
+        return self.symbolic.elements(value, self.constants)
+
+    def symbolic_value(self, elements: Elements, shape: Sequence[int], dtype: DType, place: str) -> Value:
+        """See ``rules.rule.Importer``."""
+        if all(isinstance(element, Const) for element in elements):
+            numbers = [element.value for element in elements if isinstance(element, Const)]
+            return self.constant(np.array(numbers, dtype.numpy).reshape(shape), place)
+        value = Value(self._fresh_name(), dtype, tuple(map(const, shape)))
+        self.symbolic.define(value, elements)
+        self._fresh.add(value)
+        return value
+
+    def _fresh_name(self) -> str:
+        """A name for what the model does not name. ONNX's names may be anything, so none is reserved for us."""
+        self._made += 1
+        while (name := f"_{self._made}") in self._reserved:
+            self._made += 1
+        return name
+
+    def _is_shape_computation(self, node: Node) -> bool:
+        known = all(value is None or value in self.constants for value in node.inputs)
+        return known and not node.dims and all(_is_small(value) for value in node.outputs)
+
+
+def _is_small(value: Value) -> bool:
+    extents = static(value.shape)
+    most = FLOAT_ELEMENTS if value.dtype.is_float else SHAPE_ELEMENTS
+    return extents is not None and np.prod(extents, dtype=object) <= most
+
+
+def _operator(name: str) -> Operator:
+    found = find(name)
+    assert found is not None, f"the rules name {name}, which is no operator"
+    return found
+
+
+def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
+    """``node`` with other values in the place of those in ``names``."""
+    if not names:
+        return node
+    inputs = tuple(value if value is None else names.get(value, value) for value in node.inputs)
+    return replace(node, inputs=inputs, outputs=tuple(names.get(value, value) for value in node.outputs))
+
+
+def _unsupported(node: onnx.NodeProto, place: str) -> str:
+    if protos.own_domain(node.domain):
+        domain = readable(node.domain)
+        return f"{place}: operators of the domain {domain} are not supported; export with ONNX's own operators"
+    near = nearest(node.op_type, RULES) or sorted(RULES)
+    return f"{place}: operator {readable(node.op_type)} is not supported; the nearest known: {', '.join(near)}"

@@ -1,0 +1,333 @@
+"""Reading the parts of an ONNX file: the model, its tensors, attributes and element types, each with clear errors."""
+
+import errno
+import hashlib
+import math
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError, EncodeError
+from onnx import numpy_helper
+
+from tilewright.base import dtypes
+from tilewright.base.arrays import Bytes
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import InvalidModel, ResourceLimit, UnsupportedDType, UnsupportedModel
+from tilewright.base.input_files import open_regular
+from tilewright.base.memory import Budget, memory_guarded
+from tilewright.base.names import readable
+from tilewright.frontend.onnx.read import wire
+from tilewright.graph import Array, Value
+from tilewright.ops import Attribute
+from tilewright.symbolic.expr import Const
+
+FIRST_OPSET = 7
+"""The first opset with NumPy's broadcasting. Of older ones, only operators that it left as they were are read."""
+
+MAX_FILE_BYTES = (1 << 31) - 1
+"""What protobuf can hold."""
+
+MAX_ELEMENTS = 1 << 34
+"""Elements of one tensor: more than any machine that this compiler runs on has room for."""
+
+MAX_RANK = 32
+"""Dimensions of a tensor, each of which is a loop around the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where the bytes of a model's constants come from, and how many they may be."""
+
+    budget: Budget
+    outside: Callable[[onnx.TensorProto, str], Bytes] | None = None
+    """Reads the bytes of a tensor that is in another file, which were counted; None: there are no other files."""
+
+
+@contextmanager
+def opened_model(path: Path) -> Generator[BufferedReader]:
+    """A model's file, which may be one, as far as its size and its outermost fields tell.
+
+    Raises ``InvalidModel`` or ``ResourceLimit``, before most of it is read, and for what fails within the block.
+    """
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if not size:
+                raise InvalidModel(f"{path} is empty")
+            if size > MAX_FILE_BYTES:
+                raise ResourceLimit(
+                    f"{path} has {size} bytes, more than {MAX_FILE_BYTES}; store the weights as external data"
+                )
+            wire.check_model(wire.Bytes(file.fileno()))
+            yield file
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
+            raise InvalidModel(f"there is no model file {path}") from error
+        raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """The model in a file, without its external data. Raises ``InvalidModel`` or ``ResourceLimit``."""
+    with opened_model(path) as file, memory_guarded(f"the model {path} was read"):
+        # Of protobuf nothing is heard where memory ends but a signal: its copy must fit beside the bytes.
+        Budget.of_model().take(2 * os.fstat(file.fileno()).st_size, f"reading {path}")
+        try:
+            model = onnx.load_model_from_string(file.read())
+        except DecodeError as error:
+            raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
+    if not model.graph.node and not model.graph.output:
+        raise InvalidModel(f"{path} is no ONNX model: it holds no graph")
+    return model
+
+
+def sha256(source: str | os.PathLike[str] | onnx.ModelProto) -> str | None:
+    """The SHA-256 of a model's file without its external data, in hexadecimal digits; None if it can't be written.
+
+    Raises as ``opened_model`` does.
+    """
+    if not isinstance(source, onnx.ModelProto):
+        return sha256_of_file(Path(source))[0]
+    content = serialized(source)
+    return None if content is None else hashlib.sha256(content).hexdigest()
+
+
+def sha256_of_file(path: Path) -> tuple[str, os.stat_result]:
+    """The SHA-256 of a model's file, in hexadecimal digits, and what the system said of it before it was read."""
+    with opened_model(path) as file:
+        facts = os.fstat(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest(), facts
+
+
+def serialized(model: onnx.ModelProto) -> bytes | None:
+    """The bytes of a model's file, equal for equal models; None if protobuf can't write them: there are too many."""
+    if model.ByteSize() > MAX_FILE_BYTES:
+        return None
+    try:
+        return model.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError):  # it says no more: too large, or no memory
+        return None
+
+
+def opsets_of(imports: Sequence[onnx.OperatorSetIdProto], whose: str = "the model") -> dict[str, int]:
+    """The versions of operators by domain; ``""`` is ONNX's own, which may be missing if others are there.
+
+    Raises ``InvalidModel`` if there is none at all, ``UnsupportedModel`` if ONNX's is newer than the installed onnx.
+    """
+    if not imports:
+        raise InvalidModel(f"{whose} does not say which ONNX opset it uses; add opset_import")
+    versions = {own_domain(entry.domain): entry.version for entry in imports}
+    version, newest = versions.get("", 1), onnx.defs.onnx_opset_version()
+    if version < 1:
+        raise InvalidModel(f"{whose} uses opset {version}; opsets are counted from 1, and the newest is {newest}")
+    if version > newest:
+        raise UnsupportedModel(
+            f"{whose} uses opset {version}; the newest known is {newest}: export it for that opset, or install a newer "
+            "onnx"
+        )
+    return versions
+
+
+def own_domain(domain: str) -> str:
+    """``domain``; of the two names of ONNX's own, the empty one."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def dtype_of(code: int, place: str) -> DType:
+    """The dtype of an ONNX element type. Raises ``InvalidModel`` or ``UnsupportedModel`` naming ``place``."""
+    if code not in onnx.TensorProto.DataType.values() or code == onnx.TensorProto.UNDEFINED:
+        raise InvalidModel(f"{place}: {code} is no ONNX element type")
+    try:
+        return dtypes.from_numpy(onnx.helper.tensor_dtype_to_np_dtype(code))
+    except (KeyError, UnsupportedDType) as error:
+        name = onnx.TensorProto.DataType.Name(code)
+        known = ", ".join(map(str, dtypes.ALL))
+        raise UnsupportedModel(f"{place} has element type {name}, which is not supported; there is: {known}") from error
+
+
+def type_of(value: Value | None) -> onnx.TypeProto:
+    """ONNX's description of a value's type; an empty one for an input that is left out."""
+    kind = onnx.TypeProto()
+    if value is not None:
+        kind.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(value.dtype.numpy)
+        kind.tensor_type.shape.SetInParent()
+        for extent in value.shape:
+            dim = kind.tensor_type.shape.dim.add()
+            if isinstance(extent, Const):
+                dim.dim_value = int(extent.value)
+    return kind
+
+
+def array_of(tensor: onnx.TensorProto, place: str, storage: Storage) -> Array:
+    """The values of a constant. Raises ``InvalidModel``, ``UnsupportedModel`` or ``ResourceLimit`` naming ``place``."""
+    shape = tuple(tensor.dims)
+    if any(extent < 0 for extent in shape):
+        raise InvalidModel(f"{place} has the shape {list(shape)}; extents are not negative")
+    check_size(shape, place)
+    is_outside = tensor.data_location == onnx.TensorProto.EXTERNAL
+    if is_outside and storage.outside is None:
+        raise InvalidModel(f"{place} is in another file; give the model's path, or load it with onnx.load")
+    dtype = dtype_of(tensor.data_type, place)
+    if is_outside and storage.outside is not None:
+        return storage.outside(tensor, place).view(dtype.numpy).reshape(shape)
+    try:
+        array = numpy_helper.to_array(tensor)  # as large as what the file has of it, or an error
+    except (ValueError, TypeError, OverflowError, OSError, onnx.checker.ValidationError) as error:
+        raise InvalidModel(f"{place} can't be read: {error}") from error
+    storage.budget.take(array.nbytes, place)
+    return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
+
+
+def initializers(graph: onnx.GraphProto, storage: Storage) -> Iterator[tuple[str, Array, str]]:
+    """The constants of a graph or branch: name, elements, and how errors call it. Sparse ones become dense."""
+    for tensor in graph.initializer:
+        place = f"constant {readable(tensor.name)}"
+        yield tensor.name, array_of(tensor, place, storage), place
+    for sparse in graph.sparse_initializer:
+        place = f"constant {readable(sparse.values.name)}"
+        yield sparse.values.name, dense_of(sparse, place, storage), place
+
+
+def dense_of(sparse: onnx.SparseTensorProto, place: str, storage: Storage) -> Array:
+    """The elements of a sparse constant. Raises ``InvalidModel`` or ``ResourceLimit`` naming ``place``."""
+    shape = tuple(sparse.dims)
+    if any(extent < 0 for extent in shape):
+        raise InvalidModel(f"{place} has the shape {list(shape)}; extents are not negative")
+    check_size(shape, place)
+    values = array_of(sparse.values, f"{place}: its values", storage).reshape(-1)
+    indices = array_of(sparse.indices, f"{place}: its indices", storage)
+    if indices.dtype != np.int64 or indices.shape not in ((values.size,), (values.size, len(shape))):
+        raise InvalidModel(
+            f"{place}: its indices are {indices.dtype}{list(indices.shape)}; {values.size} values of a tensor with "
+            f"{len(shape)} dimensions need int64[{values.size}] or int64[{values.size}, {len(shape)}]"
+        )
+    bounds = shape if indices.ndim == 2 else (math.prod(shape),)
+    columns = indices.astype(np.int64).reshape(values.size, len(bounds))
+    if values.size and ((columns < 0) | (columns >= np.array(bounds))).any():
+        raise InvalidModel(f"{place}: an index is outside of the shape {list(shape)}")
+    storage.budget.take(math.prod(shape) * values.itemsize, f"{place}, which is sparse, with all of its zeros")
+    dense = np.zeros(shape, values.dtype)
+    target = dense if indices.ndim == 2 else dense.reshape(-1)
+    target[tuple(columns.T)] = values
+    return dense
+
+
+def check_size(shape: tuple[int, ...], place: str) -> None:
+    """Raises ``ResourceLimit`` naming ``place`` if a tensor of this shape is too large, or has too many dimensions."""
+    if len(shape) > MAX_RANK:
+        raise ResourceLimit(f"{place} has {len(shape)} dimensions, more than {MAX_RANK}; reshape it")
+    count = math.prod(shape)
+    if count > MAX_ELEMENTS:
+        raise ResourceLimit(f"{place} has the shape {list(shape)}: {count} elements, more than {MAX_ELEMENTS}")
+
+
+def constant_of(node: onnx.NodeProto, place: str, storage: Storage) -> Array:
+    """What a ``Constant`` node holds. Raises as ``array_of`` does."""
+    for attribute in node.attribute:
+        match attribute.name:
+            case "value":
+                return array_of(attribute.t, place, storage)
+            case "sparse_value":
+                return dense_of(attribute.sparse_tensor, place, storage)
+            case "value_float":
+                return np.array(attribute.f, np.float32)
+            case "value_int":
+                return np.array(attribute.i, np.int64)
+            case "value_floats":
+                return np.array(attribute.floats, np.float32)
+            case "value_ints":
+                return np.array(attribute.ints, np.int64)
+            case _:
+                raise UnsupportedModel(
+                    f"{place}: {attribute.name} is not supported (text has no native code); leave it out"
+                )
+    raise InvalidModel(f"{place} holds no value")
+
+
+def attribute_of(attribute: onnx.AttributeProto, place: str, storage: Storage) -> Attribute | Array:
+    """The value of an attribute. Raises ``UnsupportedModel`` naming ``place`` for graphs, and as ``array_of`` does."""
+    kinds = onnx.AttributeProto
+    match attribute.type:
+        case kinds.INT:
+            return attribute.i
+        case kinds.FLOAT:
+            return attribute.f
+        case kinds.STRING:
+            return attribute.s.decode(errors="replace")
+        case kinds.TENSOR:
+            return array_of(attribute.t, f"{place}: attribute {attribute.name}", storage)
+        case kinds.INTS:
+            return tuple(attribute.ints)
+        case kinds.FLOATS:
+            return tuple(attribute.floats)
+        case kinds.STRINGS:
+            return tuple(text.decode(errors="replace") for text in attribute.strings)
+        case _:
+            raise UnsupportedModel(f"{place}: attribute {attribute.name} is of a kind that is not supported")
+
+
+_SCHEMA_TYPES = {
+    onnx.AttributeProto.INT: onnx.defs.OpSchema.AttrType.INT,
+    onnx.AttributeProto.FLOAT: onnx.defs.OpSchema.AttrType.FLOAT,
+    onnx.AttributeProto.STRING: onnx.defs.OpSchema.AttrType.STRING,
+    onnx.AttributeProto.TENSOR: onnx.defs.OpSchema.AttrType.TENSOR,
+    onnx.AttributeProto.GRAPH: onnx.defs.OpSchema.AttrType.GRAPH,
+    onnx.AttributeProto.SPARSE_TENSOR: onnx.defs.OpSchema.AttrType.SPARSE_TENSOR,
+    onnx.AttributeProto.INTS: onnx.defs.OpSchema.AttrType.INTS,
+    onnx.AttributeProto.FLOATS: onnx.defs.OpSchema.AttrType.FLOATS,
+    onnx.AttributeProto.STRINGS: onnx.defs.OpSchema.AttrType.STRINGS,
+}
+
+
+def schema_of(node: onnx.NodeProto, opset: int, place: str) -> onnx.defs.OpSchema | None:
+    """ONNX's definition of a node's operator as of ``opset``; None if it has none in any version.
+
+    Raises ``InvalidModel`` for an operator that ``opset`` has not, ``UnsupportedModel`` for one that is too old.
+    """
+    op_type, domain = node.op_type, own_domain(node.domain)
+    if not onnx.defs.has(op_type, domain):
+        return None
+    try:
+        schema = onnx.defs.get_schema(op_type, opset, domain)
+    except onnx.defs.SchemaError as error:
+        raise InvalidModel(f"{place}: opset {opset} has no operator {op_type}; raise the opset of the model") from error
+    if domain:
+        return schema
+    if schema.deprecated:
+        raise InvalidModel(f"{place}: opset {opset} has {op_type} no more; lower the opset of the model")
+    if opset < FIRST_OPSET and schema.since_version != onnx.defs.get_schema(op_type, FIRST_OPSET, "").since_version:
+        raise UnsupportedModel(
+            f"{place}: {op_type} of opset {opset} is not supported, and that of {FIRST_OPSET} and newer is; convert "
+            f"the model by onnx.version_converter.convert_version(model, {FIRST_OPSET})"
+        )
+    return schema
+
+
+def check_node(node: onnx.NodeProto, schema: onnx.defs.OpSchema, opset: int, place: str) -> None:
+    """Whether inputs, outputs and attributes are as ONNX's definition of the operator says. Raises ``InvalidModel``."""
+    named = max((position for position, name in enumerate(node.output, 1) if name), default=0)
+    if len(node.output) < schema.min_output or named > schema.max_output:
+        wanted = f"{schema.min_output} to {schema.max_output}"
+        raise InvalidModel(f"{place} has {len(node.output)} outputs; {node.op_type} makes {wanted}")
+    if not schema.min_input <= len(node.input) <= schema.max_input:
+        wanted = f"{schema.min_input} to {schema.max_input}"
+        raise InvalidModel(f"{place} has {len(node.input)} inputs; {node.op_type} takes {wanted}")
+    for attribute in node.attribute:
+        known = schema.attributes.get(attribute.name)
+        if known is None:
+            there = ", ".join(schema.attributes) or "none"
+            raise InvalidModel(
+                f"{place}: {node.op_type} of opset {opset} has no attribute {attribute.name} (there is: {there})"
+            )
+        if _SCHEMA_TYPES.get(attribute.type) != known.type:
+            kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
+            raise InvalidModel(f"{place}: attribute {attribute.name} can't be of the kind {kind}")
+    given = {attribute.name for attribute in node.attribute}
+    missing = [name for name, known in schema.attributes.items() if known.required and name not in given]
+    if missing:
+        raise InvalidModel(f"{place}: attribute {', '.join(missing)} is missing")

@@ -1,0 +1,55 @@
+"""Rules: which nodes of the graph an ONNX node becomes, one file per family of operators.
+
+In: a ``Request`` (one node of the model). Out: the values of its outputs. Most rules are declarations:
+
+    "Gemm": Rule("Gemm", {"alpha": "alpha", "transA": "transpose_a"})
+
+Others are functions that apply several operators or look at the opset. To add an operator: write it in ``ops``, and
+put a line into the table of its family here.
+"""
+
+from collections.abc import Mapping
+
+from tilewright.frontend.onnx.read.rules import (
+    contraction,
+    convolution,
+    dropout,
+    einsum,
+    elementwise,
+    generation,
+    indexing,
+    movement,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    reduction,
+    resizing,
+    signal,
+    sorting,
+    variadic,
+)
+from tilewright.frontend.onnx.read.rules.indexing import CHECKED_INPUTS
+from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
+
+__all__ = ["CHECKED_INPUTS", "RULES", "Request", "Rule", "RuleFunction"]
+
+RULES: Mapping[str, RuleFunction] = {
+    **contraction.RULES,
+    **convolution.RULES,
+    **dropout.RULES,
+    **einsum.RULES,
+    **elementwise.RULES,
+    **generation.RULES,
+    **indexing.RULES,
+    **movement.RULES,
+    **normalization.RULES,
+    **pooling.RULES,
+    **quantization.RULES,
+    **recurrent.RULES,
+    **reduction.RULES,
+    **resizing.RULES,
+    **signal.RULES,
+    **sorting.RULES,
+    **variadic.RULES,
+}

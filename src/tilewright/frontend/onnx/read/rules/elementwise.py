@@ -1,0 +1,73 @@
+"""ONNX's elementwise operators."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
+from tilewright.graph import Value
+
+_PLAIN = """
+    Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Cos Cosh Div Equal Erf
+    Exp Floor Greater GreaterOrEqual HardSwish Identity IsNaN Less LessOrEqual Log Mish Mul Neg Not Or PRelu Reciprocal
+    Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Tan Tanh Where Xor
+"""
+_WITH_ALPHA = "Celu Elu LeakyRelu Swish ThresholdedRelu"
+
+LARGEST_UNROLLED_POWER = 8
+"""Constant exponents up to this become products: of floats as exact as the function, up to the exponent 3."""
+
+
+def _clip(request: Request) -> Sequence[Value]:
+    """The bounds were attributes before opset 11."""
+    data = request.input(0)
+    bounds = [request.optional(1), request.optional(2)]
+    for position, name in enumerate(("min", "max")):
+        if name in request.attributes:
+            bounds[position] = request.constant(np.array(request.number(name, 0.0), data.dtype.numpy))
+    return [request.apply("Clip", data, *bounds)]
+
+
+def _power(request: Request) -> Sequence[Value]:
+    base, exponent = request.input(0), request.input(1)
+    known = request.importer.known(exponent)
+    if known is not None and known.size == 1 and len(exponent.shape) <= len(base.shape):
+        value = float(known.item())
+        largest = 3 if base.dtype.is_float else LARGEST_UNROLLED_POWER
+        if value in range(1, largest + 1):
+            return [request.apply("IntegerPower", base, exponent=int(value))]
+    return [request.apply("Pow", base, exponent)]
+
+
+def _cast_like(request: Request) -> Sequence[Value]:
+    return [request.apply("Cast", request.input(0), to=request.input(1).dtype)]
+
+
+def _swiglu(request: Request) -> Sequence[Value]:
+    gate, linear = request.input(0), request.input(1)
+    if gate.shape != linear.shape:
+        raise request.invalid(f"the gate {gate!r} and {linear!r} differ in shape")
+    return [request.apply("Mul", request.apply("Swish", gate, alpha=request.number("alpha", 1.0)), linear)]
+
+
+def _is_infinite(request: Request) -> Sequence[Value]:
+    options = {name: bool(request.integer(name, 1)) for name in ("detect_negative", "detect_positive")}
+    return [request.apply("IsInf", request.input(0), **options)]
+
+
+RULES: Mapping[str, RuleFunction] = {
+    **{name: Rule(name) for name in _PLAIN.split()},
+    **{name: Rule(name, {"alpha": "alpha"}) for name in _WITH_ALPHA.split()},
+    "BitShift": Rule("BitShift", {"direction": "direction"}),
+    "Cast": Rule("Cast", {"to": "to"}, ignored=frozenset({"saturate", "round_mode"})),
+    "CastLike": _cast_like,
+    "Clip": _clip,
+    "Gelu": Rule("Gelu", {"approximate": "approximate"}),
+    "HardSigmoid": Rule("HardSigmoid", {"alpha": "alpha", "beta": "beta"}),
+    "IsInf": _is_infinite,
+    "Mod": Rule("Mod", {"fmod": "fmod"}),
+    "Pow": _power,
+    "Selu": Rule("Selu", {"alpha": "alpha", "gamma": "gamma"}),
+    "Shrink": Rule("Shrink", {"bias": "bias", "lambd": "lambd"}),
+    "SwiGLU": _swiglu,
+}

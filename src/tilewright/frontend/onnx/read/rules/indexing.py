@@ -1,0 +1,145 @@
+"""ONNX's operators that read and write at places that are data.
+
+A constant index out of range is a fault of the model. One that is known at run time only reads the nearest element, and
+writes nothing (``ops.indexing``, ``ops.scatter``).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
+from tilewright.graph import Value
+from tilewright.ops.shapes import normalize_axis
+from tilewright.symbolic.expr import Const, Expr
+
+
+def _axis(request: Request, data: Value, default: int = 0) -> int:
+    axis, rank = request.integer("axis", default), len(data.shape)
+    if not -rank <= axis < rank:
+        raise request.invalid(f"axis {axis} is out of range for {data!r}")
+    return normalize_axis(axis, rank)
+
+
+def _check_constant(request: Request, indices: Value, extents: Sequence[Expr], what: str) -> None:
+    """Raises ``InvalidModel`` if a known index exceeds its extent: the only one, or that of its column."""
+    known = request.importer.known(indices)
+    if known is None or not known.size or not np.issubdtype(known.dtype, np.integer):
+        return
+    count = min(len(extents), known.shape[-1]) if known.ndim else 0
+    columns = [known] if len(extents) == 1 else [known[..., p] for p in range(count)]
+    for column, extent in zip(columns, extents, strict=False):
+        for index in (int(column.min()), int(column.max())):
+            if isinstance(extent, Const) and not -extent.value <= index < extent.value:
+                raise request.invalid(f"index {index} of {what} is out of range: its extent is {extent}")
+
+
+def _gather(request: Request) -> Sequence[Value]:
+    """Along an axis."""
+    data, indices = request.input(0), request.input(1)
+    axis = _axis(request, data)
+    _check_constant(request, indices, [data.shape[axis]], f"dimension {axis} of {data!r}")
+    return [request.apply(request.op_type, data, indices, axis=axis)]
+
+
+def _gather_nd(request: Request) -> Sequence[Value]:
+    data, indices = request.input(0), request.input(1)
+    batch_dims = request.integer("batch_dims", 0)
+    if not 0 <= batch_dims < max(len(data.shape), 1):
+        raise request.invalid(f"batch_dims is {batch_dims}, and {data!r} has {len(data.shape)} dimensions")
+    _check_constant(request, indices, data.shape[batch_dims:], repr(data))
+    return [request.apply("GatherND", data, indices, batch_dims=batch_dims)]
+
+
+def _scatter_elements(request: Request) -> Sequence[Value]:
+    """Also called Scatter, up to opset 10."""
+    data, indices = request.input(0), request.input(1)
+    axis = _axis(request, data)
+    _check_constant(request, indices, [data.shape[axis]], f"dimension {axis} of {data!r}")
+    reduction = request.text("reduction", "none")
+    return [request.apply("ScatterElements", data, indices, request.input(2), axis=axis, reduction=reduction)]
+
+
+def _scatter_nd(request: Request) -> Sequence[Value]:
+    data, indices = request.input(0), request.input(1)
+    _check_constant(request, indices, data.shape, repr(data))
+    return [request.apply("ScatterND", data, indices, request.input(2), reduction=request.text("reduction", "none"))]
+
+
+def _tensor_scatter(request: Request) -> Sequence[Value]:
+    inputs = request.input(0), request.input(1), request.optional(2)
+    options = {"axis": request.integer("axis", -2), "mode": request.text("mode", "linear")}
+    return [request.apply("TensorScatter", *inputs, **options)]
+
+
+def _one_hot(request: Request) -> Sequence[Value]:
+    depth = request.array(1)
+    if depth is None or depth.size != 1 or not 1 <= float(depth.item()) < float("inf"):
+        raise request.invalid(f"the depth must be one number that is at least 1, not {depth}")
+    axis = request.integer("axis", -1)
+    return [request.apply("OneHot", request.input(0), request.input(2), depth=int(depth.item()), axis=axis)]
+
+
+def _compress(request: Request) -> Sequence[Value]:
+    """With a constant condition this is a gather."""
+    data, condition = request.input(0), request.importer.known(request.input(1))
+    if condition is None:
+        raise request.unsupported(
+            f"how many elements are chosen depends on the values of `{request.input(1).name}`, which are known at run "
+            "time only; make the condition a constant"
+        )
+    if "axis" not in request.attributes:
+        data, axis = request.apply("Reshape", data, shape=(-1,)), 0
+    else:
+        axis = _axis(request, data)
+    chosen = np.flatnonzero(condition)
+    extent = data.shape[axis]
+    if isinstance(extent, Const) and chosen.size and chosen[-1] >= extent.value:
+        raise request.invalid(f"the condition chooses element {chosen[-1]} of dimension {axis} of {data!r}")
+    return [request.apply("Gather", data, request.constant(chosen), axis=axis)]
+
+
+def _non_zero(request: Request) -> Sequence[Value]:
+    known = request.importer.known(request.input(0))
+    if known is None:
+        raise request.unsupported(
+            f"how many elements are not zero depends on the values of `{request.input(0).name}`; compute it outside of "
+            "the model, and make what follows an input"
+        )
+    return [request.constant(np.array(np.nonzero(np.atleast_1d(known)), np.int64))]
+
+
+def _with_checked_labels(request: Request) -> tuple[Value | None, ...]:
+    """The inputs of a loss, whose definition takes a negative label for one that counts from the end."""
+    scores, target = request.input(0), request.input(1)
+    if len(scores.shape) < 2:
+        raise request.invalid(f"the scores {scores!r} have no dimension of classes")
+    ignored = request.attributes.get("ignore_index")
+    known = request.importer.known(target)
+    if known is not None and isinstance(scores.shape[1], Const):
+        classes = int(scores.shape[1].value)
+        wrong = [label for label in map(int, known.flat) if label != ignored and not 0 <= label < classes]
+        if wrong:
+            raise request.invalid(f"label {wrong[0]} is out of range: there are {classes} classes")
+    options = {} if ignored is None else {"ignored": request.integer("ignore_index", 0)}
+    return (scores, request.apply("Labels", target, classes=scores.shape[1], **options), *request.inputs[2:])
+
+
+CHECKED_INPUTS: Mapping[str, Callable[[Request], tuple[Value | None, ...]]] = {
+    "NegativeLogLikelihoodLoss": _with_checked_labels,
+    "SoftmaxCrossEntropyLoss": _with_checked_labels,
+}
+"""For operators that are imported by their definitions: their inputs, with checks that these do not have."""
+
+RULES: Mapping[str, RuleFunction] = {
+    "Compress": _compress,
+    "Gather": _gather,
+    "GatherElements": _gather,
+    "GatherND": _gather_nd,
+    "NonZero": _non_zero,
+    "OneHot": _one_hot,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "TensorScatter": _tensor_scatter,
+}

@@ -1,0 +1,188 @@
+"""ONNX's operators that move elements."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.base.dtypes import i64
+from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
+from tilewright.graph import Value
+from tilewright.ops.shapes import element_count, static
+from tilewright.symbolic.expr import ZERO, Const, Expr, maximum
+from tilewright.symbolic.simplify import simplify
+
+
+def _axes_of(request: Request, given: Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """Axes counted from the front, in the order given; all, if none are. Raises ``InvalidModel``."""
+    axes = tuple(range(rank)) if given is None else tuple(given)
+    if any(not -rank <= axis < rank for axis in axes) or len({axis % rank for axis in axes}) != len(axes):
+        raise request.invalid(f"axes {axes} are not different axes of {rank} dimensions")
+    return tuple(axis % rank for axis in axes)
+
+
+def _shape(request: Request) -> Sequence[Value]:
+    end = request.attributes.get("end")
+    chosen = request.input(0).shape[request.integer("start", 0) : end if isinstance(end, int) else None]
+    return [request.importer.symbolic_value(chosen, (len(chosen),), i64, request.place)]
+
+
+def _size(request: Request) -> Sequence[Value]:
+    count = element_count(request.input(0).shape)
+    return [request.importer.symbolic_value((count,), (), i64, request.place)]
+
+
+_SLICE = Rule(
+    "Slice", {name: name for name in ("starts", "ends", "axes")}, {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
+)
+
+
+def _slice(request: Request) -> Sequence[Value]:
+    """Bounds may follow from run-time extents."""
+    starts, ends = request.extents(1) or (), request.extents(2) or ()
+    if all(isinstance(bound, int) for bound in (*starts, *ends)):
+        return _SLICE(request)
+    data, steps = request.input(0), request.integers(4) or (1,) * len(starts)
+    axes = _axes_of(request, request.integers(3) or tuple(range(len(starts))), len(data.shape))
+    if not len(starts) == len(ends) == len(axes) == len(steps) or min(steps) < 1:
+        raise request.unsupported(f"slices from {starts} to {ends} by {steps}; only steps forward are supported here")
+    first, last = (
+        tuple(_place_in(request, bound, data.shape[axis]) for bound, axis in zip(bounds, axes, strict=True))
+        for bounds in (starts, ends)
+    )
+    return [request.apply("Slice", data, starts=first, ends=last, axes=axes, steps=steps)]
+
+
+def _place_in(request: Request, bound: int | Expr, extent: Expr) -> int | Expr:
+    """A bound that is an expression, counted from the front and within the dimension."""
+    symbolic = request.importer.symbolic
+    if isinstance(bound, int):
+        return bound
+    match symbolic.sign(bound):
+        case 1:
+            return symbolic.at_most(bound, extent)
+        case -1:
+            return simplify(maximum(bound + extent, ZERO), symbolic.bounds)
+        case _:
+            raise request.unsupported(f"the bound {bound} of a slice may be negative or not; give shapes=")
+
+
+def _split(request: Request) -> Sequence[Value]:
+    """Into parts of the given lengths, or of equal ones; the last may be shorter."""
+    data, rank = request.input(0), len(request.input(0).shape)
+    (axis,) = _axes_of(request, [request.integer("axis", 0)], rank)
+    extent = data.shape[axis]
+    lengths = request.ints("split") or request.integers(1)
+    if lengths is None:
+        lengths = _equal_parts(request, request.extent(data, axis))
+    whole = sum(lengths)
+    if min(lengths, default=-1) < 0 or (isinstance(extent, Const) and whole != extent.value):
+        raise request.invalid(f"lengths {lengths} do not make up extent {extent} of dimension {axis} of {data!r}")
+    if len(lengths) < request.outputs:
+        raise request.invalid(f"{len(lengths)} parts for {request.outputs} outputs")
+    starts = [sum(lengths[:n]) for n in range(request.outputs)]
+    return [
+        request.apply("Slice", data, starts=(start,), ends=(start + length,), axes=(axis,), steps=(1,))
+        for start, length in zip(starts, lengths, strict=False)
+    ]
+
+
+def _equal_parts(request: Request, extent: int) -> tuple[int, ...]:
+    """From opset 18 on the last part may be shorter."""
+    count = max(request.integer("num_outputs", request.outputs), 1)
+    if count > max(extent, request.outputs):
+        raise request.invalid(f"num_outputs is {count}, more than the {extent} elements; give the lengths")
+    if request.opset < 18 and extent % count:
+        raise request.invalid(f"{extent} elements are no {count} equal parts; give the lengths")
+    part = -(-extent // count)
+    return tuple(max(min(part, extent - n * part), 0) for n in range(count))
+
+
+def _pad(request: Request) -> Sequence[Value]:
+    """Before opset 11 pads and value are attributes."""
+    data, rank = request.input(0), len(request.input(0).shape)
+    pads = request.ints("pads") if request.opset < 11 else request.integers(1)
+    value = request.optional(2)
+    if "value" in request.attributes:
+        value = request.constant(np.array(request.number("value", 0.0), data.dtype.numpy))
+    axes = _axes_of(request, request.integers(3), rank)
+    if pads is None or len(pads) != 2 * len(axes):
+        raise request.invalid(f"pads {pads} are not two for each of the axes {axes}")
+    before, after = [0] * rank, [0] * rank
+    for position, axis in enumerate(axes):
+        before[axis], after[axis] = pads[position], pads[len(axes) + position]
+    mode = request.text("mode", "constant")
+    return [request.apply("Pad", data, value, before=tuple(before), after=tuple(after), mode=mode)]
+
+
+def _center_crop_pad(request: Request) -> Sequence[Value]:
+    """Where an odd number of elements is cut off or added, one more at the end."""
+    data, wanted = request.input(0), request.integers(1)
+    axes = _axes_of(request, request.ints("axes"), len(data.shape))
+    if wanted is None or len(wanted) != len(axes):
+        raise request.invalid(f"the shape {wanted} is not one extent for each of the axes {axes}")
+    before, after = [0] * len(data.shape), [0] * len(data.shape)
+    for axis, extent in zip(axes, wanted, strict=True):
+        missing = extent - request.extent(data, axis)
+        half = abs(missing) // 2
+        before[axis], after[axis] = (half, missing - half) if missing > 0 else (-half, missing + half)
+    return [request.apply("Pad", data, before=tuple(before), after=tuple(after))]
+
+
+def _blocks(request: Request) -> tuple[Value, tuple[int, ...], int]:
+    """The input of a move between depth and space, its extents, and the side of a block."""
+    data, side = request.input(0), request.integer("blocksize", 0)
+    extents = static(data.shape)
+    if extents is None:
+        raise request.unsupported(f"the shape of {data!r} is known at run time only; give it by shapes=")
+    if len(extents) != 4 or side < 1:
+        raise request.invalid(f"{data!r} has not 4 dimensions, or the block size {side} is not positive")
+    return data, extents, side
+
+
+def _depth_to_space(request: Request) -> Sequence[Value]:
+    data, (n, c, h, w), side = _blocks(request)
+    if c % (side * side):
+        raise request.invalid(f"{c} channels of {data!r} are no multiple of {side * side}")
+    depth = c // (side * side)
+    by_column = request.text("mode", "DCR") == "DCR"
+    split = (n, side, side, depth, h, w) if by_column else (n, depth, side, side, h, w)
+    perm = (0, 3, 4, 1, 5, 2) if by_column else (0, 1, 4, 2, 5, 3)
+    blocks = request.apply("Reshape", data, shape=split, allow_zero=True)
+    moved = request.apply("Transpose", blocks, perm=perm)
+    return [request.apply("Reshape", moved, shape=(n, depth, h * side, w * side), allow_zero=True)]
+
+
+def _space_to_depth(request: Request) -> Sequence[Value]:
+    data, (n, c, h, w), side = _blocks(request)
+    if h % side or w % side:
+        raise request.invalid(f"{h} x {w} of {data!r} is not made of blocks of {side} x {side}")
+    rows, columns = h // side, w // side
+    blocks = request.apply("Reshape", data, shape=(n, c, rows, side, columns, side), allow_zero=True)
+    perm = (0, 3, 5, 1, 2, 4) if request.text("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    moved = request.apply("Transpose", blocks, perm=perm)
+    return [request.apply("Reshape", moved, shape=(n, c * side * side, rows, columns), allow_zero=True)]
+
+
+def _trilu(request: Request) -> Sequence[Value]:
+    upper = bool(request.integer("upper", 1))
+    return [request.apply("Trilu", request.input(0), request.optional(1), upper=upper)]
+
+
+RULES: Mapping[str, RuleFunction] = {
+    "CenterCropPad": _center_crop_pad,
+    "DepthToSpace": _depth_to_space,
+    "Expand": Rule("Expand", {}, {1: "shape"}),
+    "Flatten": Rule("Flatten", {"axis": "axis"}),
+    "Pad": _pad,
+    "Reshape": Rule("Reshape", {"allowzero": "allow_zero"}, {1: "shape"}),
+    "Shape": _shape,
+    "Size": _size,
+    "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
+    "Split": _split,
+    "Squeeze": Rule("Squeeze", {"axes": "axes"}, {1: "axes"}),
+    "Tile": Rule("Tile", {}, {1: "repeats"}),
+    "Transpose": Rule("Transpose", {"perm": "perm"}),
+    "Trilu": _trilu,
+    "Unsqueeze": Rule("Unsqueeze", {"axes": "axes"}, {1: "axes"}),
+}

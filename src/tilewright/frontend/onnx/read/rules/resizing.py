@@ -1,0 +1,246 @@
+"""ONNX's resizing and sampling of grids."""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TypeVar
+
+import numpy as np
+
+from tilewright.base.dtypes import f32
+from tilewright.base.errors import ResourceLimit
+from tilewright.frontend.onnx.read import protos
+from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
+from tilewright.graph import Value
+from tilewright.ops.interpolation import Coordinates, Filter, Line, Mode, Rounding, Table, table
+from tilewright.ops.shapes import normalize_axes, static
+from tilewright.symbolic.expr import Const, const
+
+MAX_EXTENT = 1 << 24
+"""The longest resized axis: each element has a row in a table."""
+
+_NAMED = TypeVar("_NAMED", bound=Enum)
+
+
+def _resize(request: Request) -> Sequence[Value]:
+    """Axis by axis; axes that do not change are left alone."""
+    data = request.input(0)
+    chosen = _filter(request)
+    result = data
+    extrapolated: list[tuple[int, Table]] = []
+    for axis, line in _lines(request, data, chosen).items():
+        if _does_nothing(line, chosen):
+            continue
+        if line.before == 0 and line.after > 0:
+            raise request.invalid(f"dimension {axis} of {data!r} has no elements to make {line.after} of")
+        repeats = line.after // line.before if line.before else 0
+        known = table(line, chosen)
+        if _repeats(known, line):
+            result = request.apply("Repeat", result, axis=axis, times=repeats)
+        else:
+            result = _resampled(request, result, axis, known, chosen)
+        if known.outside.any():
+            extrapolated.append((axis, known))
+    if result.dtype != data.dtype:
+        result = request.apply("Cast", result, to=data.dtype)
+    for axis, known in extrapolated:
+        result = _filled(request, result, axis, known)
+    return [request.apply("Identity", data) if result == data else result]
+
+
+def _resampled(request: Request, data: Value, axis: int, known: Table, chosen: Filter) -> Value:
+    if chosen.mode is Mode.NEAREST:
+        return request.apply("Gather", data, request.constant(known.indices[:, 0]), axis=axis)
+    dtype = data.dtype if data.dtype.is_float else f32
+    indices, weights = request.constant(known.indices), request.constant(known.weights.astype(dtype.numpy))
+    return request.apply("Resample", data, indices, weights, axis=axis)
+
+
+def _filled(request: Request, data: Value, axis: int, known: Table) -> Value:
+    """With the extrapolation value where the table lies outside."""
+    mask = known.outside.reshape(-1, *(1,) * (len(data.shape) - axis - 1))
+    value = np.array(request.number("extrapolation_value", 0.0)).astype(data.dtype.numpy)
+    return request.apply("Where", request.constant(mask), request.constant(value), data)
+
+
+def _does_nothing(line: Line, chosen: Filter) -> bool:
+    crops = chosen.coordinates is Coordinates.TF_CROP_AND_RESIZE and line.crop != (0.0, 1.0)
+    return line.before == line.after and not crops and (line.scale == 1.0 or line.after == 0)
+
+
+def _repeats(known: Table, line: Line) -> bool:
+    """Whether each element only comes several times."""
+    if known.weights.shape[1] != 1 or not line.before or line.after % line.before or known.outside.any():
+        return False
+    times = line.after // line.before
+    return bool((known.indices[:, 0] == np.arange(line.after) // times).all())
+
+
+def _filter(request: Request) -> Filter:
+    mode = request.text("mode", "nearest")
+    if request.opset < 11:
+        chosen = _named(request, "mode", Mode, mode)
+        return Filter(chosen, Coordinates.ASYMMETRIC, Rounding.SIMPLE)
+    default = Coordinates.HALF_PIXEL.value
+    return Filter(
+        _named(request, "mode", Mode, mode),
+        _named(
+            request,
+            "coordinate_transformation_mode",
+            Coordinates,
+            request.text("coordinate_transformation_mode", default),
+        ),
+        _named(request, "nearest_mode", Rounding, request.text("nearest_mode", Rounding.PREFER_FLOOR.value)),
+        request.number("cubic_coeff_a", -0.75),
+        bool(request.integer("antialias", 0)),
+        bool(request.integer("exclude_outside", 0)),
+    )
+
+
+def _named(request: Request, attribute: str, kind: type[_NAMED], value: str) -> _NAMED:
+    try:
+        return kind(value)
+    except ValueError as error:
+        known = ", ".join(str(each.value) for each in kind)
+        raise request.invalid(f"attribute {attribute} is {value}; it must be one of {known}") from error
+
+
+def _lines(request: Request, data: Value, chosen: Filter) -> dict[int, Line]:
+    """What happens along each axis that the node names."""
+    axes = normalize_axes(request.ints("axes"), len(data.shape)) if request.ints("axes") != () else ()
+    listed = request.ints("axes") or axes
+    order = [axis % len(data.shape) for axis in listed] if len(data.shape) else []
+    scales, sizes, crops = _parameters(request, len(order))
+    if sizes is not None:
+        scales, sizes = _keep_aspect(request, data, order, sizes)
+    elif chosen.coordinates is Coordinates.TF_CROP_AND_RESIZE:
+        raise request.unsupported("crop and resize by scales is not supported; give sizes")
+    lines: dict[int, Line] = {}
+    for position, axis in enumerate(order):
+        scale = scales[position]
+        if scale == 1.0 and sizes is None and not isinstance(data.shape[axis], Const):
+            continue
+        before = request.extent(data, axis)
+        wanted = before * scale if sizes is None else sizes[position]
+        if wanted >= MAX_EXTENT + 1:
+            text = f"dimension {axis} would have {wanted:.0f} elements, more than {MAX_EXTENT}; use smaller scales"
+            raise ResourceLimit(f"{request.place}: {text}")
+        after = _floor(before, scale) if sizes is None else sizes[position]
+        fractional = sizes is None and after != float(np.float32(scale)) * before
+        if fractional and chosen.coordinates is Coordinates.ALIGN_CORNERS:
+            raise request.unsupported(
+                f"align_corners with scale {scale} of {before} elements is not supported, as implementations differ; "
+                "give sizes"
+            )
+        lines[axis] = Line(before, after, scale, crops[position])
+    _check_size(request, data, lines)
+    return lines
+
+
+def _check_size(request: Request, data: Value, lines: Mapping[int, Line]) -> None:
+    resized = (const(lines[axis].after) if axis in lines else extent for axis, extent in enumerate(data.shape))
+    protos.check_size(static(tuple(resized)) or (), f"{request.place}: its result")
+
+
+def _floor(before: int, scale: float) -> int:
+    return int(np.floor(np.float32(before) * np.float32(scale)))
+
+
+def _parameters(request: Request, count: int) -> tuple[list[float], list[int] | None, list[tuple[float, float]]]:
+    """Scales, sizes and crops, one for each axis; the inputs that hold them moved with the opsets."""
+    if request.opset < 9 and request.op_type == "Upsample":
+        return _checked_scales(request, list(request.numbers("scales")), count), None, [(0.0, 1.0)] * count
+    if request.opset < 11:
+        return _checked_scales(request, _floats(request, 1), count), None, [(0.0, 1.0)] * count
+    scales, sizes, roi = _floats(request, 2), request.integers(3), _floats(request, 1)
+    crops = [(0.0, 1.0)] * count
+    if roi and request.text("coordinate_transformation_mode", "") == Coordinates.TF_CROP_AND_RESIZE.value:
+        if len(roi) != 2 * count or not np.isfinite(roi).all():
+            raise request.invalid(f"roi is {roi}; {2 * count} finite numbers are needed")
+        crops = list(zip(roi[:count], roi[count:], strict=True))
+    if not sizes and (scales or not count):
+        return _checked_scales(request, scales, count), None, crops
+    if not sizes or scales:
+        raise request.invalid("it must have either scales or sizes")
+    if len(sizes) != count or min(sizes) < 0:
+        raise request.invalid(f"sizes is {list(sizes)}; {count} entries that are not negative are needed")
+    return [], list(sizes), crops
+
+
+def _floats(request: Request, position: int) -> list[float]:
+    array = request.array(position)
+    return [] if array is None else [float(x) for x in np.ravel(array)]
+
+
+def _checked_scales(request: Request, scales: list[float], count: int) -> list[float]:
+    if len(scales) != count or not all(np.isfinite(scale) and scale > 0 for scale in scales):
+        raise request.invalid(f"scales is {scales}; {count} positive numbers are needed")
+    return scales
+
+
+def _keep_aspect(request: Request, data: Value, axes: Sequence[int], sizes: list[int]) -> tuple[list[float], list[int]]:
+    """The scales for ``sizes``; with a policy, all are equal and the sizes follow."""
+    extents = static(tuple(data.shape[axis] for axis in axes))
+    if extents is None:
+        raise request.unsupported(f"sizes for run-time extents of {data!r} are not supported; give shapes=")
+    quotients = [size / extent if extent else 1.0 for size, extent in zip(sizes, extents, strict=True)]
+    match request.text("keep_aspect_ratio_policy", "stretch"):
+        case "stretch":
+            return quotients, sizes
+        case "not_larger" | "not_smaller" as policy:
+            scale = (min if policy == "not_larger" else max)(quotients)
+            return [scale] * len(axes), [int(np.floor(scale * extent + 0.5)) for extent in extents]
+        case policy:
+            raise request.invalid(f"keep_aspect_ratio_policy is {policy}; it must be stretch, not_larger, not_smaller")
+
+
+def _affine_grid(request: Request) -> Sequence[Value]:
+    size = request.integers(1) or ()
+    if len(size) not in (4, 5) or min(size) < 1:
+        raise request.invalid(f"size is {list(size)}; it must be [N, C, H, W] or [N, C, D, H, W], each at least 1")
+    theta, aligned = request.input(0), bool(request.integer("align_corners", 0))
+    if static(theta.shape[:1]) not in (None, (), size[:1]):
+        raise request.invalid(f"size is {list(size)} for {theta!r}: the first extents must agree")
+    return [request.apply("AffineGrid", theta, spatial=size[2:], align_corners=aligned)]
+
+
+_SAMPLES = {"bilinear": "linear", "bicubic": "cubic"}
+"""What opset 16 called the modes."""
+
+
+def _grid_sample(request: Request) -> Sequence[Value]:
+    mode = request.text("mode", "linear")
+    padding = request.text("padding_mode", "zeros")
+    aligned = bool(request.integer("align_corners", 0))
+    data, grid = request.input(0), request.input(1)
+    chosen = _SAMPLES.get(mode, mode)
+    return [request.apply("GridSample", data, grid, mode=chosen, padding_mode=padding, align_corners=aligned)]
+
+
+def _roi_align(request: Request) -> Sequence[Value]:
+    samples = request.integer("sampling_ratio", 0)
+    if samples == 0:
+        raise request.unsupported("sampling_ratio 0 (as many as a region is large) is not supported; give 1 or more")
+    default = "half_pixel" if request.opset >= 16 else "output_half_pixel"
+    placing = request.text("coordinate_transformation_mode", default)
+    mode = request.text("mode", "avg")
+    if placing not in ("half_pixel", "output_half_pixel") or mode not in ("avg", "max"):
+        raise request.invalid(f"mode {mode} with coordinates {placing}: avg, max with (output_)half_pixel are there")
+    result = request.apply(
+        "RoiAlign",
+        *(request.input(position) for position in range(3)),
+        output=(request.integer("output_height", 1), request.integer("output_width", 1)),
+        samples=samples,
+        scale=request.number("spatial_scale", 1.0),
+        offset=0.5 if placing == "half_pixel" else 0.0,
+        largest=mode == "max",
+    )
+    return [result]
+
+
+RULES: Mapping[str, RuleFunction] = {
+    "AffineGrid": _affine_grid,
+    "GridSample": _grid_sample,
+    "Resize": _resize,
+    "RoiAlign": _roi_align,
+    "Upsample": _resize,
+}

@@ -1,0 +1,244 @@
+"""How an ONNX node becomes nodes of the graph: a declaration (``Rule``), or a function of the node (``Request``)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import InvalidModel, UnsupportedModel
+from tilewright.base.names import readable
+from tilewright.frontend.onnx.read.protos import dtype_of
+from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues, can_be_extent
+from tilewright.graph import Array, Value
+from tilewright.ops import Attribute
+from tilewright.symbolic.expr import Const, Expr
+from tilewright.tensor.elements import Elements
+
+
+class Importer(Protocol):
+    """What the rules need of the importer."""
+
+    def add(
+        self, op: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute], outputs: int, place: str
+    ) -> tuple[Value, ...]:
+        """A node of the graph; its results get fresh names."""
+        ...
+
+    def known(self, value: Value) -> Array | None:
+        """The elements of a constant."""
+        ...
+
+    def constant(self, array: Array, place: str) -> Value:
+        """A new constant with a fresh name."""
+        ...
+
+    def elements(self, value: Value) -> Elements | None:
+        """The elements of a small constant, or of a value that follows from run-time extents."""
+        ...
+
+    def symbolic_value(self, elements: Elements, shape: Sequence[int], dtype: DType, place: str) -> Value:
+        """A new value with these elements; a constant, if all are literals."""
+        ...
+
+    @property
+    def symbolic(self) -> SymbolicValues:
+        """What is known of run-time extents."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One node of the model, for which a rule makes nodes of the graph.
+
+    ``outputs`` is how many results the model wants, those left out in the middle included.
+    """
+
+    op_type: str
+    place: str
+    opset: int
+    inputs: tuple[Value | None, ...]
+    attributes: Mapping[str, Attribute | Array]
+    outputs: int
+    importer: Importer
+
+    def apply(self, op: str, *inputs: Value | None, **attributes: Attribute) -> Value:
+        """The one result of operator ``op`` of ``ops``. Raises ``InvalidModel`` if the inputs do not fit."""
+        return self.apply_many(op, inputs, 1, **attributes)[0]
+
+    def apply_many(
+        self, op: str, inputs: Sequence[Value | None], outputs: int, **attributes: Attribute
+    ) -> tuple[Value, ...]:
+        """The first ``outputs`` results of operator ``op``. Raises ``InvalidModel`` if the inputs do not fit."""
+        return self.importer.add(op, inputs, attributes, outputs, self.place)
+
+    def constant(self, array: Array) -> Value:
+        """A constant of the graph."""
+        return self.importer.constant(array, self.place)
+
+    def input(self, position: int) -> Value:
+        """An input that must be there. Raises ``InvalidModel``."""
+        value = self.optional(position)
+        if value is None:
+            raise InvalidModel(f"{self.place}: input {position} is missing")
+        return value
+
+    def optional(self, position: int) -> Value | None:
+        """An input, if it is given."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def array(self, position: int) -> Array | None:
+        """The elements of an input, if it is given. Raises ``UnsupportedModel`` if they are known at run time only."""
+        value = self.optional(position)
+        return None if value is None else self._known(value)
+
+    def integers(self, position: int) -> tuple[int, ...] | None:
+        """The elements of an integer input, if it is given. Raises ``UnsupportedModel`` or ``InvalidModel``."""
+        value = self.optional(position)
+        if value is None:
+            return None
+        if not value.dtype.is_int:
+            raise InvalidModel(f"{self.place}: input `{readable(value.name)}` must hold integers, not {value.dtype}")
+        return tuple(int(x) for x in np.ravel(self._known(value)))
+
+    def extents(self, position: int) -> tuple[int | Expr, ...] | None:
+        """The elements of an integer input, if it is given, as numbers or expressions over run-time extents.
+
+        Raises ``UnsupportedModel`` if they depend on more than that, ``InvalidModel`` if they are no integers.
+        """
+        value = self.optional(position)
+        elements = None if value is None or not value.dtype.is_int else self.importer.elements(value)
+        if value is None or elements is None:
+            return self.integers(position)
+        for element in elements:
+            if not can_be_extent(element):
+                raise self.unsupported(f"input `{value.name}` has the element {element}; give shapes= for the inputs")
+        return tuple(int(element.value) if isinstance(element, Const) else element for element in elements)
+
+    def _known(self, value: Value) -> Array:
+        array = self.importer.known(value)
+        if array is None:
+            raise UnsupportedModel(
+                f"{self.place}: input `{readable(value.name)}` must be a constant, but is computed at run time; if it "
+                "depends on shapes only, give these by shapes="
+            )
+        return array
+
+    def integer(self, name: str, default: int) -> int:
+        """An integer attribute."""
+        value = self.attributes.get(name, default)
+        assert isinstance(value, int), "the importer checked the attribute against the operator's definition"
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """A float attribute."""
+        value = self.attributes.get(name, default)
+        assert isinstance(value, float | int), "the importer checked the attribute against the operator's definition"
+        return float(value)
+
+    def text(self, name: str, default: str) -> str:
+        """A string attribute."""
+        value = self.attributes.get(name, default)
+        assert isinstance(value, str), "the importer checked the attribute against the operator's definition"
+        return value
+
+    def ints(self, name: str) -> tuple[int, ...] | None:
+        """A list of integers, if the attribute is given."""
+        value = self.attributes.get(name)
+        if value is None:
+            return None
+        assert isinstance(value, tuple), "the importer checked the attribute against the operator's definition"
+        return tuple(int(str(x)) for x in value)
+
+    def tensor(self, name: str) -> Array | None:
+        """A tensor, if the attribute is given."""
+        value = self.attributes.get(name)
+        assert value is None or isinstance(value, np.ndarray), (
+            "the importer checked the attribute against the definition"
+        )
+        return value
+
+    def dtype(self, name: str) -> DType | None:
+        """The element type that an attribute names by its number; None for 0, or if it is not given."""
+        code = self.integer(name, 0)
+        return dtype_of(code, self.place) if code else None
+
+    def extent(self, value: Value, axis: int) -> int:
+        """The extent of ``value`` along ``axis``. Raises ``UnsupportedModel`` if it is known at run time only."""
+        extent = value.shape[axis]
+        if not isinstance(extent, Const):
+            raise self.unsupported(f"extent {extent} of {value!r} is known at run time only; give it by shapes=")
+        return int(extent.value)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of numbers; empty if the attribute is not given."""
+        value = self.attributes.get(name, ())
+        assert isinstance(value, tuple), "the importer checked the attribute against the operator's definition"
+        return tuple(float(str(x)) for x in value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings; empty if the attribute is not given."""
+        value = self.attributes.get(name, ())
+        assert isinstance(value, tuple), "the importer checked the attribute against the operator's definition"
+        return tuple(map(str, value))
+
+    def unsupported(self, what: str) -> UnsupportedModel:
+        """The error for a form that can't be compiled; ``what`` says which, and what would help."""
+        return UnsupportedModel(f"{self.place}: {what}")
+
+    def invalid(self, what: str) -> InvalidModel:
+        """The error for a node that breaks ONNX's rules."""
+        return InvalidModel(f"{self.place}: {what}")
+
+
+RuleFunction: TypeAlias = Callable[[Request], Sequence[Value]]
+"""Makes nodes by ``request.apply`` and returns the values of the node's outputs, as many as are wanted.
+
+A ``BadProgram`` of a helper of ``ops`` becomes ``InvalidModel`` with the node's place.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An ONNX operator that is one of ``ops``.
+
+    ``constant_inputs``: positions of inputs that become attributes. ``attributes``: ONNX's name to ours.
+    """
+
+    operator: str
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
+    constant_inputs: Mapping[int, str] = field(default_factory=dict[int, str])
+    ignored: frozenset[str] = frozenset()
+    """Attributes that change nothing here."""
+
+    def __call__(self, request: Request) -> Sequence[Value]:
+        """The results. Raises ``UnsupportedModel`` for an attribute that is not listed."""
+        operands = [v for position, v in enumerate(request.inputs) if position not in self.constant_inputs]
+        while operands and operands[-1] is None:
+            operands.pop()
+        options: dict[str, Attribute] = {}
+        for name, value in request.attributes.items():
+            if name in self.attributes and not isinstance(value, np.ndarray):
+                options[self.attributes[name]] = self._converted(name, value, request.place)
+            elif name not in self.ignored:
+                raise request.unsupported(f"attribute {name} is not supported; leave it out")
+        for position, option in self.constant_inputs.items():
+            numbers = request.extents(position) if option in _EXTENTS else request.integers(position)
+            if numbers is not None:
+                options[option] = numbers
+        return request.apply_many(self.operator, operands, request.outputs, **options)
+
+    def _converted(self, name: str, value: Attribute, place: str) -> Attribute:
+        target = self.attributes[name]
+        if target in _BOOLEANS:
+            return bool(value)
+        return dtype_of(value, place) if target in _DTYPES and isinstance(value, int) else value
+
+
+_BOOLEANS = frozenset({"allow_zero", "fmod", "keepdims", "noop_with_empty_axes", "transpose_a", "transpose_b"})
+"""Attributes of our operators that ONNX spells as 0 and 1."""
+_EXTENTS = frozenset({"repeats", "shape"})
+"""Attributes of our operators that may be expressions over run-time extents."""
+_DTYPES = frozenset({"to", "dtype"})
+"""Attributes of our operators that ONNX spells as the number of an element type."""

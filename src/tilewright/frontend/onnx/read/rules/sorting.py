@@ -1,0 +1,53 @@
+"""ONNX's operators that order, count and accumulate."""
+
+from collections.abc import Mapping, Sequence
+
+from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
+from tilewright.graph import Value
+
+
+def _place_of_extreme(request: Request) -> Sequence[Value]:
+    axis = request.integer("axis", 0)
+    place = request.apply(
+        request.op_type,
+        request.input(0),
+        axis=axis,
+        select_last_index=bool(request.integer("select_last_index", 0)),
+    )
+    return [place if request.integer("keepdims", 1) else request.apply("Squeeze", place, axes=(axis,))]
+
+
+def _top_k(request: Request) -> Sequence[Value]:
+    """``k`` is an attribute before opset 10. Where the order is free (``sorted=0``), best first is one."""
+    counts = (request.integer("k", 0),) if request.opset < 10 else request.integers(1)
+    if counts is None or len(counts) != 1:
+        raise request.invalid(f"K must be one number, not {counts}")
+    largest = bool(request.integer("largest", 1))
+    options = {"k": counts[0], "axis": request.integer("axis", -1), "largest": largest}
+    return request.apply_many("TopK", [request.input(0)], request.outputs, **options)
+
+
+def _accumulation(request: Request) -> Sequence[Value]:
+    axes = request.integers(1)
+    if axes is None or len(axes) != 1:
+        raise request.invalid(f"the axis must be one number, not {axes}")
+    flags = {name: bool(request.integer(name, 0)) for name in ("exclusive", "reverse")}
+    return [request.apply(request.op_type, request.input(0), axis=axes[0], **flags)]
+
+
+def _as_many_as_the_data_says(request: Request) -> Sequence[Value]:
+    raise request.unsupported(
+        f"how many results {request.op_type} has depends on the data; shapes must be known before a model runs, so "
+        "leave this node out and apply it to the model's outputs"
+    )
+
+
+RULES: Mapping[str, RuleFunction] = {
+    "ArgMax": _place_of_extreme,
+    "ArgMin": _place_of_extreme,
+    "CumProd": _accumulation,
+    "CumSum": _accumulation,
+    "NonMaxSuppression": _as_many_as_the_data_says,
+    "TopK": _top_k,
+    "Unique": _as_many_as_the_data_says,
+}

@@ -1,0 +1,106 @@
+"""Graphs to ONNX models: standard ones, which other runtimes run.
+
+    save(graph, Path("out.onnx"))
+
+The inverse of ``importer``: every node is written by the form of its operator (``forms``). Inputs, outputs and
+all values keep their names; a run-time extent is a named dimension (``dim_param``).
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx
+from onnx import helper
+
+from tilewright.base.outputs import AnyPath, check_output, output
+from tilewright.frontend.onnx.read.protos import MAX_FILE_BYTES
+from tilewright.frontend.onnx.write.forms import FORMS, NOT_WRITTEN, Writing
+from tilewright.frontend.onnx.write.forms.opsets import NEW, OLD, objection
+from tilewright.frontend.onnx.write.forms.writer import Writer, code_of, tensor_of
+from tilewright.graph import Graph, Value
+from tilewright.symbolic.expr import Const, Expr, Extent
+
+IR_VERSION = 10
+"""That of ONNX 1.16 (2024)."""
+_ROOM = 1 << 24
+"""Bytes for all but the weights."""
+_PAGE = 1 << 12
+"""Tensors in a file of their own start at multiples of so many bytes, so that they can be mapped."""
+
+
+def export(graph: Graph) -> onnx.ModelProto:
+    """``graph`` as an ONNX model. Raises ``UnsupportedModel`` naming a node that ONNX can't say, and what helps."""
+    writer = Writer(graph)
+    opset = max([OLD, *(_write(Writing(node, writer)) for node in graph.nodes)])
+    outputs = [value.name for value in graph.outputs]
+    nodes = writer.needed(outputs)
+    used = {name for node in nodes for name in node.input}.union(outputs)
+    own = [tensor_of(array, value.name) for value, array in graph.constants.items() if value.name in used]
+    more = [tensor_of(array, name) for name, array in writer.literals.items() if name in used]
+    infos = [[_info(value) for value in values] for values in (graph.inputs, graph.outputs)]
+    proto = helper.make_graph(nodes, graph.name, *infos, initializer=[*own, *more])
+    opsets = [helper.make_opsetid("", opset)]
+    return helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="tilewright")
+
+
+def _write(writing: Writing) -> int:
+    """Write a node; the opset that it needs."""
+    op, writer = writing.node.op.name, writing.writer
+    if op not in FORMS:
+        raise writing.unsupported(NOT_WRITTEN.get(op, "ONNX has no such operator"))
+    start = len(writer.nodes)
+    FORMS[op](writing)
+    dtypes = {value.name: value.dtype for value in writing.node.inputs if value is not None}
+    needed = OLD
+    for node in writer.nodes[start:]:
+        if objection(node, dtypes, OLD) is not None:
+            reason = objection(node, dtypes, NEW)
+            if reason is not None:
+                raise writing.unsupported(f"{reason}; convert this part of the model to another type")
+            needed = NEW
+    return needed
+
+
+def _info(value: Value) -> onnx.ValueInfoProto:
+    """The type of an input or output; an extent that is no name or number is left open."""
+    return helper.make_tensor_value_info(value.name, code_of(value.dtype), [_dim(extent) for extent in value.shape])
+
+
+def _dim(extent: Expr) -> int | str | None:
+    if isinstance(extent, Const):
+        return int(extent.value)
+    return extent.given if isinstance(extent, Extent) else None
+
+
+def save(graph: Graph, path: Path, largest: int = MAX_FILE_BYTES, inputs: Iterable[AnyPath] = ()) -> None:
+    """Write ``graph`` to the file ``path``; weights beside it, at ``path`` with ``.data``, if it took over ``largest``.
+
+    Raises ``UnsupportedModel`` as ``export`` does, ``BadInput`` if a file can't be written or is one of ``inputs``.
+    """
+    model = export(graph)
+    kept = (*inputs,)
+    check_output(path, kept)
+    if sum(len(tensor.raw_data) for tensor in model.graph.initializer) + _ROOM > largest:
+        data = f"{path.name}.data"
+        with output(path.with_name(data), kept) as file:
+            file.writelines(_moved_weights(model, data))
+    with output(path, kept) as file:
+        file.write(model.SerializeToString())
+
+
+def _moved_weights(model: onnx.ModelProto, location: str) -> list[bytes]:
+    """The content of the file ``location``, in which large initializers of ``model`` are from now on."""
+    parts: list[bytes] = []
+    offset = 0
+    for tensor in model.graph.initializer:
+        size = len(tensor.raw_data)
+        if size < _PAGE:  # axes and shapes stay where readers look for them
+            continue
+        gap = -offset % _PAGE
+        parts += [bytes(gap), tensor.raw_data]
+        place = {"location": location, "offset": offset + gap, "length": size}
+        tensor.external_data.extend(onnx.StringStringEntryProto(key=key, value=str(v)) for key, v in place.items())
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.ClearField("raw_data")
+        offset += gap + size
+    return parts

@@ -1,0 +1,58 @@
+"""Forms: how a node of the graph is written in ONNX, one file per family of operators; the inverse of ``read/rules``.
+
+In: a ``Writing`` (one node of the graph). Out: nodes of the model, the last of which makes the node's results. Most
+forms are declarations:
+
+    "Gemm": Form("Gemm", {"alpha": "alpha", "transpose_a": "transA"})
+
+Others are functions that write several nodes. To add an operator: put a line into the table of its family here, or,
+if ONNX can't say it, into ``NOT_WRITTEN``.
+"""
+
+from collections.abc import Mapping
+
+from tilewright.frontend.onnx.write.forms import (
+    contraction,
+    convolution,
+    elementwise,
+    generation,
+    indexing,
+    movement,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    reduction,
+    sampling,
+)
+from tilewright.frontend.onnx.write.forms.form import Form, FormFunction, Writing
+
+__all__ = ["FORMS", "NOT_WRITTEN", "Form", "FormFunction", "Writing"]
+
+FORMS: Mapping[str, FormFunction] = {
+    **contraction.FORMS,
+    **convolution.FORMS,
+    **elementwise.FORMS,
+    **generation.FORMS,
+    **indexing.FORMS,
+    **movement.FORMS,
+    **normalization.FORMS,
+    **pooling.FORMS,
+    **quantization.FORMS,
+    **recurrent.FORMS,
+    **reduction.FORMS,
+    **sampling.FORMS,
+}
+
+_NEWER = "it is newer than the opset that is written; compute it outside of the model"
+_COMPILED = "it is a step of compiled code; write the graph as it is before layouts are chosen"
+
+NOT_WRITTEN: Mapping[str, str] = {
+    "CumProd": _NEWER,
+    "PhasesToSpace": _COMPILED,
+    "TensorScatter": _NEWER,
+    "WinogradInput": _COMPILED,
+    "WinogradOutput": _COMPILED,
+    "WinogradProducts": _COMPILED,
+}
+"""All other operators: why they are not written, and what helps."""

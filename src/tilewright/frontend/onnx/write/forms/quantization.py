@@ -1,0 +1,61 @@
+"""Operators on quantized numbers."""
+
+from collections.abc import Mapping
+
+from tilewright.base.dtypes import f32
+from tilewright.frontend.onnx.write.forms.form import FormFunction, Writing
+from tilewright.frontend.onnx.write.forms.writer import code_of
+
+
+def _quantize(writing: Writing) -> None:
+    """The quotient is rounded to the type of both operands."""
+    x, scale, zero = writing.value(0), writing.value(1), writing.optional(2)
+    exact = writing.dtype("precision") or scale.dtype
+    operands = [writing.cast(value.name, value.dtype, exact) for value in (x, scale)]
+    dtype = writing.dtype("dtype") if zero is None else None
+    writing.result(
+        "QuantizeLinear",
+        [*operands, writing.input(2)],
+        axis=writing.integer("axis"),
+        block_size=writing.integer("block_size") or None,
+        output_dtype=None if dtype is None else code_of(dtype),
+    )
+
+
+def _dequantize(writing: Writing) -> None:
+    """The result has the type of the scale; another one is rounded to from f32."""
+    scale = writing.value(1)
+    wide = scale.dtype if writing.output.dtype == scale.dtype else f32
+    operands = [writing.input(0), writing.cast(scale.name, scale.dtype, wide), writing.input(2)]
+    places = {"axis": writing.integer("axis"), "block_size": writing.integer("block_size") or None}
+    if wide == writing.output.dtype:
+        writing.result("DequantizeLinear", operands, **places)
+    else:
+        product = writing.apply("DequantizeLinear", operands, **places)
+        writing.result("Cast", [product], to=code_of(writing.output.dtype))
+
+
+def _range(writing: Writing) -> None:
+    """What quantizing the two ends finds out."""
+    ends = [writing.apply("Reshape", [name, writing.vector((1,))]) for name in writing.inputs]
+    both = writing.apply("Concat", ends, axis=0)
+    _, scale, zero = writing.apply_many("DynamicQuantizeLinear", [both], 3)
+    writing.result_at(0, "Identity", [scale])
+    writing.result_at(1, "Identity", [zero])
+
+
+def _requantize(writing: Writing) -> None:
+    x, multiplier, zero = (writing.value(position) for position in range(3))
+    scaled = writing.apply("Mul", [writing.cast(value.name, value.dtype, f32) for value in (x, multiplier)])
+    rounded = writing.apply("Round", [scaled])
+    moved = writing.apply("Add", [rounded, writing.cast(zero.name, zero.dtype, f32)])
+    limits = [writing.scalar(limit, f32) for limit in (zero.dtype.min, zero.dtype.max)]
+    writing.result("Cast", [writing.apply("Clip", [moved, *limits])], to=code_of(zero.dtype))
+
+
+FORMS: Mapping[str, FormFunction] = {
+    "DequantizeLinear": _dequantize,
+    "QuantizationRange": _range,
+    "QuantizeLinear": _quantize,
+    "Requantize": _requantize,
+}
