@@ -23,8 +23,8 @@ from tilewright.driver import prepare
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph
 from tilewright.passes.rules import ALGEBRA, Rule, load_rules
-from tilewright.superopt.kernel_costs import KernelCosts
-from tilewright.superopt.optimization import EFFORTS, Search, built_in_rules
+from tilewright.superopt.costs.kernel_model import KernelCosts
+from tilewright.superopt.search.optimization import EFFORTS, Search, built_in_rules
 from tilewright.target.target import Target
 
 from .networks import NETWORKS, ZOO

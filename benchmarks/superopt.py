@@ -23,8 +23,8 @@ from tilewright.measure.turns import Plan, Timing, measure, ratio
 from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules
-from tilewright.superopt.optimization import Search
-from tilewright.superopt.validation import random_feeds
+from tilewright.superopt.search.optimization import Search
+from tilewright.superopt.validate.validation import random_feeds
 from tilewright.superoptimizer import superoptimize
 from tilewright.target.target import Target
 

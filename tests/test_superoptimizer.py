@@ -22,7 +22,7 @@ from tilewright.driver import Options
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph, Node
 from tilewright.insight.explain import Explanation
-from tilewright.superopt.optimization import Search
+from tilewright.superopt.search.optimization import Search
 from tilewright.superoptimizer import CLEARLY, clearly_fastest, optimize_for, superoptimize
 from tilewright.target.target import Target
 

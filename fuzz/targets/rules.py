@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tilewright.passes.rules
-import tilewright.superopt
+import tilewright.superopt.prove
 from fuzz.target import Target
 from tilewright.passes.rules.text import parse_rules, print_rules
 
@@ -17,7 +17,7 @@ def check(data: bytes) -> None:
 
 def seeds() -> Iterator[bytes]:
     """Blocks of the package's own rules."""
-    folders = (Path(module.__file__ or "").parent for module in (tilewright.passes.rules, tilewright.superopt))
+    folders = (Path(module.__file__ or "").parent for module in (tilewright.passes.rules, tilewright.superopt.prove))
     for folder in folders:
         for path in sorted(folder.glob("*.rules")):
             yield from (block.encode() for block in path.read_text().split("\n\n")[:40] if "rule " in block)

@@ -39,7 +39,7 @@ from tilewright.runtime.memory import aligned_array
 from tilewright.runtime.model import Executable
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
-from tilewright.superopt.result import Applied
+from tilewright.superopt.search.result import Applied
 from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO, given_name
 from tilewright.target.target import Target

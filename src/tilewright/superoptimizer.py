@@ -1,7 +1,7 @@
 """Models compiled with a search for a better graph before it (``superopt="fast"`` or ``"max"``).
 
 The search works on the prepared graph, with all rules that come with the compiler, by the costs of its own kernels.
-What it found is checked against what it began with (``superopt.validation``); what rules compute of weights is folded
+What it found is checked against what it began with (``superopt.validate``); what rules compute of weights is folded
 then. At ``max``, the best few are compiled and measured in turns with the model as it was, which stays unless another
 one is clearly faster.
 """
@@ -25,12 +25,12 @@ from tilewright.graph import Array, Graph
 from tilewright.measure.turns import Plan, measure, ratio
 from tilewright.passes.normalize import normalize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
-from tilewright.superopt.costs import CostProvider
-from tilewright.superopt.fingerprint import fingerprint
-from tilewright.superopt.kernel_costs import KernelCosts
-from tilewright.superopt.optimization import Search
-from tilewright.superopt.result import Optimized
-from tilewright.superopt.validation import Validation, random_feeds, validate
+from tilewright.superopt.costs.kernel_model import KernelCosts
+from tilewright.superopt.costs.provider import CostProvider
+from tilewright.superopt.search.fingerprint import fingerprint
+from tilewright.superopt.search.optimization import Search
+from tilewright.superopt.search.result import Optimized
+from tilewright.superopt.validate.validation import Validation, random_feeds, validate
 from tilewright.target.machine import GUESSED_EXTENT
 
 T = TypeVar("T")

@@ -44,10 +44,10 @@ _TRANSPOSITION = "tests/codegen/test_transposition.py"
 _LAYOUT = "tests/passes/test_layout.py"
 _ALGEBRA = "tests/passes/rules/test_algebra.py"
 _MATCH = "tests/passes/rules/test_match.py"
-_EGRAPH = "tests/superopt/test_egraph.py"
-_EXTRACTION = "tests/superopt/test_extraction.py"
-_NETWORKS = "tests/superopt/test_networks.py"
-_SATURATION = "tests/superopt/test_saturation.py"
+_EGRAPH = "tests/superopt/search/test_egraph.py"
+_EXTRACTION = "tests/superopt/search/test_extraction.py"
+_NETWORKS = "tests/superopt/search/test_networks.py"
+_SATURATION = "tests/superopt/search/test_saturation.py"
 _EXACT = "tests/test_exact_numbers.py"
 _RECOGNIZE = "tests/passes/test_recognize.py"
 _FLATTEN = "tests/passes/test_flatten.py"
@@ -72,16 +72,16 @@ _EXPORTER = ("tests/frontend/test_onnx_exporter.py",)
 
 _ARRAYS = ("tests/base/test_arrays.py",)
 _SPAWN = ("tests/measure/test_spawn.py",)
-_TIMING = ("tests/measure/test_turns.py", "tests/superopt/test_onnxruntime_costs.py")
+_TIMING = ("tests/measure/test_turns.py", "tests/superopt/costs/test_onnxruntime_timing.py")
 
-_FIELD = ("tests/superopt/test_field.py",)
-_EXTENTS = ("tests/superopt/test_extents.py",)
-_GENERATION = ("tests/superopt/test_generation.py",)
+_FIELD = ("tests/superopt/test_evaluator.py",)
+_EXTENTS = ("tests/superopt/generate/test_extents.py",)
+_GENERATION = ("tests/superopt/generate/test_pipeline.py",)
 _PLACES = ("tests/superopt/test_places.py",)
 _SUPEROPT_PAGE = ("tests/report/test_superopt.py",)
-_GAINS = ("tests/superopt/test_gains.py",)
-_VALIDATION = ("tests/superopt/test_regions.py", "tests/superopt/test_validation.py")
-_PROOFS = "tests/superopt/test_proofs.py"
+_GAINS = ("tests/superopt/generate/test_gains.py",)
+_VALIDATION = ("tests/superopt/validate/test_regions.py", "tests/superopt/validate/test_validation.py")
+_PROOFS = "tests/superopt/prove/test_proofs.py"
 
 MUTANTS = (
     Mutant(
@@ -1221,14 +1221,14 @@ MUTANTS = (
         "passes/rules/search.rules",
         "y: weight[o], z: weight[p]\n  let e = Pad(u, before=(0, 0, i, j), after=(0, 0, k, l))",
         "y: weight[o], z: weight[p]\n  let e = Pad(u, before=(0, 0, k, l), after=(0, 0, i, j))",
-        ("tests/passes/rules/test_built_in.py", "tests/superopt/test_stored.py"),
+        ("tests/passes/rules/test_built_in.py", "tests/superopt/prove/test_stored_proofs.py"),
     ),
     Mutant(
         "joined groups see each other's channels",
-        "superopt/axioms.rules",
+        "superopt/prove/axioms.rules",
         "joined = Mul(Reshape(a, shape=(g, r, o, 1, d, k...)), one)",
         "joined = Mul(Reshape(a, shape=(g, o, r, 1, d, k...)), Transpose(one, perm=(1, 0, 2, 3, 4...)))",
-        ("tests/superopt/test_axiom_checks.py::test_axioms_by_which_a_search_gains_are_checked",),
+        ("tests/superopt/prove/test_axiom_checks.py::test_axioms_by_which_a_search_gains_are_checked",),
     ),
     Mutant(
         "rules: needs are not checked",
@@ -1267,63 +1267,63 @@ MUTANTS = (
     ),
     Mutant(
         "e-graph: congruence is closed once only",
-        "superopt/egraph.py",
+        "superopt/search/egraph.py",
         "        while self._is_stale:\n            self._is_stale = False",
         "        if self._is_stale:\n            self._is_stale = False",
         (f"{_EGRAPH}::test_what_follows_may_be_older",),
     ),
     Mutant(
         "e-graph: only the first results of equal nodes are equal",
-        "superopt/egraph.py",
+        "superopt/search/egraph.py",
         "            for old, new in zip(twin.node.outputs, one.node.outputs, strict=True):",
         "            for old, new in zip(twin.node.outputs[:1], one.node.outputs[:1], strict=True):",
         (f"{_EGRAPH}::test_all_results_of_equal_nodes_are_equal",),
     ),
     Mutant(
         "extraction: circles are not cut",
-        "superopt/integer_program.py",
+        "superopt/search/integer_program.py",
         "        if all(circle.issuperset(edges[thing]) for thing in circle):",
         "        if False and circle:",
-        ("tests/superopt/test_integer_program.py::test_circles_are_cut",),
+        ("tests/superopt/search/test_integer_program.py::test_circles_are_cut",),
     ),
     Mutant(
         "extraction: a large number for infinity",
-        "superopt/integer_program.py",
+        "superopt/search/integer_program.py",
         "self._highs.addRow(least, kHighsInf, ",
         "self._highs.addRow(least, 1.0, ",
-        ("tests/superopt/test_integer_program.py::test_a_thing_may_be_made_twice",),
+        ("tests/superopt/search/test_integer_program.py::test_a_thing_may_be_made_twice",),
     ),
     Mutant(
         "extraction: what several nodes make has one name",
-        "superopt/extraction.py",
+        "superopt/search/extraction.py",
         "        if self.makers.get(value.name) is not one or value.name in self.values:",
         "        if one.node.op is _IDENTITY:",
         (f"{_EXTRACTION}::test_a_result_that_another_node_makes_has_another_name",),
     ),
     Mutant(
         "extraction: what greedy choices share is paid each time",
-        "superopt/choices.py",
+        "superopt/search/choices.py",
         "            bits |= self._used[thing]",
         "            bits += self._used[thing] if bits.bit_length() < 400 else 0",
-        ("tests/superopt/test_integer_program.py",),
+        ("tests/superopt/search/test_integer_program.py",),
     ),
     Mutant(
         "saturation: sources that lie apart are merged",
-        "superopt/saturation.py",
+        "superopt/search/saturation.py",
         "if key in self.merged or [start for start, _ in ranges[1:]] != nearest:",
         "if key in self.merged:",
         (f"{_SATURATION}::test_of_n_products_less_than_n_squared_are_made",),
     ),
     Mutant(
         "saturation: a match may be larger than what is left",
-        "superopt/saturation.py",
+        "superopt/search/saturation.py",
         "len(self.egraph.nodes) + len(made.nodes) > self.budget.nodes",
         "len(self.egraph.nodes) > self.budget.nodes",
         (f"{_SATURATION}::test_merging_stays_within_the_budget",),
     ),
     Mutant(
         "saturation: cycles are made",
-        "superopt/saturation.py",
+        "superopt/search/saturation.py",
         "        possible = [match for match in found if not _is_cyclic(match, view)]",
         "        possible = found",
         (f"{_SATURATION}::test_what_would_be_made_of_itself_is_not_merged",),
@@ -2094,49 +2094,49 @@ MUTANTS = (
     ),
     Mutant(
         "the last points of a reduction are left out",
-        "superopt/field.py",
+        "superopt/evaluator.py",
         "for start in range(0, points, step))",
         "for start in range(0, points - step + 1, step))",
         _FIELD,
     ),
     Mutant(
         "a part is cut where the other ends",
-        "superopt/extents.py",
+        "superopt/generate/extents.py",
         "left = (*self._opened(x, y.size), *left[1:])",
         "left = (*self._opened(x, x.size - y.size), *left[1:])",
         _EXTENTS,
     ),
     Mutant(
         "what is well-typed is taken for a rule",
-        "superopt/generalization.py",
+        "superopt/generate/generalization.py",
         "if made is not None and all(trial.holds(made.rule) for trial in self._trials) else None",
         "if made is not None else None",
         _GENERATION,
     ),
     Mutant(
         "rules need not hold of floats",
-        "superopt/generation.py",
+        "superopt/generate/pipeline.py",
         "if made is None or not self.generalizer.holds_of_floats(made.rule):",
         "if made is None:",
         _GENERATION,
     ),
     Mutant(
         "what is the same at all points of a reduction is added once",
-        "superopt/field.py",
+        "superopt/evaluator.py",
         "return value if len(value) == count else np.broadcast_to(value, (count, *value.shape[1:]))",
         "return value",
         _FIELD,
     ),
     Mutant(
         "the last of an odd number of values is left out",
-        "superopt/field.py",
+        "superopt/evaluator.py",
         "left = np.concatenate([combined, left[2 * half :]]) if len(left) % 2 else combined",
         "left = combined",
         _FIELD,
     ),
     Mutant(
         "a variable never stands for an operation below the root",
-        "superopt/generation.py",
+        "superopt/generate/pipeline.py",
         "(_root(operand), NONE) if _root(operand) != NONE else (NONE,) for",
         "(_root(operand),) for",
         _GENERATION,
@@ -2171,45 +2171,45 @@ MUTANTS = (
     ),
     Mutant(
         "constants are those of the domain that was there first",
-        "superopt/field.py",
+        "superopt/evaluator.py",
         "known = lru_cache(_DOMAINS)(partial(self._known, expr))\n        return lambda run, p: run.at(known(run.domain), p)",
         "known: list[Array] = []\n        return lambda run, p: run.at((known or known.append(self._known(expr, run.domain)) or known)[0], p)",
         _FIELD,
     ),
     Mutant(
         "extents that are numbers are not looked at",
-        "superopt/generation.py",
+        "superopt/generate/pipeline.py",
         "if any(at >= len(found) or found[at] != size for at, size in pins.items()):",
         "if False:",
         _GENERATION,
     ),
     Mutant(
         "weights are work, too",
-        "superopt/gains.py",
+        "superopt/generate/gains.py",
         "if not _variables([part]) <= chosen}",
         "if _variables([part])}",
         _GAINS,
     ),
     Mutant(
         "a rule pays if it takes more work",
-        "superopt/gains.py",
+        "superopt/generate/gains.py",
         "return after < before or",
         "return after > before or",
         _GAINS,
     ),
     Mutant(
         "what is given is forgotten",
-        "superopt/pruning.py",
+        "superopt/generate/pruning.py",
         "    for known in given:",
         "    for known in given[:0]:",
         _GAINS,
     ),
     Mutant(
         "axioms are applied only if all their operators are new",
-        "superopt/saturate.py",
+        "superopt/prove/egglog_prover.py",
         "if constructors <= present and",
         "if constructors == present and",
-        ("tests/superopt/test_coverage.py",),
+        ("tests/superopt/prove/test_coverage.py",),
     ),
     Mutant(
         "a written extent is rounded towards zero",
@@ -2220,7 +2220,7 @@ MUTANTS = (
     ),
     Mutant(
         "weights are taken for data",
-        "superopt/onnxruntime_costs.py",
+        "superopt/costs/onnxruntime_timing.py",
         "Operand(v.dtype, v.shape, v.name in weights)",
         "Operand(v.dtype, v.shape, False)",
         _TIMING,
@@ -2325,14 +2325,14 @@ MUTANTS = (
     ),
     Mutant(
         "a node costs what any model takes besides",
-        "superopt/onnxruntime_costs.py",
+        "superopt/costs/onnxruntime_timing.py",
         "weights) - self._overhead, 0.0)",
         "weights), 0.0)",
         _TIMING,
     ),
     Mutant(
         "graphs are not compared with each other",
-        "superopt/onnxruntime_costs.py",
+        "superopt/costs/onnxruntime_timing.py",
         'return self._reference * ratio(timings["other"], timings["first"])',
         'return timings["other"].median',
         _TIMING,
@@ -2367,70 +2367,70 @@ MUTANTS = (
     ),
     Mutant(
         "two graphs: attributes do not tell values apart",
-        "superopt/congruence.py",
+        "superopt/validate/congruence.py",
         "key = (node.op, Exact(attributes), tuple(operands))",
         "key = (node.op, Exact(()), tuple(operands))",
         _VALIDATION,
     ),
     Mutant(
         "two graphs: a value that is made of others is leaf for ever",
-        "superopt/sweep.py",
+        "superopt/validate/sweep.py",
         "_GROWTH = 8",
         "_GROWTH = 0",
         _VALIDATION,
     ),
     Mutant(
         "two graphs: undecided values are checked ones",
-        "superopt/sweep.py",
+        "superopt/validate/sweep.py",
         "if verdict.method is None:",
         "if verdict.method is None and not verdict.reason:",
         _VALIDATION,
     ),
     Mutant(
         "smaller sizes: different extents become one",
-        "superopt/sizes.py",
+        "superopt/validate/smaller_sizes.py",
         "return [number for number in dict.fromkeys(tried) if number not in taken]",
         "return list(dict.fromkeys(tried))",
         _VALIDATION,
     ),
     Mutant(
         "smaller sizes: groups are kept as they are",
-        "superopt/relations.py",
+        "superopt/validate/extent_relations.py",
         'return {"group": sizes.get(group, group)}',
         'return {"group": group}',
         _VALIDATION,
     ),
     Mutant(
         "regions: what differs at small sizes differs",
-        "superopt/decide.py",
+        "superopt/validate/verdicts.py",
         "            if found.is_equal:\n",
         "            if found.is_equal is not None:\n",
         _VALIDATION,
     ),
     Mutant(
         "regions: no budget",
-        "superopt/decide.py",
+        "superopt/validate/verdicts.py",
         "if program.points > budget:",
         "if program.points > budget * 50:",
         _VALIDATION,
     ),
     Mutant(
         "regions: float64 need not agree",
-        "superopt/decide.py",
+        "superopt/validate/verdicts.py",
         "if difference(left, right).worst > TOLERANCE:",
         "if difference(left, right).worst > 10 * SAMPLES:",
         _VALIDATION,
     ),
     Mutant(
         "regions: infinities are numbers of the field",
-        "superopt/decide.py",
+        "superopt/validate/verdicts.py",
         "if not isfinite(leaf.literal.value):",
         "if leaf.literal.value != leaf.literal.value:",
         _VALIDATION,
     ),
     Mutant(
         "degrees of sums of fractions",
-        "superopt/degrees.py",
+        "superopt/validate/degrees.py",
         "self.above + max(0, count - 1) * self.below",
         "self.above",
         _VALIDATION,
@@ -2479,52 +2479,52 @@ MUTANTS = (
     ),
     Mutant(
         "outputs may differ by more than is allowed",
-        "superopt/validation.py",
+        "superopt/validate/validation.py",
         "if not found <= tolerance:",
         "if found > 4 * tolerance:",
         _VALIDATION,
     ),
     Mutant(
         "an axiom is used that was not asked for",
-        "superopt/saturate.py",
+        "superopt/prove/egglog_prover.py",
         "and (among is None or axiom in among)",
         "and True",
         (f"{_PROOFS}::test_lemmas_and_axioms",),
     ),
     Mutant(
         "variables that become equal are not noticed",
-        "superopt/clauses.py",
+        "superopt/prove/egglog_clauses.py",
         '(rule ((= (Variable a) (Variable b)) (!= a b)) ((panic "two variables are equal")) :ruleset shapes)',
         "",
         (f"{_PROOFS}::test_a_contradiction_is_no_proof",),
     ),
     Mutant(
         "what Z3 does not know is a proof",
-        "superopt/second_opinion.py",
+        "superopt/prove/z3_prover.py",
         "return solver.check() == z3.unsat",
         "return str(solver.check()) != 'sat'",
-        ("tests/superopt/test_second_opinion.py",),
+        ("tests/superopt/prove/test_z3_prover.py",),
     ),
     Mutant(
         "extents of one name may differ",
-        "superopt/second_opinion.py",
+        "superopt/prove/z3_prover.py",
         'pattern.expected.append((f"(head {text})", extent))',
         "pass",
-        ("tests/superopt/test_second_opinion.py",),
+        ("tests/superopt/prove/test_z3_prover.py",),
     ),
     Mutant(
         "more is needed than it takes",
-        "superopt/needs.py",
+        "superopt/prove/preconditions.py",
         "range(1, _MOST + 1)",
         "range(_MOST, _MOST + 1)",
-        ("tests/superopt/test_needs.py",),
+        ("tests/superopt/prove/test_preconditions.py",),
     ),
     Mutant(
         "a block has the proof of its last rule",
-        "superopt/stored.py",
+        "superopt/prove/stored_proofs.py",
         "needed |= {",
         "needed = {",
-        ("tests/superopt/test_stored.py",),
+        ("tests/superopt/prove/test_stored_proofs.py",),
     ),
     Mutant(
         "only one value of a flag is proved",
@@ -2535,24 +2535,24 @@ MUTANTS = (
     ),
     Mutant(
         "pruning: what outputs share follows from rules with one output",
-        "superopt/pruning.py",
+        "superopt/generate/pruning.py",
         "prover = provers[len(rule.sources)] = _knowing(given)",
         "prover = provers[1] = provers[2] = _knowing(given)",
-        ("tests/superopt/test_pruning.py",),
+        ("tests/superopt/generate/test_pruning.py",),
     ),
     Mutant(
         "memory: a view has bytes of its own",
-        "superopt/memory.py",
+        "superopt/costs/memory.py",
         "if node.op.kind is not FusionKind.VIEW:",
         "if node.outputs:",
-        ("tests/superopt/test_memory.py",),
+        ("tests/superopt/costs/test_memory.py",),
     ),
     Mutant(
         "memory: what was put together again may take any",
-        "superopt/optimization.py",
+        "superopt/search/optimization.py",
         "if run.fits(state.graph, graph)",
         "if state.steps",
-        ("tests/superopt/test_memory.py",),
+        ("tests/superopt/costs/test_memory.py",),
     ),
     Mutant(
         "places: operands must be made by the operators of the rule only",
@@ -2563,38 +2563,38 @@ MUTANTS = (
     ),
     Mutant(
         "partition: what leaves the graph leaves no piece",
-        "superopt/partition.py",
+        "superopt/search/partition.py",
         "for value in node.inputs} | set(graph.outputs)",
         "for value in node.inputs}",
-        ("tests/superopt/test_partition.py",),
+        ("tests/superopt/search/test_partition.py",),
     ),
     Mutant(
         "partition: numbers in weights are not looked at",
-        "superopt/partition.py",
+        "superopt/search/partition.py",
         "return first.tobytes() if bool((array == first).all()) else None",
         "return None",
-        ("tests/superopt/test_partition.py",),
+        ("tests/superopt/search/test_partition.py",),
     ),
     Mutant(
         "fingerprint: the order of operands is lost",
-        "superopt/fingerprint.py",
+        "superopt/search/fingerprint.py",
         "_digest(node.op.name, *written, *operands)",
         "_digest(node.op.name, *written, *sorted(operands))",
-        ("tests/superopt/test_backtracking.py",),
+        ("tests/superopt/search/test_backtracking.py",),
     ),
     Mutant(
         "backtracking: graphs grow without end",
-        "superopt/backtracking.py",
+        "superopt/search/backtracking.py",
         "if key in seen or len(found.graph.nodes) > most or",
         "if key in seen or",
-        ("tests/superopt/test_backtracking.py",),
+        ("tests/superopt/search/test_backtracking.py",),
     ),
     Mutant(
         "costs: weights of one shape are one weight",
-        "superopt/kernel_costs.py",
+        "superopt/costs/kernel_model.py",
         "{value: _filled(value, number) for",
         "{value: _filled(value, 0) for",
-        ("tests/superopt/test_kernel_costs.py",),
+        ("tests/superopt/costs/test_kernel_model.py",),
     ),
     # --- what a model may ask for ------------------------------------------------------------------------------------
     Mutant(

@@ -20,8 +20,8 @@ from tilewright.report.layers import Layered, layered
 from tilewright.report.page import page, table
 from tilewright.report.placement import placed
 from tilewright.report.superopt import WHOLE, superopt_sections
-from tilewright.superopt.result import Applied, Optimized
-from tilewright.superopt.validation import validate
+from tilewright.superopt.search.result import Applied, Optimized
+from tilewright.superopt.validate.validation import validate
 
 SVG = "{http://www.w3.org/2000/svg}"
 (MERGE,) = (rule for rule in load_rules(SEARCH) if rule.name == "products-of-one-matrix")

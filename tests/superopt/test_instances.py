@@ -5,12 +5,12 @@ import pytest
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.passes.rules import Rule, parse_rules
 from tilewright.superopt import instances
-from tilewright.superopt.axioms import axioms
 from tilewright.superopt.domains import Modular
-from tilewright.superopt.field import Bindings, Evaluator
-from tilewright.superopt.generic import Point
+from tilewright.superopt.evaluator import Bindings, Evaluator
+from tilewright.superopt.generic_points import Point
 from tilewright.superopt.instances import Instance, try_instance, try_rule
-from tilewright.superopt.normal import Normalizer
+from tilewright.superopt.normal_form import Normalizer
+from tilewright.superopt.prove.axioms import axioms
 from tilewright.symbolic.expr import Const, Symbol
 
 AXIOMS = list(axioms().values())
@@ -102,7 +102,7 @@ def _shape(values: Evaluator, instance: Instance, rule: Rule, place: int) -> tup
 
 
 def test_shapes_and_normal_forms_are_those_of_operators() -> None:
-    """Each source of each axiom, at an instance: shapes from ``shapes.py`` against te, values of normal forms."""
+    """Each source of each axiom, at an instance: shapes from ``term_shapes`` against te, values of normal forms."""
     compared = 0
     for axiom in AXIOMS[::12]:
         evaluator = Evaluator(Modular(1))

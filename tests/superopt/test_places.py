@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tilewright.ops import Attribute
 from tilewright.ops.operator import require
 from tilewright.superopt.domains import Modular
-from tilewright.superopt.field import Evaluator
+from tilewright.superopt.evaluator import Evaluator
 from tilewright.superopt.places import ELEMENTWISE, work
 
 Shape = tuple[int, ...]

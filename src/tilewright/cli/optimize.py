@@ -26,9 +26,9 @@ from tilewright.cli.status import Status
 if TYPE_CHECKING:
     from tilewright.base.events import Listener
     from tilewright.graph import Graph
-    from tilewright.superopt.optimization import Search
-    from tilewright.superopt.result import Optimized
-    from tilewright.superopt.validation import Validation
+    from tilewright.superopt.search.optimization import Search
+    from tilewright.superopt.search.result import Optimized
+    from tilewright.superopt.validate.validation import Validation
 
 
 class Cost(Enum):
@@ -120,7 +120,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 def _found_by_rules(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
     """Raises ``BadInput`` if rules of the user led to a graph that is not equal."""
-    from tilewright.superopt.validation import NotEquivalent
+    from tilewright.superopt.validate.validation import NotEquivalent
 
     try:
         return _found(graph, options, listener)
@@ -134,7 +134,7 @@ def _found_by_rules(graph: "Graph", options: argparse.Namespace, listener: "List
 def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
     from tilewright.base.numerics import Math
     from tilewright.driver import Options, Services
-    from tilewright.superopt.onnxruntime_costs import OnnxRuntimeCosts
+    from tilewright.superopt.costs.onnxruntime_timing import OnnxRuntimeCosts
     from tilewright.superoptimizer import optimize_for, superoptimize
     from tilewright.target.target import Target
     from tilewright.tune.recorded import recorded
@@ -158,7 +158,7 @@ def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") ->
 def _search_of(options: argparse.Namespace, level: Superopt) -> "Search":
     """What was asked for. Raises ``BadInput`` for files of rules."""
     from tilewright.passes.rules import ALGEBRA, load_rules
-    from tilewright.superopt.optimization import Search
+    from tilewright.superopt.search.optimization import Search
 
     usual = Search.at(level, options.memory_limit)
     effort = usual.effort

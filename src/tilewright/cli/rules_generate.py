@@ -15,9 +15,9 @@ from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
-    from tilewright.superopt.enumeration import Level
-    from tilewright.superopt.generation import Generation
-    from tilewright.superopt.operators import Family
+    from tilewright.superopt.generate.enumeration import Level
+    from tilewright.superopt.generate.operations import Family
+    from tilewright.superopt.generate.pipeline import Generation
 
 _DEEPEST = 4
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Generate, write, and show what each level took."""
-    from tilewright.superopt.generation import Plan, generate, print_generations
+    from tilewright.superopt.generate.pipeline import Plan, generate, print_generations
 
     families = _families(options.families)
     if options.out is not None:
@@ -60,7 +60,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _families(names: str | None) -> "Sequence[Family]":
-    from tilewright.superopt.families import FAMILIES
+    from tilewright.superopt.generate.families import FAMILIES
 
     known = {family.name: family for family in FAMILIES}
     listed = list(known) if names is None else names.split(",")

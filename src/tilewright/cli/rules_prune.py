@@ -38,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Prune, write, and show how many rules each step leaves."""
-    from tilewright.superopt.gains import paying
-    from tilewright.superopt.pruning import prune, size
-    from tilewright.superopt.selection import arithmetic, is_provable, proved, that_always_run
+    from tilewright.superopt.generate.gains import paying
+    from tilewright.superopt.generate.pruning import prune, size
+    from tilewright.superopt.generate.selection import arithmetic, is_provable, proved, that_always_run
 
     if options.out is not None:
         check_output(options.out, inputs=options.files)

@@ -18,7 +18,7 @@ from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
     from tilewright.passes.rules import Rule
-    from tilewright.superopt.verification import Finding
+    from tilewright.superopt.prove.verification import Finding
 
 _BUILT_IN = "built-in"
 
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Verify all, show what fails; the status says whether anything does."""
-    from tilewright.superopt.verification import Engine, verify
+    from tilewright.superopt.prove.verification import Engine, verify
 
     if options.axioms:
         return _check_axioms(options, console)
@@ -73,8 +73,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _check_axioms(options: argparse.Namespace, console: Console) -> int:
-    from tilewright.superopt.axiom_checks import check_axioms
-    from tilewright.superopt.axioms import axioms
+    from tilewright.superopt.prove.axiom_checks import check_axioms
+    from tilewright.superopt.prove.axioms import axioms
 
     found = list(check_axioms(list(axioms().values())))
     failures = [check for check in found if not check.holds]
@@ -97,7 +97,7 @@ def _check_axioms(options: argparse.Namespace, console: Console) -> int:
 
 
 def _rules(files: Sequence[Path]) -> "dict[str, Sequence[Rule]]":
-    from tilewright.superopt.verification import built_in
+    from tilewright.superopt.prove.verification import built_in
 
     if not files:
         return {_BUILT_IN: built_in()}
@@ -105,7 +105,7 @@ def _rules(files: Sequence[Path]) -> "dict[str, Sequence[Rule]]":
 
 
 def _write_proofs(files: Sequence[Path], shapes: int) -> None:
-    from tilewright.superopt.stored import with_proofs
+    from tilewright.superopt.prove.stored_proofs import with_proofs
 
     if not files:
         raise BadInput("--write: name the files of rules to write proofs into")

@@ -23,7 +23,7 @@ from tilewright.loops.ir import Block, Loop, LoopKind
 from tilewright.loops.visit import walk
 from tilewright.ops import FusionKind
 from tilewright.passes.choose import Choices
-from tilewright.superopt.result import Applied
+from tilewright.superopt.search.result import Applied
 from tilewright.symbolic.expr import Const, Expr, given_name
 from tilewright.target.machine import GUESSED_EXTENT
 from tilewright.target.target import Target

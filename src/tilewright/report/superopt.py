@@ -11,8 +11,8 @@ from tilewright.passes.rules import Rule, index_of, print_rule
 from tilewright.report.changes import Change, changed, changes
 from tilewright.report.graphs import Role, picture
 from tilewright.report.page import Section, folded, pictures, table
-from tilewright.superopt.result import Applied, Optimized
-from tilewright.superopt.validation import Validation
+from tilewright.superopt.search.result import Applied, Optimized
+from tilewright.superopt.validate.validation import Validation
 
 WHOLE = 40
 """Graphs of up to so many nodes are drawn whole; of larger ones, what has changed."""

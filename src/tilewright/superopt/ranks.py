@@ -8,8 +8,8 @@ from itertools import product
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
-from tilewright.superopt.generic import point_where
-from tilewright.superopt.normal import normal_rule
+from tilewright.superopt.generic_points import point_where
+from tilewright.superopt.normal_form import normal_rule
 from tilewright.symbolic.expr import Expr, Symbol, Var
 
 _MOST = 2

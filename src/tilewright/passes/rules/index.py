@@ -15,7 +15,7 @@ class Lookup:
     """Values, and the nodes between them: all that terms are matched against."""
 
     producers: Mapping[str, Sequence[Node]]
-    """The nodes that make a value: one in a graph; several where equal values are one (``superopt.egraph``)."""
+    """The nodes that make a value: one in a graph; several where equal values are one (``superopt.search.egraph``)."""
     readers: Mapping[str, Sequence[Node]]
     by_operator: Mapping[str, Sequence[Node]]
     operands: Mapping[str, frozenset[str]]

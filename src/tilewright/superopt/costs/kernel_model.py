@@ -1,0 +1,158 @@
+"""Costs of graphs as this compiler computes them: cycles, by its analytic model.
+
+A whole graph is laid out, fused and lowered like a model that is compiled; what is lowered once is known for all graphs
+that are asked about. A node by itself is a kernel of its own, but for what rides along: elementwise operators join the
+kernel that makes their operand, and cost what they read besides.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+
+from tilewright.base.errors import Unsupported
+from tilewright.base.exact import Exact
+from tilewright.base.names import Names
+from tilewright.base.numerics import Math
+from tilewright.cost.kernels import kernel_cycles
+from tilewright.graph import Array, Graph, Node, Value
+from tilewright.ops import FusionKind
+from tilewright.ops.shapes import static
+from tilewright.passes.alternatives import Ways
+from tilewright.passes.choose import choose
+from tilewright.passes.flatten import flatten_reductions
+from tilewright.passes.fuse import Group, fuse
+from tilewright.passes.layout import LaidOut
+from tilewright.passes.lower import Kernel, Lowered, Lowering
+from tilewright.passes.normalize import eliminate_common_subexpressions, eliminate_dead_code, normalize
+from tilewright.passes.rules import index_of
+from tilewright.superopt.costs.memory import size_of
+from tilewright.target.target import Target
+
+_CONVOLUTIONS = frozenset({"Conv", "PhaseConv"})
+"""Operators with several ways to be computed."""
+_MOVES = frozenset({"Concat", "Gather", "Pad", "Slice", "Tile"})
+"""Operators that move elements to other places: a pass over memory, where they can't join their readers."""
+
+
+@dataclass(slots=True)
+class KernelCosts:
+    """Cycles on ``target``. ``is_cold``: whether the model has more weights than a core keeps."""
+
+    target: Target
+    math: Math
+    bounds: Mapping[str, int]
+    is_cold: bool
+    _nodes: dict[object, float] = field(default_factory=dict[object, float])
+    _seen: dict[int, tuple[Node, float]] = field(default_factory=dict[int, tuple[Node, float]])
+    """By identity: most nodes are in many graphs. (Which of its operands are weights never changes.)"""
+    _lowered: Lowered = field(default_factory=Lowered)
+    _kernels: dict[str, float] = field(default_factory=dict[str, float])
+
+    @staticmethod
+    def of(graph: Graph, target: Target, math: Math, bounds: Mapping[str, int]) -> "KernelCosts":
+        """For ``graph``, and what follows from it by rules."""
+        size = sum(array.nbytes for array in graph.constants.values())
+        return KernelCosts(target, math, bounds, size > target.l2_bytes)
+
+    def of_node(self, node: Node, weights: Collection[str]) -> float:
+        """Of one node by itself; nodes that are alike are looked at once."""
+        known = self._seen.get(id(node))
+        if known is None:
+            known = self._seen[id(node)] = node, self._of_form(node, weights)
+        return known[1]
+
+    def _of_form(self, node: Node, weights: Collection[str]) -> float:
+        entering = tuple(None if v is None else (v.dtype, v.shape, v.name in weights) for v in node.inputs)
+        key = (node.op.name, entering, Exact(node.attributes))
+        if key not in self._nodes:
+            self._nodes[key] = self._of_node(node, weights)
+        return self._nodes[key]
+
+    def of_graph(self, graph: Graph) -> float:
+        """Of a run of ``graph``: of all its kernels."""
+        known = normalize(_with_stand_ins(eliminate_common_subexpressions(graph)))
+        laid_out = flatten_reductions(choose(known, self.target, self.math).apply(self.target))
+        lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
+        return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph, laid_out.leaving_blocks))
+
+    def _of_group(self, group: Group, lowering: Lowering, laid_out: LaidOut) -> float:
+        try:
+            kernel = lowering.kernel(group)
+        except Unsupported:
+            return self.target.machine.kernel_start
+        return self._of_kernel(kernel, frozenset(value.name for value in laid_out.graph.constants))
+
+    def _of_kernel(self, kernel: Kernel, weights: Collection[str]) -> float:
+        if kernel.text not in self._kernels:
+            cold = sum(size_of(value) for value in kernel.arguments if value.name in weights) if self.is_cold else 0
+            self._kernels[kernel.text] = kernel_cycles(kernel.program, self.target, cold)
+        return self._kernels[kernel.text]
+
+    def _of_node(self, node: Node, weights: Collection[str]) -> float:
+        if node.op.kind is FusionKind.VIEW:
+            return 0.0
+        if node.op.name in _CONVOLUTIONS:
+            return self._convolution(node, weights)
+        if node.op.name in _MOVES:
+            return self.target.machine.kernel_start + self._passing(node.outputs, 2)
+        if node.op.kind is FusionKind.INJECTIVE:
+            return self._passing([v for v in node.inputs if v is not None and v.name not in weights][1:], 1)
+        return self._alone(node, weights)
+
+    def _convolution(self, node: Node, weights: Collection[str]) -> float:
+        """By the way that is estimated to be the fastest."""
+        zeros = {value: _zeros(value) for value in node.inputs if value is not None and value.name in weights}
+        ways = Ways(zeros, Names(value.name for value in zeros), self.target, self.math)
+        return self.target.machine.kernel_start + min(way.cycles for way in ways.of(node, ()))
+
+    def _passing(self, values: Collection[Value], times: int) -> float:
+        """Reading or writing ``values`` so many times."""
+        size = times * sum(map(size_of, values))
+        machine = self.target.machine
+        return size / (machine.near_bytes if size <= self.target.l2_bytes else machine.far_bytes)
+
+    def _alone(self, node: Node, weights: Collection[str]) -> float:
+        """As a graph of its own."""
+        given = list(dict.fromkeys(value for value in node.inputs if value is not None))
+        zeros = {value: _zeros(value) for value in given if value.name in weights}
+        graph = Graph("node", tuple(v for v in given if v not in zeros), node.outputs, (node,), zeros)
+        laid_out = flatten_reductions(choose(graph, self.target, self.math).apply(self.target))
+        lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
+        return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph))
+
+
+def _with_stand_ins(graph: Graph) -> Graph:
+    """``graph`` with other numbers for weights, and for what follows from them: what it costs does not depend on them.
+
+    Each has one number of its own, broadcast, as equal weights are one. What has a single number stays, and whatever is
+    no float: operators ask what they are.
+    """
+    weights = index_of(graph).weights
+    made = [value for node in graph.nodes for value in node.outputs if value.name in weights]
+    unknown = {value for value in (*graph.constants, *made) if value.dtype.is_float and _size(value) > 1}
+    unknown -= set(graph.outputs)
+    kept = {value: array for value, array in graph.constants.items() if value not in unknown}
+    nodes = tuple(node for node in graph.nodes if not unknown.issuperset(node.outputs))
+    ordered = sorted(unknown, key=lambda value: value.name)
+    stand_ins = {value: _filled(value, number) for number, value in enumerate(ordered, 1)}
+    return eliminate_dead_code(replace(graph, nodes=nodes, constants={**kept, **stand_ins}))
+
+
+def _size(value: Value) -> int:
+    shape = static(value.shape)
+    return 0 if shape is None else prod(shape)
+
+
+def _zeros(value: Value) -> Array:
+    """Zeros for a weight."""
+    return _filled(value, 0)
+
+
+def _filled(value: Value, bits: int) -> Array:
+    """The number that has these ``bits``, everywhere; it takes no memory."""
+    shape = static(value.shape)
+    assert shape is not None, "weights have fixed extents"
+    number = np.array(bits, f"u{value.dtype.itemsize}").view(value.dtype.numpy)
+    return np.broadcast_to(number, shape)

@@ -1,0 +1,334 @@
+"""From two equal expressions at some extents to a rule over symbols, or to none.
+
+Extents get symbols, as few of them equal as operators allow; cuts become sums of them. What both sides have in common
+becomes a variable. The rule that is made is evaluated anew, at extents that have nothing to do with each other, over
+the field and over floats: what was equal by the shapes of its discovery only, or by the random functions, is rejected
+here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from tilewright.base.arrays import Array
+from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
+from tilewright.passes.rules.terms import Apply, Evidence, Proof, Rule, Term, Variable
+from tilewright.superopt.domains import Modular, Real
+from tilewright.superopt.evaluator import Bindings, Evaluator
+from tilewright.superopt.generate.extents import Extent, Mismatch, Part, Shape, Solver, as_expr, size_of, sizes
+from tilewright.superopt.generate.operations import Family
+from tilewright.symbolic.expr import Symbol, Var
+
+Tree: TypeAlias = int | tuple[int, tuple["Tree", ...]]
+"""An input by number (beyond those of the family: what stands for a common part), or an operation and its operands."""
+
+_VARIABLES = "xyzwvut"
+_SYMBOLS = "abcdefghijklmnopqrs"
+_POOLS: tuple[tuple[int, ...], ...] = ((3, 2, 5, 4), (2, 5, 3, 1, 4))
+"""Extents of symbols, one after the other, over and over."""
+_POOL_OF_FLOATS = (4, 3, 2, 5)
+_SHAPES = 2 + len(_POOLS)
+"""At how many shapes a rule is evaluated, that of its discovery included."""
+_MOST_SYMBOLS = 64
+_LEADING = "s"
+"""What dimensions are called of which a rule knows nothing, and those that it is tried with."""
+_LEADING_EXTENTS = (2, 3)
+_SAMPLES = 2
+_KEPT = 1 << 14
+"""Values of terms: each is of a few kilobytes."""
+
+
+def matches(pattern: Sequence[Tree], trees: Sequence[Tree], family: Family) -> dict[int, Tree] | None:
+    """What the inputs of ``pattern`` stand for, so that it is ``trees``; constants stand for themselves."""
+    bound: dict[int, Tree] = {}
+
+    def match(one: Tree, tree: Tree) -> bool:
+        if isinstance(one, int):
+            if one < len(family.inputs) and family.inputs[one].constant is not None:
+                return one == tree
+            return bound.setdefault(one, tree) == tree
+        if isinstance(tree, int) or one[0] != tree[0]:
+            return False
+        return all(map(match, one[1], tree[1]))
+
+    return bound if all(map(match, pattern, trees)) else None
+
+
+def inputs_in(trees: Sequence[Tree], family: Family) -> tuple[int, int]:
+    """How many variables there are, and how many places of constants."""
+    found = [part for tree in trees for part in parts_of(tree) if isinstance(part, int)]
+    variables = {n for n in found if n >= len(family.inputs) or family.inputs[n].constant is None}
+    return len(variables), sum(n not in variables for n in found)
+
+
+def operations_in(tree: Tree) -> int:
+    """How many operations a tree has, each as often as it is written."""
+    return 0 if isinstance(tree, int) else 1 + sum(map(operations_in, tree[1]))
+
+
+def parts_of(tree: Tree) -> Iterator[Tree]:
+    """The tree and all trees in it, outermost first."""
+    yield tree
+    if not isinstance(tree, int):
+        for operand in tree[1]:
+            yield from parts_of(operand)
+
+
+def renamed(trees: Sequence[Tree], family: Family) -> tuple[Tree, ...]:
+    """The trees with variables of each kind in order of occurrence: equal for rules that differ in names only."""
+    names: dict[int, int] = {}
+    counts: dict[int, int] = {}
+
+    def name(number: int) -> int:
+        if number >= len(family.inputs) or family.inputs[number].constant is not None:
+            return number
+        if number not in names:
+            first = family.first_of_kind[number]
+            names[number] = first + counts.get(first, 0)
+            counts[first] = counts.get(first, 0) + 1
+        return names[number]
+
+    def visit(tree: Tree) -> Tree:
+        return name(tree) if isinstance(tree, int) else (tree[0], tuple(map(visit, tree[1])))
+
+    return tuple(map(visit, trees))
+
+
+@dataclass(frozen=True, slots=True)
+class Abstraction:
+    """Trees in which inputs from ``start`` on stand for the trees ``hidden``."""
+
+    trees: tuple[Tree, ...]
+    hidden: tuple[Tree, ...]
+
+
+def abstracted(trees: Sequence[Tree], family: Family) -> Abstraction:
+    """What occurs on both sides becomes an input: the first half of ``trees`` are sources, the others targets."""
+    half = len(trees) // 2
+    left = {part for tree in trees[:half] for part in parts_of(tree) if not isinstance(part, int)}
+    right = {part for tree in trees[half:] for part in parts_of(tree) if not isinstance(part, int)}
+    common = left & right - set(trees)
+    hidden: list[Tree] = []
+
+    def visit(tree: Tree) -> Tree:
+        if isinstance(tree, int):
+            return tree
+        if tree in common:
+            if tree not in hidden:
+                hidden.append(tree)
+            return len(family.inputs) + hidden.index(tree)
+        return tree[0], tuple(map(visit, tree[1]))
+
+    return Abstraction(tuple(map(visit, trees)), tuple(hidden))
+
+
+@dataclass(frozen=True, slots=True)
+class General:
+    """A rule, and the trees it is of. ``pinned``: the extents of inputs that are numbers, by dimension."""
+
+    rule: Rule
+    trees: tuple[Tree, ...]
+    pinned: Mapping[int, Mapping[int, int]]
+
+
+class Generalizer:
+    """Makes rules of a family's trees, and tests them."""
+
+    def __init__(self, family: Family, seed: int) -> None:
+        self._family = family
+        self._trials = [_Trial(pool, Evaluator(Modular(seed + at))) for at, pool in enumerate(_POOLS)]
+        self._floats = _Trial(_POOL_OF_FLOATS, Evaluator(Real()))
+
+    def rule(self, abstraction: Abstraction) -> General | None:
+        """The rule that each tree of the first half equals the one in its place of the second; None if it is false."""
+        made = self._symbolic(abstraction)
+        return made if made is not None and all(trial.holds(made.rule) for trial in self._trials) else None
+
+    def holds_of_floats(self, rule: Rule) -> bool:
+        """Whether the rule holds of the true functions, in whose place the field has random ones."""
+        return self._floats.holds(rule)
+
+    def sizes(self, tree: Tree, hidden: Sequence[Tree]) -> tuple[int, ...]:
+        """The shape of a value, at the extents of discovery."""
+        return sizes(_Typing(self._family, hidden).node(tree).shape)
+
+    def _symbolic(self, abstraction: Abstraction) -> General | None:
+        typed = _Typing(self._family, abstraction.hidden)
+        half = len(abstraction.trees) // 2
+        try:
+            nodes = [typed.node(tree) for tree in abstraction.trees]
+            for left, right in zip(nodes[:half], nodes[half:], strict=True):
+                typed.solver.unify_shapes(left.shape, right.shape)
+            terms, variables = typed.terms(nodes)
+        except Mismatch:
+            return None
+        proof = Proof(Evidence.TESTED, (), _SHAPES)
+        rule = Rule("rule", variables, tuple(terms[:half]), tuple(terms[half:]), (), proof)
+        if typed.is_elementwise(abstraction.trees):
+            rule = _of_any_rank(rule)
+        known = frozenset[Var]().union(*(extent.variables for v in variables for extent in v.shape))
+        determined = known.issuperset(rule.symbols)
+        if not determined or rule.sources == rule.targets:
+            return None
+        return General(rule, abstraction.trees, typed.pinned())
+
+
+class _Trial:
+    """Rules at some extents: those of a symbol follow from its name, so values of terms are kept, as rules have many
+    parts in common."""
+
+    def __init__(self, pool: Sequence[int], evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._extents: dict[Var, int] = {Symbol(_symbol(at)): pool[at % len(pool)] for at in range(_MOST_SYMBOLS)}
+        self._values: dict[Term, Array] = {}
+
+    def holds(self, rule: Rule) -> bool:
+        """Whether both sides are well-typed, and equal."""
+        if len(self._values) > _KEPT:
+            self._values.clear()
+        bindings = Bindings({v.name: self._random(v) for v in rule.variables}, self._extents)
+        try:
+            left, right = (
+                [self._evaluator.term(term, bindings, self._values) for term in side]
+                for side in (rule.sources, rule.targets)
+            )
+        except (BadProgram, Unsupported, OutOfBounds):
+            return False
+        agree = self._evaluator.domain.agree
+        return all(a.shape[:-1] == b.shape[:-1] and agree(a, b) for a, b in zip(left, right, strict=True))
+
+    def _random(self, variable: Variable) -> Array:
+        if variable not in self._values:
+            bindings = Bindings({}, self._extents)
+            shape = (*(_LEADING_EXTENTS if variable.leading else ()), *map(bindings.integer, variable.shape))
+            seed = _VARIABLES.index(variable.name)
+            self._values[variable] = self._evaluator.domain.random((*shape, _SAMPLES), seed)
+        return self._values[variable]
+
+
+def _of_any_rank(rule: Rule) -> Rule:
+    """A rule of elementwise operators, whose variables have one shape: of any shape."""
+    anew: dict[Term, Term] = {v: Variable(v.name, (), _LEADING) if v.shape else v for v in rule.variables}
+
+    def visit(term: Term) -> Term:
+        if not isinstance(term, Apply):
+            return anew.get(term, term)
+        return Apply(term.op, tuple(map(visit, term.operands)), term.attributes, term.rest, term.output)
+
+    variables = tuple(variable for variable in map(visit, rule.variables) if isinstance(variable, Variable))
+    sources, targets = (tuple(map(visit, side)) for side in (rule.sources, rule.targets))
+    return replace(rule, variables=variables, sources=sources, targets=targets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A tree with the shape of its value. ``tree``: of an input, its number."""
+
+    tree: Tree
+    shape: Shape
+    operands: tuple["_Node", ...] = ()
+
+
+@dataclass(slots=True)
+class _Typing:
+    """The most general shapes of some trees together."""
+
+    family: Family
+    hidden: Sequence[Tree]
+    solver: Solver = field(default_factory=Solver)
+    _inputs: dict[int, _Node] = field(default_factory=dict[int, _Node])
+
+    def node(self, tree: Tree) -> _Node:
+        """Raises ``Mismatch``."""
+        if isinstance(tree, int):
+            return self._input(tree)
+        operation, operands = tree
+        nodes = tuple(map(self.node, operands))
+        shape = self.family.operations[operation].typing(self.solver, [node.shape for node in nodes])
+        return _Node(tree, shape, nodes)
+
+    def _input(self, number: int) -> _Node:
+        extents = self.family.extents[0]
+        if number >= len(self.family.inputs):
+            if number not in self._inputs:
+                shape = self._freed(self.hidden[number - len(self.family.inputs)])
+                self._inputs[number] = _Node(number, shape)
+            return self._inputs[number]
+        made = self.family.inputs[number]
+        if made.constant is not None:  # each may have a shape of its own
+            return _Node(number, made.typed(self.solver, extents))
+        if number not in self._inputs:
+            self._inputs[number] = _Node(number, made.typed(self.solver, extents))
+        return self._inputs[number]
+
+    def _freed(self, tree: Tree) -> Shape:
+        """The shape of a value of which only that is known: numbers stay."""
+        alone = _Typing(self.family, self.hidden)
+        shape = alone.solver.shape(alone.node(tree).shape)
+        return tuple(self.solver.fresh(size_of(extent)) for extent in shape)
+
+    def pinned(self) -> dict[int, dict[int, int]]:
+        """The extents of inputs that are numbers."""
+        shapes = {number: self.solver.shape(node.shape) for number, node in self._inputs.items()}
+        return {
+            number: {at: size_of(e) for at, e in enumerate(shape) if all(part.name is None for part in e)}
+            for number, shape in shapes.items()
+        }
+
+    def is_elementwise(self, trees: Sequence[Tree]) -> bool:
+        """Whether all operations are, and no constant has a shape."""
+        parts = [part for tree in trees for part in parts_of(tree)]
+        inputs = [part for part in parts if isinstance(part, int) and part < len(self.family.inputs)]
+        return all(self.family.inputs[number].constant is None for number in inputs) and all(
+            self.family.operations[part[0]].elementwise for part in parts if not isinstance(part, int)
+        )
+
+    # Terms
+
+    def terms(self, nodes: Sequence[_Node]) -> tuple[list[Term], tuple[Variable, ...]]:
+        """The terms of ``nodes``, and their variables."""
+        names: dict[str, Part] = {}
+        variables: dict[int, Variable] = {}
+        for node in (part for root in nodes for part in _inputs_of(root)):
+            number = node.tree
+            assert isinstance(number, int), "it is an input"
+            if number < len(self.family.inputs) and self.family.inputs[number].constant is not None:
+                continue
+            shape = self._named(node.shape, names)
+            if number not in variables:
+                variables[number] = Variable(_VARIABLES[len(variables)], tuple(map(as_expr, shape)))
+        return [self._term(node, variables, names)[0] for node in nodes], tuple(variables.values())
+
+    def _term(self, node: _Node, variables: Mapping[int, Variable], names: dict[str, Part]) -> tuple[Term, Shape]:
+        """The term of ``node``, and its shape."""
+        shape = self._named(node.shape, names)
+        if isinstance(node.tree, int):
+            if node.tree in variables:
+                return variables[node.tree], shape
+            constant = self.family.inputs[node.tree].constant
+            assert constant is not None, "what is no variable is a constant"
+            return constant(shape), shape
+        operands = [self._term(operand, variables, names) for operand in node.operands]
+        terms, shapes = [term for term, _ in operands], [shape for _, shape in operands]
+        return self.family.operations[node.tree[0]].building(terms, shapes, shape), shape
+
+    def _named(self, shape: Shape, names: dict[str, Part]) -> Shape:
+        return tuple(self._named_extent(extent, names) for extent in self.solver.shape(shape))
+
+    def _named_extent(self, extent: Extent, names: dict[str, Part]) -> Extent:
+        for part in extent:
+            if part.name is not None and part.name not in names:
+                names[part.name] = Part(part.size, _symbol(len(names)))
+        return tuple([part if part.name is None else names[part.name] for part in extent])
+
+
+def _inputs_of(node: _Node) -> Iterator[_Node]:
+    if isinstance(node.tree, int):
+        yield node
+    for operand in node.operands:
+        yield from _inputs_of(operand)
+
+
+def _symbol(number: int) -> str:
+    round_, letter = divmod(number, len(_SYMBOLS))
+    return _SYMBOLS[letter] + (str(round_) if round_ else "")

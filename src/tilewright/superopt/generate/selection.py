@@ -1,0 +1,52 @@
+"""Rules for a search: those by which it may gain, each with a proof."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilewright.base.errors import BadProgram
+from tilewright.passes.rules import ALGEBRA, load_rules
+from tilewright.passes.rules.terms import Evidence, Proof, Rule
+from tilewright.superopt.instances import try_rule
+from tilewright.superopt.prove.axioms import axioms
+from tilewright.superopt.prove.proofs import all_axioms, find_proof
+from tilewright.superopt.ranks import at_ranks
+
+_SHAPES = 8
+_ARITHMETIC = ("Add-associates", "Add-commutes", "Mul-associates", "Mul-commutes")
+
+
+def arithmetic() -> list[Rule]:
+    """What whoever matches sums and products knows."""
+    return [axioms()[name] for name in _ARITHMETIC]
+
+
+def that_always_run() -> list[Rule]:
+    """What the compiler does before a search."""
+    return list(load_rules(ALGEBRA))
+
+
+def is_provable(rule: Rule) -> bool:
+    """Whether axioms prove ``rule``. Needs the extra ``superopt``."""
+    try:
+        return all(map(all_axioms().proves, at_ranks(rule)))
+    except BadProgram:
+        return False
+
+
+def proved(rules: Sequence[Rule]) -> list[Rule]:
+    """Those of ``rules`` that axioms prove and that hold where they are evaluated, with their proofs.
+
+    Needs the extra ``superopt``.
+    """
+    return [checked for rule in rules if (checked := _checked(rule)) is not None]
+
+
+def _checked(rule: Rule) -> Rule | None:
+    try:
+        names = find_proof(rule)
+    except BadProgram:
+        return None
+    trial = try_rule(rule, shapes=_SHAPES)
+    if not names or not trial.holds:
+        return None
+    return replace(rule, proof=Proof(Evidence.PROVED, names, trial.shapes))

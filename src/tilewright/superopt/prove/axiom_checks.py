@@ -1,0 +1,75 @@
+"""What axioms are held to: that each holds at every small size, that they agree, and which of them say nothing new."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tilewright.base.errors import InternalError
+from tilewright.ops.operator import require
+from tilewright.passes.rules import Apply, Rule, Variable
+from tilewright.superopt.instances import Instance, at_every_size, sampled, try_instances
+from tilewright.superopt.prove.proofs import all_axioms, is_redundant
+from tilewright.superopt.ranks import at_ranks
+
+LARGEST = 4
+"""Sizes go up to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AxiomCheck:
+    """What was found about one axiom.
+
+    ``shapes``: at how many sizes it was evaluated; ``is_complete``: whether that are all. ``contradiction``: what
+    becomes equal, in an e-graph of its sides and all axioms, though it is not; empty if nothing does.
+    """
+
+    axiom: Rule
+    shapes: int
+    is_complete: bool
+    counterexample: Instance | None
+    contradiction: str
+    is_redundant: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether it may stay."""
+        return self.shapes > 0 and self.counterexample is None and not self.contradiction
+
+
+def check_axioms(axioms: Sequence[Rule], most: int = 500) -> Iterator[AxiomCheck]:
+    """Each axiom at every size of up to ``most``, else at so many that are drawn. Needs the extra ``superopt``."""
+    for axiom in axioms:
+        count = _count(axiom)
+        instances = at_every_size(axiom, LARGEST, 0) if count <= most else sampled(axiom, LARGEST, 0, 4 * most)
+        trial = try_instances(axiom, instances, most)
+        yield AxiomCheck(
+            axiom,
+            trial.shapes,
+            count <= most,
+            trial.counterexample,
+            contradiction(axiom),
+            is_redundant(axiom),
+        )
+
+
+def _count(axiom: Rule) -> int:
+    """How many choices of sizes there are, roughly: places have one more."""
+    return LARGEST ** len([symbol for symbol in axiom.symbols if not symbol.name.startswith("*")])
+
+
+def contradiction(axiom: Rule) -> str:
+    """What the axioms say, of values as in both sides of ``axiom``, that is false; empty if nothing is."""
+    p, q = Variable("p'", (), "z"), Variable("q'", (), "z")
+    add, mul = Apply(require("Add"), (p, q)), Apply(require("Mul"), (p, q))
+    for version in at_ranks(axiom):
+        richer = replace(
+            version,
+            variables=(*version.variables, p, q),
+            sources=(*version.sources, add),
+            targets=(*version.targets, mul),
+        )
+        try:
+            if all_axioms().proves(richer):
+                return "a sum is a product"
+        except InternalError as error:
+            return str(error)
+    return ""

@@ -1,0 +1,289 @@
+"""A second opinion on proofs, by Z3 (de Moura and Bjørner, TACAS 2008).
+
+Axioms are facts for all values, the rule is denied, and Z3 is asked for a contradiction, in SMT-LIB. Of the first
+prover, only normal forms are used: extents are integers here, not numbers of a field, and what an axiom calls ``k`` is
+read off the shape of what was found. Effort is a count of Z3's own steps, so that the answer is the same on every
+machine. What Z3 does not know is no proof.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.base.errors import BadInput, BadProgram
+from tilewright.ops import Attribute
+from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
+from tilewright.superopt.generic_points import element, point_where
+from tilewright.superopt.normal_form import Normalizer, normal_rule
+from tilewright.superopt.prove.axioms import axioms
+from tilewright.superopt.ranks import at_ranks
+from tilewright.superopt.term_shapes import WINDOW, Shape, target_shape
+from tilewright.symbolic.expr import Binary, Const, Expr, Unary, Var
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+
+LIMIT = 20_000_000
+"""Steps of Z3 for one rule: some seconds."""
+
+_PRELUDE = """
+(declare-sort T 0)
+(declare-sort Window 0)
+(declare-datatypes ((S 0)) (((Nil) (D (head Int) (tail S)) (Leading (name Int)))))
+(declare-fun Both (S S) S)
+(declare-fun shape (T) S)
+(declare-fun Number (Real) T)
+(declare-fun quotient (Int Int) Int)
+(assert (forall ((n Int)) (! (= (quotient n 1) n) :pattern ((quotient n 1)))))
+(assert (forall ((s S)) (! (= (Both s s) s) :pattern ((Both s s)))))
+(assert (forall ((s S)) (! (= (Both s Nil) s) :pattern ((Both s Nil)))))
+(assert (forall ((s S) (t S)) (! (= (Both s t) (Both t s)) :pattern ((Both s t)))))
+(assert (forall ((s S) (t S)) (! (= (Both s (Both s t)) (Both s t)) :pattern ((Both s (Both s t))))))
+(assert (forall ((n Int) (s S) (t S))
+  (! (= (Both (D n s) (D n t)) (D n (Both s t))) :pattern ((Both (D n s) (D n t))))))
+(assert (forall ((n Int) (s S) (t S))
+  (! (= (Both (D 1 s) (D n t)) (D n (Both s t))) :pattern ((Both (D 1 s) (D n t))))))
+"""
+
+_SHAPED = ("Reshape", "Expand")
+_WINDOW_LISTS = ("dilations", "pads", "strides")
+_ARITHMETIC: Mapping[BinaryOp, str] = {
+    BinaryOp.ADD: "+",
+    BinaryOp.SUB: "-",
+    BinaryOp.MUL: "*",
+    BinaryOp.FLOORDIV: "quotient",
+}
+
+
+class _Missing(Exception):
+    """What follows mentions what was not found: this direction of an axiom says nothing that can be used."""
+
+
+def agrees(rule: Rule, names: Collection[str], limit: int = LIMIT) -> bool:
+    """Whether Z3, too, proves ``rule`` from the axioms called ``names``, in ``limit`` steps at most.
+
+    Raises ``BadInput`` if Z3 is not installed, ``BadProgram`` if the rule has no shapes that are known.
+    """
+    known = [axioms()[name] for name in dict.fromkeys(names)]
+    return all(_is_contradiction(question(version, known), limit) for version in at_ranks(rule))
+
+
+def question(rule: Rule, known: Sequence[Rule]) -> str:
+    """What is asked, in SMT-LIB: it is unsatisfiable if the axioms ``known`` prove ``rule``."""
+    functions: dict[str, str] = {}
+    facts = [fact for axiom in known for fact in _facts(axiom, functions)]
+    denial = list(_denial(rule, functions))
+    return "\n".join([_PRELUDE, *functions.values(), *facts, *denial])
+
+
+def _is_contradiction(text: str, limit: int) -> bool:
+    try:
+        import z3
+    except ImportError as error:
+        raise BadInput("Z3 is not installed: pip install 'tilewright[superopt]'") from error
+    solver = z3.SimpleSolver()
+    solver.set("mbqi", False)  # it looks for models; here, what is not proved is unknown
+    solver.set("rlimit", limit)
+    solver.from_string(text)
+    return solver.check() == z3.unsat
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes terms; ``names`` has what symbols, variables, leading dimensions and windows are called so far."""
+
+    functions: dict[str, str]
+    unknown: Callable[[str, str], str]
+    """What is done about a name, of some sort, that stands for nothing yet."""
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    texts: dict[Term, str] = field(default_factory=dict[Term, str])
+
+    def named(self, name: str, sort: str) -> str:
+        if name not in self.names:
+            self.names[name] = self.unknown(name, sort)
+        return self.names[name]
+
+    def term(self, term: Term) -> str:
+        if term not in self.texts:
+            self.texts[term] = self._term(term)
+        return self.texts[term]
+
+    def _term(self, term: Term) -> str:
+        match term:
+            case Variable(name):
+                return self.named(f"t {name}", "T")
+            case Number(value):
+                return f"(Number {_real(value)})"
+            case Apply(op, operands, _, _, output):
+                arguments = [(self.term(operand), "T") for operand in operands]
+                arguments += self._attributes(term)
+                return self._applied(f"{op.name}.{output}", arguments, "T")
+
+    def _attributes(self, term: Apply) -> Iterator[tuple[str, str]]:
+        lists: list[tuple[str, str]] = []
+        for name, value in term.attributes:
+            if term.op.name in _SHAPED and isinstance(value, tuple):
+                yield self.target(target_shape([item for item in value if isinstance(item, int | Expr)])), "S"
+            elif name == WINDOW:
+                yield self.named(f"w {value}", "Window"), "Window"
+            else:
+                items = [(self.attribute(item), "Int") for item in (value if isinstance(value, tuple) else (value,))]
+                lists += items if name in _WINDOW_LISTS else []
+                yield from [] if name in _WINDOW_LISTS else items
+        if lists:
+            yield self._applied("Window", lists, "Window"), "Window"
+
+    def _applied(self, kind: str, arguments: Sequence[tuple[str, str]], result: str) -> str:
+        sorts = [sort for _, sort in arguments]
+        name = f"|{kind}/{''.join(sort[0] for sort in sorts)}|"
+        self.functions[name] = f"(declare-fun {name} ({' '.join(sorts)}) {result})"
+        return f"({name} {' '.join(text for text, _ in arguments)})"
+
+    def attribute(self, value: Attribute) -> str:
+        if isinstance(value, int | Expr) and not isinstance(value, bool):
+            return self.integer(value)
+        return str(element(repr(value)))
+
+    def integer(self, value: Expr | int) -> str:
+        match value:
+            case int():
+                return _literal(value)
+            case Const(number):
+                return _literal(int(number))
+            case Var(name):
+                return self.named(f"i {name}", "Int")
+            case Unary(UnaryOp.NEG, a):
+                return f"(- {self.integer(a)})"
+            case Binary(op, a, b) if op in _ARITHMETIC:
+                return f"({_ARITHMETIC[op]} {self.integer(a)} {self.integer(b)})"
+            case _:
+                raise BadProgram(f"the extent `{value}` is no sum, difference, product or quotient")
+
+    def target(self, shape: Shape) -> str:
+        """A shape as an attribute."""
+        return self.shape(shape)
+
+    def shape(self, shape: Shape) -> str:
+        text = "Nil"
+        for place, name in enumerate(sorted(shape.leading)):
+            known = self.named(f"s {name}", "S")
+            text = f"(Both {text} {known})" if place else known
+        for extent in shape.dims:
+            text = f"(D {self.integer(extent)} {text})"
+        return text
+
+
+def _literal(value: int) -> str:
+    return str(value) if value >= 0 else f"(- {-value})"
+
+
+def _real(value: float) -> str:
+    numerator, denominator = abs(value).as_integer_ratio()
+    fraction = f"(/ {numerator}.0 {denominator}.0)"
+    return f"(- {fraction})" if value < 0 else fraction
+
+
+# Axioms
+
+
+def _facts(axiom: Rule, functions: dict[str, str]) -> Iterator[str]:
+    """An axiom, from left to right and from right to left, where that can be used."""
+    pairs, forms = normal_rule(axiom, point_where(axiom.needs))
+    for directed in (pairs, [(target, source) for source, target in pairs]):
+        if all(isinstance(found, Apply) for found, _ in directed):
+            try:
+                yield _Fact(functions).text(directed, forms)
+            except _Missing:
+                continue
+
+
+@dataclass(slots=True)
+class _Pattern(_Writer):
+    """What is to be found: integers are names, which must be what they stand for."""
+
+    expected: list[tuple[str, Expr]] = field(default_factory=list[tuple[str, Expr]])
+    targets: list[tuple[str, Shape]] = field(default_factory=list[tuple[str, Shape]])
+
+    def integer(self, value: Expr | int) -> str:
+        if isinstance(value, int | Const | Var):
+            return _Writer.integer(self, value)
+        self.expected.append((self.unknown(f"c {len(self.expected)}", "Int"), value))
+        return self.expected[-1][0]
+
+    def target(self, shape: Shape) -> str:
+        self.targets.append((self.unknown(f"u {len(self.targets)}", "S"), shape))
+        return self.targets[-1][0]
+
+
+@dataclass(slots=True)
+class _Fact:
+    """One direction of an axiom."""
+
+    functions: dict[str, str]
+    quantified: list[str] = field(default_factory=list[str])
+    conditions: list[str] = field(default_factory=list[str])
+
+    def text(self, pairs: Sequence[tuple[Term, Term]], forms: Normalizer) -> str:
+        """Raises ``_Missing``."""
+        found, made = [a for a, _ in pairs], [b for _, b in pairs]
+        pattern = _Pattern(self.functions, self._quantify)
+        texts = list(map(pattern.term, found))
+        for name, shape in pattern.targets:
+            self._read(pattern, name, shape)
+        for part in subterms(found):
+            if isinstance(part, Variable) or (isinstance(part, Apply) and part.attribute(WINDOW) is not None):
+                self._read(pattern, f"(shape {pattern.term(part)})", forms.shape(part))
+        conclusion = _Writer(self.functions, _missing, pattern.names)
+        self.conditions += [f"(= {name} {conclusion.integer(value)})" for name, value in pattern.expected]
+        self.conditions += [f"(= {conclusion.integer(a)} {conclusion.integer(b)})" for a, b in forms.point.required]
+        follows = [f"(= {text} {conclusion.term(term)})" for text, term in zip(texts, made, strict=True)]
+        follows += [
+            f"(= (shape {conclusion.term(part)}) {conclusion.shape(forms.shape(part))})" for part in subterms(made)
+        ]
+        return self._asserted(texts, follows)
+
+    def _asserted(self, texts: Sequence[str], follows: Sequence[str]) -> str:
+        body = f"(=> (and true {' '.join(self.conditions)}) (and {' '.join(follows)}))"
+        if not self.quantified:
+            return f"(assert {body})"
+        return f"(assert (forall ({' '.join(self.quantified)}) (! {body} :pattern ({' '.join(texts)}))))"
+
+    def _quantify(self, name: str, sort: str) -> str:
+        self.quantified.append(f"(|{name}| {sort})")
+        return f"|{name}|"
+
+    def _read(self, pattern: _Pattern, text: str, shape: Shape) -> None:
+        """``text`` is a ``shape``: what has no name yet is called what it is there."""
+        for extent in reversed(shape.dims):
+            self.conditions.append(f"((_ is D) {text})")
+            if isinstance(extent, Var) and f"i {extent.name}" not in pattern.names:
+                pattern.names[f"i {extent.name}"] = f"(head {text})"
+            else:
+                pattern.expected.append((f"(head {text})", extent))
+            text = f"(tail {text})"
+        if len(shape.leading) == 1 and f"s {min(shape.leading)}" not in pattern.names:
+            pattern.names[f"s {min(shape.leading)}"] = text
+        else:
+            self.conditions.append(f"(= {text} {pattern.shape(Shape((), shape.leading))})")
+
+
+def _missing(name: str, sort: str) -> str:
+    raise _Missing(f"{name} of sort {sort}")
+
+
+# Rules
+
+
+def _denial(rule: Rule, functions: dict[str, str]) -> Iterator[str]:
+    """The rule's values exist, have their shapes, and the sides of an equation differ."""
+    pairs, forms = normal_rule(rule, point_where(rule.needs))
+    constants: list[str] = []
+
+    def declared(name: str, sort: str) -> str:
+        constants.append(f"(declare-const |{name}| {sort})")
+        return f"|{name}|"
+
+    writer = _Writer(functions, declared)
+    facts = [f"(= {writer.integer(a)} {writer.integer(b)})" for a, b in forms.point.required]
+    for part in subterms([term for pair in pairs for term in pair]):
+        facts.append(f"(= (shape {writer.term(part)}) {writer.shape(forms.shape(part))})")
+    facts.append(f"(not (and {' '.join(f'(= {writer.term(a)} {writer.term(b)})' for a, b in pairs)}))")
+    yield from constants
+    yield from (f"(assert {fact})" for fact in facts)

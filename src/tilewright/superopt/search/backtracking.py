@@ -1,0 +1,153 @@
+"""Cost-based backtracking over graphs, as in Jia et al., "TASO" (SOSP 2019), section 5.
+
+Graphs wait in the order of their costs. The cheapest is taken, and all that one application of a rule makes of it waits
+as well, if it is new and costs less than ``alpha`` times the best so far: what costs a little more may open the way to
+what costs less. Networks repeat themselves, so a rule is also applied wherever it pays, as one move.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import islice
+
+from tilewright.base.errors import InternalError
+from tilewright.base.names import Names
+from tilewright.graph import Graph, Node
+from tilewright.passes.rules import Index, Rule, index_of
+from tilewright.passes.rules.apply import spliced
+from tilewright.passes.rules.build import Replacement, replacement
+from tilewright.passes.rules.match import matches_at
+from tilewright.passes.rules.unify import places
+from tilewright.superopt.costs.memory import peak_memory
+from tilewright.superopt.costs.provider import WORTH, CostProvider, cost_by_nodes
+from tilewright.superopt.search.fingerprint import fingerprint
+from tilewright.superopt.search.result import Applied, State
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far a search goes.
+
+    ``alpha``: how much more than the best a graph may cost that is looked at; ``pops``: how many graphs are taken;
+    ``matches``: of each rule in one graph, those that are tried one by one; ``nodes``: by how many a graph may grow.
+    """
+
+    alpha: float = 1.05
+    pops: int = 40
+    matches: int = 6
+    nodes: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Backtracking:
+    """A search with some rules.
+
+    ``is_time_left``: whether another rule may be tried; it ends a search early. ``memory``: the most bytes that a graph
+    may take (``peak_memory``), if it takes more than the one that is searched; None for any number.
+    """
+
+    rules: Sequence[Rule]
+    costs: CostProvider
+    limits: Limits = field(default_factory=Limits)
+    is_time_left: Callable[[], bool] = lambda: True
+    memory: int | None = None
+
+    def best(self, graph: Graph) -> State:
+        """What costs least of all that was found; ``graph`` itself, if nothing costs less."""
+        best = start = State(graph, self.cost(graph))
+        waiting = [(start.cost, 0, start)]
+        seen, most = {fingerprint(graph)}, len(graph.nodes) + self.limits.nodes
+        memory = None if self.memory is None else max(self.memory, peak_memory(graph))
+        for _ in range(self.limits.pops):
+            if not waiting or not self.is_time_left():
+                break
+            _, _, state = heappop(waiting)
+            if state.cost > self.limits.alpha * best.cost:
+                break
+            for found in self._neighbours(state):
+                key = fingerprint(found.graph)
+                if key in seen or len(found.graph.nodes) > most or found.cost > self.limits.alpha * best.cost:
+                    continue
+                seen.add(key)
+                if memory is not None and peak_memory(found.graph) > memory:
+                    continue
+                heappush(waiting, (found.cost, len(seen), found))
+                best = found if found.cost < best.cost * (1 - WORTH) else best
+        return best
+
+    def cost(self, graph: Graph) -> float:
+        """What the nodes of ``graph`` cost together."""
+        return cost_by_nodes(graph, self.costs)
+
+    def _sum(self, nodes: Iterable[Node], weights: Collection[str]) -> float:
+        return sum(self.costs.of_node(node, weights) for node in nodes if node.outputs[0].name not in weights)
+
+    def _neighbours(self, state: State) -> Iterator[State]:
+        index, names = index_of(state.graph), state.graph.names()
+        for rule in self.rules:
+            if not self.is_time_left():
+                return
+            found = list(islice(self._applications(rule, index, names), self.limits.matches))
+            for made in found:
+                yield self._after(state, index, [made])
+            if len(found) > 1:
+                yield self._everywhere(state, rule)
+
+    def _applications(self, rule: Rule, index: Index, names: Names) -> Iterator[Replacement]:
+        for node in places(rule, index):
+            for match in matches_at(rule, node, index):
+                made = replacement(match, names, index.leaving)
+                if made is not None:
+                    yield made
+
+    def _everywhere(self, state: State, rule: Rule) -> State:
+        """``rule`` applied as long as that lowers the cost: wherever it does at once, if that makes no cycle."""
+        while self.is_time_left():
+            index = index_of(state.graph)
+            paying = self._paying(state, rule, index)
+            if not paying:
+                break
+            try:
+                state = self._after(state, index, paying)
+            except InternalError:
+                state = self._after(state, index, paying[:1])
+        return state
+
+    def _paying(self, state: State, rule: Rule, index: Index) -> list[Replacement]:
+        """Applications that lower the cost, no two of which share a node."""
+        found: list[Replacement] = []
+        taken: set[str] = set()
+        for made in self._applications(rule, index, state.graph.names()):
+            inside = {node.outputs[0].name for node in made.match.nodes}
+            if taken.isdisjoint(inside) and self._gain(made, index) > WORTH * state.cost:
+                found.append(made)
+                taken |= inside
+        return found
+
+    def _gain(self, made: Replacement, index: Index) -> float:
+        """By how much what ``made`` replaces costs more than it."""
+        return self._sum(made.match.nodes, index.weights) - self._sum(made.nodes, _weights_with(made, index))
+
+    def _after(self, state: State, index: Index, replacements: Sequence[Replacement]) -> State:
+        """Raises ``InternalError`` if they make a cycle together."""
+        graph = spliced(state.graph, replacements)
+        left = {node.outputs[0].name: node for node in graph.nodes}
+        cost, steps = state.cost, list(state.steps)
+        for made in replacements:
+            before = cost
+            stays = {node.outputs[0].name for node in made.match.nodes if left.get(node.outputs[0].name) is node}
+            cost -= self._sum((n for n in made.match.nodes if n.outputs[0].name not in stays), index.weights)
+            cost += self._sum((n for n in made.nodes if n.outputs[0].name in left), _weights_with(made, index))
+            replaced = tuple(value.name for value in made.match.replaced)
+            names = tuple(value.name for node in made.nodes for value in node.outputs)
+            steps.append(Applied(made.match.rule, replaced, names, before, cost))
+        return State(graph, cost, tuple(steps))
+
+
+def _weights_with(made: Replacement, index: Index) -> Collection[str]:
+    """The weights, and what ``made`` computes of weights only."""
+    own = {value.name for value in made.constants}
+    for node in made.nodes:
+        if all(value is None or value.name in index.weights or value.name in own for value in node.inputs):
+            own.update(value.name for value in node.outputs)
+    return own | index.weights if own else index.weights

@@ -1,0 +1,159 @@
+"""Every optimized graph is checked against its input, whoever made it and by whatever rules (translation validation).
+
+    validation = validate(before, after, run=lambda graph, feeds: evaluate_graph(graph, feeds))
+    print(validation)
+
+Two checks. The first takes both graphs apart: a value of ``after`` that is computed as a value of ``before`` is that
+value, and so needs no check; where they begin to differ, values of one name are compared by what makes them from values
+that are equal already (``regions``), at small sizes, modulo a prime (``verdicts``). Equal regions make equal graphs: so
+the whole is checked, piece by piece, however large it is. The second check runs both graphs as they are, with floats.
+
+The method is that of Pnueli, Siegel and Singerman ("Translation validation", TACAS 1998), by random evaluation instead
+of proof; equal values as cut points are those of combinational equivalence checking.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from tilewright.base.arrays import random_array
+from tilewright.base.errors import NotEquivalent
+from tilewright.base.numerics import Math
+from tilewright.graph import Array, Graph, Value, verify
+from tilewright.measure.difference import difference
+from tilewright.ops.shapes import simplified, static
+from tilewright.superopt.validate.sweep import Checked, Sweep, same_type
+from tilewright.superopt.validate.verdicts import BUDGET, Method
+from tilewright.symbolic.expr import Var, const
+from tilewright.symbolic.traversal import substitute
+
+Runner: TypeAlias = Callable[[Graph, Mapping[str, Array]], Sequence[Array]]
+"""Runs a graph on inputs by name; the outputs, in its order."""
+
+SEEDS = (0, 1)
+"""Inputs with which both graphs are run."""
+TOLERANCES: Mapping[Math, float] = {Math.STRICT: 2e-5, Math.DEFAULT: 1e-4, Math.FAST: 1e-4}
+"""How far outputs in float32 may be from each other, by the policy for numbers (see ``Math``)."""
+_RUN_TIME_EXTENT = 3
+"""What run-time extents are when graphs are run for their results, or their bound if that is smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What was checked, and found equal."""
+
+    same: int
+    """Values of the result that are computed as before."""
+    checked: tuple[Checked, ...]
+    undecided: Mapping[str, str]
+    """Values that only the run with floats covers, and why."""
+    largest_difference: float | None
+    """Of the outputs in float32 (see ``measure.difference``); None if nothing was run."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each changed value was checked by itself."""
+        return not self.undecided
+
+    @property
+    def error_bound(self) -> float:
+        """The most that the probability can be with which random evaluation modulo a prime missed a difference."""
+        return min(1.0, sum(one.error_bound for one in self.checked))
+
+    def __str__(self) -> str:
+        exact = sum(one.method is Method.EXACT for one in self.checked)
+        parts = [f"{self.same} values as before"]
+        if exact:
+            parts.append(f"{exact} changed ones equal modulo a prime")
+        if exact < len(self.checked):
+            parts.append(f"{len(self.checked) - exact} in float64")
+        if self.undecided:
+            parts.append(f"{len(self.undecided)} undecided")
+        if self.largest_difference is not None:
+            parts.append(f"outputs differ by {self.largest_difference:.1e} at most")
+        chance = f"; wrong with a probability below {self.error_bound:.0e}" if self.error_bound else ""
+        return ", ".join(parts) + chance
+
+
+def validate(
+    before: Graph,
+    after: Graph,
+    run: Runner | None = None,
+    *,
+    math: Math = Math.DEFAULT,
+    seeds: Sequence[int] = SEEDS,
+    budget: int = BUDGET,
+) -> Validation:
+    """Check that ``after`` computes what ``before`` does; ``run`` runs both on the same random inputs.
+
+    Constants stand for any numbers, unless all elements of one are equal: what rules compute of constants must still be
+    nodes of ``after``. ``budget``: points of evaluation for each region. Raises ``NotEquivalent`` naming the first
+    output that differs, or can't be shown to be equal, and ``InternalError`` if ``after`` is no graph.
+    """
+    verify(after)
+    _check_interface(before, after)
+    sweep = Sweep.of(before, after, budget)
+    for node in after.nodes:
+        sweep.add(node)
+    _check_outputs(sweep, after)
+    largest = None if run is None else _largest_difference(before, after, run, TOLERANCES[math], seeds)
+    return Validation(sweep.same, tuple(sweep.checked), dict(sweep.undecided), largest)
+
+
+def _check_interface(before: Graph, after: Graph) -> None:
+    if before.inputs != after.inputs:
+        raise NotEquivalent(before.outputs[0].name, f"its inputs were {before.inputs}, and are {after.inputs}")
+    for position in range(max(len(before.outputs), len(after.outputs))):
+        pair = [*before.outputs[position : position + 1], *after.outputs[position : position + 1]]
+        if len(pair) == 1:
+            raise NotEquivalent(pair[0].name, "only one of the graphs has it")
+        old, new = pair
+        if old.name != new.name or not same_type(old, new):
+            raise NotEquivalent(old.name, f"{old!r} has become {new!r}")
+
+
+def _check_outputs(sweep: Sweep, after: Graph) -> None:
+    for output in after.outputs:
+        if sweep.new[output.name] != sweep.old[output.name]:
+            cause = sweep.causes.get(output.name, "it is made of other values")
+            raise NotEquivalent(output.name, cause + _hint(sweep, after))
+
+
+def _hint(sweep: Sweep, after: Graph) -> str:
+    """What may be the matter with constants."""
+    new = (value.name for value in after.constants if sweep.new[value.name] not in sweep.shared)
+    folded = [name for name in new if sweep.new[name] not in sweep.known.literals]
+    return f"; {', '.join(folded)}: no constants of the input, so rules were folded too early" if folded else ""
+
+
+# Floats
+
+
+def _largest_difference(before: Graph, after: Graph, run: Runner, tolerance: float, seeds: Sequence[int]) -> float:
+    largest = 0.0
+    for seed in seeds:
+        feeds = random_feeds(before, seed)
+        for output, old, new in zip(before.outputs, run(before, feeds), run(after, feeds), strict=True):
+            found = difference(new, old).worst
+            if not found <= tolerance:
+                reason = f"with random inputs (seed {seed}), it differs by {found:.1e}; {tolerance:.0e} is allowed"
+                raise NotEquivalent(output.name, reason)
+            largest = max(largest, found)
+    return largest
+
+
+def random_feeds(graph: Graph, seed: int, size: int = _RUN_TIME_EXTENT) -> dict[str, Array]:
+    """Arrays for each input (see ``random_array``); run-time extents are ``size``, or their bounds if less."""
+    generator = np.random.default_rng(seed)
+    inputs = graph.inputs
+    return {value.name: random_array(value.dtype, _extents(value, graph.bounds, size), generator) for value in inputs}
+
+
+def _extents(value: Value, bounds: Mapping[Var, int], size: int) -> tuple[int, ...]:
+    symbols = frozenset[Var]().union(*(extent.variables for extent in value.shape))
+    sizes = {symbol: const(min(size, bounds.get(symbol, size))) for symbol in symbols}
+    extents = static(tuple(simplified(substitute(extent, sizes)) for extent in value.shape))
+    assert extents is not None, "all symbols have numbers"
+    return extents

@@ -1,0 +1,233 @@
+"""Whether both sides of a region are equal: evaluated at random values of its leaves.
+
+First exactly, over the integers modulo a prime (``domains``): sums, products and quotients are what they are, and
+roots, exponentials and extrema are random functions, the same on both sides. If they differ there, or can't be
+evaluated, in float64: some equations hold for true functions only, and some constants are rounded.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from math import isfinite, prod
+
+import numpy as np
+
+from tilewright.base.dtypes import DType, f64
+from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
+from tilewright.graph import Array
+from tilewright.loops.evaluate_extern import evaluate_extern
+from tilewright.measure.difference import difference
+from tilewright.ops import Attribute
+from tilewright.ops.shapes import static
+from tilewright.superopt.domains import PRIME, Modular
+from tilewright.superopt.evaluator import Compiled
+from tilewright.superopt.validate.congruence import Type
+from tilewright.superopt.validate.degrees import Degree, degrees
+from tilewright.superopt.validate.extent_relations import Sizes
+from tilewright.superopt.validate.regions import Leaf, Region
+from tilewright.superopt.validate.smaller_sizes import smaller
+from tilewright.symbolic.expr import Const
+from tilewright.tensor.build import placeholder
+from tilewright.tensor.evaluate import evaluate
+from tilewright.tensor.ir import Compute, Tensor, topological_order
+
+BUDGET = 1 << 22
+"""Points at which the scalar expressions of a region may be evaluated, all its operators together."""
+SAMPLES = 4
+"""Random values of the leaves that are tried at once."""
+TOLERANCE = 1e-7
+"""What rounding may do in float64, also that of constants to float32: see ``measure.difference``."""
+
+
+class Method(Enum):
+    """How a region was decided."""
+
+    EXACT = "exact"
+    """Over the integers modulo a prime."""
+    FLOAT64 = "float64"
+    """In float64, as it has no value modulo a prime, or another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What evaluation says of a region. ``is_equal``: None if it could not be evaluated, for ``reason``."""
+
+    is_equal: bool | None
+    method: Method | None = None
+    sizes: Sizes = field(default_factory=dict[int, int])
+    """The extents at which it was evaluated, by those that they stand for; empty for its own."""
+    error_bound: float = 0.0
+    """The most that the probability of a wrong "equal" can be."""
+    reason: str = ""
+
+
+def decide(region: Region, budget: int = BUDGET, seed: int = 0) -> Verdict:
+    """Compare the sides of ``region`` at the smallest extents that fit, at no more than ``budget`` points.
+
+    Sides that differ at small extents are compared at larger ones, too: literals may be right for those only.
+    """
+    verdict = Verdict(None, reason="no sizes fit")
+    try:
+        for candidate, sizes in smaller(region):
+            found = _decided(candidate, sizes, budget, seed)
+            if found.is_equal:
+                return found
+            if found.is_equal is False or verdict.is_equal is None:
+                verdict = found
+    except BadProgram as error:
+        return Verdict(None, reason=str(error))
+    return verdict
+
+
+def _decided(region: Region, sizes: Sizes, budget: int, seed: int) -> Verdict:
+    try:
+        program = _Program.of(region)
+    except BadProgram as error:
+        return Verdict(None, reason=str(error))
+    if program.points > budget:
+        return Verdict(None, reason=f"{program.points} points are more than the budget of {budget}")
+    return _compared(program, sizes, seed)
+
+
+def _compared(program: "_Program", sizes: Sizes, seed: int) -> Verdict:
+    reason = ""
+    try:
+        if program.agrees_exactly(seed):
+            return Verdict(True, Method.EXACT, sizes, program.error_bound)
+    except (Unsupported, OutOfBounds) as error:
+        reason = str(error)
+    try:
+        agrees = program.agrees_in_float64(seed)
+    except (Unsupported, OutOfBounds, BadProgram) as error:
+        return Verdict(None, None, sizes, reason=reason or str(error))
+    if agrees is None:
+        return Verdict(None, None, sizes, reason="no number is finite at any of the values that were tried")
+    return Verdict(agrees, Method.FLOAT64, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Application:
+    """The te program of a step, and the numbers of its operands, in the order of ``inputs``."""
+
+    inputs: tuple[Tensor, ...]
+    operands: tuple[int, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A region as te programs, floats being float64."""
+
+    region: Region
+    applications: tuple[_Application, ...]
+
+    @staticmethod
+    def of(region: Region) -> "_Program":
+        """Raises ``BadProgram`` if a step is ill-typed, or has another shape than the region says."""
+        types = [leaf.type for leaf in region.leaves]
+        made: list[_Application] = []
+        for step in region.steps:
+            present = {operand: None for operand in step.operands if operand is not None}
+            inputs = {operand: _placeholder(types[operand], operand) for operand in present}
+            tensors = [None if operand is None else inputs[operand] for operand in step.operands]
+            attributes = {name: _widened(value) for name, value in step.attributes.value}
+            outputs = step.op.apply(tensors, attributes)[: len(step.types)]
+            for tensor, kind in zip(outputs, step.types, strict=True):
+                if static(tensor.shape) is None or static(tensor.shape) != static(kind.shape):
+                    raise BadProgram(f"{step.op} makes {tensor}, not {kind.shape}")
+            made.append(_Application(tuple(inputs.values()), tuple(inputs), outputs))
+            types += step.types
+        return _Program(region, tuple(made))
+
+    @property
+    def points(self) -> int:
+        """At which scalar expressions are evaluated."""
+        operations = (op for made in self.applications for op in topological_order(made.outputs))
+        leaves = sum(prod(static(leaf.type.shape) or ()) for leaf in self.region.leaves)
+        return leaves + sum(_points(op) for op in operations if isinstance(op, Compute))
+
+    @property
+    def error_bound(self) -> float:
+        """The probability that both sides agree at all samples, though they differ."""
+        known = [Degree(0 if leaf.literal else 1) for leaf in self.region.leaves]
+        for made in self.applications:
+            operands = {tensor: known[operand] for tensor, operand in zip(made.inputs, made.operands, strict=True)}
+            known += degrees(made.outputs, operands)
+        degree = known[self.region.left].against(known[self.region.right])
+        return min(1.0, degree / PRIME) ** SAMPLES
+
+    @property
+    def _types(self) -> list[Type]:
+        """Of all values."""
+        return [leaf.type for leaf in self.region.leaves] + [kind for step in self.region.steps for kind in step.types]
+
+    def agrees_exactly(self, seed: int) -> bool:
+        """Modulo a prime. Raises ``Unsupported`` and ``OutOfBounds`` for what has no value there."""
+        shapes = [static(kind.shape) or () for kind in self._types]
+        if 0 in shapes[self.region.left]:
+            return True
+        if any(0 in shape for shape in shapes):
+            raise Unsupported("arrays of the field have elements")
+        domain = Modular(seed)
+        arrays = [_residues(leaf, domain, number) for number, leaf in enumerate(self.region.leaves)]
+        for made in self.applications:
+            function = Compiled(made.inputs, made.outputs)
+            arrays += function([arrays[operand] for operand in made.operands], domain)
+        left, right = arrays[self.region.left], arrays[self.region.right]
+        if left.shape[:-1] != right.shape[:-1]:
+            return False
+        shape = (*left.shape[:-1], SAMPLES)
+        return domain.agree(np.broadcast_to(left, shape), np.broadcast_to(right, shape))
+
+    def agrees_in_float64(self, seed: int) -> bool | None:
+        """At normal and at positive numbers; None if nothing was finite. Raises what ``evaluate`` does."""
+        finite = False
+        for sample in range(SAMPLES):
+            generator = np.random.default_rng([seed, sample])
+            left, right = self._in_float64(generator, is_positive=sample % 2 == 1)
+            if difference(left, right).worst > TOLERANCE:
+                return False
+            finite |= not left.size or bool(np.isfinite(left.astype(np.float64)).any())
+        return True if finite else None
+
+    def _in_float64(self, generator: np.random.Generator, *, is_positive: bool) -> tuple[Array, Array]:
+        arrays = [_numbers(leaf, generator, is_positive=is_positive) for leaf in self.region.leaves]
+        for made in self.applications:
+            feeds = {tensor: arrays[operand] for tensor, operand in zip(made.inputs, made.operands, strict=True)}
+            arrays += evaluate(made.outputs, feeds, None, evaluate_extern)
+        return arrays[self.region.left], arrays[self.region.right]
+
+
+def _placeholder(kind: Type, number: int) -> Tensor:
+    return placeholder(kind.shape, _wide(kind.dtype), f"v{number}")
+
+
+def _widened(value: Attribute) -> Attribute:
+    """An attribute of a step of which all floats are float64."""
+    return _wide(value) if isinstance(value, DType) else value
+
+
+def _wide(dtype: DType) -> DType:
+    return f64 if dtype.is_float else dtype
+
+
+def _points(op: Compute) -> int:
+    extents = [axis.extent for axis in (*op.axes, *op.reduce_axis)]
+    return len(op.values) * prod(int(extent.value) for extent in extents if isinstance(extent, Const))
+
+
+def _residues(leaf: Leaf, domain: Modular, number: int) -> Array:
+    shape = static(leaf.type.shape) or ()
+    if leaf.literal is None:
+        return domain.random((*shape, SAMPLES), number)
+    if not isfinite(leaf.literal.value):
+        raise Unsupported(f"{leaf.literal.value} is no number modulo a prime")
+    return np.full((*shape, 1), domain.constant(leaf.literal.value), domain.dtype)
+
+
+def _numbers(leaf: Leaf, generator: np.random.Generator, *, is_positive: bool) -> Array:
+    shape, dtype = static(leaf.type.shape) or (), _wide(leaf.type.dtype)
+    if leaf.literal is not None:
+        return np.full(shape, leaf.literal.value).astype(dtype.numpy)
+    if not dtype.is_float:
+        return generator.integers(0, 2, shape).astype(dtype.numpy)
+    return generator.uniform(0.5, 1.5, shape) if is_positive else generator.standard_normal(shape)
