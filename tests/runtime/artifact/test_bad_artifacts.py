@@ -3,6 +3,7 @@
 Each is refused before any of its bytes is executed, with the class of error and a text that says why and what to do.
 """
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -166,6 +167,20 @@ def test_no_file(tmp_path: Path, own: Settings) -> None:
     refused(tmp_path, own, "no regular file", BadInput)
     os.mkfifo(tmp_path / "pipe.tw")
     refused(tmp_path / "pipe.tw", own, "no regular file", BadInput)
+
+
+def test_a_disk_that_fails(tmp_path: Path, own: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each system call may; the file is closed then."""
+    path, closed, close = saved(tmp_path), list[int](), os.close
+
+    def fails(descriptor: int) -> os.stat_result:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched, pytest.raises(BadInput, match="can't be read: Input/output error"):
+        patched.setattr(os, "fstat", fails)
+        patched.setattr(os, "close", lambda descriptor: closed.append(close(descriptor) or descriptor))
+        load(path, settings=own)
+    assert len(closed) == 1
 
 
 # Row 61: made for something else

@@ -70,13 +70,24 @@ def _opened(path: AnyPath) -> tuple[int, os.stat_result]:
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else error
         raise BadInput(f"the artifact {os.fspath(path)!r} can't be opened: {why}") from error
-    facts = os.fstat(descriptor)
-    if stat.S_ISREG(facts.st_mode) and facts.st_size:
-        return descriptor, facts
-    os.close(descriptor)
-    if stat.S_ISREG(facts.st_mode):
+    try:
+        return descriptor, _facts(descriptor, path)
+    except BadInput:
+        os.close(descriptor)
+        raise
+
+
+def _facts(descriptor: int, path: AnyPath) -> os.stat_result:
+    """Of a regular file that is not empty."""
+    try:
+        facts = os.fstat(descriptor)
+    except OSError as error:
+        raise BadInput(f"the artifact {os.fspath(path)} can't be read: {reason(error)}") from error
+    if not stat.S_ISREG(facts.st_mode):
+        raise BadInput(f"{os.fspath(path)} is no regular file; give the file that CompiledModel.save wrote")
+    if not facts.st_size:
         raise CorruptArtifact(f"the artifact {os.fspath(path)} is empty")
-    raise BadInput(f"{os.fspath(path)} is no regular file; give the file that CompiledModel.save wrote")
+    return facts
 
 
 def _stamp(facts: os.stat_result) -> tuple[int, int]:

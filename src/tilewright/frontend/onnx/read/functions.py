@@ -4,14 +4,14 @@ The importer imports the body of a function in the place of the node that calls 
 attributes. Before anything is imported, ``Functions`` makes sure that this ends, and how large it gets.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
 import onnx
 
 from tilewright.base.errors import InvalidModel, ResourceLimit
 from tilewright.base.names import readable
-from tilewright.frontend.onnx.read.order import all_nodes
+from tilewright.frontend.onnx.read.order import all_nodes, subgraphs
 from tilewright.frontend.onnx.read.protos import own_domain, type_of
 from tilewright.graph import Value
 
@@ -104,7 +104,8 @@ def schema_body(
     elif made_by.has_context_dependent_function:
         version = _newest(made_by.context_dependent_function_opset_versions, opset)
         types = [type_of(value).SerializeToString() for value in inputs]
-        made = made_by.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), types)
+        asked = _plainly_named(node).SerializeToString()
+        made = made_by.get_context_dependent_function_with_opset_version(version, asked, types)
         if not made:
             return None
         body.ParseFromString(made)
@@ -114,6 +115,36 @@ def schema_body(
     given = {attribute.name for attribute in body.attribute_proto}
     body.attribute_proto.extend(a for a in defaults if a.name not in given)
     return body
+
+
+def _plainly_named(node: onnx.NodeProto) -> onnx.NodeProto:
+    """``node`` with other names for all values: onnx writes those of its bodies as text, and reads letters only."""
+    plain = onnx.NodeProto()
+    plain.CopyFrom(node)
+    names: dict[str, str] = {"": ""}
+
+    def named(old: str) -> str:
+        return names.setdefault(old, f"v{len(names)}")
+
+    for graph in _bodies(plain):
+        for info in (*graph.input, *graph.output, *graph.value_info):
+            info.name = named(info.name)
+            for dim in info.type.tensor_type.shape.dim:
+                dim.ClearField("dim_param")
+        for tensor in (*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer)):
+            tensor.name = named(tensor.name)
+        graph.name = named(graph.name)
+    for one in all_nodes([plain]):
+        one.name = ""
+        one.input[:] = map(named, one.input)
+        one.output[:] = map(named, one.output)
+    return plain
+
+
+def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The bodies in ``node``, and those in them."""
+    for inner in all_nodes([node]):
+        yield from subgraphs(inner)
 
 
 def _newest(versions: Iterable[int], opset: int) -> int:
