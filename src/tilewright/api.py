@@ -1,16 +1,13 @@
 """What a user calls: ``compile`` a model, run it, save it, and ask it what it does."""
 
 import logging
-import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
-import onnx
-
 from tilewright import __version__
-from tilewright.base.arguments import FilePath, Within, checked
+from tilewright.base.arguments import Within, checked
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
 from tilewright.base.events import Event, Listener, ignore, to_log
@@ -23,7 +20,8 @@ from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Options, Services
-from tilewright.frontend.onnx.read import importer, protos
+from tilewright.frontend.api import Source
+from tilewright.frontend.opening import opened
 from tilewright.graph import Graph
 from tilewright.insight.faults import note_of
 from tilewright.insight.repro import Request
@@ -50,7 +48,7 @@ MOST_EXTENT = 1 << 62
 @checked(BadInput)
 @memory_guarded("the model was compiled")
 def compile(
-    model: FilePath | onnx.ModelProto,
+    model: object,
     *,
     shapes: Mapping[str, Iterable[int | str]] | None = None,
     bounds: Mapping[str, Annotated[int, Within(0, MOST_EXTENT)]] | None = None,
@@ -92,7 +90,7 @@ def compile(
     policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt), Checks.named(checks))
     options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, *policies)
     models = ModelCache.open(chosen, _both(to_log(_LOG), listener))
-    compilation = _Compilation(model, options, chosen, listener, models)
+    compilation = _Compilation(opened(model), options, chosen, listener, models)
     way = Dynamic.named(dynamic)
     if isolate:
         limits = isolate if isinstance(isolate, Isolation) else Isolation()
@@ -127,7 +125,7 @@ _TRIED = (64, 1, 7, 224)
 class _Compilation:
     """What stays the same for all shapes that a model is compiled for."""
 
-    model: str | os.PathLike[str] | onnx.ModelProto
+    source: Source
     options: Options
     settings: Settings
     listener: Listener
@@ -142,7 +140,7 @@ class _Compilation:
         """What the cache of models knows this by; None if it is not to be asked. Who wants to see stages gets them."""
         if self.models is None or self.settings.print_stages:
             return None
-        return self.models.ask(self.model, self.options, shapes, stamp(self.settings.records))
+        return self.models.ask(self.source, self.options, shapes, stamp(self.settings.records))
 
     def recall(self, asked: Asked | None, shapes: Shapes) -> CompiledModel | None:
         """The model compiled before, if it is known."""
@@ -162,14 +160,14 @@ class _Compilation:
             _LOG.warning("the model is compiled again, as what the cache has of it can't be used: %s", error)
             return None
         return CompiledModel(
-            executable, parts, Origin(self.model, self.options, self._kernels(), again, None, is_cached=True)
+            executable, parts, Origin(self.source, self.options, self._kernels(), again, None, is_cached=True)
         )
 
     def elsewhere(self, shapes: Shapes, way: Dynamic, limits: Isolation) -> CompiledModel:
         """The model compiled by a process of its own."""
         if way is Dynamic.SPECIALIZE:
             raise BadInput("isolate= makes one model, and dynamic='specialize' one for each size; leave one out")
-        asked = IsolatedRequest(self.model, shapes, self.options, self.settings)
+        asked = IsolatedRequest(self.source, shapes, self.options, self.settings)
         answer = compile_elsewhere(asked, limits, _both(to_log(_LOG), self.listener))
         parts = answer.parts
         executable = Executable(parts.manifest, parts.objects, parts.constants, threads=self.options.threads)
@@ -177,24 +175,24 @@ class _Compilation:
         def again() -> Made:
             raise BadInput("compiled in a process of its own; compile the model without isolate= to see how it is made")
 
-        origin = Origin(self.model, self.options, self._kernels(), again, None, is_cached=answer.cached)
+        origin = Origin(self.source, self.options, self._kernels(), again, None, is_cached=answer.cached)
         return CompiledModel(executable, parts, origin)
 
     def load(self, shapes: Shapes) -> Graph:
         """The model as it is imported."""
         with self._faults_reported(shapes), seldom_collecting():
-            return importer.load(self.model, shapes, self.options.bounds, self.settings.model_bytes)
+            return self.source.load(shapes, self.options.bounds, self.settings.model_bytes)
 
     def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None) -> CompiledModel:
         """``graph`` compiled, and kept."""
         made = self._make(graph, shapes)
         executable, target = made.compiled.executable, self.options.target
-        source = protos.sha256(self.model) if asked is None else asked.source
+        source = self.source.sha256() if asked is None else asked.source
         build = Build(__version__, source, str(target), target.arch.value, target.features)
         parts = Artifact(build, executable.manifest, made.compiled.objects, executable.constants)
         if self.models is not None and asked is not None:
             self.models.keep(asked, parts)
-        origin = Origin(self.model, made.compiled.options, self._kernels(), lambda: made, made)
+        origin = Origin(self.source, made.compiled.options, self._kernels(), lambda: made, made)
         return CompiledModel(executable, parts, origin)
 
     def _make(self, graph: Graph, shapes: Shapes) -> Made:
@@ -217,7 +215,7 @@ class _Compilation:
         except Exception as error:
             if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
                 raise
-            note = note_of(error, self.model, Request.of(self.options, shapes), self.settings)
+            note = note_of(error, self.source, Request.of(self.options, shapes), self.settings)
             if isinstance(error, InternalError):
                 error.add_note(note)
                 raise
@@ -238,7 +236,7 @@ class _Compilation:
 
     def specializing(self, shapes: Shapes, reason: str) -> SpecializingModel | None:
         """The model that compiles a version for each size of its inputs; None if all sizes are known."""
-        inputs = [input_spec(value) for value in importer.inputs_of(self.model, shapes)]
+        inputs = [input_spec(value) for value in self.source.inputs(shapes)]
         if all(spec.static_shape is not None for spec in inputs):
             return None
 

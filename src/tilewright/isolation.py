@@ -22,7 +22,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tilewright.base import errors
 from tilewright.base.errors import BadInput, InternalError, ResourceLimit, TilewrightError
@@ -32,16 +32,13 @@ from tilewright.base.memory import available
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.driver import Options
-from tilewright.frontend.onnx.read import protos
+from tilewright.frontend.api import Source
 from tilewright.measure import fields
 from tilewright.measure.messages import BadMessageError, receive_blocking, send_blocking
 from tilewright.measure.processes import kill_group
 from tilewright.measure.spawn import Spawned, spawn
 from tilewright.runtime import artifact
 from tilewright.runtime.elsewhere import misfit
-
-if TYPE_CHECKING:
-    import onnx
 
 COMMAND = (sys.executable, "-m", "tilewright.isolated")
 MAX_MESSAGE: Final = 1 << 20
@@ -82,7 +79,7 @@ class Isolation:
 class Asked:
     """What a child is to compile. ``shapes``: by input; a word is a run-time extent."""
 
-    model: "str | os.PathLike[str] | onnx.ModelProto"
+    source: Source
     shapes: Mapping[str, tuple[int | str, ...]]
     options: Options
     settings: Settings
@@ -121,7 +118,7 @@ def _request(asked: Asked, folder: Path, output: Path, memory: int) -> dict[str,
     options, settings = asked.options, asked.settings
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(settings).items()}
     return {
-        "model": _path(asked.model, folder),
+        "model": str(asked.source.path_for_others(folder)),
         "shapes": {name: list(shape) for name, shape in asked.shapes.items()},
         "bounds": dict(options.bounds),
         "target": str(options.target),
@@ -134,21 +131,6 @@ def _request(asked: Asked, folder: Path, output: Path, memory: int) -> dict[str,
         "output": str(output),
         "memory": memory,
     }
-
-
-def _path(model: "str | os.PathLike[str] | onnx.ModelProto", folder: Path) -> str:
-    """A file with the model: its own, or one in ``folder``."""
-    if isinstance(model, str | os.PathLike):
-        return os.path.abspath(model)
-    content = protos.serialized(model)
-    if content is None:
-        raise ResourceLimit("the model is too large to be handed to another process; save it, and give its path")
-    path = folder / "model.onnx"
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise BadInput(f"{folder} can't be written, for another process: {reason(error)}; set TMPDIR") from error
-    return str(path)
 
 
 def _answer(request: Mapping[str, object], memory: int, seconds: float, listener: Listener) -> bool:

@@ -1,9 +1,7 @@
 """A model that was compiled, now or before: run it, save it, and ask it what it does."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 from tilewright.base.arguments import FilePath, Within, checked
@@ -14,21 +12,20 @@ from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Compiled, Options
-from tilewright.frontend.onnx.read import protos
-from tilewright.frontend.onnx.read.model_files import files_of
+from tilewright.frontend.api import Source
 from tilewright.graph import Array, Graph
 from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare
 from tilewright.insight.explain import Explanation, explain
 from tilewright.insight.peak import measure_peak
 from tilewright.insight.profile import Profile, extents_of, profile
-from tilewright.insight.references import Reference, by_onnxruntime, in_float64
+from tilewright.insight.references import Reference, in_float64
 from tilewright.runtime import artifact
 from tilewright.runtime.feeds import accepted
 from tilewright.runtime.model import Executable
 from tilewright.runtime.runnable import RunnableModel
 
 if TYPE_CHECKING:
-    import onnx
+    pass
 
 
 Seconds: TypeAlias = Annotated[float, Within(0, 86_400)]
@@ -101,7 +98,7 @@ class CompiledModel(RunnableModel):
         """
         key_dir = (settings or Settings.from_environment()).key_dir
         secret = None if key is None else artifact.SecretKey(key)
-        artifact.save(self._parts, path, key_dir, signed=signed, key=secret, inputs=files_of(self._origin.model))
+        artifact.save(self._parts, path, key_dir, signed=signed, key=secret, inputs=self._origin.source.files())
 
     @checked(BadInput)
     def profile(self, *inputs: object, seconds: Seconds = 1.0, roofs: bool = True) -> Profile:
@@ -148,9 +145,7 @@ class CompiledModel(RunnableModel):
     def _reference(self, against: Against, feeds: Mapping[str, Array], wanted: Iterable[str]) -> Reference:
         if against is Against.REFERENCE:
             return in_float64(self._story().graph, feeds, wanted, extents_of(self.executable.manifest, feeds))
-        model = self._origin.model
-        proto = protos.read_model(Path(model)) if isinstance(model, str | os.PathLike) else model
-        return by_onnxruntime(proto, feeds, wanted)
+        return Reference(self._origin.source.by_onnxruntime(feeds, wanted))
 
     def _feeds(self, inputs: Sequence[object]) -> Mapping[str, Array]:
         is_by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
@@ -159,9 +154,9 @@ class CompiledModel(RunnableModel):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a model was compiled from and for: the file or proto; and the cache of kernels."""
+    """What a model was compiled from and for; and the cache of kernels."""
 
-    model: "str | os.PathLike[str] | onnx.ModelProto"
+    source: Source
     options: Options
     cache: Store | None
     make: Callable[[], "Made"]

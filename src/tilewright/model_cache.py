@@ -4,7 +4,7 @@ An entry is a signed artifact, as ``save`` writes it, in a file that is called b
 says which artifact belongs to a key: the hash of
 
     the model's bytes and those of its external data, shapes, bounds, target and all other options,
-    the compiler's own sources, and the versions of the libraries that it computes with.
+    the compiler's own sources, and the versions of the libraries that it reads and computes with.
 
 So nothing is ever looked up by a name or a time, and whoever changes the compiler compiles anew. An artifact is read as
 ``load`` reads it: its signature and all its hashes are checked before any of its code runs, and it must be the one that
@@ -14,31 +14,24 @@ the index says. What does not check is removed, and the model is compiled.
 import contextlib
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import llvmlite
 import numpy as np
-import onnx
 
 from tilewright.base.errors import BadArtifact, BadInput, TilewrightError, UntrustedData
 from tilewright.base.events import CacheLookup, Listener, Warned
-from tilewright.base.files import own_folder
+from tilewright.base.files import own_folder, stamp
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.driver import Options
-from tilewright.frontend.onnx.read import external_data, protos
+from tilewright.frontend.api import Digest, GivenShapes, Source, Stamp
 from tilewright.runtime import artifact
 from tilewright.runtime.elsewhere import misfit
-
-if TYPE_CHECKING:
-    from tilewright.frontend.onnx.read.given_shapes import GivenShapes
-
 
 _STARTED = time.time()
 """About when this process read the compiler's sources."""
@@ -51,12 +44,12 @@ class Asked:
     key: str
     source: str
     """SHA-256 of the model without its external data."""
-    files: Mapping[Path, tuple[int, ...]]
+    files: Mapping[Path, Stamp]
 
     def is_unchanged(self) -> bool:
         """Whether no file was written to since."""
         try:
-            return all(_stamp(path.stat()) == stamp for path, stamp in self.files.items())
+            return all(stamp(path.stat()) == then for path, then in self.files.items())
         except OSError:
             return False
 
@@ -83,29 +76,23 @@ class ModelCache:
 
     def ask(
         self,
-        model: str | os.PathLike[str] | onnx.ModelProto,
+        source: Source,
         options: Options,
-        shapes: "GivenShapes",
+        shapes: GivenShapes,
         records: str = "",
     ) -> Asked | None:
-        """What ``find`` and ``keep`` need. None if the model can't be read (importing it will say why), or run here.
+        """What ``find`` and ``keep`` need. None if the model has no digest, can't be read (importing it will say why),
+        or run here.
 
         ``records``: what changes when something is tuned.
         """
         if misfit(options.target.arch.value, options.target.features) is not None:
             return None
         try:
-            if isinstance(model, onnx.ModelProto):
-                source = protos.sha256(model)
-                return None if source is None else Asked(_key(options, shapes, source, records), source, {})
-            path = Path(model)
-            source, facts = protos.sha256_of_file(path)
-            files = {path: _stamp(facts)}
-            others = dict[str, str]()
-            for location in self._locations(path, source):
-                others[location], facts = external_data.sha256(path.parent, location)
-                files[path.parent / location] = _stamp(facts)
-            return Asked(_key(options, shapes, source, records, others), source, files)
+            digest = source.digest(self._store)
+            if digest is None:
+                return None
+            return Asked(_key(options, shapes, digest, records), digest.source, digest.files)
         except (OSError, ValueError, TilewrightError):
             return None
 
@@ -140,34 +127,18 @@ class ModelCache:
             self._store.remove(identity, str(error))
             return None
 
-    def _locations(self, path: Path, source: str) -> list[str]:
-        """The files of external data, which follow from the model's bytes."""
-        key = hashlib.sha256(f"external data of {source}".encode()).hexdigest()
-        known = self._store.get(key)
-        if known is not None:
-            return cast("list[str]", json.loads(known))
-        found = external_data.locations(path)
-        self._store.put(key, json.dumps(found).encode())
-        return found
-
 
 def _warnings(listener: Listener) -> Listener:
     """Of the store's events, lookups mean little: one lookup of a model takes several."""
     return lambda event: listener(event) if isinstance(event, Warned) else None
 
 
-def _stamp(facts: os.stat_result) -> tuple[int, ...]:
-    """What changes when a file is written to."""
-    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
-
-
-def _key(
-    options: Options, shapes: "GivenShapes", source: str, records: str, others: Mapping[str, str] | None = None
-) -> str:
+def _key(options: Options, shapes: GivenShapes, digest: Digest, records: str) -> str:
     identity = {
         "compiler": _compiler(),
-        "source": source,
-        "external data": others or {},
+        "reader": digest.reader,
+        "source": digest.source,
+        "external data": dict(digest.others),
         "shapes": {name: list(shape) for name, shape in shapes.items()},
         "target": str(options.target),
         "threads": options.threads,
@@ -192,7 +163,7 @@ def _compiler() -> str:
     for part in _sources():
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
-    for version in (llvmlite.__version__, np.__version__, onnx.__version__):
+    for version in (llvmlite.__version__, np.__version__):
         digest.update(f"{version}\n".encode())
     return digest.hexdigest()
 

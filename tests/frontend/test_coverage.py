@@ -6,7 +6,8 @@ from onnx import helper
 
 from tests.frontend.models import model, single_node
 from tilewright.base.errors import InvalidModel
-from tilewright.frontend.onnx.read.coverage import OperatorCount, coverage
+from tilewright.frontend.api import OperatorCount
+from tilewright.frontend.onnx.read.coverage import coverage
 
 X = np.zeros((3, 4), np.float32)
 

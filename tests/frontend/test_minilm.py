@@ -1,4 +1,4 @@
-"""A small MiniLM through importer, normalization and fusion, against ONNX Runtime and float64."""
+"""A small MiniLM through import, normalization and fusion, against ONNX Runtime and float64."""
 
 import numpy as np
 import pytest

@@ -15,9 +15,10 @@ from tests.frontend.models import Array, model
 from tests.insight.models import FEEDS, X, classifier, compiled
 from tilewright.base.errors import BadInput
 from tilewright.driver import Compiled
+from tilewright.frontend.onnx.onnxruntime import values_of
 from tilewright.insight.compare import Comparison, ValueComparison, all_values, compare
 from tilewright.insight.places import calls_of
-from tilewright.insight.references import Reference, by_onnxruntime, in_float64
+from tilewright.insight.references import Reference, in_float64
 from tilewright.measure.difference import difference
 
 VALUES = ("g", "logits", "y")
@@ -49,7 +50,7 @@ def test_every_value_agrees(against: str) -> None:
     made, values, reference = both(classifier(), FEEDS)
     assert tuple(values) == ("y", "g", "logits")
     if against == "onnxruntime":
-        reference = by_onnxruntime(classifier(), FEEDS, values)
+        reference = Reference(values_of(classifier(), FEEDS, values))
     found = compare(made, made.executable.run(FEEDS), values, reference, against)
     assert found.agrees
     assert found.first is None
@@ -133,7 +134,7 @@ def test_a_model_that_onnxruntime_refuses() -> None:
     proto = classifier()
     proto.graph.node[3].op_type = "Fly"
     with pytest.raises(BadInput, match="onnxruntime does not run the model"):
-        by_onnxruntime(proto, FEEDS, [])
+        values_of(proto, FEEDS, [])
 
 
 ROWS = (

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import onnx
 import pytest
-from google.protobuf.message import EncodeError
 
 from tests.insight.models import classifier
 from tilewright import api
 from tilewright.base.errors import BadInput, InternalError, NotEquivalent, UnsupportedModel
 from tilewright.base.settings import Settings
 from tilewright.cli import main
+from tilewright.frontend.opening import opened
 from tilewright.insight import faults
 from tilewright.insight.faults import MOST_BUNDLES, note_of
 from tilewright.insight.repro import Request
@@ -51,7 +51,7 @@ def test_the_fault_itself_is_raised_and_a_note_names_the_bundle(
 
 @pytest.mark.parametrize(
     "trouble",
-    [OSError(28, "No space left on device"), BadInput("odd"), ValueError("odd"), EncodeError("odd"), MemoryError()],
+    [OSError(28, "No space left on device"), BadInput("odd"), ValueError("odd"), MemoryError()],
 )
 def test_the_fault_is_raised_where_no_bundle_can_be(
     trouble: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -82,7 +82,7 @@ def test_bundles_are_bounded_in_number(tmp_path: Path) -> None:
     for number in range(MOST_BUNDLES + 3):
         old = tmp_path / "repro" / f"20200101-0000{number:02}-01234567.zip"
         old.touch()
-    note = note_of(ERROR, classifier(), HOST, settings)
+    note = note_of(ERROR, opened(classifier()), HOST, settings)
     left = sorted(path.name for path in (tmp_path / "repro").iterdir())
     assert len(left) == MOST_BUNDLES + 1
     assert "mine.zip" in left
@@ -91,19 +91,19 @@ def test_bundles_are_bounded_in_number(tmp_path: Path) -> None:
 
 
 def test_bundles_are_bounded_in_bytes(tmp_path: Path) -> None:
-    note_of(ERROR, classifier(), HOST, Settings(repro_dir=tmp_path / "one"))
+    note_of(ERROR, opened(classifier()), HOST, Settings(repro_dir=tmp_path / "one"))
     (one,) = (tmp_path / "one").iterdir()
     bound = one.stat().st_size * 4
     folder = tmp_path / "repro"
     for _ in range(6):
-        note = note_of(ERROR, classifier(), HOST, Settings(repro_dir=folder, repro_bytes=bound))
+        note = note_of(ERROR, opened(classifier()), HOST, Settings(repro_dir=folder, repro_bytes=bound))
         assert "is in" in note
         assert sum(path.stat().st_size for path in folder.iterdir()) <= bound
     assert len(list(folder.iterdir())) >= 2
 
 
 def test_a_model_that_is_larger_than_the_bound_leaves_none(tmp_path: Path) -> None:
-    note = note_of(ERROR, classifier(), HOST, Settings(repro_dir=tmp_path / "repro", repro_bytes=100))
+    note = note_of(ERROR, opened(classifier()), HOST, Settings(repro_dir=tmp_path / "repro", repro_bytes=100))
     assert "more than 100; raise TILEWRIGHT_REPRO_BYTES" in note
     assert list((tmp_path / "repro").iterdir()) == []
 
@@ -112,7 +112,7 @@ def test_a_folder_that_others_can_write_to_gets_none(tmp_path: Path) -> None:
     folder = tmp_path / "repro"
     folder.mkdir()
     folder.chmod(0o777)
-    assert "other users can write to it" in note_of(ERROR, classifier(), HOST, Settings(repro_dir=folder))
+    assert "other users can write to it" in note_of(ERROR, opened(classifier()), HOST, Settings(repro_dir=folder))
     assert list(folder.iterdir()) == []
 
 

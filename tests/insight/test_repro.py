@@ -19,6 +19,7 @@ from tests.frontend.models import single_node
 from tests.insight.models import classifier, compiled
 from tilewright.base.errors import BadInput, UntrustedData
 from tilewright.frontend.onnx.read import importer
+from tilewright.frontend.opening import opened
 from tilewright.insight.repro import Request, pack_kernel, pack_model
 from tilewright.insight.rerun import random_inputs, rerun
 from tilewright.runtime.manifest import Symbol
@@ -27,7 +28,7 @@ SOURCE = Path(__file__).parent.parent.parent / "src"
 
 
 def test_a_model_is_packed_and_rerun(tmp_path: Path) -> None:
-    files = pack_model(tmp_path / "b.zip", classifier(), Request("host", 1, seed=3))
+    files = pack_model(tmp_path / "b.zip", opened(classifier()), Request("host", 1, seed=3))
     assert files == ("README.md", "settings.json", "model.onnx")
     with zipfile.ZipFile(tmp_path / "b.zip") as archive:
         archive.extractall(tmp_path / "b")
@@ -44,7 +45,7 @@ def test_a_model_is_packed_and_rerun(tmp_path: Path) -> None:
 
 def test_equal_requests_give_equal_bundles(tmp_path: Path) -> None:
     for name in ("a.zip", "b.zip"):
-        pack_model(tmp_path / name, classifier(), Request("host"))
+        pack_model(tmp_path / name, opened(classifier()), Request("host"))
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
 
 
@@ -79,11 +80,11 @@ def external(folder: Path, location: str, content: bytes = C.tobytes(), offset: 
 def test_names_in_a_bundle_are_ours(tmp_path: Path, location: str) -> None:
     """Nothing that came with the model can be imported, run, or stand for a file of the bundle."""
     path = external(tmp_path / "given", location)
-    files = pack_model(tmp_path / "b", path, Request("host", 1))
+    files = pack_model(tmp_path / "b", opened(path), Request("host", 1))
     assert files == ("README.md", "settings.json", "model.onnx", "weights.bin")
     assert sorted(entry.name for entry in (tmp_path / "b").rglob("*")) == sorted(files)
     assert rerun(tmp_path / "b")
-    pack_model(tmp_path / "b.zip", path, Request("host", 1))
+    pack_model(tmp_path / "b.zip", opened(path), Request("host", 1))
     with zipfile.ZipFile(tmp_path / "b.zip") as archive:
         assert tuple(archive.namelist()) == files
 
@@ -91,7 +92,7 @@ def test_names_in_a_bundle_are_ours(tmp_path: Path, location: str) -> None:
 def test_a_bundle_has_the_bytes_of_tensors_only(tmp_path: Path) -> None:
     """And each of them once."""
     path = external(tmp_path / "given", "w", b"secret 1" + C.tobytes() + b"secret 2", offset=8)
-    pack_model(tmp_path / "b", path, Request("host", 1))
+    pack_model(tmp_path / "b", opened(path), Request("host", 1))
     assert (tmp_path / "b" / "weights.bin").read_bytes() == C.tobytes()
     assert rerun(tmp_path / "b")
     moved = onnx.load(tmp_path / "b" / "model.onnx")
@@ -111,7 +112,7 @@ def test_what_importing_refuses_is_not_packed(tmp_path: Path, kind: str) -> None
     (tmp_path / "secret").write_bytes(C.tobytes())
     path = external(tmp_path / "given", "w", b"")
     LINKS[kind](tmp_path / "given" / "w", tmp_path / "secret")
-    for attempt in (lambda: importer.load(path), lambda: pack_model(tmp_path / "b.zip", path, Request("host"))):
+    for attempt in (lambda: importer.load(path), lambda: pack_model(tmp_path / "b.zip", opened(path), Request("host"))):
         with pytest.raises(UntrustedData):
             attempt()
     assert not (tmp_path / "b.zip").exists()
@@ -123,20 +124,20 @@ def test_nothing_from_elsewhere_is_packed(tmp_path: Path, location: str) -> None
     path = external(tmp_path / "given", location, b"")
     (tmp_path / "given" / "link").symlink_to(tmp_path)
     with pytest.raises(UntrustedData):
-        pack_model(tmp_path / "b.zip", path, Request("host"))
+        pack_model(tmp_path / "b.zip", opened(path), Request("host"))
 
 
 def test_a_folder_that_is_in_use_stays(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine")
     with pytest.raises(BadInput, match="is a folder that is not empty"):
-        pack_model(tmp_path, classifier(), Request("host"))
+        pack_model(tmp_path, opened(classifier()), Request("host"))
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
 def test_a_model_that_is_none_is_packed_as_it_is(tmp_path: Path) -> None:
     """Reading it may be what went wrong."""
     (tmp_path / "m.onnx").write_bytes(b"\xff" * 100)
-    pack_model(tmp_path / "b", tmp_path / "m.onnx", Request("host"))
+    pack_model(tmp_path / "b", opened(tmp_path / "m.onnx"), Request("host"))
     assert (tmp_path / "b" / "model.onnx").read_bytes() == b"\xff" * 100
 
 
@@ -160,9 +161,9 @@ def test_a_kernel_with_a_wrong_result(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_what_can_not_be_packed_or_rerun(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="can't be read"):
-        pack_model(tmp_path / "b", tmp_path / "none.onnx", Request("host"))
+        pack_model(tmp_path / "b", opened(tmp_path / "none.onnx"), Request("host"))
     with pytest.raises(BadInput, match="can't be written"):
-        pack_model(Path("/dev/null/b.zip"), classifier(), Request("host"))
+        pack_model(Path("/dev/null/b.zip"), opened(classifier()), Request("host"))
     with pytest.raises(BadInput, match="holds no bundle"):
         rerun(tmp_path)
 
@@ -171,7 +172,7 @@ def test_what_can_not_be_packed_or_rerun(tmp_path: Path) -> None:
     ("name", "value"), [("kind", "virus"), ("seed", None), ("target", 3), ("shapes", [1]), ("math", {}), ("bounds", 1)]
 )
 def test_settings_that_are_none(tmp_path: Path, name: str, value: object) -> None:
-    pack_model(tmp_path / "b", classifier(), Request("host"))
+    pack_model(tmp_path / "b", opened(classifier()), Request("host"))
     settings = json.loads((tmp_path / "b" / "settings.json").read_text())
     (tmp_path / "b" / "settings.json").write_text(json.dumps({**settings, name: value}))
     with pytest.raises(BadInput):

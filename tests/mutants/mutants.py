@@ -889,7 +889,7 @@ MUTANTS = (
     ),
     Mutant(
         "repro: whole files come along, not the bytes of tensors",
-        "insight/repro.py",
+        "frontend/onnx/bundled.py",
         "left = count\n",
         "left = 1 << 40\n",
         _REPRO,
@@ -1913,8 +1913,8 @@ MUTANTS = (
     Mutant(
         "the cache of models: external data do not count",
         "model_cache.py",
-        '"external data": others or {},',
-        '"external data": sorted(others or {}),',
+        '"external data": dict(digest.others),',
+        '"external data": sorted(digest.others),',
         _MODEL_CACHE,
     ),
     Mutant(

@@ -19,6 +19,11 @@ from typing import BinaryIO
 _PART = re.compile(r"\.tilewright-[0-9a-f]{16}\.part")
 
 
+def stamp(facts: os.stat_result) -> tuple[int, ...]:
+    """What changes when a file is written to."""
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
+
+
 def own_folder(folder: Path) -> str | None:
     """Make ``folder``, mode 0700, if it is missing; what is wrong with it if others could write to it, else None.
 

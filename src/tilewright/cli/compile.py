@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, save, report."""
-    from tilewright.frontend.onnx.read.model_files import files_of
+    from tilewright.frontend.opening import opened
 
     path: Path = options.output or Path(options.model.name).with_suffix(".tw")
-    check_output(path, files_of(options.model))
+    check_output(path, opened(options.model).files())
     begin = time.perf_counter()
     errors = Console(stderr=True, quiet=options.quiet)
     with reporting(f"compiling {options.model}", errors) as listener:

@@ -14,7 +14,7 @@ from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
-    from tilewright.frontend.onnx.read.coverage import Coverage, OperatorCount, Refusal
+    from tilewright.frontend.api import Coverage, OperatorCount, Refusal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Examine, compile if nothing is refused, explain."""
-    from tilewright.frontend.onnx.read.coverage import coverage
+    from tilewright.frontend.opening import opened
 
     with reporting(f"reading {options.model}", Console(stderr=True, quiet=options.json)) as listener:
-        covered = coverage(options.model, shapes(options.shapes))
+        covered = opened(options.model).coverage(shapes(options.shapes))
         made = None if covered.refusals or options.coverage else compiled(options, listener)
     explanation = None if made is None else made.explain(covered.places)
     if options.json:

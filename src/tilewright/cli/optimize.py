@@ -91,14 +91,14 @@ class _Found:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Import, search, check, write, report."""
-    from tilewright.frontend.onnx.read import importer
-    from tilewright.frontend.onnx.read.model_files import files_of
+    from tilewright.frontend.opening import opened
 
-    given = (*files_of(options.model), *(options.rules or ()))
+    source = opened(options.model)
+    given = (*source.files(), *(options.rules or ()))
     outputs = [check_output(path, given) for path in (options.output, options.report) if path is not None]
     if len({path.absolute() for path in outputs}) < len(outputs):
         raise BadInput(f"--output and --report are both {options.report}: give two names")
-    graph = importer.load(options.model, shapes(options.shapes), bounds(options.bounds))
+    graph = source.load(shapes(options.shapes), bounds(options.bounds))
     with reporting(f"optimizing {options.model}", Console(stderr=True, quiet=options.quiet)) as listener:
         found = _found_by_rules(graph, options, listener)
     if options.output is not None:

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Pack, report."""
     from tilewright.base.settings import Settings
-    from tilewright.frontend.onnx.read.model_files import files_of
+    from tilewright.frontend.opening import opened
     from tilewright.insight.repro import Request, pack_kernel, pack_model
     from tilewright.target.target import Target
 
@@ -50,11 +50,11 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             options.checks,
             options.random_seed,
         )
-        files = pack_model(path, options.model, request)
+        files = pack_model(path, opened(options.model), request)
     else:
         model = compiled(options)
         kernel = _named(options.kernel, model.compiled.kernels)
-        files = pack_kernel(path, kernel, model.compiled.options, options.random_seed, files_of(options.model))
+        files = pack_kernel(path, kernel, model.compiled.options, options.random_seed, opened(options.model).files())
     if options.json:
         kind = "model" if options.kernel is None else "kernel"
         emit({"model": str(options.model), "output": str(path), "kind": kind, "files": files})

@@ -2,7 +2,10 @@
 
 In: a model in the form that a folder is for. Out: ``graph.Graph``, every node with its place in the user's model.
 
-    graph = importer.load("model.onnx", shapes={"ids": (1, "sequence")})
+    source = opened("model.onnx")                   # by the front end that accepts it
+    graph = source.load({"ids": (1, "sequence")}, {})
 
-A front end computes shapes only; what is unknown or malformed is refused with the node's name and what would help.
+``api.py`` says what a front end is, ``opening.py`` asks them. Nothing above this floor knows a form of models: who
+wants more than a graph (a digest, the files, another runtime's numbers) asks the ``Source``. A front end computes
+shapes only; what is unknown or malformed is refused with the node's name and what would help.
 """

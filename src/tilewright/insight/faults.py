@@ -5,47 +5,40 @@ is written hides what it is about: that becomes a note beside the error.
 """
 
 import contextlib
-import os
 import re
 import secrets
 import time
 from pathlib import Path
 
-import onnx
-from google.protobuf.message import Error as ProtobufError
-
 from tilewright.base.errors import BadInput, TilewrightError
 from tilewright.base.files import own_folder, reason
 from tilewright.base.settings import PREFIX, Settings
+from tilewright.frontend.api import Source
 from tilewright.insight.repro import Request, pack_model
 
 MOST_BUNDLES = 16
 _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.zip")
 
 
-def note_of(
-    error: BaseException, model: str | os.PathLike[str] | onnx.ModelProto, request: Request, settings: Settings
-) -> str:
+def note_of(error: BaseException, source: Source, request: Request, settings: Settings) -> str:
     """A line for who sees ``error``: where there is a bundle to reproduce it, or why there is none."""
     if settings.repro_dir is None or settings.repro_bytes == 0:
         return f"no bundle to reproduce it was written, as {PREFIX}REPRO_DIR is off"
     try:
-        path = _pack(error, model, request, settings.repro_dir, settings.repro_bytes)
+        path = _pack(error, source, request, settings.repro_dir, settings.repro_bytes)
     except OSError as fault:
         return f"no bundle to reproduce it could be written: {reason(fault)}"
-    except (TilewrightError, ProtobufError, ValueError, TypeError, LookupError, RuntimeError, MemoryError) as fault:
+    except (TilewrightError, ValueError, TypeError, LookupError, RuntimeError, MemoryError) as fault:
         return f"no bundle to reproduce it could be written: {type(fault).__name__}: {fault}"
     return f"a bundle to reproduce it is in {path}; it holds the model"
 
 
-def _pack(
-    error: BaseException, model: str | os.PathLike[str] | onnx.ModelProto, request: Request, folder: Path, limit: int
-) -> Path:
+def _pack(error: BaseException, source: Source, request: Request, folder: Path, limit: int) -> Path:
     fault = own_folder(folder)
     if fault is not None:
         raise BadInput(f"{folder} {fault}")
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}.zip"
-    pack_model(path, model, request, error, limit=limit, mode=0o600)
+    pack_model(path, source, request, error, limit=limit, mode=0o600)
     _make_room(folder, path, limit)
     return path
 

@@ -5,8 +5,7 @@ its files have names of our choosing. ``tilewright rerun`` runs it again.
 
     README.md       what this is and how to rerun it
     settings.json   versions, options, seed, and the error, if there was one
-    model.onnx      of a model; where it has external data, the places are those in weights.bin
-    weights.bin     the bytes that its tensors have in other files, and nothing else of those
+    model.onnx      of a model; its name and what else there is, its front end says (``Source.parts``)
     program.txt     of a kernel: its naive loop program ...
     trace.json      ... and the steps of its schedule
 """
@@ -18,33 +17,22 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Protocol
-
-import onnx
-from google.protobuf.message import DecodeError, EncodeError
 
 from tilewright.base.checks import Checks
-from tilewright.base.errors import BadInput, InvalidModel, ResourceLimit
+from tilewright.base.errors import BadInput, ResourceLimit
 from tilewright.base.files import reason
-from tilewright.base.input_files import read_regular
 from tilewright.base.numerics import Math
 from tilewright.base.outputs import AnyPath, check_output, output
 from tilewright.base.settings import PREFIX
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Options, ScheduledKernel
-from tilewright.frontend.onnx.read.external_data import ExternalData, all_tensors
-from tilewright.frontend.onnx.read.model_files import files_of
-from tilewright.frontend.onnx.read.protos import MAX_FILE_BYTES
+from tilewright.frontend.api import InMemory, Part, Source
 from tilewright.insight.doctor import versions
 
 README = "README.md"
-MODEL = "model.onnx"
-WEIGHTS = "weights.bin"
 PROGRAM = "program.txt"
 TRACE = "trace.json"
 SETTINGS = "settings.json"
-_PIECE = 1 << 20
-"""Bytes that are copied at a time."""
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -80,79 +68,33 @@ class Request:
         )
 
 
-class _Part(Protocol):
-    """The content of one file of a bundle."""
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        ...
-
-    def copy(self, file: IO[bytes]) -> None:
-        """Write it to ``file``."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Bytes:
-    """What is in memory."""
-
-    data: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def copy(self, file: IO[bytes]) -> None:
-        file.write(self.data)
-
-
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """External data: of each tensor the place in the bundle's file. Tensors of equal bytes share them."""
-
-    source: ExternalData
-    tensors: tuple[onnx.TensorProto, ...]
-    size: int
-
-    def copy(self, file: IO[bytes]) -> None:
-        for tensor in self.tensors:
-            source, count = self.source.open_bytes(tensor, f"tensor {tensor.name}")
-            with source:
-                left = count
-                while left and (piece := source.read(min(left, _PIECE))):
-                    file.write(piece)
-                    left -= len(piece)
-            if left:
-                raise InvalidModel(f"tensor {tensor.name}: its external data was cut while it was read; try again")
-
-
-Bundle = Mapping[str, _Part]
+Bundle = Mapping[str, Part]
 
 
 def pack_model(
     path: Path,
-    model: str | os.PathLike[str] | onnx.ModelProto,
+    source: Source,
     request: Request,
     error: BaseException | None = None,
     *,
     limit: int | None = None,
     mode: int = 0o666,
 ) -> tuple[str, ...]:
-    """Write a bundle of ``model`` to ``path``; the names of its files.
+    """Write a bundle of the model to ``path``; the names of its files.
 
     Raises ``BadInput`` if that can't be done, ``UntrustedData`` where importing would (a link as external data, a place
     outside of the model's folder), ``ResourceLimit`` if its files have more than ``limit`` bytes.
     """
+    parts = source.parts()
     bundle: Bundle = {
-        README: _Bytes(_readme("model", "compiles the model, runs it on random inputs", error).encode()),
-        SETTINGS: _Bytes(_settings("model", request, error).encode()),
-        **_model_parts(model),
+        README: InMemory(_readme("model", "compiles the model, runs it on random inputs", error).encode()),
+        SETTINGS: InMemory(_settings("model", request, error, next(iter(parts))).encode()),
+        **parts,
     }
     size = sum(part.size for part in bundle.values())
     if limit is not None and size > limit:
         raise ResourceLimit(f"it would have {size} bytes, more than {limit}; raise {PREFIX}REPRO_BYTES")
-    return _write(path, bundle, files_of(model), mode)
+    return _write(path, bundle, source.files(), mode)
 
 
 def pack_kernel(
@@ -171,7 +113,7 @@ def pack_kernel(
         PROGRAM: f"{kernel.naive}\n",
         TRACE: f"{kernel.schedule.trace.to_json()}\n",
     }
-    return _write(path, {name: _Bytes(text.encode()) for name, text in texts.items()}, inputs, 0o666)
+    return _write(path, {name: InMemory(text.encode()) for name, text in texts.items()}, inputs, 0o666)
 
 
 def _readme(subject: str, does: str, error: BaseException | None) -> str:
@@ -188,9 +130,10 @@ a program: do not run one that comes with it.
 """
 
 
-def _settings(kind: str, request: Request, error: BaseException | None) -> str:
+def _settings(kind: str, request: Request, error: BaseException | None, model: str = "") -> str:
     report = {
         "kind": kind,
+        "model": model,
         "target": request.target,
         "threads": request.threads,
         "shapes": {name: list(shape) for name, shape in request.shapes.items()},
@@ -206,56 +149,6 @@ def _settings(kind: str, request: Request, error: BaseException | None) -> str:
         "error": None if error is None else "".join(traceback.format_exception(error)),
     }
     return json.dumps(report, indent=2) + "\n"
-
-
-def _model_parts(model: str | os.PathLike[str] | onnx.ModelProto) -> Bundle:
-    if isinstance(model, onnx.ModelProto):
-        return {MODEL: _serialized(model)}
-    path = Path(model)
-    data = _content(path)
-    try:
-        proto = onnx.load_model_from_string(data)
-    except (DecodeError, ValueError):  # that may be what is to be reported
-        return {MODEL: _Bytes(data)}
-    weights = _moved_weights(proto, path.parent)
-    return {MODEL: _serialized(proto), WEIGHTS: weights} if weights.tensors else {MODEL: _Bytes(data)}
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return read_regular(path, MAX_FILE_BYTES)
-    except OSError as error:
-        raise BadInput(f"{path} can't be read: {reason(error)}") from error
-
-
-def _moved_weights(model: onnx.ModelProto, folder: Path) -> _Weights:
-    """What is in other files, each byte once; from now on, ``model`` names places in the bundle."""
-    files = ExternalData(folder)
-    starts: dict[tuple[int, int, int, int], int] = {}
-    kept: list[onnx.TensorProto] = []
-    end = 0
-    for tensor in all_tensors(model):
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
-            continue
-        source, count = files.open_bytes(tensor, f"tensor {tensor.name}")
-        with source:
-            facts = os.fstat(source.fileno())
-            key = (facts.st_dev, facts.st_ino, source.tell(), count)
-        if key not in starts:
-            starts[key] = end
-            kept.append(onnx.TensorProto.FromString(tensor.SerializeToString()))
-            end += count
-        place = {"location": WEIGHTS, "offset": starts[key], "length": count}
-        del tensor.external_data[:]
-        tensor.external_data.extend(onnx.StringStringEntryProto(key=key, value=str(v)) for key, v in place.items())
-    return _Weights(files, tuple(kept), end)
-
-
-def _serialized(model: onnx.ModelProto) -> _Bytes:
-    try:
-        return _Bytes(model.SerializeToString())
-    except (ValueError, EncodeError) as error:
-        raise BadInput(f"the model can't be written as one file: {error}; pass the path of its file") from error
 
 
 def _write(path: Path, bundle: Bundle, inputs: Iterable[AnyPath], mode: int) -> tuple[str, ...]:

@@ -16,11 +16,11 @@ from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Options, build_program
-from tilewright.frontend.onnx.read import importer
+from tilewright.frontend.opening import opened
 from tilewright.insight.compare import TOLERANCE, all_values, compare
 from tilewright.insight.profile import extents_of
 from tilewright.insight.references import in_float64
-from tilewright.insight.repro import MODEL, PROGRAM, SETTINGS, TRACE
+from tilewright.insight.repro import PROGRAM, SETTINGS, TRACE
 from tilewright.loops.parser import parse_program
 from tilewright.measure.difference import difference
 from tilewright.runtime.manifest import Manifest, Symbol
@@ -42,12 +42,13 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a bundle asks for. ``texts``: program and trace of a kernel."""
+    """What a bundle asks for. ``model``: the file's name; ``texts``: program and trace of a kernel."""
 
     kind: _Kind
     options: Options
     shapes: Mapping[str, tuple[int | str, ...]]
     seed: int
+    model: str
     texts: tuple[str, ...]
 
 
@@ -57,7 +58,7 @@ def rerun(folder: Path, console: Console | None = None) -> bool:
     Raises ``BadInput`` if it is no bundle, and what compiling does.
     """
     asked, out = _read(folder), console or Console()
-    return _rerun_model(folder / MODEL, asked, out) if asked.kind is _Kind.MODEL else _rerun_kernel(asked, out)
+    return _rerun_model(folder / asked.model, asked, out) if asked.kind is _Kind.MODEL else _rerun_kernel(asked, out)
 
 
 def _read(folder: Path) -> _Asked:
@@ -71,6 +72,7 @@ def _read(folder: Path) -> _Asked:
             _options(settings),
             {name: tuple(shape) for name, shape in shapes.items()},
             int(cast(int, settings["seed"])),
+            Path(cast(str, settings.get("model", "model.onnx"))).name,  # never out of the folder
             tuple((folder / name).read_text(encoding="utf-8") for name in names),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -78,7 +80,7 @@ def _read(folder: Path) -> _Asked:
 
 
 def _rerun_model(path: Path, asked: _Asked, console: Console) -> bool:
-    graph = importer.load(path, asked.shapes)
+    graph = opened(path, "rerun").load(asked.shapes, {})
     compiled = compile_graph(graph, asked.options)
     feeds = random_inputs(compiled.executable.manifest, asked.seed)
     values = all_values(compiled, feeds)

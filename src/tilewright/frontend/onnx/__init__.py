@@ -3,6 +3,8 @@
     graph = importer.load("model.onnx", shapes={"ids": (1, "sequence")})
     exporter.save(graph, Path("other.onnx"))
 
+``front_end.py`` is what the rest of the compiler sees of it; ``bundled.py`` packs a model, ``onnxruntime.py`` runs it.
+
 To support an ONNX operator: write it in ``ops``, add it to the table of its family in ``read/rules``, say in
 ``write/forms`` how ``exporter.py`` writes it, and write the lines of its tests in the ledger
 (``tests/onnx_nodes/ledger.txt`` says how).

@@ -7,7 +7,6 @@ may be a consequence, and is marked so.
 
 import os
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -17,39 +16,10 @@ from onnx import shape_inference
 
 from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.names import readable
+from tilewright.frontend.api import Coverage, GivenShapes, OperatorCount, Refusal
 from tilewright.frontend.onnx.read import importer, protos
-from tilewright.frontend.onnx.read.given_shapes import GivenShapes
 from tilewright.frontend.onnx.read.order import sort_nodes
 from tilewright.frontend.onnx.read.scopes import place_of
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A node that can't be compiled, and why."""
-
-    node: str
-    operator: str
-    reason: str
-    follows: bool
-    """Whether it reads what a refused node makes: then the reason may be a consequence of that."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorCount:
-    """How many nodes of the model use an operator, and how many of them can't be compiled."""
-
-    operator: str
-    nodes: int
-    refused: int
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """All nodes of a model (``places``), by operator, and those that are refused."""
-
-    places: tuple[str, ...]
-    operators: tuple[OperatorCount, ...]
-    refusals: tuple[Refusal, ...]
 
 
 def coverage(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes | None = None) -> Coverage:

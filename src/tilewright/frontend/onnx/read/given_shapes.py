@@ -6,12 +6,10 @@ import onnx
 
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.base.names import Names, readable
+from tilewright.frontend.api import GivenShapes
 from tilewright.frontend.onnx.read.protos import check_size
 from tilewright.ops.shapes import Shape
 from tilewright.symbolic.expr import Extent, const
-
-GivenShapes = Mapping[str, Iterable[int | str]]
-"""Shapes by input name; a str names a dimension that is known at run time only."""
 
 _Dims = tuple[int | str, ...]
 """A shape before its run-time extents are numbered: a str is what the user calls one."""

@@ -19,10 +19,11 @@ from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
 from tilewright.base.memory import Budget
 from tilewright.base.names import fresh_name, nearest, readable
+from tilewright.frontend.api import GivenShapes
 from tilewright.frontend.onnx.read import protos
 from tilewright.frontend.onnx.read.external_data import ExternalData
 from tilewright.frontend.onnx.read.functions import Functions, called_nodes, schema_body
-from tilewright.frontend.onnx.read.given_shapes import GivenShapes, input_shapes
+from tilewright.frontend.onnx.read.given_shapes import input_shapes
 from tilewright.frontend.onnx.read.protos import Storage
 from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request
 from tilewright.frontend.onnx.read.scopes import Scope

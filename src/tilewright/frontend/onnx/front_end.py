@@ -1,0 +1,117 @@
+"""ONNX models as the rest of the compiler sees them (``frontend.api``): a file, or a ``ModelProto``."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import onnx
+from google.protobuf.message import Error as ProtobufError
+
+from tilewright.base.arguments import NamesAFile
+from tilewright.base.errors import BadInput, InvalidModel, ResourceLimit, TilewrightError
+from tilewright.base.files import reason, stamp
+from tilewright.base.store import Cache
+from tilewright.frontend.api import Coverage, Digest, GivenShapes, Part, Source
+from tilewright.frontend.onnx.bundled import bundled
+from tilewright.frontend.onnx.onnxruntime import values_of
+from tilewright.frontend.onnx.read import external_data, importer, protos
+from tilewright.frontend.onnx.read.coverage import coverage
+from tilewright.graph import Array, Graph, Value
+
+_READER = f"onnx {onnx.__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxModel(Source):
+    """An ONNX model."""
+
+    given: Path | onnx.ModelProto
+
+    def load(self, shapes: GivenShapes, bounds: Mapping[str, int], most_bytes: int | None = None) -> Graph:
+        return importer.load(self.given, shapes, bounds, most_bytes)
+
+    def inputs(self, shapes: GivenShapes) -> Sequence[Value]:
+        return importer.inputs_of(self.given, shapes)
+
+    def coverage(self, shapes: GivenShapes) -> Coverage:
+        return coverage(self.given, shapes)
+
+    def files(self) -> tuple[Path, ...]:
+        """The model's file and those of its external data; of a model that can't be read, its path alone."""
+        if isinstance(self.given, onnx.ModelProto):
+            return ()
+        try:
+            locations = external_data.locations(self.given) if self.given.is_file() else ()
+        except (OSError, ValueError, TilewrightError):  # importing it says what is wrong
+            locations = ()
+        return (self.given, *(self.given.parent / location for location in locations))
+
+    def sha256(self) -> str | None:
+        return protos.sha256(self.given)
+
+    def digest(self, notes: Cache) -> Digest | None:
+        if isinstance(self.given, onnx.ModelProto):
+            source = protos.sha256(self.given)
+            return None if source is None else Digest(_READER, source, {}, {})
+        source, facts = protos.sha256_of_file(self.given)
+        files = {self.given: stamp(facts)}
+        others = dict[str, str]()
+        for location in _locations(self.given, source, notes):
+            others[location], facts = external_data.sha256(self.given.parent, location)
+            files[self.given.parent / location] = stamp(facts)
+        return Digest(_READER, source, others, files)
+
+    def parts(self) -> Mapping[str, Part]:
+        try:
+            return bundled(self.given)
+        except ProtobufError as error:
+            raise InvalidModel(f"protobuf: {error}") from error
+
+    def path_for_others(self, folder: Path) -> Path:
+        if isinstance(self.given, Path):
+            return self.given.absolute()
+        content = protos.serialized(self.given)
+        if content is None:
+            raise ResourceLimit("the model is too large to be handed to another process; save it, and give its path")
+        path = folder / "model.onnx"
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise BadInput(f"{folder} can't be written, for another process: {reason(error)}; set TMPDIR") from error
+        return path
+
+    def by_onnxruntime(self, feeds: Mapping[str, Array], wanted: Iterable[str]) -> Mapping[str, Array]:
+        model = protos.read_model(self.given) if isinstance(self.given, Path) else self.given
+        return values_of(model, feeds, wanted)
+
+
+def _locations(path: Path, source: str, notes: Cache) -> list[str]:
+    """The files of external data, which follow from the model's bytes."""
+    key = hashlib.sha256(f"external data of {source}".encode()).hexdigest()
+    known = notes.get(key)
+    if known is not None:
+        return cast("list[str]", json.loads(known))
+    found = external_data.locations(path)
+    notes.put(key, json.dumps(found).encode())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Onnx:
+    """The front end of ONNX. Any path is its own: what is in the file, reading it says."""
+
+    accepted: str = "a path or a ModelProto"
+
+    def open(self, given: object) -> Source | None:
+        if isinstance(given, onnx.ModelProto):
+            return OnnxModel(given)
+        if isinstance(given, str | os.PathLike) and NamesAFile().holds(cast("object", given)):
+            return OnnxModel(Path(cast("str | os.PathLike[str]", given)))
+        return None
+
+
+ONNX = _Onnx()
