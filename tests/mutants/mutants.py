@@ -1186,10 +1186,24 @@ MUTANTS = (
         (_ALGEBRA,),
     ),
     Mutant(
+        "three summands may change places",
+        "ops/elementwise.py",
+        "Trait.NONE if op is BinaryOp.ADD else Trait.COMMUTATIVE",
+        "Trait.COMMUTATIVE",
+        ("tests/ops/test_traits.py",),
+    ),
+    Mutant(
+        "an elementwise operator is not declared as one",
+        "ops/activation.py",
+        '@operator("Softplus", FusionKind.INJECTIVE, Trait.ELEMENTWISE)',
+        '@operator("Softplus", FusionKind.INJECTIVE, Trait.NONE)',
+        ("tests/ops/test_traits.py",),
+    ),
+    Mutant(
         "rules: operators match in one order only",
         "passes/rules/unify.py",
-        "if term.op.name in COMMUTATIVE:",
-        "if term.op.name in ():",
+        "if term.op.has(Trait.COMMUTATIVE):",
+        "if False:",
         (f"{_MATCH}::test_operators_that_commute",),
     ),
     Mutant(

@@ -5,25 +5,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.ops import Attribute
+from tilewright.base.errors import BadProgram
+from tilewright.ops import Attribute, Trait, names
 from tilewright.ops.operator import require
 from tilewright.superopt.domains import Modular
 from tilewright.superopt.evaluator import Evaluator
-from tilewright.superopt.places import ELEMENTWISE, work
+from tilewright.superopt.places import work
 
 Shape = tuple[int, ...]
 Case = tuple[str, dict[str, Attribute], list[Shape]]
 EXTENTS = st.integers(1, 4)
-UNARY = ("Exp", "Neg", "Relu", "Sqrt", "Tanh")
+
+
+def _arity(name: str) -> int | None:
+    """Of an elementwise operator of reals: one or two; None of others."""
+    for arity in (1, 2):
+        try:
+            Evaluator(Modular(3)).function(require(name), {}, [(2,)] * arity)
+        except BadProgram:
+            continue
+        return arity
+    return None
+
+
+ELEMENTWISE = {name: _arity(name) for name in names() if require(name).has(Trait.ELEMENTWISE)}
+PAIRS = ("Max", "Mean", "Min", "Sum")
+"""Of as many as there are."""
 
 
 @st.composite
 def elementwise(draw: st.DrawFn) -> Case:
-    name = draw(st.sampled_from(sorted(ELEMENTWISE)))
+    name = draw(st.sampled_from([name for name, arity in ELEMENTWISE.items() if arity]))
     shape = tuple(draw(st.lists(EXTENTS, min_size=1, max_size=4)))
     ones = tuple(draw(st.sampled_from([extent, 1])) for extent in shape)
     other = draw(st.sampled_from([shape, (), ones, shape[1:]]))
-    return name, {}, [shape] if name in UNARY else draw(st.permutations([shape, other]))
+    if name == "PRelu":
+        return name, {}, [shape, other]
+    is_unary = ELEMENTWISE[name] == 1 and name not in PAIRS
+    return name, {}, [shape] if is_unary else draw(st.permutations([shape, other]))
 
 
 @st.composite

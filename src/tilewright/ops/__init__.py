@@ -4,8 +4,9 @@ In: te tensors and attributes. Out: te tensors; shape, dtype, meaning and refere
 
     find("Softmax").apply([x], {"axis": -1})       the te program of a softmax over the last axis of x
 
-To add an operator, write a function in the file of its family and decorate it with ``@operator(name, kind)``; a new
-file is also imported here. ``kind`` says how it may be fused (``FusionKind``). Names and rules are those of ONNX.
+To add an operator, write a function in the file of its family and decorate it with ``@operator(name, kind, traits)``; a
+new file is also imported here. ``kind`` says how it may be fused (``FusionKind``), ``traits`` what else is known of it
+(``Trait``), which rewrites ask for. Names and rules are those of ONNX.
 """
 
 from tilewright.ops import (
@@ -34,13 +35,14 @@ from tilewright.ops import (
     transposed_convolution,
     winograd,
 )
-from tilewright.ops.operator import Attribute, Attributes, FusionKind, Operator, find, names
+from tilewright.ops.operator import Attribute, Attributes, FusionKind, Operator, Trait, find, names
 
 __all__ = [
     "Attribute",
     "Attributes",
     "FusionKind",
     "Operator",
+    "Trait",
     "accumulation",
     "activation",
     "contraction",

@@ -8,7 +8,7 @@ from tilewright.base.dtypes import DType, f64
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import accumulator, choice, tensor
 from tilewright.ops.elementwise import elementwise
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import element, require_broadcast
 from tilewright.symbolic.expr import Expr, as_expr, binary, cast, const, maximum, minimum, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
@@ -37,7 +37,7 @@ def _quotient(a: Expr, b: Expr | float) -> Expr:
     return binary(BinaryOp.DIV, a, b)
 
 
-@operator("Celu", FusionKind.INJECTIVE)
+@operator("Celu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """``max(x, 0) + min(alpha (exp(x / alpha) - 1), 0)`` (Barron, 2017)."""
 
@@ -48,25 +48,25 @@ def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return activation(x, body)
 
 
-@operator("Elu", FusionKind.INJECTIVE)
+@operator("Elu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """``x``, and ``alpha (exp(x) - 1)`` where it is negative (Clevert et al., 2015)."""
     return activation(x, lambda v: select(v < 0.0, alpha * unary(UnaryOp.EXPM1, v), v))
 
 
-@operator("Selu", FusionKind.INJECTIVE)
+@operator("Selu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def selu(x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Tensor:
     """``gamma`` times ``x``, or times ``alpha (exp(x) - 1)`` where it is not positive (Klambauer et al., 2017)."""
     return activation(x, lambda v: gamma * select(v > 0.0, v, alpha * unary(UnaryOp.EXPM1, v)))
 
 
-@operator("LeakyRelu", FusionKind.INJECTIVE)
+@operator("LeakyRelu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
     """``x``, and ``alpha x`` where it is negative."""
     return activation(x, lambda v: select(v < 0.0, alpha * v, v))
 
 
-@operator("PRelu", FusionKind.INJECTIVE)
+@operator("PRelu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
     """``x``, and ``slope x`` where it is negative; ``slope`` broadcasts to ``x``."""
     require_broadcast(slope, x.shape, "PRelu: the slope")
@@ -80,7 +80,7 @@ class Approximation(Enum):
     TANH = "tanh"
 
 
-@operator("Gelu", FusionKind.INJECTIVE)
+@operator("Gelu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """``x`` times the normal distribution's ``P(X <= x)`` (Hendrycks and Gimpel, 2016); ``tanh`` approximates it."""
     by = choice(Approximation, approximate, "Gelu: approximate")
@@ -95,13 +95,13 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     return activation(x, exact if by is Approximation.NONE else by_tanh)
 
 
-@operator("HardSigmoid", FusionKind.INJECTIVE)
+@operator("HardSigmoid", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
     """``alpha x + beta`` within 0 and 1."""
     return activation(x, lambda v: _within_unit(alpha * v + beta))
 
 
-@operator("HardSwish", FusionKind.INJECTIVE)
+@operator("HardSwish", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def hard_swish(x: Tensor) -> Tensor:
     """``x`` times ``x / 6 + 1 / 2`` within 0 and 1 (Howard et al., 2019)."""
     return activation(x, lambda v: v * _within_unit(v * (1 / 6) + 0.5))
@@ -111,37 +111,37 @@ def _within_unit(v: Expr) -> Expr:
     return maximum(minimum(v, const(1.0, v.dtype)), _zero(v))
 
 
-@operator("Mish", FusionKind.INJECTIVE)
+@operator("Mish", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def mish(x: Tensor) -> Tensor:
     """``x tanh(softplus(x))`` (Misra, 2019)."""
     return activation(x, lambda v: v * unary(UnaryOp.TANH, softplus_of(v)))
 
 
-@operator("Softplus", FusionKind.INJECTIVE)
+@operator("Softplus", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def softplus(x: Tensor) -> Tensor:
     """``log(1 + exp(x))``."""
     return activation(x, softplus_of)
 
 
-@operator("Softsign", FusionKind.INJECTIVE)
+@operator("Softsign", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def softsign(x: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
     return activation(x, lambda v: _quotient(v, 1.0 + unary(UnaryOp.ABS, v)))
 
 
-@operator("Swish", FusionKind.INJECTIVE)
+@operator("Swish", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """``x sigmoid(alpha x)`` (Ramachandran et al., 2017)."""
     return activation(x, lambda v: v * unary(UnaryOp.SIGMOID, alpha * v))
 
 
-@operator("ThresholdedRelu", FusionKind.INJECTIVE)
+@operator("ThresholdedRelu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """``x`` where it is above ``alpha``, else 0."""
     return activation(x, lambda v: select(v > alpha, v, _zero(v)))
 
 
-@operator("Shrink", FusionKind.INJECTIVE)
+@operator("Shrink", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def shrink(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
     """``x`` moved by ``bias`` towards 0 where it is beyond ``lambd``, else 0; integers in f64, truncated."""
     wide: DType = accumulator(x.dtype) if x.dtype.is_float else f64

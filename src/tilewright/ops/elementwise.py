@@ -8,7 +8,7 @@ from typing import overload
 from tilewright.base.dtypes import DType, boolean, f32, f64, i64, u64
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, choice, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import broadcast, element
 from tilewright.symbolic.expr import (
     FALSE,
@@ -81,20 +81,23 @@ _BINARY = {
     "Xor": BinaryOp.XOR,
 }
 _VARIADIC = {"Max": BinaryOp.MAX, "Min": BinaryOp.MIN, "Sum": BinaryOp.ADD}
+_COMMUTING = frozenset({BinaryOp.ADD, BinaryOp.AND, BinaryOp.EQ, BinaryOp.MUL, BinaryOp.OR, BinaryOp.XOR})
+"""Also where numbers are rounded, as long as there are two of them."""
 
 
 def _enter_unary(name: str, op: UnaryOp) -> None:
     def function(x: Tensor) -> Tensor:
         return elementwise(lambda v: unary(op, v), x)
 
-    operator(name, FusionKind.INJECTIVE)(function)
+    operator(name, FusionKind.INJECTIVE, Trait.ELEMENTWISE)(function)
 
 
 def _enter_binary(name: str, op: BinaryOp) -> None:
     def function(a: Tensor, b: Tensor) -> Tensor:
         return elementwise(lambda x, y: binary(op, x, y), a, b)
 
-    operator(name, FusionKind.INJECTIVE)(function)
+    traits = Trait.COMMUTATIVE if op in _COMMUTING else Trait.NONE
+    operator(name, FusionKind.INJECTIVE, Trait.ELEMENTWISE | traits)(function)
 
 
 def _enter_variadic(name: str, op: BinaryOp) -> None:
@@ -106,7 +109,8 @@ def _enter_variadic(name: str, op: BinaryOp) -> None:
 
         return tensor(broadcast(*(t.shape for t in inputs)), body)
 
-    operator(name, FusionKind.INJECTIVE)(function)
+    traits = Trait.NONE if op is BinaryOp.ADD else Trait.COMMUTATIVE  # of three, sums are rounded in another order
+    operator(name, FusionKind.INJECTIVE, Trait.ELEMENTWISE | traits)(function)
 
 
 for _name, _unary in _UNARY.items():
@@ -117,7 +121,7 @@ for _name, _binary in _VARIADIC.items():
     _enter_variadic(_name, _binary)
 
 
-@operator("Pow", FusionKind.INJECTIVE)
+@operator("Pow", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def power(base: Tensor, exponent: Tensor) -> Tensor:
     """``base ** exponent`` in the dtype of ``base``.
 
@@ -147,7 +151,7 @@ def _integer_power(x: Expr, y: Expr) -> Expr:
     return select(y < 0, select(equal(x, one), one, zero), raised)
 
 
-@operator("IntegerPower", FusionKind.INJECTIVE)
+@operator("IntegerPower", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def integer_power(base: Tensor, *, exponent: int) -> Tensor:
     """``base ** exponent`` for a small ``exponent >= 0``, by squaring; 16-bit floats in f32."""
     wide = f32 if base.dtype.is_float and base.dtype.bits == 16 else base.dtype
@@ -163,13 +167,13 @@ def integer_power(base: Tensor, *, exponent: int) -> Tensor:
     return elementwise(body, base)
 
 
-@operator("Mod", FusionKind.INJECTIVE)
+@operator("Mod", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def modulo(a: Tensor, b: Tensor, *, fmod: bool = False) -> Tensor:
     """The remainder with the sign of ``b``; with ``fmod``, as in C, with that of ``a``. Of integers by 0: 0."""
     return elementwise(lambda x, y: binary(BinaryOp.TRUNCMOD if fmod else BinaryOp.MOD, x, y), a, b)
 
 
-@operator("Div", FusionKind.INJECTIVE)
+@operator("Div", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def div(a: Tensor, b: Tensor) -> Tensor:
     """Quotient; of integers, truncated towards zero."""
     op = BinaryOp.DIV if a.dtype.is_float else BinaryOp.TRUNCDIV
@@ -183,7 +187,7 @@ class Direction(Enum):
     RIGHT = "RIGHT"
 
 
-@operator("BitShift", FusionKind.INJECTIVE)
+@operator("BitShift", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def bit_shift(a: Tensor, b: Tensor, *, direction: str) -> Tensor:
     """``a`` shifted by ``b`` bits, ``direction`` is LEFT or RIGHT; by its width or more, 0."""
     left = choice(Direction, direction, "BitShift: the direction") is Direction.LEFT
@@ -191,7 +195,7 @@ def bit_shift(a: Tensor, b: Tensor, *, direction: str) -> Tensor:
     return elementwise(lambda x, y: binary(op, x, y), a, b)
 
 
-@operator("Mean", FusionKind.INJECTIVE)
+@operator("Mean", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def mean(first: Tensor, *others: Tensor) -> Tensor:
     """The arithmetic mean of floats; 16-bit ones in f32."""
     inputs = (first, *others)
@@ -204,7 +208,7 @@ def mean(first: Tensor, *others: Tensor) -> Tensor:
     return tensor(broadcast(*(t.shape for t in inputs)), body)
 
 
-@operator("Sign", FusionKind.INJECTIVE)
+@operator("Sign", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def sign(x: Tensor) -> Tensor:
     """-1, 0 or 1; NaN of NaN."""
     zero, one = const(0, x.dtype), const(1, x.dtype)
@@ -216,7 +220,7 @@ def sign(x: Tensor) -> Tensor:
     return elementwise(body, x)
 
 
-@operator("IsInf", FusionKind.INJECTIVE)
+@operator("IsInf", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def is_infinite(x: Tensor, *, detect_negative: bool = True, detect_positive: bool = True) -> Tensor:
     """Whether an element is infinite, of the signs that are asked for."""
 
@@ -231,19 +235,19 @@ def is_infinite(x: Tensor, *, detect_negative: bool = True, detect_positive: boo
     return elementwise(body, x)
 
 
-@operator("Relu", FusionKind.INJECTIVE)
+@operator("Relu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def relu(x: Tensor) -> Tensor:
     """``max(x, 0)``."""
     return elementwise(lambda v: maximum(v, const(0, x.dtype)), x)
 
 
-@operator("Reciprocal", FusionKind.INJECTIVE)
+@operator("Reciprocal", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def reciprocal(x: Tensor) -> Tensor:
     """``1 / x``."""
     return elementwise(lambda v: binary(BinaryOp.DIV, const(1.0, x.dtype), v), x)
 
 
-@operator("Clip", FusionKind.INJECTIVE)
+@operator("Clip", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
     """``min(max(x, low), high)``; a missing limit is none."""
     for limit in (low, high):
@@ -255,7 +259,7 @@ def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Te
     return result if high is None else elementwise(minimum, result, high)
 
 
-@operator("Where", FusionKind.INJECTIVE)
+@operator("Where", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """``a`` where ``condition`` holds, else ``b``."""
     if condition.dtype != boolean:
@@ -263,13 +267,13 @@ def where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return elementwise(select, condition, a, b)
 
 
-@operator("Cast", FusionKind.INJECTIVE)
+@operator("Cast", FusionKind.INJECTIVE, Trait.ELEMENTWISE | Trait.NEUTRAL)
 def cast_to(x: Tensor, *, to: DType) -> Tensor:
     """``x`` converted to ``to``; floats saturate when they become integers."""
     return elementwise(lambda v: cast(v, to), x)
 
 
-@operator("Identity", FusionKind.INJECTIVE)
+@operator("Identity", FusionKind.INJECTIVE, Trait.ELEMENTWISE | Trait.MOVES | Trait.NEUTRAL)
 def identity(x: Tensor) -> Tensor:
     """``x``."""
     return elementwise(lambda v: v, x)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import (
     broadcast,
     element,
@@ -25,14 +25,14 @@ _UNLIMITED = (1 << 31) - 1
 """Bounds of slices from this on mean the end, however long a tensor is: exporters write several such numbers."""
 
 
-@operator("Reshape", FusionKind.VIEW)
+@operator("Reshape", FusionKind.VIEW, Trait.MOVES | Trait.NEUTRAL)
 def reshape(x: Tensor, *, shape: Sequence[int | Expr], allow_zero: bool = False) -> Tensor:
     """The same elements in row-major order; 0 copies an extent, -1 is inferred (ONNX)."""
     target = infer_reshape(x.shape, shape, allow_zero)
     return tensor(target, lambda index: x[reshape_indices(x.shape, target, index)])
 
 
-@operator("Flatten", FusionKind.VIEW)
+@operator("Flatten", FusionKind.VIEW, Trait.MOVES | Trait.NEUTRAL)
 def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
     """A matrix: the dimensions before ``axis`` are its rows, the others its columns."""
     if not -x.ndim <= axis <= x.ndim:
@@ -42,7 +42,7 @@ def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
     return tensor(target, lambda index: x[reshape_indices(x.shape, target, index)])
 
 
-@operator("Unsqueeze", FusionKind.VIEW)
+@operator("Unsqueeze", FusionKind.VIEW, Trait.MOVES | Trait.NEUTRAL)
 def unsqueeze(x: Tensor, *, axes: Sequence[int]) -> Tensor:
     """Extents of 1 inserted at ``axes`` of the result."""
     rank = x.ndim + len(axes)
@@ -52,7 +52,7 @@ def unsqueeze(x: Tensor, *, axes: Sequence[int]) -> Tensor:
     return tensor(shape, lambda index: x[tuple(i for p, i in enumerate(index) if p not in inserted)])
 
 
-@operator("Squeeze", FusionKind.VIEW)
+@operator("Squeeze", FusionKind.VIEW, Trait.MOVES | Trait.NEUTRAL)
 def squeeze(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     """Extents of 1 removed: those at ``axes``, or all."""
     ones = tuple(p for p, extent in enumerate(x.shape) if extent == ONE)
@@ -68,7 +68,7 @@ def squeeze(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     return tensor(tuple(x.shape[p] for p in kept), body)
 
 
-@operator("Transpose", FusionKind.VIEW)
+@operator("Transpose", FusionKind.VIEW, Trait.MOVES)
 def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
     """Dimension ``p`` of the result is dimension ``perm[p]`` of ``x``; without ``perm``, reversed."""
     order = tuple(range(x.ndim))[::-1] if perm is None else tuple(perm)
@@ -78,13 +78,13 @@ def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
     return tensor(tuple(x.shape[p] for p in order), lambda index: x[tuple(index[p] for p in source)])
 
 
-@operator("Copy", FusionKind.OPAQUE)
+@operator("Copy", FusionKind.OPAQUE, Trait.ELEMENTWISE | Trait.MOVES)
 def copy(x: Tensor) -> Tensor:
     """The same elements, in a place of their own: layout passes put it where a value is stored in another way."""
     return tensor(x.shape, lambda index: x[index])
 
 
-@operator("Concat", FusionKind.INJECTIVE)
+@operator("Concat", FusionKind.INJECTIVE, Trait.MOVES)
 def concat(*inputs: Tensor, axis: int) -> Tensor:
     """The inputs one after the other along ``axis``."""
     if not inputs:
@@ -117,14 +117,14 @@ def _joins(a: Tensor, b: Tensor, axis: int) -> bool:
     return all(p == axis or same_extent(x, y) for p, (x, y) in enumerate(zip(a.shape, b.shape, strict=True)))
 
 
-@operator("Expand", FusionKind.INJECTIVE)
+@operator("Expand", FusionKind.INJECTIVE, Trait.MOVES | Trait.NEUTRAL)
 def expand(x: Tensor, *, shape: Sequence[int | Expr]) -> Tensor:
     """``x`` broadcast with ``shape``, in both directions (ONNX)."""
     target = broadcast(x.shape, tuple(map(as_expr, shape)))
     return tensor(target, lambda index: element(x, index))
 
 
-@operator("Tile", FusionKind.INJECTIVE)
+@operator("Tile", FusionKind.INJECTIVE, Trait.MOVES)
 def tile(x: Tensor, *, repeats: Sequence[int | Expr]) -> Tensor:
     """``x`` repeated ``repeats`` times along each dimension."""
     if len(repeats) != x.ndim or any(isinstance(times, int) and times < 0 for times in repeats):
@@ -152,7 +152,7 @@ def trilu(x: Tensor, k: Tensor | None = None, *, upper: bool = True) -> Tensor:
     return tensor(x.shape, body)
 
 
-@operator("Slice", FusionKind.INJECTIVE)
+@operator("Slice", FusionKind.INJECTIVE, Trait.MOVES)
 def slice_(
     x: Tensor,
     *,

@@ -6,7 +6,7 @@ rules, its meaning and its reference code follow from the te program that it ret
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, Flag
 from functools import lru_cache
 from inspect import Parameter, Signature, signature
 from typing import TypeAlias, TypeVar
@@ -61,6 +61,20 @@ class FusionKind(Enum):
     """Has a body in loop IR, or gathers by data: stands alone."""
 
 
+class Trait(Flag):
+    """What is known of an operator; its te program says so, too, but only when asked element by element."""
+
+    NONE = 0
+    ELEMENTWISE = 1
+    """Has one result, whose elements are functions of the elements at their places of all inputs, which broadcast."""
+    COMMUTATIVE = 2
+    """Inputs may change places: the result is the same, bit for bit."""
+    MOVES = 4
+    """Each element of the result is one of an input: which one follows from attributes and shapes."""
+    NEUTRAL = 8
+    """Where the result has the dtype and the shape of the first input, it is that input."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """A named te function."""
@@ -68,6 +82,11 @@ class Operator:
     name: str
     function: Function
     kind: FusionKind
+    traits: Trait = Trait.NONE
+
+    def has(self, trait: Trait) -> bool:
+        """Whether all of ``trait`` is declared."""
+        return trait in self.traits
 
     def apply(self, inputs: Sequence[Tensor | None], attributes: Attributes) -> tuple[Tensor, ...]:
         """The outputs' tensors. Raises ``BadProgram`` if inputs, shapes, dtypes or attributes do not fit."""
@@ -102,13 +121,13 @@ def _signature(function: Function) -> Signature:
 _TABLE: dict[str, Operator] = {}
 
 
-def operator(name: str, kind: FusionKind) -> Callable[[Decorated], Decorated]:
+def operator(name: str, kind: FusionKind, traits: Trait = Trait.NONE) -> Callable[[Decorated], Decorated]:
     """Enter the decorated function into the table as ``name``."""
 
     def enter(function: Decorated) -> Decorated:
         if name in _TABLE:
             raise InternalError(f"operator {name} is defined twice")
-        _TABLE[name] = Operator(name, function, kind)
+        _TABLE[name] = Operator(name, function, kind, traits)
         return function
 
     return enter

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tilewright.base.dtypes import DType, f32, i32, i64, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import broadcast, element, normalize_axis, same_extent, simplified
 from tilewright.symbolic.expr import ONE, ZERO, Expr, binary, cast, const, equal, maximum, minimum, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
@@ -113,7 +113,7 @@ def quantization_range(lowest: Tensor, highest: Tensor) -> tuple[Tensor, Tensor]
     return scale, zero
 
 
-@operator("Requantize", FusionKind.INJECTIVE)
+@operator("Requantize", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def requantize(x: Tensor, multiplier: Tensor, zero_point: Tensor) -> Tensor:
     """``round(x * multiplier) + zero_point`` for integers ``x``, saturated to the last one's dtype; broadcast."""
 

@@ -5,7 +5,7 @@ from functools import reduce
 from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import normalize_axis, same_extent
 from tilewright.symbolic.expr import Const, Expr, ExprLike, as_expr, cast, const, maximum, minimum
 from tilewright.tensor import build as te
@@ -15,7 +15,7 @@ UNROLLED = 4
 """Sums of up to so many products are one expression, and so have no loop."""
 
 
-@operator("Repeat", FusionKind.VIEW)
+@operator("Repeat", FusionKind.VIEW, Trait.MOVES)
 def repeat(x: Tensor, *, axis: int, times: int) -> Tensor:
     """Each element along ``axis`` ``times`` times, one after the other."""
     at = normalize_axis(axis, x.ndim)

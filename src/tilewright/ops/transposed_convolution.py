@@ -16,7 +16,7 @@ from math import gcd, prod
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
 from tilewright.ops.convolution import add_bias
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import Shape, same_extent, simplified
 from tilewright.ops.windows import Window, number
 from tilewright.symbolic.expr import TRUE, Const, Expr, ExprLike, as_expr, cast, const, equal, select
@@ -187,7 +187,7 @@ def _padded(x: Tensor, before: Sequence[int], needed: Shape) -> Tensor:
     return Window(tuple(map(const, ones)), ones, ones, tuple(before), ends).padded(x, const(0, x.dtype), needed)
 
 
-@operator("PhasesToSpace", FusionKind.VIEW)
+@operator("PhasesToSpace", FusionKind.VIEW, Trait.MOVES)
 def phases_to_space(
     x: Tensor, *, strides: Sequence[int], offsets: Sequence[int], spatial: Sequence[int | Expr]
 ) -> Tensor:

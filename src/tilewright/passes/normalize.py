@@ -18,7 +18,7 @@ from tilewright.base.errors import InvalidModel, OutOfBounds
 from tilewright.base.exact import Exact
 from tilewright.graph import Array, Graph, Node, Value, bytes_on_the_way, evaluate_node
 from tilewright.graph.ir import walk_back
-from tilewright.ops import Attribute, FusionKind
+from tilewright.ops import Attribute, FusionKind, Trait
 from tilewright.ops.shapes import static
 from tilewright.symbolic.expr import Const
 
@@ -33,9 +33,6 @@ MOST_FOLDED = 1 << 30
 
 _SEEN_ELEMENTS = 64
 """How many elements of a constant are looked at before all are hashed."""
-
-_MAY_DO_NOTHING = frozenset({"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators whose result is their input if it has the same dtype and shape."""
 
 
 def normalize(graph: Graph) -> Graph:
@@ -144,7 +141,7 @@ def eliminate_identities(graph: Graph) -> Graph:
 
 def _does_nothing(node: Node, source: Value) -> bool:
     result = node.outputs[0]
-    return node.op.name in _MAY_DO_NOTHING and (source.dtype, source.shape) == (result.dtype, result.shape)
+    return node.op.has(Trait.NEUTRAL) and (source.dtype, source.shape) == (result.dtype, result.shape)
 
 
 def _renamed(node: Node, renamed: Mapping[Value, Value]) -> Node:

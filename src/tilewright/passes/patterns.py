@@ -6,7 +6,7 @@
             | Number(name, near)              a constant of one element: ``near``, if that is given, as its dtype has it
             | Apply(op, operands, name, attributes)    what one application of an operator makes
 
-``Add`` and ``Mul`` match with their operands in either order. A match binds names to values, numbers and nodes.
+Operators that commute match with their operands in any order. A match binds names to values, numbers and nodes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ import numpy as np
 
 from tilewright.base.exact import Exact
 from tilewright.graph import Array, Graph, Node, Value
+from tilewright.ops import Trait
 
-_COMMUTATIVE = frozenset({"Add", "Mul"})
 _ROUNDINGS = 2
 """How many units (relative: the dtype's epsilon) a rounded number may be off: ``1 / sqrt(2)`` is not ``sqrt(0.5)``."""
 
@@ -98,7 +98,7 @@ class Matcher:
         if pattern.attributes and not pattern.attributes.issubset(node.attributes):
             return
         bound = replace(match, nodes={**match.nodes, pattern.name: node}) if pattern.name else match
-        orders = permutations(inputs) if pattern.op in _COMMUTATIVE else [tuple(inputs)]
+        orders = permutations(inputs) if node.op.has(Trait.COMMUTATIVE) else [tuple(inputs)]
         for order in orders:
             yield from self._all(pattern.operands, order, bound)
 

@@ -10,11 +10,9 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from tilewright.base.arrays import Array
-from tilewright.ops import Attribute, Operator
+from tilewright.ops import Attribute, Operator, Trait
 
 Shape: TypeAlias = tuple[int, ...]
-
-ELEMENTWISE = frozenset({"Add", "Div", "Exp", "Max", "Min", "Mul", "Neg", "Relu", "Sqrt", "Sub", "Tanh"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class _Places:
 
 def work(op: Operator, attributes: Mapping[str, Attribute], shapes: Sequence[Shape]) -> Work | None:
     """Where ``op`` works; None if that is along all dimensions, as far as is known, or if operands do not fit."""
-    found = _places(op.name, attributes, shapes)
+    found = _places(op, attributes, shapes)
     if found is None or not found.axes or not _fit(found.axes, shapes):
         return None
     own = [tuple(axis.operands[operand] for axis in found.axes) for operand in range(len(shapes))]
@@ -97,11 +95,11 @@ def _outside(rank: int, places: tuple[int, ...], keeps: bool) -> View:
     return View((*ones, *order, rank + len(places)), (0,) * len(ones) + (slice(None),) * (full + 1))
 
 
-def _places(name: str, attributes: Mapping[str, Attribute], shapes: Sequence[Shape]) -> _Places | None:
+def _places(op: Operator, attributes: Mapping[str, Attribute], shapes: Sequence[Shape]) -> _Places | None:
     ranks = tuple(map(len, shapes))
-    if name in ELEMENTWISE:
-        return None if attributes else _Places(_aligned(ranks), attributes)
-    match name, attributes, ranks:
+    if op.has(Trait.ELEMENTWISE):
+        return _Places(_aligned(ranks), attributes)
+    match op.name, attributes, ranks:
         case "Slice", {"axes": (int(axis),), **bounds}, (rank,) if -rank <= axis < rank:
             return _Places(_but((axis % rank,), rank), {**bounds, "axes": (0,)})
         case "Concat", {"axis": int(axis)}, (rank, *_) if -rank <= axis < rank and _differ_only(shapes, axis % rank):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from tilewright.base.errors import BadProgram
-from tilewright.ops import Attribute
+from tilewright.ops import Attribute, Trait
 from tilewright.passes.rules.terms import Apply
 from tilewright.superopt.generic_points import Point, as_extent
 from tilewright.symbolic.expr import ONE, Expr, Symbol
@@ -116,7 +116,7 @@ def _integer(value: Attribute | str) -> Expr:
 
 def result_shape(term: Apply, operands: Sequence[Shape], point: Point) -> Shape:
     """The shape of ``term``, in normal form. Raises ``BadProgram`` if it has none, or none that is known here."""
-    rule = _RULES.get(term.op.name)
+    rule = _RULES.get(term.op.name, _elementwise if term.op.has(Trait.ELEMENTWISE) else None)
     if rule is None:
         raise BadProgram(f"there is no rule for the shape of {term.op}; add one to `superopt/term_shapes.py`")
     return rule(Typing(term, tuple(operands), point))
@@ -259,23 +259,13 @@ def _gather(typing: Typing) -> Shape:
 WINDOW = "window"
 """The attribute that stands for strides, pads and dilations that are not written."""
 
-UNARY = (
-    "Relu", "Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Erf", "Neg", "Abs", "Reciprocal", "Identity", "Gelu", "Swish",
-    "LeakyRelu", "Elu", "HardSwish", "HardSigmoid", "Softplus", "Sin", "Cos", "Mish", "IntegerPower",
-)  # fmt: skip
-"""Functions of one element."""
-
-BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Where", "Sum", "Mean")
-"""Functions of elements at one place of all operands."""
-
 _LIKE_FIRST = (
     "Softmax", "LogSoftmax", "EyeLike", "BatchNormalization", "LayerNormalization", "RMSNormalization", "Clip",
     "InstanceNormalization", "GroupNormalization", "PRelu",
 )  # fmt: skip
 
 _RULES: Mapping[str, Callable[[Typing], Shape]] = {
-    **dict.fromkeys((*UNARY, *_LIKE_FIRST), _like_first),
-    **dict.fromkeys(BINARY, _elementwise),
+    **dict.fromkeys(_LIKE_FIRST, _like_first),
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare"), _reduction),
     **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
     "MatMul": _matmul,
@@ -290,4 +280,4 @@ _RULES: Mapping[str, Callable[[Typing], Shape]] = {
     "Gather": _gather,
 }
 
-__all__ = ["BINARY", "UNARY", "WINDOW", "Shape", "Typing", "broadcast", "result_shape", "target_shape"]
+__all__ = ["WINDOW", "Shape", "Typing", "broadcast", "result_shape", "target_shape"]

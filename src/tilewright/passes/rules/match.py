@@ -14,12 +14,12 @@ from collections.abc import Iterator
 
 from tilewright.base.names import Names
 from tilewright.graph import Node
-from tilewright.ops import FusionKind
+from tilewright.ops import Trait
 from tilewright.passes.rules.binding import Binding
 from tilewright.passes.rules.build import Match, replacement
 from tilewright.passes.rules.index import Index
 from tilewright.passes.rules.terms import Apply, Rule, Variable, subterms
-from tilewright.passes.rules.unify import MOVES, bindings_at, places
+from tilewright.passes.rules.unify import bindings_at, places
 
 
 def matches(rule: Rule, index: Index) -> Iterator[Match]:
@@ -51,7 +51,7 @@ def _is_closed(match: Match, index: Index) -> bool:
     staying: set[str] = set()
     for node in reversed(match.nodes):
         if _stays(node, inside - staying, replaced, index):
-            if node.op.kind is not FusionKind.VIEW and node.op.name not in MOVES:
+            if not node.op.has(Trait.MOVES):
                 return False
             staying.add(node.outputs[0].name)
     return True

@@ -13,15 +13,11 @@ import numpy as np
 
 from tilewright.base.exact import Exact
 from tilewright.graph import Array, Node, Value
-from tilewright.ops import FusionKind
+from tilewright.ops import Trait
 from tilewright.passes.rules.binding import Binding
 from tilewright.passes.rules.index import Lookup
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
 
-COMMUTATIVE = frozenset({"Add", "Max", "Min", "Mul"})
-"""Operators whose operands may change places."""
-MOVES = frozenset({"Concat", "Expand", "Slice", "Tile"})
-"""Operators that compute nothing, besides the views."""
 _ROUNDINGS = 2
 """How many units (relative: the dtype's epsilon) a rounded number may be off: ``1 / sqrt(2)`` is not ``sqrt(0.5)``."""
 
@@ -66,9 +62,7 @@ def bindings_at(rule: Rule, node: Node, lookup: Lookup) -> Iterator[Binding]:
 def _is_about_rings(rule: Rule, binding: Binding) -> bool:
     """Whether the sources are floats, or nothing is computed."""
     return all(binding.values[source].dtype.is_float for source in rule.sources) or not any(
-        term.op.kind is not FusionKind.VIEW and term.op.name not in MOVES
-        for term in subterms(rule.sources)
-        if isinstance(term, Apply)
+        isinstance(term, Apply) and not term.op.has(Trait.MOVES) for term in subterms(rule.sources)
     )
 
 
@@ -141,7 +135,7 @@ def _applied(term: Apply, node: Node, binding: Binding, lookup: Lookup) -> Itera
     if inputs is None or len(inputs) != len(term.operands):
         return
     orders = [inputs]
-    if term.op.name in COMMUTATIVE:
+    if term.op.has(Trait.COMMUTATIVE):
         orders = [list(order) for order in dict.fromkeys(permutations(inputs))]
     for order in orders:
         if all(map(_may_be, term.operands, order, [lookup] * len(order))):

@@ -11,7 +11,8 @@ of.
 from collections.abc import Sequence
 from functools import partial
 
-from tilewright.ops import Attribute
+from tilewright.ops import Attribute, Trait
+from tilewright.ops.operator import require
 from tilewright.passes.rules.terms import Number, Term
 from tilewright.superopt.generate.extents import Extent, Shape, as_attribute, as_shape, difference, size_of
 from tilewright.superopt.generate.operations import Family, Input, Operation, Role, apply
@@ -127,7 +128,8 @@ _FOUR = ("Add", "Sub", "Mul", "Div")
 
 
 def _elementwise(name: str) -> Operation:
-    return Operation(name, same_shape, partial(_by_name, name), (_ANY, _ANY), name in ("Add", "Mul"), elementwise=True)
+    commutes = require(name).has(Trait.COMMUTATIVE)
+    return Operation(name, same_shape, partial(_by_name, name), (_ANY, _ANY), commutes, elementwise=True)
 
 
 def _unary(name: str) -> Operation:

@@ -22,12 +22,12 @@ from tilewright.base.errors import InternalError
 from tilewright.base.exact import Exact
 from tilewright.base.names import Names
 from tilewright.graph import Array, Graph, Node, Value
+from tilewright.ops import Trait
 from tilewright.ops.shapes import same_shape
 from tilewright.passes.rules.binding import Attributes, defaults
 from tilewright.passes.rules.build import Replacement
 from tilewright.passes.rules.index import Lookup, bounds_of
 from tilewright.passes.rules.terms import Rule
-from tilewright.passes.rules.unify import COMMUTATIVE
 from tilewright.superopt.search.acyclic import Way, without_cycles
 from tilewright.symbolic.bounds import Bounds
 
@@ -53,7 +53,7 @@ class ENode:
     def key(self) -> _Key:
         """Equal for nodes that make the same."""
         inputs = [None if value is None else value.name for value in self.node.inputs]
-        if self.node.op.name in COMMUTATIVE:
+        if self.node.op.has(Trait.COMMUTATIVE):
             inputs.sort(key=lambda name: name or "")
         return self.node.op.name, tuple(inputs), self.attributes, len(self.node.outputs)
 

@@ -1,0 +1,162 @@
+"""What is declared of operators, against their programs evaluated on random arrays; and nothing is left undeclared."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import permutations
+from math import prod
+
+import numpy as np
+import pytest
+
+from tilewright.base.arrays import Array
+from tilewright.base.dtypes import DType, boolean, f32, from_numpy, i32, u8
+from tilewright.base.errors import TilewrightError
+from tilewright.ops import Attribute, FusionKind, Operator, Trait, names
+from tilewright.ops.operator import require
+from tilewright.ops.shapes import static
+from tilewright.tensor.build import placeholder
+from tilewright.tensor.evaluate import evaluate
+
+Shape = tuple[int, ...]
+
+SHAPE: Shape = (2, 3, 4)
+SCALARS = frozenset({"Clip"})
+"""Whose inputs after the first have one element."""
+ATTRIBUTES: Mapping[str, Mapping[str, Attribute]] = {
+    "BitShift": {"direction": "LEFT"},
+    "Cast": {"to": i32},
+    "Concat": {"axis": 1},
+    "IntegerPower": {"exponent": 3},
+    "Reshape": {"shape": (4, 6)},
+}
+"""Where they are needed."""
+LIKE_ELEMENTWISE = frozenset({"Squeeze", "TensorScatter"})
+"""With inputs of this shape: there is nothing to squeeze, and all is overwritten."""
+MOVES: Mapping[str, tuple[int, Shape, Mapping[str, Attribute]]] = {
+    "Concat": (3, SHAPE, {"axis": 1}),
+    "Copy": (1, SHAPE, {}),
+    "Expand": (1, SHAPE, {"shape": (5, 2, 3, 4)}),
+    "Flatten": (1, SHAPE, {}),
+    "Identity": (1, SHAPE, {}),
+    "PhasesToSpace": (1, (2, 8, 3, 2), {"strides": (2, 2), "offsets": (0, 1), "spatial": (6, 3)}),
+    "Repeat": (1, SHAPE, {"axis": 1, "times": 2}),
+    "Reshape": (1, SHAPE, {"shape": (4, 6)}),
+    "Slice": (1, SHAPE, {"starts": (1, 3), "ends": (3, 0), "axes": (1, 2), "steps": (1, -1)}),
+    "Squeeze": (1, (2, 1, 3), {"axes": (1,)}),
+    "Tile": (1, SHAPE, {"repeats": (1, 2, 3)}),
+    "Transpose": (1, SHAPE, {"perm": (2, 0, 1)}),
+    "Unsqueeze": (1, SHAPE, {"axes": (1,)}),
+}
+"""How many inputs of which shape are moved, and by what."""
+
+
+def run(op: Operator, arrays: Sequence[Array], attributes: Mapping[str, Attribute]) -> Array | None:
+    """None if there is no such program, or it has other than one result."""
+    tensors = [placeholder(array.shape, from_numpy(array.dtype), f"x{n}") for n, array in enumerate(arrays)]
+    try:
+        results = op.apply(tensors, attributes)
+        if len(results) != 1 or static(results[0].shape) is None:
+            return None
+        with np.errstate(all="ignore"):
+            return evaluate(results, dict(zip(tensors, arrays, strict=True)))[0]
+    except TilewrightError:
+        return None
+
+
+def draw(dtype: DType, shape: Shape, random: np.random.Generator) -> Array:
+    if dtype.is_float:
+        return random.uniform(-2, 2, shape).astype(np.float32)
+    return random.integers(0, 2 if dtype == boolean else 9, shape).astype(dtype.numpy)
+
+
+@cache
+def examples(name: str) -> Sequence[list[Array]]:
+    """Up to three inputs of one dtype (the first may be booleans) and shape for which the operator has a program."""
+    op, random, found = require(name), np.random.default_rng(7), list[list[Array]]()
+    for count in (1, 2, 3):
+        shapes = [SHAPE, *[() if name in SCALARS else SHAPE] * (count - 1)]
+        for dtype in (f32, i32, u8, boolean):
+            for first in dict.fromkeys((dtype, boolean)):
+                arrays = [draw(first if at == 0 else dtype, shape, random) for at, shape in enumerate(shapes)]
+                if run(op, arrays, ATTRIBUTES.get(name, {})) is not None:
+                    found.append(arrays)
+    return found
+
+
+def same(a: Array | None, b: Array | None) -> bool:
+    assert a is not None and b is not None
+    return a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+
+
+def is_elementwise(op: Operator, arrays: list[Array]) -> bool:
+    """Other elements elsewhere change nothing here, and places are alike."""
+    random, attributes = np.random.default_rng(11), ATTRIBUTES.get(op.name, {})
+    result = run(op, arrays, attributes)
+    if result is None or result.shape != SHAPE:
+        return False
+    kept = random.random(SHAPE) < 0.5
+    others = [
+        np.where(kept, array, draw(from_numpy(array.dtype), SHAPE, random)) if array.ndim else array for array in arrays
+    ]
+    changed = run(op, others, attributes)
+    if changed is None or not same(result[kept], changed[kept]):
+        return False
+    order = random.permutation(result.size)
+
+    def permuted(array: Array) -> Array:
+        return array.reshape(-1)[order].reshape(SHAPE) if array.ndim else array
+
+    return same(run(op, [permuted(array) for array in arrays], attributes), permuted(result))
+
+
+@pytest.mark.parametrize("name", names())
+def test_elementwise(name: str) -> None:
+    op, found = require(name), examples(name)
+    seems = bool(found) and all(is_elementwise(op, arrays) for arrays in found)
+    assert op.has(Trait.ELEMENTWISE) == (seems and name not in LIKE_ELEMENTWISE)
+
+
+@pytest.mark.parametrize("name", names())
+def test_commutative(name: str) -> None:
+    op, attributes = require(name), ATTRIBUTES.get(name, {})
+    found = [arrays for arrays in examples(name) if len({(a.dtype, a.shape) for a in arrays}) == 1 < len(arrays)]
+    commutes = (
+        same(run(op, arrays, attributes), run(op, list(order), attributes))
+        for arrays in found
+        for order in permutations(arrays)
+    )
+    assert op.has(Trait.COMMUTATIVE) == (bool(found) and all(commutes))
+
+
+@pytest.mark.parametrize("name", [name for name in names() if require(name).has(Trait.MOVES)])
+def test_moves(name: str) -> None:
+    """An injective function of elements may as well be applied to the result; and nothing else is in it."""
+    op, (count, shape, attributes) = require(name), MOVES[name]
+    arrays = [np.arange(1, prod(shape) + 1, dtype=np.float32).reshape(shape) + 100 * n for n in range(count)]
+    result = run(op, arrays, attributes)
+    assert result is not None
+    assert set(result.reshape(-1)) <= {number for array in arrays for number in array.reshape(-1)}
+    assert same(run(op, [1 / array for array in arrays], attributes), 1 / result)
+
+
+def test_what_only_names_elements_anew_moves_them() -> None:
+    for name in names():
+        assert require(name).kind is not FusionKind.VIEW or require(name).has(Trait.MOVES)
+
+
+NEUTRAL: Mapping[str, tuple[Shape, Mapping[str, Attribute]]] = {
+    "Cast": (SHAPE, {"to": f32}),
+    "Expand": (SHAPE, {"shape": (3, 1)}),
+    "Flatten": ((6, 4), {"axis": 1}),
+    "Identity": (SHAPE, {}),
+    "Reshape": (SHAPE, {"shape": (0, -1, 4)}),
+    "Squeeze": (SHAPE, {"axes": ()}),
+    "Unsqueeze": (SHAPE, {"axes": ()}),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in names() if require(name).has(Trait.NEUTRAL)])
+def test_neutral(name: str) -> None:
+    shape, attributes = NEUTRAL[name]
+    array = draw(f32, shape, np.random.default_rng(5))
+    assert same(run(require(name), [array], attributes), array)
