@@ -20,7 +20,7 @@ from tilewright.ops import Attribute
 from tilewright.ops.operator import Operator, require
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable
 from tilewright.superopt.generic_points import Point, as_extent
-from tilewright.superopt.term_shapes import WINDOW, Shape, result_shape
+from tilewright.superopt.term_shapes import REDUCTIONS, WINDOW, Shape, result_shape
 from tilewright.symbolic.expr import ONE, Expr, Symbol
 
 _WINDOW_LISTS: Mapping[str, tuple[int, int]] = {"strides": (1, 1), "dilations": (1, 1), "pads": (2, 0)}
@@ -325,7 +325,6 @@ def _softmax(site: _Site) -> Term:
     return site.forms.make(site.op, site.operands, {**site.attributes, "axis": _from_end(axis, site.first)})
 
 
-_REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare")
 _REWRITES: Mapping[str, Callable[[_Site], Term]] = {
     "Concat": _concat,
     "Slice": _slice,
@@ -338,6 +337,6 @@ _REWRITES: Mapping[str, Callable[[_Site], Term]] = {
     "Conv": _conv,
     "PhaseConv": _conv,
     "Gemm": _gemm,
-    **dict.fromkeys(_REDUCTIONS, _reduction),
+    **dict.fromkeys(REDUCTIONS, _reduction),
     **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "Gather"), _softmax),
 }

@@ -7,7 +7,7 @@ from itertools import product
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute
-from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
+from tilewright.passes.rules.terms import Apply, Rule, Variable, Written, subterms
 from tilewright.superopt.generic_points import point_where
 from tilewright.superopt.normal_form import normal_rule
 from tilewright.symbolic.expr import Expr, Symbol, Var
@@ -73,24 +73,17 @@ class _Writing:
     flags: Mapping[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
 
     def rule(self, rule: Rule) -> Rule:
-        sides = [tuple(map(self.term, side)) for side in (rule.sources, rule.targets)]
-        return Rule(rule.name, tuple(map(self.variable, rule.variables)), sides[0], sides[1], rule.needs, rule.proof)
+        return rule.with_variables(self._variable, self._attributes)
 
-    def variable(self, v: Variable) -> Variable:
+    def _variable(self, v: Variable) -> Variable:
         if v.leading is None or v.leading not in self.leading:
             return v
         return Variable(v.name, (*self.leading[v.leading], *v.shape), None, v.is_weight)
 
-    def term(self, t: Term) -> Term:
-        if isinstance(t, Variable):
-            return self.variable(t)
-        if not isinstance(t, Apply):
-            return t
-        written = [(name, self._spread(value)) for name, value in t.attributes]
-        written += [
-            (name, self.flags[str(t.rest), name]) for name in _open_flags(t) if (str(t.rest), name) in self.flags
-        ]
-        return Apply(t.op, tuple(map(self.term, t.operands)), tuple(written), t.rest, t.output)
+    def _attributes(self, term: Apply) -> Written:
+        written = [(name, self._spread(value)) for name, value in term.attributes]
+        of = str(term.rest)
+        return (*written, *((name, self.flags[of, name]) for name in _open_flags(term) if (of, name) in self.flags))
 
     def _spread(self, value: Attribute) -> Attribute:
         if not isinstance(value, tuple):

@@ -258,6 +258,12 @@ def _gather(typing: Typing) -> Shape:
 
 WINDOW = "window"
 """The attribute that stands for strides, pads and dilations that are not written."""
+WINDOW_LISTS = ("dilations", "pads", "strides")
+"""Where they are."""
+SHAPED = ("Reshape", "Expand")
+"""Operators whose attribute ``shape`` is a shape, also with leading dimensions."""
+REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare")
+"""Operators whose attribute ``axes`` says which dimensions go, or become 1."""
 
 _LIKE_FIRST = (
     "Softmax", "LogSoftmax", "EyeLike", "BatchNormalization", "LayerNormalization", "RMSNormalization", "Clip",
@@ -266,7 +272,7 @@ _LIKE_FIRST = (
 
 _RULES: Mapping[str, Callable[[Typing], Shape]] = {
     **dict.fromkeys(_LIKE_FIRST, _like_first),
-    **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare"), _reduction),
+    **dict.fromkeys(REDUCTIONS, _reduction),
     **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
     "MatMul": _matmul,
     "Conv": _conv,
@@ -279,5 +285,3 @@ _RULES: Mapping[str, Callable[[Typing], Shape]] = {
     "Pad": _pad,
     "Gather": _gather,
 }
-
-__all__ = ["WINDOW", "Shape", "Typing", "broadcast", "result_shape", "target_shape"]

@@ -21,8 +21,8 @@ written: one name stands for the same attributes everywhere. A weight is known w
 or what follows from initializers.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
@@ -32,6 +32,7 @@ from tilewright.ops import Attribute, Operator
 from tilewright.symbolic.expr import Expr, Var
 
 Term: TypeAlias = Union["Variable", "Number", "Apply"]
+Written: TypeAlias = tuple[tuple[str, Attribute], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Apply:
 
     op: Operator
     operands: tuple[Term, ...]
-    attributes: tuple[tuple[str, Attribute], ...] = ()
+    attributes: Written = ()
     """Those that are written; kept sorted by name."""
     rest: str | None = None
     output: int = 0
@@ -117,6 +118,23 @@ class Rule:
         return frozenset[Var]().union(
             *map(symbols_of, self.variables), *map(symbols_of, (*self.sources, *self.targets))
         )
+
+    def with_variables(
+        self, change: Callable[[Variable], Variable], written: Callable[[Apply], Written] = lambda term: term.attributes
+    ) -> "Rule":
+        """The rule in which variables are what ``change`` makes of them, and attributes what ``written`` says."""
+
+        def visit(term: Term) -> Term:
+            match term:
+                case Variable():
+                    return change(term)
+                case Number():
+                    return term
+                case Apply():
+                    return Apply(term.op, tuple(map(visit, term.operands)), written(term), term.rest, term.output)
+
+        sources, targets = (tuple(map(visit, side)) for side in (self.sources, self.targets))
+        return replace(self, variables=tuple(map(change, self.variables)), sources=sources, targets=targets)
 
 
 def subterms(terms: Sequence[Term]) -> Iterator[Term]:

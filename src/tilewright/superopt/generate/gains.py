@@ -155,14 +155,4 @@ class _Counter:
 
 def _with_weights(rule: Rule, names: frozenset[str]) -> Rule:
     """``rule``, whose variables called ``names`` are weights."""
-
-    def visit(term: Term) -> Term:
-        if isinstance(term, Variable):
-            return replace(term, is_weight=term.name in names)
-        if not isinstance(term, Apply):
-            return term
-        return Apply(term.op, tuple(map(visit, term.operands)), term.attributes, term.rest, term.output)
-
-    sources, targets = (tuple(map(visit, side)) for side in (rule.sources, rule.targets))
-    variables = tuple(replace(variable, is_weight=variable.name in names) for variable in rule.variables)
-    return replace(rule, variables=variables, sources=sources, targets=targets)
+    return rule.with_variables(lambda variable: replace(variable, is_weight=variable.name in names))

@@ -7,12 +7,12 @@ here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
-from tilewright.passes.rules.terms import Apply, Evidence, Proof, Rule, Term, Variable
+from tilewright.passes.rules.terms import Evidence, Proof, Rule, Term, Variable
 from tilewright.superopt.domains import Modular, Real
 from tilewright.superopt.evaluator import Bindings, Evaluator
 from tilewright.superopt.generate.extents import Extent, Mismatch, Part, Shape, Solver, as_expr, size_of, sizes
@@ -208,16 +208,7 @@ class _Trial:
 
 def _of_any_rank(rule: Rule) -> Rule:
     """A rule of elementwise operators, whose variables have one shape: of any shape."""
-    anew: dict[Term, Term] = {v: Variable(v.name, (), _LEADING) if v.shape else v for v in rule.variables}
-
-    def visit(term: Term) -> Term:
-        if not isinstance(term, Apply):
-            return anew.get(term, term)
-        return Apply(term.op, tuple(map(visit, term.operands)), term.attributes, term.rest, term.output)
-
-    variables = tuple(variable for variable in map(visit, rule.variables) if isinstance(variable, Variable))
-    sources, targets = (tuple(map(visit, side)) for side in (rule.sources, rule.targets))
-    return replace(rule, variables=variables, sources=sources, targets=targets)
+    return rule.with_variables(lambda v: Variable(v.name, (), _LEADING) if v.shape else v)
 
 
 @dataclass(frozen=True, slots=True)

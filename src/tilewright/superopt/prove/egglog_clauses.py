@@ -16,7 +16,7 @@ from tilewright.ops import Attribute
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
 from tilewright.superopt.generic_points import MIX, PRIME, element, point_where
 from tilewright.superopt.normal_form import Normalizer, normal_rule
-from tilewright.superopt.term_shapes import WINDOW, Shape, target_shape
+from tilewright.superopt.term_shapes import SHAPED, WINDOW, WINDOW_LISTS, Shape, target_shape
 from tilewright.symbolic.expr import Binary, Const, Expr, Unary, Var
 from tilewright.symbolic.operations import BinaryOp
 
@@ -40,11 +40,6 @@ PRELUDE = """
 (rule ((= (Variable a) (Variable b)) (!= a b)) ((panic "two variables are equal")) :ruleset shapes)
 (rule ((= (Variable a) (Number b))) ((panic "a variable is a number")) :ruleset shapes)
 """
-
-_SHAPED = ("Reshape", "Expand")
-"""Operators whose attribute ``shape`` is a shape, also with leading dimensions."""
-
-_WINDOW_LISTS = ("dilations", "pads", "strides")
 
 _CONSTRUCTOR = re.compile(r"\(([\w.]+/\w*)")
 """What ``Signatures.constructor`` writes."""
@@ -97,11 +92,11 @@ class _Writer:
         """The text and the sort of each."""
         lists: list[str] = []
         for name, value in term.attributes:
-            if term.op.name in _SHAPED and isinstance(value, tuple):
+            if term.op.name in SHAPED and isinstance(value, tuple):
                 yield self.shape(target_shape([item for item in value if isinstance(item, int | Expr)])), "S"
             elif name == WINDOW:
                 yield self.window(str(value)), "Window"
-            elif name in _WINDOW_LISTS and isinstance(value, tuple):
+            elif name in WINDOW_LISTS and isinstance(value, tuple):
                 lists += map(self._attribute, value)
             else:
                 for item in value if isinstance(value, tuple) else (value,):

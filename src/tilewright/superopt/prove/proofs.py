@@ -67,13 +67,8 @@ def relevant(rule: Rule, rounds: int = 2) -> frozenset[str]:
     return frozenset(found)
 
 
-def redundant(names: Sequence[str]) -> list[str]:
-    """Those of the axioms called ``names`` that the others prove: lemmas, which make proofs short."""
-    return [name for name in names if is_redundant(axioms()[name])]
-
-
 def is_redundant(axiom: Rule) -> bool:
-    """Whether the axioms of other names prove it."""
+    """Whether the axioms of other names prove it: a lemma, which makes proofs short."""
     return _prove(at_ranks(axiom), relevant(axiom) - {axiom.name})
 
 

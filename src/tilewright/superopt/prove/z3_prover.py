@@ -16,7 +16,7 @@ from tilewright.superopt.generic_points import element, point_where
 from tilewright.superopt.normal_form import Normalizer, normal_rule
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.ranks import at_ranks
-from tilewright.superopt.term_shapes import WINDOW, Shape, target_shape
+from tilewright.superopt.term_shapes import SHAPED, WINDOW, WINDOW_LISTS, Shape, target_shape
 from tilewright.symbolic.expr import Binary, Const, Expr, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 
@@ -42,8 +42,6 @@ _PRELUDE = """
   (! (= (Both (D 1 s) (D n t)) (D n (Both s t))) :pattern ((Both (D 1 s) (D n t))))))
 """
 
-_SHAPED = ("Reshape", "Expand")
-_WINDOW_LISTS = ("dilations", "pads", "strides")
 _ARITHMETIC: Mapping[BinaryOp, str] = {
     BinaryOp.ADD: "+",
     BinaryOp.SUB: "-",
@@ -119,14 +117,14 @@ class _Writer:
     def _attributes(self, term: Apply) -> Iterator[tuple[str, str]]:
         lists: list[tuple[str, str]] = []
         for name, value in term.attributes:
-            if term.op.name in _SHAPED and isinstance(value, tuple):
+            if term.op.name in SHAPED and isinstance(value, tuple):
                 yield self.target(target_shape([item for item in value if isinstance(item, int | Expr)])), "S"
             elif name == WINDOW:
                 yield self.named(f"w {value}", "Window"), "Window"
             else:
                 items = [(self.attribute(item), "Int") for item in (value if isinstance(value, tuple) else (value,))]
-                lists += items if name in _WINDOW_LISTS else []
-                yield from [] if name in _WINDOW_LISTS else items
+                lists += items if name in WINDOW_LISTS else []
+                yield from [] if name in WINDOW_LISTS else items
         if lists:
             yield self._applied("Window", lists, "Window"), "Window"
 
