@@ -1,7 +1,7 @@
 """What a user calls: ``compile`` a model, run it, save it, and ask it what it does."""
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,7 +20,7 @@ from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Options, Services
-from tilewright.frontend.api import Source
+from tilewright.frontend.api import FrontEnd, Source
 from tilewright.frontend.opening import opened
 from tilewright.graph import Graph
 from tilewright.insight.faults import note_of
@@ -60,10 +60,14 @@ def compile(
     target: Target | str = "host",
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
     isolate: Isolation | bool = False,
+    frontends: Sequence[FrontEnd] = (),
     settings: Settings | None = None,
     listener: Listener = ignore,
 ) -> CompiledModel:
     """Compile an ONNX model (a path or a ``ModelProto``) for this machine or another ``target``.
+
+    Models of other forms are opened by ``frontends``, which are asked first, or by those of packages that are installed
+    (``frontend.opening``).
 
     ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
     ``dynamic`` says what is done with those: one model for all sizes, or a version for each (a ``SpecializingModel``).
@@ -79,10 +83,10 @@ def compile(
 
     What was compiled before comes from a cache of models (``model_cache``), which checks all of it.
 
-    Raises ``InvalidModel`` for a malformed model, ``UnsupportedModel`` for what can't be compiled; both name the node
-    and what would help. ``ResourceLimit`` if the model can't be kept within ``memory_limit``, or takes more memory to
-    compile than there is. ``InternalError`` is a fault of Tilewright; a note of it says where
-    there is a bundle to reproduce it.
+    Raises ``BadInput`` for what no front end accepts, ``InvalidModel`` for a malformed model, ``UnsupportedModel`` for
+    what can't be compiled; both name the node and what would help. ``ResourceLimit`` if the model can't be kept within
+    ``memory_limit``, or takes more memory to compile than there is. ``InternalError`` is a fault of Tilewright; a note
+    of it says where there is a bundle to reproduce it.
     """
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
@@ -90,9 +94,13 @@ def compile(
     policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt), Checks.named(checks))
     options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, *policies)
     models = ModelCache.open(chosen, _both(to_log(_LOG), listener))
-    compilation = _Compilation(opened(model), options, chosen, listener, models)
+    compilation = _Compilation(opened(model, frontends), options, chosen, listener, models)
     way = Dynamic.named(dynamic)
     if isolate:
+        if frontends:
+            raise BadInput(
+                "isolate= starts a process, which knows installed front ends only: install yours, or leave one out"
+            )
         limits = isolate if isinstance(isolate, Isolation) else Isolation()
         return compilation.elsewhere(given, way, limits)
     if way is Dynamic.SPECIALIZE:

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Protocol, runtime_checkable
 
 from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.store import Cache
@@ -165,8 +165,9 @@ class Source(ABC):
         raise Unsupported("ONNX Runtime does not run models of this form; compare with against='reference'")
 
 
+@runtime_checkable
 class FrontEnd(Protocol):
-    """Opens models of one form."""
+    """Opens models of one form. See ``docs/extending.md``."""
 
     @property
     def accepted(self) -> str:

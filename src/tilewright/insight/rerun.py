@@ -80,7 +80,7 @@ def _read(folder: Path) -> _Asked:
 
 
 def _rerun_model(path: Path, asked: _Asked, console: Console) -> bool:
-    graph = opened(path, "rerun").load(asked.shapes, {})
+    graph = opened(path, function="rerun").load(asked.shapes, {})
     compiled = compile_graph(graph, asked.options)
     feeds = random_inputs(compiled.executable.manifest, asked.seed)
     values = all_values(compiled, feeds)
