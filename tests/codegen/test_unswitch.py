@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.codegen.support import run_native
 from tilewright import te
 from tilewright.codegen.prepare import prepare
-from tilewright.kernels.schedules import CHUNKS, schedule_elementwise
+from tilewright.kernels.schedules import schedule_elementwise
 from tilewright.loops.ir import Loop, LoopKind, Stmt, Store
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
@@ -17,6 +17,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef
 from tilewright.symbolic.expr import Expr, Select
 from tilewright.symbolic.traversal import walk as walk_expr
+from tilewright.target.machine import ENOUGH_CHUNKS
 
 LANES = 16
 
@@ -63,7 +64,7 @@ def parallel_iterations(program: Program) -> int:
 def test_rows_are_copied_without_a_choice(parallel: bool) -> None:
     program = scheduled(joined([3, 2, 1, 4, 20], rows=28), parallel)
     assert selecting_in_loops(prepare(program).body) == 0
-    assert not parallel or CHUNKS <= parallel_iterations(program) < 30 * 28
+    assert not parallel or ENOUGH_CHUNKS <= parallel_iterations(program) < 30 * 28
 
 
 def test_a_choice_that_changes_in_the_loop_stays() -> None:
@@ -78,7 +79,7 @@ def test_a_choice_that_changes_in_the_loop_stays() -> None:
 
 def test_few_channels_are_shared_among_threads_by_parts_of_rows() -> None:
     program = scheduled(joined([1, 2], rows=40))
-    assert CHUNKS <= parallel_iterations(program) < 3 * 40
+    assert ENOUGH_CHUNKS <= parallel_iterations(program) < 3 * 40
     assert selecting_in_loops(prepare(program).body) == 0
 
 
