@@ -12,8 +12,8 @@ from time import perf_counter
 
 from examples.sentence_similarity.model import build_model
 from examples.sentence_similarity.weights import default_cache, load_pretrained
-from tilewright.codegen.image import kernel_text
-from tilewright.codegen.llvm import compile_object
+from tilewright.backend.cpu.image import kernel_text
+from tilewright.backend.cpu.llvm import compile_object
 from tilewright.cost.analytic import schedule
 from tilewright.driver import Options, decide, prepare, transform
 from tilewright.frontend.onnx.read import importer
@@ -61,7 +61,9 @@ def forget() -> None:
     LLVM's target and the symbols of the process are left: no model pays for those more than once.
     """
     for name, module in sys.modules.items():
-        if name.startswith("tilewright.") and not name.startswith(("tilewright.codegen.llvm", "tilewright.runtime")):
+        if name.startswith("tilewright.") and not name.startswith(
+            ("tilewright.backend.cpu.llvm", "tilewright.runtime")
+        ):
             for function in vars(module).values():
                 clear = getattr(function, "cache_clear", None)
                 if clear is not None:

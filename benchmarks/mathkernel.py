@@ -1,4 +1,4 @@
-"""One function of `tilewright.codegen.vecmath` as a native loop over arrays, for tests and benchmarks."""
+"""One function of `tilewright.backend.cpu.vecmath` as a native loop over arrays, for tests and benchmarks."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.backend.cpu.llvm import compile_object
+from tilewright.backend.cpu.vecmath import MathFunction, emit_math
 from tilewright.base.dtypes import DType, f32
-from tilewright.codegen.llvm import compile_object
-from tilewright.codegen.vecmath import MathFunction, emit_math
 from tilewright.runtime.loader import LoadedImage, load_image
 from tilewright.target.target import Target
 

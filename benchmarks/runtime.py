@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tilewright.backend.cpu.llvm import compile_object
+from tilewright.backend.cpu.support import DECLARATIONS, support_text
 from tilewright.base.dtypes import f32
-from tilewright.codegen.llvm import compile_object
-from tilewright.codegen.support import DECLARATIONS, support_text
 from tilewright.runtime import abi
 from tilewright.runtime.loader import load_image
 from tilewright.runtime.manifest import Manifest, TensorSpec

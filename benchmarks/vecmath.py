@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Local, Plan, Spread, measure, ratio
 from benchmarks.mathkernel import compile_kernel
+from tilewright.backend.cpu.vecmath import MathFunction
 from tilewright.base.dtypes import f32
-from tilewright.codegen.vecmath import MathFunction
 from tilewright.target.target import Target
 
 COUNT = 1 << 16  # 256 KiB in, 256 KiB out

@@ -4,8 +4,8 @@ import pytest
 
 from tests.schedule.movement import assert_same
 from tilewright import te
+from tilewright.backend.cpu.image import kernel_text
 from tilewright.base.errors import ScheduleError
-from tilewright.codegen.image import kernel_text
 from tilewright.loops.parser import parse_program
 from tilewright.loops.verify import verify
 

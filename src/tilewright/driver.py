@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright import interface
+from tilewright.backend.cpu import image
 from tilewright.base.checks import Checks
 from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
@@ -19,7 +20,6 @@ from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
 from tilewright.base.store import Cache, Store
 from tilewright.base.superopt import Superopt
-from tilewright.codegen import image
 from tilewright.cost.analytic import schedule
 from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack

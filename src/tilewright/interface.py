@@ -6,11 +6,11 @@ computes by a formula; so is what must hold for inputs besides, such as that no 
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tilewright.backend.cpu.image import Code, Image
 from tilewright.base.checks import Checks
 from tilewright.base.errors import UnsupportedModel
 from tilewright.base.names import fresh_name
 from tilewright.base.numerics import Math
-from tilewright.codegen.image import Code, Image
 from tilewright.graph import Graph, Value
 from tilewright.graph.ir import extents_of
 from tilewright.loops.program import Dim

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from tilewright.backend.cpu import llvm
 from tilewright.base.forks import ForkLock, ProcessLock
-from tilewright.codegen import llvm
 from tilewright.measure.database import SQLITE
 from tilewright.runtime.pool import Pool
 from tilewright.specialize import Versions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.passes.graphs import apply, value
-from tilewright.codegen.image import kernel_text
+from tilewright.backend.cpu.image import kernel_text
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph, evaluate_graph
 from tilewright.kernels.transposes import crossed_axis

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.names.hostile import HOSTILE
+from tilewright.backend.cpu.image import build_one
 from tilewright.base.dtypes import f32, index
 from tilewright.base.errors import BadInput, BadProgram, ParseError, ScheduleError
-from tilewright.codegen.image import build_one
 from tilewright.loops.extern import extern, for_range, store
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.ir import Block, Buffer, Loop, Stmt, Store

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.codegen.workloads import WORKLOADS, Workload
+from tests.backend.cpu.workloads import WORKLOADS, Workload
 from tests.measure.jobs import HOST, QUICK
 from tilewright.cost.analytic import schedule
 from tilewright.measure.job import Job

@@ -14,17 +14,17 @@ class Mutant:
     tests: tuple[str, ...]
 
 
-_SHARD = "tests/codegen/test_random_schedules.py::test_random_schedules_keep_the_meaning"
+_SHARD = "tests/backend/cpu/test_random_schedules.py::test_random_schedules_keep_the_meaning"
 _SCHEDULES = f"{_SHARD}[0]"
-_ARITHMETIC = ("tests/codegen/test_arithmetic.py",)
-_STATEMENTS = ("tests/codegen/test_statements.py", "tests/codegen/test_lanes.py", _SCHEDULES)
-_REGIONS = ("tests/codegen/test_regions.py",)
-_PARTITION = ("tests/codegen/test_partition.py",)
-_REGISTERS = ("tests/codegen/test_registers.py",)
-_LIMIT = ("tests/codegen/test_limit.py",)
-_UNSWITCH = ("tests/codegen/test_unswitch.py",)
+_ARITHMETIC = ("tests/backend/cpu/test_arithmetic.py",)
+_STATEMENTS = ("tests/backend/cpu/test_statements.py", "tests/backend/cpu/test_lanes.py", _SCHEDULES)
+_REGIONS = ("tests/backend/cpu/test_regions.py",)
+_PARTITION = ("tests/backend/cpu/test_partition.py",)
+_REGISTERS = ("tests/backend/cpu/test_registers.py",)
+_LIMIT = ("tests/backend/cpu/test_limit.py",)
+_UNSWITCH = ("tests/backend/cpu/test_unswitch.py",)
 _NORMALIZE = ("tests/passes/test_normalize.py",)
-_FOUND = ("tests/codegen/test_found_by_random_schedules.py", _SCHEDULES)
+_FOUND = ("tests/backend/cpu/test_found_by_random_schedules.py", _SCHEDULES)
 _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
 
 _CHECKS = ("tests/test_index_checks.py::test_an_index_out_of_range_names_node_index_and_extent",)
@@ -40,7 +40,7 @@ _CHOOSE = "tests/passes/test_choose.py"
 _WORK = ("tests/cost/test_work.py",)
 
 _RELAYOUT = "tests/kernels/test_relayout.py"
-_TRANSPOSITION = "tests/codegen/test_transposition.py"
+_TRANSPOSITION = "tests/backend/cpu/test_transposition.py"
 _LAYOUT = "tests/passes/test_layout.py"
 _ALGEBRA = "tests/passes/rules/test_algebra.py"
 _MATCH = "tests/passes/rules/test_match.py"
@@ -56,7 +56,7 @@ _WINOGRAD = (
     "tests/ops/test_winograd.py::test_it_is_the_convolution_in_three_dimensions",
 )
 _TRANSPOSED = ("tests/ops/test_transposed_convolution.py",)
-_PERMUTED = "tests/codegen/test_lanes.py::test_lanes_that_lie_close_together_are_permuted"
+_PERMUTED = "tests/backend/cpu/test_lanes.py::test_lanes_that_lie_close_together_are_permuted"
 
 _KINDS = "tests/symbolic/test_kinds.py"
 _NAMES = "tests/names/test_models.py"
@@ -86,168 +86,168 @@ _PROOFS = "tests/superopt/prove/test_proofs.py"
 MUTANTS = (
     Mutant(
         "signed compare becomes unsigned",
-        "codegen/arithmetic.py",
+        "backend/cpu/arithmetic.py",
         'sign = "" if op in (BinaryOp.EQ, BinaryOp.NE) else "s" if a.dtype.is_signed else "u"',
         'sign = "" if op in (BinaryOp.EQ, BinaryOp.NE) else "u"',
         _ARITHMETIC,
     ),
     Mutant(
         "extremum loses NaN",
-        "codegen/arithmetic.py",
+        "backend/cpu/arithmetic.py",
         "return self.select(unordered, a, chosen)",
         "return chosen",
         _ARITHMETIC,
     ),
     Mutant(
         "division does not floor",
-        "codegen/arithmetic.py",
+        "backend/cpu/arithmetic.py",
         "if floors:\n            signs",
         "if not floors:\n            signs",
         _ARITHMETIC,
     ),
     Mutant(
         "division by zero is not guarded",
-        "codegen/arithmetic.py",
+        "backend/cpu/arithmetic.py",
         "safe = self.select(trivial, one, b)",
         "safe = self.select(trivial, b, b)",
         _ARITHMETIC,
     ),
     Mutant(
         "shift beyond the width",
-        "codegen/arithmetic.py",
+        "backend/cpu/arithmetic.py",
         "return self.select(fits, shifted, beyond)",
         "return shifted",
         _ARITHMETIC,
     ),
     Mutant(
         "bfloat rounds down",
-        "codegen/arithmetic.py",
+        "backend/cpu/arithmetic.py",
         "literal(0x7FFF, dtypes.u32, lanes)",
         "literal(0x7FFE, dtypes.u32, lanes)",
-        ("tests/codegen/test_arithmetic.py::test_cast",),
+        ("tests/backend/cpu/test_arithmetic.py::test_cast",),
     ),
     Mutant(
         "f64 to f16 rounds twice",
-        "codegen/arithmetic.py",
+        "backend/cpu/arithmetic.py",
         'self._convert("fptrunc", self._odd(a), dtypes.f32)',
         'self._convert("fptrunc", a, dtypes.f32)',
-        ("tests/codegen/test_arithmetic.py::test_f64_is_rounded_to_f16_once",),
+        ("tests/backend/cpu/test_arithmetic.py::test_f64_is_rounded_to_f16_once",),
     ),
     Mutant(
         "tail mask lost on stores",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "if address.stride is None or guard.lanes is not None or guard.uniform is not None:\n            self._masked_store",
         "if address.stride is None:\n            self._masked_store",
         _STATEMENTS,
     ),
     Mutant(
         "private stores overwrite masked lanes",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "stored = self.ops.select(mask, stored, old)",
         "stored = self.ops.select(mask, stored, stored)",
         _STATEMENTS,
     ),
     Mutant(
         "lane stride ignored",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "stride += factor\n                continue",
         "stride = 1\n                continue",
         _STATEMENTS,
     ),
     Mutant(
         "loads survive stores",
-        "codegen/text.py",
+        "backend/cpu/text.py",
         "scope.loads.pop(buffer, None)",
         "pass",
         _STATEMENTS,
     ),
     Mutant(
         "private buffers are known as vectors of another length",
-        "codegen/registers.py",
+        "backend/cpu/registers.py",
         "if held is None or held.lanes != lanes:",
         "if held is None:",
         _REGISTERS,
     ),
     Mutant(
         "what overlaps two known vectors changes neither",
-        "codegen/registers.py",
+        "backend/cpu/registers.py",
         "            del held.values[other]\n",
         "",
         _REGISTERS,
     ),
     Mutant(
         "what overlaps a vector that was stored is not read from there",
-        "codegen/registers.py",
+        "backend/cpu/registers.py",
         "            held.lines.pop(other, None)\n        held.values[offset] = value",
         "            pass\n        held.values[offset] = value",
         _REGISTERS,
     ),
     Mutant(
         "private buffers are after a loop what they were before",
-        "codegen/text.py",
+        "backend/cpu/text.py",
         "            scope.registers.forget(buffer)\n        self._forget_loads(buffer)\n\n    def forget",
         "            pass\n        self._forget_loads(buffer)\n\n    def forget",
         _REGISTERS,
     ),
     Mutant(
         "what is stored before a loop is lost if it is stored again after it",
-        "codegen/text.py",
+        "backend/cpu/text.py",
         "        self._scopes[-1].registers.keep()\n",
         "",
         _REGISTERS,
     ),
     Mutant(
         "what is gathered was not stored",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "self.text.registers.keep(buffer.name)",
         "pass",
         _REGISTERS,
     ),
     Mutant(
         "a loop stops where a part of its body does",
-        "codegen/prepare/limit.py",
+        "backend/cpu/prepare/limit.py",
         "for end, conditions in one.items() if end in other}",
         "for end, conditions in {**other, **one}.items() if other.setdefault(end, conditions)}",
         _LIMIT,
     ),
     Mutant(
         "a loop stops where a guard may fail",
-        "codegen/prepare/limit.py",
+        "backend/cpu/prepare/limit.py",
         "isinstance(end, Const) or end != solve_upper(condition, var, bounds)",
         "isinstance(end, Const)",
         _LIMIT,
     ),
     Mutant(
         "a loop of a literal number of iterations runs at least once",
-        "codegen/statements.py",
+        "backend/cpu/statements.py",
         "if extent.literal is not None and extent.literal <= 0:",
         "if extent.literal is not None and extent.literal < 0:",
         _LIMIT,
     ),
     Mutant(
         "only the first condition is reported",
-        "codegen/checks.py",
+        "backend/cpu/checks.py",
         'emitter.text.first(f"report {any_bad.text}")',
         'emitter.text.first("report")',
-        ("tests/codegen/test_statements.py",),
+        ("tests/backend/cpu/test_statements.py",),
     ),
     Mutant(
         "an index that is negative is in range",
-        "codegen/checks.py",
+        "backend/cpu/checks.py",
         "ops.cast(index, dtypes.u64), ops.cast(extent, dtypes.u64)",
         "index, extent",
         _CHECKS,
     ),
     Mutant(
         "an index that was reported is used",
-        "codegen/checks.py",
+        "backend/cpu/checks.py",
         "return ops.select(inside, position, integer(0))",
         "return position",
         ("tests/test_index_checks.py::test_indices_that_another_thread_changes_are_read_once",),
     ),
     Mutant(
         "an element is read of a tensor that has none",
-        "codegen/checks.py",
+        "backend/cpu/checks.py",
         "            if not index.has_reads:\n",
         "            if True:\n",
         ("tests/test_index_checks.py::test_nothing_is_read_of_a_tensor_without_elements",),
@@ -261,7 +261,7 @@ MUTANTS = (
     ),
     Mutant(
         "sites of all calls count from the first one's",
-        "codegen/support.py",
+        "backend/cpu/support.py",
         "%whole.site = add i64 %first.site, %site",
         "%whole.site = add i64 0, %site",
         ("tests/test_index_checks.py::test_equal_kernels_name_the_node_that_called_them",),
@@ -296,154 +296,154 @@ MUTANTS = (
     ),
     Mutant(
         "last chunk of a region is dropped",
-        "codegen/statements.py",
+        "backend/cpu/statements.py",
         "following = ops.binary(BinaryOp.ADD, chunk, integer(1))",
         "following = ops.binary(BinaryOp.ADD, chunk, integer(0))",
         _STATEMENTS,
     ),
     Mutant(
         "regions are told apart without what they take along",
-        "codegen/regions.py",
+        "backend/cpu/regions.py",
         "    captures: Captures\n",
         "    captures: Captures = __import__('dataclasses').field(compare=False)\n",
         _REGIONS,
     ),
     Mutant(
         "regions are told apart without the bounds of run-time extents",
-        "codegen/regions.py",
+        "backend/cpu/regions.py",
         "    bounds: tuple[tuple[Var, int | None], ...]\n",
         "    bounds: tuple[tuple[Var, int | None], ...] = __import__('dataclasses').field(compare=False)\n",
         _REGIONS,
     ),
     Mutant(
         "a region leaves its kernel without what it calls",
-        "codegen/statements.py",
+        "backend/cpu/statements.py",
         "is_alone = not (module.checked or _has_calls(region.loop) or has_checks(region.loop))",
         "is_alone = not (module.checked or has_checks(region.loop))",
         _REGIONS,
     ),
     Mutant(
         "workspace of siblings overlaps what is live",
-        "codegen/statements.py",
+        "backend/cpu/statements.py",
         "self.top = offset + size\n",
         "self.top = offset\n",
         _STATEMENTS,
     ),
     Mutant(
         "memory plan ignores the last use",
-        "codegen/plan.py",
+        "backend/cpu/plan.py",
         "meets = (first[:position] <= last[position]) & (first[position] <= last[:position])",
         "meets = (first[:position] < last[position]) & (first[position] < last[:position])",
-        ("tests/codegen/test_plan.py",),
+        ("tests/backend/cpu/test_plan.py",),
     ),
     Mutant(
         "memory of unbounded buffers ignores the last use",
-        "codegen/plan.py",
+        "backend/cpu/plan.py",
         "return self.first <= other.last and other.first <= self.last",
         "return self.first < other.last and other.first < self.last",
-        ("tests/codegen/test_plan.py",),
+        ("tests/backend/cpu/test_plan.py",),
     ),
     Mutant(
         "parallel loops are recovered wrong",
-        "codegen/statements.py",
+        "backend/cpu/statements.py",
         "remaining = quotient\n",
         "remaining = product\n",
         _STATEMENTS,
     ),
     Mutant(
         "an access is where it was before the buffer was allocated again",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "or spot.place is not place or",
         "or",
         _STATEMENTS,
     ),
     Mutant(
         "an index stays what it was before it was stored anew",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "not (atom.has_reads or self._has_literals(atom))",
         "not self._has_literals(atom)",
         _STATEMENTS,
     ),
     Mutant(
         "an access by a quotient stays where it was in the iteration before",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "or not spot.is_fixed or",
         "or",
         _STATEMENTS,
     ),
     Mutant(
         "dimensions that are joined are as long as the one before",
-        "codegen/offsets.py",
+        "backend/cpu/offsets.py",
         "strides.insert(0, strides[0] * int(extent.value))",
         "strides.insert(0, int(extent.value))",
         _STATEMENTS,
     ),
     Mutant(
         "partition shifts the second piece",
-        "codegen/prepare/partition.py",
+        "backend/cpu/prepare/partition.py",
         "inside = at.where(loop.var, var + start)",
         "inside = at.where(loop.var, var + (start - 1))",
         _STATEMENTS,
     ),
     Mutant(
         "partition drops the iterations after the cut",
-        "codegen/prepare/partition.py",
+        "backend/cpu/prepare/partition.py",
         "edges = [0, *cuts, times]\n        return seq",
         "edges = [0, *(cuts or [times])]\n        return seq",
         _STATEMENTS,
     ),
     Mutant(
         "open guards are dropped",
-        "codegen/prepare/partition.py",
+        "backend/cpu/prepare/partition.py",
         "if decided != TRUE:",
         "if decided == FALSE:",
         _STATEMENTS,
     ),
     Mutant(
         "loops are cut for one side of a selection only",
-        "codegen/prepare/partition.py",
+        "backend/cpu/prepare/partition.py",
         "for solve in (solve_upper, solve_lower))",
         "for solve in (solve_upper,))",
         _PARTITION,
     ),
     Mutant(
         "what a loop says of a guard inside is left out",
-        "codegen/prepare/guards.py",
+        "backend/cpu/prepare/guards.py",
         "return Guard(self.source, self.selects, ((loop.var, loop.extent), *self.between))",
         "return self",
         _PARTITION,
     ),
     Mutant(
         "loops are cut for what is never selected",
-        "codegen/prepare/guards.py",
+        "backend/cpu/prepare/guards.py",
         "source = substitute(self.source, values)",
         "source = self.source",
         _PARTITION,
     ),
     Mutant(
         "loops that run once keep their variables",
-        "codegen/prepare/once.py",
+        "backend/cpu/prepare/once.py",
         "return substitute(body, dict.fromkeys(single, ZERO))",
         "return body",
         _STATEMENTS,
     ),
     Mutant(
         "a selection is decided by a part of its condition",
-        "codegen/prepare/partition.py",
+        "backend/cpu/prepare/partition.py",
         "return FALSE if FALSE in parts else all_of(*(part for part in parts if part != TRUE))",
         "return TRUE if TRUE in parts else all_of(*parts)",
         _PARTITION,
     ),
     Mutant(
         "the sides of a choice before a loop are swapped",
-        "codegen/prepare/unswitch.py",
+        "backend/cpu/prepare/unswitch.py",
         "return a if outcome else b",
         "return b if outcome else a",
         _UNSWITCH,
     ),
     Mutant(
         "a choice that the loop changes is made before it",
-        "codegen/prepare/unswitch.py",
+        "backend/cpu/prepare/unswitch.py",
         " and free_vars(node.condition).isdisjoint(inside):",
         ":",
         _UNSWITCH,
@@ -478,14 +478,14 @@ MUTANTS = (
     ),
     Mutant(
         "lanes share a buffer",
-        "codegen/prepare/lanes.py",
+        "backend/cpu/prepare/lanes.py",
         "_own_buffers(_serial_inside(node.body), node.var, node.extent)",
         "_serial_inside(node.body)",
-        ("tests/codegen/test_lanes.py",),
+        ("tests/backend/cpu/test_lanes.py",),
     ),
     Mutant(
         "intrinsic is shifted by the parameter's place",
-        "codegen/prepare/inline.py",
+        "backend/cpu/prepare/inline.py",
         "moved = (start + index for start, index in zip(starts[leading:], indices, strict=True))",
         "moved = (start + index for start, index in zip(starts[: len(indices)], indices, strict=True))",
         ("tests/schedule/test_tensorize.py", *_RANDOM),
@@ -677,18 +677,18 @@ MUTANTS = (
     ),
     Mutant(
         "main in parts: the last call of a part is left out",
-        "codegen/kernel.py",
+        "backend/cpu/kernel.py",
         "steps[start : start + MOST_CALLS]",
         "steps[start : start + MOST_CALLS - 1]",
-        ("tests/codegen/test_main_in_parts.py",),
+        ("tests/backend/cpu/test_main_in_parts.py",),
     ),
     Mutant(
         "main in parts: the next part begins after a part that was stopped",
-        "codegen/kernel.py",
+        "backend/cpu/kernel.py",
         """@{part}(ptr %buffers, ptr %dims, ptr %workspace, ptr %context)")
         poll(text, "0")""",
         """@{part}(ptr %buffers, ptr %dims, ptr %workspace, ptr %context)")""",
-        ("tests/codegen/test_main_in_parts.py",),
+        ("tests/backend/cpu/test_main_in_parts.py",),
     ),
     Mutant(
         "groups take any number of operands",
@@ -847,7 +847,7 @@ MUTANTS = (
     ),
     Mutant(
         "profile: a call's time goes to the one before",
-        "codegen/kernel.py",
+        "backend/cpu/kernel.py",
         "_mark(emitter.text, len(called))",
         "_mark(emitter.text, len(called) - 1)",
         ("tests/insight/test_profile.py",),
@@ -1071,14 +1071,14 @@ MUTANTS = (
     ),
     Mutant(
         "transposition: rows overlap",
-        "codegen/transposition.py",
+        "backend/cpu/transposition.py",
         "not 2 <= rows <= stride",
         "not 2 <= rows or not stride",
         (_TRANSPOSITION,),
     ),
     Mutant(
         "transposition: what is stored is read after it was overwritten",
-        "codegen/transposition.py",
+        "backend/cpu/transposition.py",
         "or _reads_itself(store)",
         "",
         (_TRANSPOSITION,),
@@ -1127,10 +1127,10 @@ MUTANTS = (
     ),
     Mutant(
         "permuted loads serve the wrong lanes",
-        "codegen/places.py",
+        "backend/cpu/places.py",
         "strict=True) if is_active] if active",
         "strict=True) if not is_active] if active",
-        ("tests/codegen/test_lanes.py::test_close_lanes_under_a_known_mask_are_permuted",),
+        ("tests/backend/cpu/test_lanes.py::test_close_lanes_under_a_known_mask_are_permuted",),
     ),
     Mutant(
         "registers of short rows overlap",
@@ -1414,10 +1414,10 @@ MUTANTS = (
     ),
     Mutant(
         "names: equal buffers are planned in the order of their names",
-        "codegen/plan.py",
+        "backend/cpu/plan.py",
         "key=lambda pair: (-pair[1], pair[0].first))",
         "key=lambda pair: (-pair[1], pair[0].buffer.name))",
-        ("tests/codegen/test_plan.py",),
+        ("tests/backend/cpu/test_plan.py",),
     ),
     Mutant(
         "names: loops of an extern that have one name are one",
@@ -1484,24 +1484,24 @@ MUTANTS = (
     ),
     Mutant(
         "permuted loads are one off",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         'f"i32 {offset - first}" for offset in near',
         'f"i32 {offset - max(first, 1)}" for offset in near',
         (_PERMUTED,),
     ),
     Mutant(
         "permuted loads reach too far",
-        "codegen/places.py",
+        "backend/cpu/places.py",
         "max(needed) - min(needed) >= 2 * len(known)",
         "max(needed) - min(needed) > 2 * len(known)",
-        ("tests/codegen/test_lanes.py::test_lanes_that_span_more_than_two_vectors_are_gathered",),
+        ("tests/backend/cpu/test_lanes.py::test_lanes_that_span_more_than_two_vectors_are_gathered",),
     ),
     Mutant(
         "permuted loads read beyond the buffer",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "if count >= self.env.lanes:",
         "if count:",
-        ("tests/codegen/test_lanes.py::test_no_load_goes_beyond_a_short_stretch",),
+        ("tests/backend/cpu/test_lanes.py::test_no_load_goes_beyond_a_short_stretch",),
     ),
     Mutant(
         "threads share a context",
@@ -1512,14 +1512,14 @@ MUTANTS = (
     ),
     Mutant(
         "chunks of a stopped call are run",
-        "codegen/pool_text.py",
+        "backend/cpu/pool_text.py",
         "br i1 %stop, label %ended, label %run",
         "br label %run",
         ("tests/runtime/test_stopping.py::test_between_chunks",),
     ),
     Mutant(
         "who waits for chunks does not look at the clock",
-        "codegen/pool_text.py",
+        "backend/cpu/pool_text.py",
         "  %stop = call i1 @tw_stopped(ptr %context, i64 0)\n  br label %check",
         "  br label %check",
         ("tests/runtime/test_stopping.py::test_while_the_caller_waits_for_others",),
@@ -1646,17 +1646,17 @@ MUTANTS = (
     ),
     Mutant(
         "digits of other numbers are joined",
-        "codegen/offsets.py",
+        "backend/cpu/offsets.py",
         "if factor and terms.get(low, 0) * base == factor:",
         "if factor and low in terms:",
-        ("tests/codegen/test_offsets.py",),
+        ("tests/backend/cpu/test_offsets.py",),
     ),
     Mutant(
         "a count of neighbours is computed everywhere",
-        "codegen/prepare/partition.py",
+        "backend/cpu/prepare/partition.py",
         "return cast(simplify(place, bounds), dtype)",
         "return cast(place, dtype)",
-        ("tests/codegen/test_partition.py",),
+        ("tests/backend/cpu/test_partition.py",),
     ),
     Mutant(
         "what was confirmed slower is used",
@@ -1681,7 +1681,7 @@ MUTANTS = (
     ),
     Mutant(
         "pointers that a branch has made are used after it",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "self.text.pointers(max([place.pointer.depth, *[value.depth for value, _ in terms]]))",
         "self.text.pointers(0)",
         _STATEMENTS,
@@ -2066,14 +2066,14 @@ MUTANTS = (
     ),
     Mutant(
         "panels are asked for where they are",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "range(distance, distance + size, LINE)",
         "range(0, size, LINE)",
         ("tests/schedule/test_prefetch.py",),
     ),
     Mutant(
         "all is asked into the first cache",
-        "codegen/scalars.py",
+        "backend/cpu/scalars.py",
         "i32 {4 - place.ahead_cache}",
         "i32 3",
         ("tests/schedule/test_prefetch.py",),

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import onnx
 
+from tilewright.backend.cpu import image
 from tilewright.base.settings import Stage
-from tilewright.codegen import image
 from tilewright.driver import Options, ScheduledKernel, Services, compile_graph
 from tilewright.frontend.onnx.read import importer
 from tilewright.loops.ir import Block, Loop

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.passes.graphs import apply, value
+from tilewright.backend.cpu.image import kernel_text
 from tilewright.base.errors import BadInput
-from tilewright.codegen.image import kernel_text
 from tilewright.driver import Math, Options, compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
 from tilewright.ops.minimal_filtering import FILTERINGS

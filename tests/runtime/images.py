@@ -4,7 +4,7 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-from tilewright.codegen.support import DECLARATIONS, support_text
+from tilewright.backend.cpu.support import DECLARATIONS, support_text
 from tilewright.runtime.objectfile import Machine, host_machine
 
 llvm.initialize_all_targets()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.runtime import pool_stress
 from tests.runtime.images import TORTURE, compile_text, image_of
-from tilewright.codegen.support import support_text
+from tilewright.backend.cpu.support import support_text
 from tilewright.runtime import abi
 from tilewright.runtime import pool as pool_module
 from tilewright.runtime.loader import LoadedImage, load_image

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.runtime.images import ENDLESS, SCALE, compile_text, image_of, support_object
+from tilewright.backend.cpu.support import DECLARATIONS, support_text
 from tilewright.base import dtypes as dt
 from tilewright.base.errors import BadInput, Timeout
-from tilewright.codegen.support import DECLARATIONS, support_text
 from tilewright.runtime import abi
 from tilewright.runtime import pool as pool_module
 from tilewright.runtime.loader import LoadedImage, load_image

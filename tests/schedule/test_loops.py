@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.loops.workloads import cumsum, lstm, matmul
 from tests.schedule.movement import assert_same, refused
+from tilewright.backend.cpu.image import kernel_text
 from tilewright.base.errors import ScheduleError, Unsupported
-from tilewright.codegen.image import kernel_text
 from tilewright.loops.lower import lower
 from tilewright.loops.parser import parse_program
 from tilewright.loops.reader import format_loops

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tilewright import te
+from tilewright.backend.cpu.image import kernel_text
 from tilewright.base.errors import ScheduleError
-from tilewright.codegen.image import kernel_text
 from tilewright.driver import build_program
 from tilewright.loops.lower import lower
 from tilewright.loops.parser import parse_program

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.backend.cpu.support import run_native
 from tests.closeness import assert_near
-from tests.codegen.support import run_native
 from tests.measure.jobs import product
 from tilewright.base.errors import ScheduleError
 from tilewright.loops.interpreter import interpret

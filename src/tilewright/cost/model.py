@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.prepare.partition import MAX_COPIED, MAX_PIECES
+from tilewright.backend.cpu.prepare.partition import MAX_COPIED, MAX_PIECES
 from tilewright.kernels.nests import Lanes, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.schedules import Order

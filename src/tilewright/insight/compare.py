@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright import interface
+from tilewright.backend.cpu import image
 from tilewright.base.errors import BadInput
 from tilewright.base.names import shown
 from tilewright.base.store import Store
-from tilewright.codegen import image
 from tilewright.driver import Compiled
 from tilewright.graph import Array, Value
 from tilewright.insight.names import cell, plain

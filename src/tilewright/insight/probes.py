@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Barrier
 
+from tilewright.backend.cpu.llvm import compile_object
 from tilewright.base.errors import UnsupportedTarget
-from tilewright.codegen.llvm import compile_object
 from tilewright.runtime.loader import load_image
 from tilewright.runtime.memory import address_of, aligned
 from tilewright.target.target import Target

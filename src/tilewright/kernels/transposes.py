@@ -1,7 +1,7 @@
 """Blocks that move elements across: what they read lies side by side along another axis than what they write.
 
 Such a block works on squares: rows are read as they lie, and the code generator transposes them in registers as it
-stores (``codegen/transposition.py``).
+stores (``backend/cpu/transposition.py``).
 """
 
 from tilewright.loops.ir import Block, Store

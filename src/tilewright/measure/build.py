@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.backend.cpu.image import build_one
 from tilewright.base.errors import BadArtifact, BadInput, MeasureError, TilewrightError
 from tilewright.base.files import reason, replace_file
 from tilewright.base.store import Recent
-from tilewright.codegen.image import build_one
 from tilewright.loops.ir import Alloc, Buffer
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program

@@ -5,7 +5,7 @@ gives NumPy arrays. ``abi`` is the contract with generated code. The way of a ca
 
     model      check feeds (feeds), allocate outputs, take a context (context), one native call (entry)
     loader     objects (elf) -> one image (linker, relocations, imports) in memory (memory)
-    pool       worker threads for parallel regions; how many: sizing. What they run: ``codegen.pool_text``
+    pool       worker threads for parallel regions; how many: sizing. What they run: ``backend.cpu.pool_text``
 
     executable = Executable(Manifest(inputs, outputs), objects)
     y, = executable.run({"x": x})
@@ -13,5 +13,5 @@ gives NumPy arrays. ``abi`` is the contract with generated code. The way of a ca
 What users hold is a ``RunnableModel`` (runnable): compiled here, or loaded from a file (artifact). Code for another
 machine is refused (elsewhere).
 
-New object format: ``loader``; processor: ``relocations`` and ``codegen.processors``; error code: ``abi``.
+New object format: ``loader``; processor: ``relocations`` and ``backend.cpu.processors``; error code: ``abi``.
 """

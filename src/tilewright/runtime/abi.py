@@ -1,7 +1,7 @@
 """The binary interface between a native image, its caller and the worker pool. Version 2.
 
 An **image** is machine code: one or more relocatable objects, linked by ``runtime.loader``. It holds kernels, one main
-and the support functions of ``codegen.support``. All integers are little endian; every pointer has 8 bytes.
+and the support functions of ``backend.cpu.support``. All integers are little endian; every pointer has 8 bytes.
 
     i32  tw_main(ptr buffers, ptr dims, ptr workspace, ptr context)         the whole model; returns an ErrorCode
     void kernel (ptr buffers, ptr dims, ptr workspace, ptr context)         one fused group; any name
@@ -37,7 +37,7 @@ and the support functions of ``codegen.support``. All integers are little endian
       +160 i64  first_site     of the kernel that runs, among all ``sites``: main sets it before each that has any
       +168 ..   reserved, zero
 
-**Support functions**, part of every image (text: ``codegen.support``):
+**Support functions**, part of every image (text: ``backend.cpu.support``):
 
     void tw_parallel_for(ptr context, ptr fn, ptr arg, i64 n)
         Calls ``void fn(ptr arg, i64 chunk, i64 worker)`` once for each chunk in 0..n-1, on several threads and in any
@@ -65,7 +65,7 @@ and the support functions of ``codegen.support``. All integers are little endian
 
 **Stopping a call.** The ticker counts up the process's tick each ``TICK_MILLISECONDS`` while there are calls. All code
 that can take long compares the tick with ``seen`` of its context, which costs two loads: main after each kernel, the
-pool before each chunk, and serial loops around enough work (``codegen.statements``) in each iteration. Where they
+pool before each chunk, and serial loops around enough work (``backend.cpu.statements``) in each iteration. Where they
 differ, ``tw_check`` looks closer, on the thread of the caller only: it sets ``seen``, compares the clock with the
 deadline, and now and then asks the interpreter to run handlers of signals, if this is the process's main thread (the
 hooks; so Ctrl-C raises in a run, and a handler that returns lets it go on). If the call is to end, ``seen`` becomes

@@ -1,7 +1,7 @@
 """The worker pool of this process: its block of memory, its threads, the thread that counts ticks, fork and exit.
 
-What the threads do is native code (``codegen.pool_text``; the protocol is in ``abi``); this file only starts and ends
-them. They are bare pthreads, not Python threads: they never touch the interpreter, so it needs not know of them. They
+What the threads do is native code (``backend.cpu.pool_text``; protocol: ``abi``); this file only starts and ends them.
+They are bare pthreads, not Python threads: they never touch the interpreter, so it needs not know of them. They
 run the ``tw_worker`` of the first image that asked for threads; that image stays mapped for ever.
 
 Fork: a child has its parent's memory and none of its threads. It clears the block, in place, so that the contexts that

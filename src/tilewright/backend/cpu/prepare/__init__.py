@@ -1,0 +1,58 @@
+"""From a scheduled program to one that can be written down statement by statement.
+
+dissolve             blocks become their bodies, initializations move before the reduction loops (``loops``)
+inline_intrinsics    intrinsics that have no implementation become their description
+fit_lanes            buffers that live in vectorized loops get a dimension for the lanes
+without_single_loops loops that run once become their bodies
+limit_loops          serial loops stop where their guards do
+partition            loops with guards are cut where the guard is known; tails become loops of their own
+unswitch             what is selected for a whole loop is selected before it
+
+Each nest of loops is prepared by itself, and the last few are remembered: the candidates for a kernel's schedule differ
+in one of its nests, and pad their inputs alike.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from tilewright.backend.cpu.prepare.inline import inline_intrinsics
+from tilewright.backend.cpu.prepare.lanes import fit_lanes
+from tilewright.backend.cpu.prepare.limit import limit_loops
+from tilewright.backend.cpu.prepare.once import without_single_loops
+from tilewright.backend.cpu.prepare.partition import partition
+from tilewright.backend.cpu.prepare.unswitch import unswitch
+from tilewright.loops.dissolve import dissolve
+from tilewright.loops.ir import NOTHING, Alloc, Seq, Stmt
+from tilewright.loops.program import Dim, Intrinsic, Program
+from tilewright.loops.visit import allocations, seq
+from tilewright.symbolic.bounds import Bounds
+
+_REMEMBERED = 32
+"""Nests: a few kernels, each of several."""
+
+
+def prepare(program: Program) -> Program:
+    """``program`` without blocks, and with guards only where they depend on data or on lanes."""
+    return replace(program, body=_prepared(program.body, program))
+
+
+def _prepared(stmt: Stmt, program: Program) -> Stmt:
+    match stmt:
+        case Alloc():
+            around, inner = allocations(stmt)
+            body = _prepared(inner, program)
+            for alloc in reversed(around):
+                body = NOTHING if body == NOTHING else Alloc(alloc.buffer, body)
+            return body
+        case Seq(statements):
+            return seq(*(_prepared(inner, program) for inner in statements))
+        case _:
+            return _nest(stmt, program.dims, program.intrinsics)
+
+
+@lru_cache(_REMEMBERED)
+def _nest(stmt: Stmt, dims: tuple[Dim, ...], intrinsics: tuple[Intrinsic, ...]) -> Stmt:
+    bounds = Bounds({}, {dim.var: dim.bound for dim in dims})
+    known = {intrinsic.name: intrinsic for intrinsic in intrinsics}
+    body = without_single_loops(fit_lanes(inline_intrinsics(dissolve(stmt), known)))
+    return unswitch(partition(limit_loops(body, bounds), bounds))

@@ -1,0 +1,289 @@
+"""Loops with guards are cut at the points from where a guard is known.
+
+``for i in range(43): for ii in range(12): if i*12 + ii < 512`` becomes 42 iterations without the guard, and one in
+which the inner loop has 8. A guard that can't be decided by cutting stays; inside vector loops it becomes a mask.
+What a value selects by its place (padding around an image) is a guard as well, as long as the code stays small: most
+iterations are in the middle, and select nothing.
+Parallel loops are not cut (each piece would cost a join): their body gets one version per piece instead.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.backend.cpu.prepare.guards import Guard, Guards
+from tilewright.base import dtypes
+from tilewright.loops.ir import NOTHING, Alloc, Call, If, Loop, LoopKind, Region, Seq, Stmt, Store, Stores
+from tilewright.loops.visit import children, seq, substitute, with_children
+from tilewright.symbolic import traversal as symbolic
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.expr import (
+    FALSE,
+    TRUE,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Read,
+    Select,
+    Var,
+    binary,
+    cast,
+    const,
+    select,
+    unary,
+)
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.simplify import prove, simplify
+from tilewright.symbolic.solve import solve_lower, solve_upper
+from tilewright.symbolic.traversal import all_of, conjuncts, reads_in, transform
+
+MAX_PIECES = 3
+"""Most pieces of one loop: before, between and after. More would cost more code than guards cost time."""
+
+MAX_COPIED = 2000
+"""Most reads and stores, unrolled ones counted singly, that the pieces of a loop have together if it is cut for what is
+selected: more code no longer fits in the cache of instructions."""
+
+
+def partition(stmt: Stmt, bounds: Bounds) -> Stmt:
+    """``stmt`` with fewer guards and simpler indices; ``bounds`` is what is known of the variables around it."""
+    return _Partition().partition(stmt, _Place(bounds, {}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a statement is to be written: what is known there, and what the variables of pieces around it stand for."""
+
+    bounds: Bounds
+    values: Mapping[Var, Expr]
+
+    def inside(self, var: Var, extent: Expr) -> "_Place":
+        """The place in a loop."""
+        return _Place(self.bounds.extended({var: extent}), self.values)
+
+    def where(self, var: Var, value: Expr) -> "_Place":
+        """The place where ``var`` is ``value``."""
+        return _Place(self.bounds, {**self.values, var: value})
+
+    def expr(self, expr: Expr) -> Expr:
+        """``expr`` as it is here."""
+        return symbolic.substitute(expr, self.values)
+
+
+class _Partition:
+    """Partitions statements of one program. Each is looked at as it is in the program, at all places it comes to."""
+
+    def __init__(self) -> None:
+        self._guards = Guards()
+
+    def partition(self, stmt: Stmt, at: _Place) -> Stmt:
+        """``stmt`` as it is written ``at`` a place."""
+        match stmt:
+            case Loop(kind=LoopKind.PARALLEL):
+                return self._parallel(stmt, at)
+            case Loop():
+                return self._loop(stmt, at)
+            case Seq(statements):
+                return seq(*(self.partition(inner, at) for inner in statements))
+            case If():
+                return self._if(stmt, at)
+            case Alloc(_, body):
+                parts = self.partition(body, at)
+                outside = substitute(Alloc(stmt.buffer, NOTHING), at.values)
+                return NOTHING if parts == NOTHING else with_children(outside, (parts,))
+            case _:
+                return _simplified(substitute(stmt, at.values), at.bounds)
+
+    def _loop(self, loop: Loop, at: _Place) -> Stmt:
+        extent = at.expr(loop.extent)
+        if not isinstance(extent, Const):
+            body = self.partition(loop.body, at.inside(loop.var, extent))
+            return NOTHING if body == NOTHING else Loop(loop.var, _index(extent, at.bounds), body, loop.kind)
+        times = int(extent.value)
+        cuts = [] if loop.kind is LoopKind.VECTORIZED else self._cuts(loop, times, loop.body, at)
+        edges = [0, *cuts, times]
+        return seq(*(self._piece(loop, start, end, at) for start, end in itertools.pairwise(edges)))
+
+    def _piece(self, loop: Loop, start: int, end: int, at: _Place) -> Stmt:
+        """The iterations ``start .. end - 1``."""
+        if end <= start:
+            return NOTHING
+        if end - start == 1:
+            return self.partition(loop.body, at.where(loop.var, const(start)))
+        var, inside = loop.var, at
+        if start:
+            var = Var(f"{loop.var.name}.from{start}", loop.var.dtype)
+            inside = at.where(loop.var, var + start)
+        body = self.partition(loop.body, inside.inside(var, const(end - start)))
+        return NOTHING if body == NOTHING else Loop(var, const(end - start), body, loop.kind)
+
+    def _parallel(self, loop: Loop, at: _Place) -> Stmt:
+        nest: list[Loop] = []
+        body: Stmt = loop
+        while isinstance(body, Loop) and body.kind is LoopKind.PARALLEL:
+            nest.append(Loop(body.var, at.expr(body.extent), NOTHING, body.kind))
+            body = body.body
+        body = self._versions(nest, body, at)
+        for inner in reversed(nest):
+            body = Loop(inner.var, inner.extent, body, inner.kind)
+        return body
+
+    def _versions(self, nest: Sequence[Loop], body: Stmt, at: _Place) -> Stmt:
+        """``body`` for the iterations of ``nest``, in one version for each piece of each loop."""
+        if not nest:
+            return self.partition(body, at)
+        loop, rest = nest[0], nest[1:]
+        if not isinstance(loop.extent, Const):
+            return self._versions(rest, body, at.inside(loop.var, loop.extent))
+        known = _Place(at.bounds.extended({inner.var: inner.extent for inner in nest}), at.values)
+        times = int(loop.extent.value)
+        cuts = self._cuts(loop, times, body, known)
+        result: Stmt | None = None
+        edges = [0, *cuts, times]
+        for start, end in reversed(list(itertools.pairwise(edges))):
+            version = self._version(loop.var, start, end, rest, body, at)
+            result = version if result is None else If(loop.var < end, version, result)
+        return NOTHING if result is None else result
+
+    def _version(self, var: Var, start: int, end: int, rest: Sequence[Loop], body: Stmt, at: _Place) -> Stmt:
+        if end - start == 1:
+            return self._versions(rest, body, at.where(var, const(start)))
+        if not start:
+            return self._versions(rest, body, at.inside(var, const(end)))
+        moved = Var(f"{var.name}.from{start}", var.dtype)
+        version = self._versions(rest, body, at.where(var, moved + start).inside(moved, const(end - start)))
+        return substitute(version, {moved: var - start})
+
+    def _cuts(self, loop: Loop, extent: int, body: Stmt, at: _Place) -> list[int]:
+        """Where to cut the ``extent`` iterations of ``loop`` so that guards are decided on the pieces."""
+        guards = [guard for guard in self._guards.of(body) if loop.var in guard.source.variables]
+        if not guards:
+            return []
+        known = at.inside(loop.var, const(extent))
+        needed = _limits(loop.var, extent, (guard for guard in guards if not guard.selects), known)
+        if loop.kind is not LoopKind.UNROLLED:  # what is unrolled has numbers for its variable: nothing is selected
+            wanted = needed | _limits(loop.var, extent, (guard for guard in guards if guard.selects), known)
+            if wanted and len(wanted) < MAX_PIECES and size(body) * (1 + len(wanted)) <= MAX_COPIED:
+                needed = wanted
+        return sorted(needed) if len(needed) < MAX_PIECES else []
+
+    def _if(self, stmt: If, at: _Place) -> Stmt:
+        open_parts: list[Expr] = []
+        for part in conjuncts(at.expr(stmt.condition)):
+            decided = _decide(part, at.bounds)
+            if decided == FALSE:
+                return NOTHING if stmt.otherwise is None else self.partition(stmt.otherwise, at)
+            if decided != TRUE:
+                open_parts.append(decided)
+        body = self.partition(stmt.then, at)
+        if not open_parts:
+            return body
+        other = None if stmt.otherwise is None else self.partition(stmt.otherwise, at)
+        return NOTHING if body == NOTHING and other is None else If(all_of(*open_parts), body, other)
+
+
+def _simplified(stmt: Stmt, bounds: Bounds) -> Stmt:
+    """A statement that has no others inside."""
+    match stmt:
+        case Store():
+            return _stored(stmt, bounds)
+        case Stores(stores):
+            return Stores(tuple(_stored(store, bounds) for store in stores))
+        case Call(kind, callee, args, outputs):
+            return Call(kind, callee, tuple(_region(region, bounds) for region in args), outputs)
+        case _:
+            return stmt
+
+
+def _stored(store: Store, bounds: Bounds) -> Store:
+    return Store(store.buffer, tuple(_index(i, bounds) for i in store.indices), _value(store.value, bounds))
+
+
+def _limits(var: Var, extent: int, guards: Iterable[Guard], at: _Place) -> frozenset[int]:
+    """The points within ``range(extent)`` from or up to where a guard holds."""
+    found: set[int] = set()
+    for guard in guards:
+        between = {loop: at.expr(size) for loop, size in guard.between}
+        inside = at.bounds.extended(between) if between else at.bounds
+        for condition in guard.conditions(at.values):
+            if var in condition.variables:
+                edges = (solve(condition, var, inside) for solve in (solve_upper, solve_lower))
+                found.update(int(edge.value) for edge in edges if isinstance(edge, Const))
+    return frozenset(edge for edge in found if 0 < edge < extent)
+
+
+def size(stmt: Stmt) -> int:
+    """The reads and stores in ``stmt``, those of unrolled loops as often as they are written out."""
+    match stmt:
+        case Loop(extent=Const(int(times)), body=body, kind=LoopKind.UNROLLED):
+            return times * size(body)
+        case Store(_, _, value):
+            return 1 + sum(1 for _ in reads_in(value))
+        case _:
+            return sum(map(size, children(stmt)))
+
+
+_NEGATED = {
+    BinaryOp.LT: BinaryOp.GE,
+    BinaryOp.LE: BinaryOp.GT,
+    BinaryOp.GT: BinaryOp.LE,
+    BinaryOp.GE: BinaryOp.LT,
+    BinaryOp.EQ: BinaryOp.NE,
+    BinaryOp.NE: BinaryOp.EQ,
+}
+
+
+def _decide(condition: Expr, bounds: Bounds) -> Expr:
+    """True or false where that is proven, else the condition, simplified."""
+    if prove(condition, bounds):
+        return TRUE
+    if isinstance(condition, Binary) and condition.op in _NEGATED and not condition.a.dtype.is_float:
+        negation = binary(_NEGATED[condition.op], condition.a, condition.b)
+    else:
+        negation = unary(UnaryOp.NOT, condition)
+    return FALSE if prove(negation, bounds) else simplify(condition, bounds)
+
+
+_DIVISIONS = frozenset({BinaryOp.FLOORDIV, BinaryOp.MOD})
+
+
+def _index(expr: Expr, bounds: Bounds) -> Expr:
+    """Simplified, if there is a division to get rid of: sums are collected later, for all accesses."""
+    return simplify(expr, bounds) if _divides(expr) else expr
+
+
+def _divides(expr: Expr) -> bool:
+    if isinstance(expr, Binary) and expr.op in _DIVISIONS:
+        return True
+    return any(map(_divides, expr.operands()))
+
+
+def _value(expr: Expr, bounds: Bounds) -> Expr:
+    def leave(node: Expr) -> Expr | None:
+        match node:
+            case Read(source, indices):
+                return Read(source, tuple(_index(i, bounds) for i in indices))
+            case Select(condition, a, b) if not condition.has_reads:
+                return select(_decided(condition, bounds), a, b)
+            case Cast(place, dtype) if _is_place(node):
+                return cast(simplify(place, bounds), dtype)
+            case _:
+                return None
+
+    return transform(expr, leave, lambda node: node.has_reads or _is_place(node))
+
+
+def _is_place(node: Expr) -> bool:
+    """Whether ``node`` is a value that follows from a place alone, as how many elements a window has there."""
+    return isinstance(node, Cast) and not node.has_reads and node.a.dtype == dtypes.index and bool(node.variables)
+
+
+def _decided(condition: Expr, bounds: Bounds) -> Expr:
+    """``condition`` without those of its conjuncts that are known."""
+    parts = [_decide(part, bounds) for part in conjuncts(condition)]
+    return FALSE if FALSE in parts else all_of(*(part for part in parts if part != TRUE))
+
+
+def _region(region: Region, bounds: Bounds) -> Region:
+    return Region(region.buffer, tuple((_index(start, bounds), extent) for start, extent in region.ranges))

@@ -1,0 +1,58 @@
+"""What is selected for all iterations of a loop alike is selected once, before it (loop unswitching).
+
+A join of several tensors chooses among them by the channel: the loop over a row gets a version for each of them, rather
+than a choice at each element. So does one over a row of padding. Only loops around one store are worth it: in others,
+the choice is among much else.
+"""
+
+from collections.abc import Iterator
+
+from tilewright.backend.cpu.prepare.partition import MAX_COPIED, size
+from tilewright.loops.ir import If, Loop, LoopKind, Stmt, Store
+from tilewright.loops.visit import children, transform_exprs, with_children
+from tilewright.symbolic.expr import Expr, Select, Var
+from tilewright.symbolic.traversal import free_vars, transform, walk
+
+
+def unswitch(stmt: Stmt) -> Stmt:
+    """``stmt`` with choices before the outermost serial loops that do not change them."""
+    if isinstance(stmt, Loop) and stmt.kind is LoopKind.SERIAL:
+        conditions = frozenset(_invariant(stmt))
+        if conditions and size(stmt) * (1 + len(conditions)) <= MAX_COPIED:
+            return _versions(stmt)
+    return with_children(stmt, tuple(map(unswitch, children(stmt))))
+
+
+def _versions(loop: Loop) -> Stmt:
+    """``loop`` for each outcome of all that does not change within it."""
+    condition = next(_invariant(loop), None)
+    if condition is None:
+        return loop
+    then, otherwise = (_versions(_assuming(loop, condition, outcome)) for outcome in (True, False))
+    return If(condition, then, otherwise)
+
+
+def _invariant(loop: Loop) -> Iterator[Expr]:
+    """The conditions, outer ones first, by which the one store in ``loop`` selects, and which the loops in it do not
+    change."""
+    inside: set[Var] = set()
+    body: Stmt = loop
+    while isinstance(body, Loop):
+        inside.add(body.var)
+        body = body.body
+    for node in walk(body.value) if isinstance(body, Store) else ():
+        if isinstance(node, Select) and not node.condition.has_reads and free_vars(node.condition).isdisjoint(inside):
+            yield node.condition
+
+
+def _assuming(loop: Loop, condition: Expr, outcome: bool) -> Loop:
+    def choose(node: Expr) -> Expr | None:
+        match node:
+            case Select(decided, a, b) if decided == condition:
+                return a if outcome else b
+            case _:
+                return None
+
+    made = transform_exprs(loop, lambda expr: transform(expr, choose))
+    assert isinstance(made, Loop), "expressions are not loops"
+    return made

@@ -1,0 +1,158 @@
+"""Every operation on every dtype, as scalars and as lanes, against the NumPy evaluator."""
+
+import numpy as np
+import pytest
+
+from tests.backend.cpu.support import Array, run_native
+from tilewright.base import dtypes
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import BadProgram
+from tilewright.loops.ir import Buffer, If, Loop, LoopKind, Stmt, Store
+from tilewright.loops.program import Program
+from tilewright.symbolic.evaluate import evaluate_binary, evaluate_cast, evaluate_unary
+from tilewright.symbolic.expr import Expr, Read, Var, binary, cast, const, unary
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.traversal import all_of, substitute
+
+COUNT = 331  # prime: the last vector is never full
+EXACT_UNARY = (
+    UnaryOp.NEG,
+    UnaryOp.NOT,
+    UnaryOp.ABS,
+    UnaryOp.FLOOR,
+    UnaryOp.CEIL,
+    UnaryOp.ROUND,
+    UnaryOp.TRUNC,
+    UnaryOp.SQRT,
+    UnaryOp.ISNAN,
+    UnaryOp.ISINF,
+)
+INEXACT = {BinaryOp.ATAN2, BinaryOp.POW}  # of floats: tests/backend/cpu/test_vecmath.py bounds their errors
+
+
+def samples(dtype: DType, seed: int) -> Array:
+    """Special values and random ones."""
+    random = np.random.default_rng(seed)
+    if dtype.is_bool:
+        return random.integers(0, 2, COUNT).astype(np.bool_)
+    if dtype.is_int:
+        low, high = int(dtype.min), int(dtype.max)
+        special = [
+            v for v in (0, 1, -1, 2, -7, 7, 8, low, high, low + 1, dtype.bits, dtype.bits - 1) if low <= v <= high
+        ]
+        values = [*special * 8, *random.integers(low, high, COUNT, dtype=dtype.numpy, endpoint=True).tolist()][:COUNT]
+        random.shuffle(values)
+        return np.array(values, dtype.numpy)
+    special = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 1e-3, np.inf, -np.inf, np.nan, 3e4, -3e4, 1e30, -1e30, 300.0]
+    values = [*special * 6, *(random.standard_normal(COUNT) * 10).tolist()][:COUNT]
+    random.shuffle(values)
+    with np.errstate(over="ignore"):
+        return np.array(values, np.float64).astype(dtype.numpy)
+
+
+def program(buffers: list[Buffer], value: Expr, result: DType, kind: LoopKind) -> Program:
+    out = Buffer("out", result, (const(COUNT),))
+    i, j = Var("i"), Var("j")
+    flat = i * 32 + j
+    store: Stmt = Store(out, (flat,), substitute(value, {Var("at"): flat}))
+    inner = Loop(j, const(32), If(all_of(flat < COUNT), store), kind)
+    return Program("k", (*buffers, out), Loop(i, const(-(-COUNT // 32)), inner))
+
+
+def check(value: Expr, buffers: list[Buffer], feeds: dict[str, Array], expected: Array, kind: LoopKind) -> None:
+    (result,) = run_native(program(buffers, value, value.dtype, kind), feeds)
+    same = (result == expected) | ((result != result) & (expected != expected))
+    wrong = np.flatnonzero(~same)
+    detail = {name: feed[wrong[:5]] for name, feed in feeds.items()}
+    assert not wrong.size, f"{value}: {detail} gives {result[wrong[:5]]}, not {expected[wrong[:5]]}"
+
+
+KINDS = [LoopKind.SERIAL, LoopKind.VECTORIZED]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_binary(dtype: DType, kind: LoopKind) -> None:
+    a, b = (Buffer(name, dtype, (const(COUNT),)) for name in "ab")
+    x, y = Read(a, (Var("at"),)), Read(b, (Var("at"),))
+    feeds = {"a": samples(dtype, 1), "b": samples(dtype, 2)}
+    for op in BinaryOp:
+        try:
+            value = binary(op, x, y)
+        except BadProgram:
+            continue
+        if dtype.is_float and op in (*INEXACT, BinaryOp.MOD, BinaryOp.TRUNCMOD):
+            continue
+        with np.errstate(all="ignore"):
+            expected = evaluate_binary(op, feeds["a"], feeds["b"], dtype)
+        check(value, [a, b], feeds, expected, kind)
+
+
+@pytest.mark.parametrize("divisor", [1, 3, 8, -1, -8, 0])
+@pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.i32, dtypes.i64], ids=str)
+def test_division_by_a_literal(dtype: DType, divisor: int) -> None:
+    a = Buffer("a", dtype, (const(COUNT),))
+    feeds = {"a": samples(dtype, 3)}
+    for op in (BinaryOp.FLOORDIV, BinaryOp.MOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD):
+        value = binary(op, Read(a, (Var("at"),)), const(divisor, dtype))
+        expected = evaluate_binary(op, feeds["a"], np.full(COUNT, divisor, dtype.numpy), dtype)
+        if value.dtype == dtype:
+            check(value, [a], feeds, expected, LoopKind.VECTORIZED)
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 7, 100, -1, -2])
+@pytest.mark.parametrize("dtype", [dtypes.i8, dtypes.i32, dtypes.u64], ids=str)
+def test_integer_power_of_a_literal(dtype: DType, exponent: int) -> None:
+    if exponent >= dtype.min:
+        a = Buffer("a", dtype, (const(COUNT),))
+        feeds = {"a": samples(dtype, 3)}
+        value = binary(BinaryOp.POW, Read(a, (Var("at"),)), const(exponent, dtype))
+        expected = evaluate_binary(BinaryOp.POW, feeds["a"], np.full(COUNT, exponent, dtype.numpy), dtype)
+        check(value, [a], feeds, expected, LoopKind.VECTORIZED)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_exact_unary(dtype: DType, kind: LoopKind) -> None:
+    a = Buffer("a", dtype, (const(COUNT),))
+    feeds = {"a": samples(dtype, 4)}
+    for op in EXACT_UNARY:
+        try:
+            value = unary(op, Read(a, (Var("at"),)))
+        except BadProgram:
+            continue
+        with np.errstate(all="ignore"):
+            check(value, [a], feeds, evaluate_unary(op, feeds["a"]), kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_cast(dtype: DType, kind: LoopKind) -> None:
+    a = Buffer("a", dtype, (const(COUNT),))
+    feeds = {"a": samples(dtype, 5)}
+    for target in dtypes.ALL:
+        if target != dtype:
+            with np.errstate(all="ignore"):
+                expected = evaluate_cast(feeds["a"], target)
+            check(cast(Read(a, (Var("at"),)), target), [a], feeds, expected, kind)
+
+
+@pytest.mark.parametrize("lanes", [LoopKind.SERIAL, LoopKind.VECTORIZED])
+def test_f64_is_rounded_to_f16_once(lanes: LoopKind) -> None:
+    """Just above the middle of two f16 numbers: f32 would be the middle itself, which rounds down to even."""
+    a, out, i = Buffer("a", dtypes.f64, (const(4),)), Buffer("out", dtypes.f16, (const(4),)), Var("i")
+    store = Store(out, (i,), cast(Read(a, (i,)), dtypes.f16))
+    middle = 1 + 2.0**-11
+    values = np.array([middle + 2.0**-40, middle, middle - 2.0**-40, -middle - 2.0**-40])
+    (result,) = run_native(Program("k", (a, out), Loop(i, const(4), store, lanes)), {"a": values})
+    np.testing.assert_array_equal(result, values.astype(np.float16))
+    np.testing.assert_array_equal(result.astype(np.float64), [1 + 2.0**-10, 1, 1, -1 - 2.0**-10])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_atan2_takes_the_ordinate_first(kind: LoopKind) -> None:
+    a, b = (Buffer(name, dtypes.f64, (const(COUNT),)) for name in "ab")
+    feeds = {"a": samples(dtypes.f64, 6), "b": samples(dtypes.f64, 7)}
+    value = binary(BinaryOp.ATAN2, Read(a, (Var("at"),)), Read(b, (Var("at"),)))
+    (result,) = run_native(program([a, b], value, value.dtype, kind), feeds)
+    np.testing.assert_allclose(result, np.arctan2(feeds["a"], feeds["b"]), rtol=1e-14)

@@ -1,0 +1,117 @@
+"""Buffers that live in vectorized loops belong to one lane; what has no lanes runs serially."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.backend.cpu.support import run_native
+from tilewright.backend.cpu.image import kernel_text
+from tilewright.backend.cpu.prepare.lanes import fit_lanes
+from tilewright.base.dtypes import f32
+from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Scope, Seq, Store
+from tilewright.loops.program import Program
+from tilewright.loops.visit import walk
+from tilewright.symbolic.expr import Expr, Read, Var, const, select
+
+i, k = Var("i"), Var("k")
+
+
+def matrix(name: str, rows: int, columns: int, scope: Scope = Scope.GLOBAL) -> Buffer:
+    return Buffer(name, f32, (const(rows), const(columns)), scope)
+
+
+def test_each_lane_has_its_own_buffer() -> None:
+    """Each lane sums a row backwards through a buffer of its own."""
+    a, out, own = matrix("a", 6, 4), matrix("out", 6, 1), Buffer("own", f32, (const(4),), Scope.LOCAL)
+    fill = Loop(k, const(4), Store(own, (3 - k,), Read(a, (i, k))))
+    k2 = Var("k2")
+    spot = (i, const(0))
+    total = Loop(k2, const(4), Store(out, spot, Read(out, spot) * 2.0 + Read(own, (k2,))))
+    body = Seq((Store(out, spot, const(0.0, f32)), Alloc(own, Seq((fill, total)))))
+    program = Program("k", (a, out), Loop(i, const(6), body, LoopKind.VECTORIZED))
+    values = np.arange(24, dtype=np.float32).reshape(6, 4)
+    (result,) = run_native(program, {"a": values})
+    np.testing.assert_array_equal(result[:, 0], values @ np.float32([1, 2, 4, 8]))
+
+
+def test_parallel_loops_and_calls_inside_are_serial() -> None:
+    out = matrix("out", 4, 4)
+    store = Store(out, (i, k), const(1.0, f32))
+    inner = Loop(k, const(4), store, LoopKind.PARALLEL)
+    fitted = fit_lanes(Loop(i, const(4), inner, LoopKind.VECTORIZED))
+    assert [s.kind for s in walk(fitted) if isinstance(s, Loop)] == [LoopKind.VECTORIZED, LoopKind.SERIAL]
+    call = Call(Callee.INTRINSIC, "anything", ())
+    fitted = fit_lanes(Loop(i, const(4), Seq((store, call)), LoopKind.VECTORIZED))
+    assert isinstance(fitted, Loop) and fitted.kind is LoopKind.SERIAL
+
+
+NEAR: list[Callable[[Expr], Expr]] = [
+    lambda x: x // 4 * 4 + 1,
+    lambda x: 15 - x,
+    lambda x: x * 2,
+    lambda x: x % 3 + 2,
+    lambda x: 31 - x * 2,
+]
+
+
+@pytest.mark.parametrize("where", NEAR)
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_lanes_that_lie_close_together_are_permuted(where: Callable[[Expr], Expr], checked: bool, rows: int) -> None:
+    a, out = matrix("a", rows, 32), matrix("out", rows, 16)
+    store = Store(out, (k, i), Read(a, (k, where(i))))
+    program = Program("k", (a, out), Loop(k, const(rows), Loop(i, const(16), store, LoopKind.VECTORIZED)))
+    values = np.random.default_rng(0).standard_normal((rows, 32)).astype(np.float32)
+    (result,) = run_native(program, {"a": values}, checked=checked)
+    picked = [int(str(where(const(lane)))) for lane in range(16)]
+    np.testing.assert_array_equal(result, values[:, picked])
+    assert "gather" not in kernel_text(program).text
+
+
+def test_lanes_far_apart_are_gathered() -> None:
+    a, out = matrix("a", 16, 32), matrix("out", 1, 16)
+    store = Store(out, (const(0), i), Read(a, (i, const(3))))
+    program = Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))
+    values = np.random.default_rng(0).standard_normal((16, 32)).astype(np.float32)
+    (result,) = run_native(program, {"a": values})
+    np.testing.assert_array_equal(result[0], values[:, 3])
+    assert "gather" in kernel_text(program).text
+
+
+@pytest.mark.parametrize(("span", "gathers"), [(31, False), (32, True)])
+def test_lanes_that_span_more_than_two_vectors_are_gathered(span: int, gathers: bool) -> None:
+    a, out = matrix("a", 1, 40), matrix("out", 1, 16)
+    store = Store(out, (const(0), i), Read(a, (const(0), i * 2 + i // 15 * (span - 30))))
+    program = Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))
+    values = np.random.default_rng(0).standard_normal((1, 40)).astype(np.float32)
+    (result,) = run_native(program, {"a": values})
+    np.testing.assert_array_equal(result[0], values[0, [*range(0, 30, 2), span]])
+    assert ("gather" in kernel_text(program).text) is gathers
+
+
+def test_no_load_goes_beyond_a_short_stretch() -> None:
+    a, out = matrix("a", 1, 5), matrix("out", 1, 16)
+    store = Store(out, (const(0), i), Read(a, (const(0), i % 3 + 2)))
+    program = Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))
+    text = kernel_text(program).text
+    assert "llvm.masked.load" in text
+    assert "load <16 x float>" not in text
+
+
+@pytest.mark.parametrize("shift", [-3, -1, 0, 3, 20])
+@pytest.mark.parametrize("checked", [False, True])
+def test_close_lanes_under_a_known_mask_are_permuted(shift: int, checked: bool) -> None:
+    """Every second element, and zeros where that is out of bounds: nothing there is touched."""
+    a, out = matrix("a", 1, 24), matrix("out", 1, 16)
+    at = i * 2 + shift
+    inside = (at >= 0) & (at < 24)
+    value = select(inside, Read(a, (const(0), at)), const(0.0, f32))
+    program = Program("k", (a, out), Loop(i, const(16), Store(out, (const(0), i), value), LoopKind.VECTORIZED))
+    values = np.random.default_rng(0).standard_normal((1, 24)).astype(np.float32)
+    (result,) = run_native(program, {"a": values}, checked=checked)
+    places = 2 * np.arange(16) + shift
+    known = (places >= 0) & (places < 24)
+    np.testing.assert_array_equal(result[0], np.where(known, values[0, places.clip(0, 23)], np.float32(0)))
+    if not checked:
+        assert "gather" not in kernel_text(program).text

@@ -1,0 +1,145 @@
+"""Loops are cut where a guard, or what a value selects by its place, is known; results stay what they are."""
+
+import numpy as np
+import pytest
+
+from tests.backend.cpu.support import run_native
+from tilewright import te
+from tilewright.backend.cpu.prepare import prepare
+from tilewright.base.dtypes import f32
+from tilewright.loops.ir import Loop, LoopKind, Stmt, Store
+from tilewright.loops.lower import lower
+from tilewright.loops.program import Program
+from tilewright.loops.visit import children, walk
+from tilewright.schedule.schedule import Schedule
+from tilewright.symbolic.expr import Binary, Expr, Select, maximum, minimum
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import walk as walk_expr
+
+ROWS, COLUMNS, LANES = 9, 30, 16
+
+
+def stencil(window: int) -> Program:
+    """The sum over a square of neighbours, those outside of the image being zero."""
+    pad = window // 2
+    image = te.placeholder((ROWS, COLUMNS, LANES), name="image")
+
+    def neighbour(y: Expr, x: Expr, c: Expr) -> Expr:
+        inside = (y >= pad) & (y < ROWS + pad) & (x >= pad) & (x < COLUMNS + pad)
+        return te.select(inside, image[y - pad, x - pad, c], 0.0)
+
+    ky, kx = te.reduce_axis((0, window), name="ky"), te.reduce_axis((0, window), name="kx")
+    total = te.compute(
+        (ROWS, COLUMNS, LANES), lambda y, x, c: te.sum(neighbour(y + ky, x + kx, c), axis=(ky, kx)), name="total"
+    )
+    return lower([total], name="stencil", inputs=[image])
+
+
+def scheduled(tile: int, parallel: bool, window: int = 3) -> Program:
+    s = Schedule(stencil(window))
+    y, x, c, ky, kx = s.get_loops("total")
+    outer, inner = s.split(x, (None, tile))
+    s.reorder(y, outer, ky, kx, inner, c)
+    for loop in (ky, kx, inner):
+        s.unroll(loop)
+    s.vectorize(c)
+    if parallel:
+        s.parallel(y)
+    return s.program
+
+
+def iterations(stmt: Stmt, selecting: bool) -> int:
+    """How many stores run that select (or not), in loops that are not unrolled."""
+    match stmt:
+        case Loop(extent=extent, body=body, kind=kind):
+            times = 1 if kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED) else int(str(extent))
+            return times * iterations(body, selecting)
+        case Store(_, _, value):
+            return int(any(isinstance(node, Select) for node in walk_expr(value)) is selecting)
+        case _:
+            return sum(iterations(inner, selecting) for inner in children(stmt))
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("tile", [5, 6, 7, 15])
+def test_results_are_those_of_numpy(tile: int, parallel: bool) -> None:
+    program = scheduled(tile, parallel)
+    image = np.random.default_rng(tile).standard_normal((ROWS, COLUMNS, LANES)).astype(np.float32)
+    padded = np.pad(image, ((1, 1), (1, 1), (0, 0)))
+    expected = sum(padded[y : y + ROWS, x : x + COLUMNS] for y in range(3) for x in range(3))
+    result = run_native(program, {"image": image}, threads=2)[0]
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_middle_selects_nothing() -> None:
+    body = prepare(scheduled(tile=5, parallel=False)).body
+    # 9 rows of 6 tiles, with a border of one on each side.
+    assert iterations(body, selecting=True) == 9 * 6 - 7 * 4
+    assert iterations(body, selecting=False) >= 7 * 4
+
+
+def test_large_bodies_are_not_copied() -> None:
+    tiles = COLUMNS // 15
+    assert iterations(prepare(scheduled(15, False, window=9)).body, selecting=True) == ROWS * tiles
+    assert iterations(prepare(scheduled(15, False)).body, selecting=False) > 0
+
+
+def mean() -> Program:
+    """The mean over those of three neighbours in a row that are inside of the image."""
+    image = te.placeholder((COLUMNS, LANES), name="image")
+    k = te.reduce_axis((0, 3), name="k")
+
+    def neighbour(x: Expr, c: Expr) -> Expr:
+        return te.select((x >= 1) & (x < COLUMNS + 1), image[x - 1, c], 0.0)
+
+    def inside(x: Expr) -> Expr:
+        return minimum(COLUMNS + 1 - x, 3) - maximum(1 - x, 0)
+
+    total = te.compute((COLUMNS, LANES), lambda x, c: te.sum(neighbour(x + k.var, c), axis=k), name="total")
+    result = te.compute((COLUMNS, LANES), lambda x, c: total[x, c] / inside(x).astype(f32), name="mean")
+    return lower([result], name="mean", inputs=[image])
+
+
+def scheduled_mean() -> Program:
+    s = Schedule(mean())
+    x, c, k = s.get_loops("total")
+    outer, inner = s.split(x, (None, 5))
+    s.reorder(outer, k, inner, c)
+    s.reverse_compute_at("mean", outer)
+    own = s.get_loops("mean")[1:]
+    for loop in (k, inner, own[0]):
+        s.unroll(loop)
+    for loop in (c, own[-1]):
+        s.vectorize(loop)
+    return s.program
+
+
+def test_in_the_middle_the_number_of_neighbours_is_known() -> None:
+    def divisors(stmt: Stmt) -> int:
+        match stmt:
+            case Store(_, _, Binary(BinaryOp.DIV, _, divisor)):
+                return int(not divisor.variables)
+            case _:
+                return sum(map(divisors, children(stmt)))
+
+    assert divisors(prepare(scheduled_mean()).body) == 1
+    image = np.random.default_rng(0).standard_normal((COLUMNS, LANES)).astype(np.float32)
+    padded = np.pad(image, ((1, 1), (0, 0)))
+    counts = np.array([2.0, *[3.0] * (COLUMNS - 2), 2.0])[:, None]
+    expected = sum(padded[x : x + COLUMNS] for x in range(3)) / counts
+    result = run_native(scheduled_mean(), {"image": image})[0]
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_row_of_which_nothing_is_selected_stays_one_loop() -> None:
+    image = te.placeholder((ROWS, COLUMNS, LANES), name="image")
+
+    def element(y: Expr, x: Expr, c: Expr) -> Expr:
+        inside = (y >= 1) & (y < ROWS + 1) & (x >= 1) & (x < COLUMNS + 1)
+        return te.select(inside, image[y - 1, x - 1, c], 0.0)
+
+    padded = te.compute((ROWS + 2, COLUMNS + 2, LANES), element, name="padded")
+    s = Schedule(lower([padded], name="pad", inputs=[image]))
+    s.vectorize(s.get_loops("padded")[-1])
+    # The first row and the last one, and of the others the first element, those inside and the last one.
+    assert sum(isinstance(stmt, Store) for stmt in walk(prepare(s.program).body)) == 5

@@ -1,0 +1,45 @@
+"""The support functions compile for every processor that has a pool, and as plain loops for the others."""
+
+import llvmlite.binding as llvm
+import pytest
+
+from tilewright.backend.cpu.support import DECLARATIONS, support_text
+from tilewright.base.errors import UnsupportedTarget
+
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+
+
+def assembly(text: str, triple: str) -> str:
+    module = llvm.parse_assembly(text)
+    module.verify()
+    return llvm.Target.from_triple(triple).create_target_machine(opt=2, reloc="pic").emit_assembly(module)
+
+
+@pytest.mark.parametrize(("arch", "pause"), [("x86_64", "pause"), ("aarch64", "isb"), ("riscv64", "pause")])
+def test_with_threads(arch: str, pause: str) -> None:
+    text = assembly(support_text(arch), f"{arch}-unknown-linux-gnu")
+    assert pause in text
+    for name in ("tw_parallel_for", "tw_scratch", "tw_fail", "tw_enter", "tw_worker", "tw_stop", "tw_abi_version"):
+        assert f"{name}:" in text
+
+
+@pytest.mark.parametrize("triple", ["x86_64-unknown-linux-gnu", "wasm32-unknown-unknown", "armv7-unknown-linux-gnu"])
+def test_without_threads(triple: str) -> None:
+    text = assembly(support_text(triple.split("-")[0], threads=False), triple)
+    assert "tw_parallel_for:" in text
+    assert "tw_worker" not in text
+    assert "syscall" not in text
+
+
+@pytest.mark.parametrize(("arch", "system"), [("sparc", "linux"), ("x86_64", "darwin")])
+def test_targets_without_a_pool(arch: str, system: str) -> None:
+    with pytest.raises(UnsupportedTarget, match="threads=False"):
+        support_text(arch, system)
+
+
+def test_declarations_match_definitions() -> None:
+    declared = llvm.parse_assembly(DECLARATIONS)
+    defined = llvm.parse_assembly(support_text("x86_64"))
+    for function in declared.functions:
+        assert defined.get_function(function.name).global_value_type == function.global_value_type

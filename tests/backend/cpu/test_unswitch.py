@@ -1,0 +1,102 @@
+"""What is selected for a whole loop is selected before it; results stay what they are."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.backend.cpu.support import run_native
+from tilewright import te
+from tilewright.backend.cpu.prepare import prepare
+from tilewright.kernels.schedules import schedule_elementwise
+from tilewright.loops.ir import Loop, LoopKind, Stmt, Store
+from tilewright.loops.lower import lower
+from tilewright.loops.program import Program
+from tilewright.loops.visit import children, walk
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef
+from tilewright.symbolic.expr import Expr, Select
+from tilewright.symbolic.traversal import walk as walk_expr
+from tilewright.target.machine import ENOUGH_CHUNKS
+
+LANES = 16
+
+
+def joined(channels: list[int], rows: int, shifted: bool = False) -> Program:
+    """Tensors (channels, rows, 16) side by side along their channels; ``shifted``: row r is row r - 1, the first 0."""
+    parts = [te.placeholder((count, rows, LANES), name=f"p{place}") for place, count in enumerate(channels)]
+
+    def element(c: Expr, r: Expr, lane: Expr) -> Expr:
+        at, row = sum(channels[:-1]), r - 1 if shifted else r
+        value: Expr = parts[-1][c - at, row, lane]
+        for part, count in zip(reversed(parts[:-1]), reversed(channels[:-1]), strict=True):
+            at -= count
+            value = te.select(c < at + count, part[c - at, row, lane], value)
+        return te.select(r >= 1, value, 0.0) if shifted else value
+
+    result = te.compute((sum(channels), rows, LANES), element, name="joined")
+    return lower([result], name="join", inputs=parts)
+
+
+def scheduled(program: Program, parallel: bool = True) -> Program:
+    s = Schedule(program)
+    schedule_elementwise(s, BlockRef("joined"), 4 * LANES, parallel)
+    return s.program
+
+
+def selecting_in_loops(stmt: Stmt, inside: bool = False) -> int:
+    """How many stores in serial loops select."""
+    match stmt:
+        case Loop(kind=kind, body=body):
+            return selecting_in_loops(body, inside or kind is LoopKind.SERIAL)
+        case Store(_, _, value):
+            return int(inside and any(isinstance(node, Select) for node in walk_expr(value)))
+        case _:
+            return sum(selecting_in_loops(inner, inside) for inner in children(stmt))
+
+
+def parallel_iterations(program: Program) -> int:
+    loops = [node for node in walk(program.body) if isinstance(node, Loop) and node.kind is LoopKind.PARALLEL]
+    return int(np.prod([int(str(loop.extent)) for loop in loops]))
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_rows_are_copied_without_a_choice(parallel: bool) -> None:
+    program = scheduled(joined([3, 2, 1, 4, 20], rows=28), parallel)
+    assert selecting_in_loops(prepare(program).body) == 0
+    assert not parallel or ENOUGH_CHUNKS <= parallel_iterations(program) < 30 * 28
+
+
+def test_a_choice_that_changes_in_the_loop_stays() -> None:
+    a, b = (te.placeholder((4, 6), name=name) for name in "ab")
+    checkered = te.compute((4, 6), lambda y, x: te.select((y + x) % 2 < 1, a[y, x], b[y, x]), name="checkered")
+    program = lower([checkered], name="checkered", inputs=[a, b])
+    assert selecting_in_loops(prepare(program).body) == 1
+    feeds = {"a": np.zeros((4, 6), np.float32), "b": np.ones((4, 6), np.float32)}
+    (result,) = run_native(program, feeds)
+    np.testing.assert_array_equal(result, np.indices((4, 6)).sum(axis=0) % 2)
+
+
+def test_few_channels_are_shared_among_threads_by_parts_of_rows() -> None:
+    program = scheduled(joined([1, 2], rows=40))
+    assert ENOUGH_CHUNKS <= parallel_iterations(program) < 3 * 40
+    assert selecting_in_loops(prepare(program).body) == 0
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    channels=st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    rows=st.integers(1, 45),
+    parallel=st.booleans(),
+    shifted=st.booleans(),
+)
+def test_results_are_those_of_numpy(channels: list[int], rows: int, parallel: bool, shifted: bool) -> None:
+    random = np.random.default_rng(rows)
+    given_parts = [random.standard_normal((count, rows, LANES), np.float32) for count in channels]
+    expected = np.concatenate(given_parts)
+    if shifted:
+        expected = np.pad(expected, ((0, 0), (1, 0), (0, 0)))[:, :rows]
+    program = scheduled(joined(channels, rows, shifted), parallel)
+    feeds = {f"p{place}": part for place, part in enumerate(given_parts)}
+    (result,) = run_native(program, feeds, threads=2)
+    np.testing.assert_array_equal(result, expected)
