@@ -17,7 +17,7 @@ from tilewright.runtime import abi
 from tilewright.runtime.loader import load_image
 from tilewright.runtime.manifest import Manifest, TensorSpec
 from tilewright.runtime.memory import address_of, aligned
-from tilewright.runtime.model import Executable
+from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.pool import shared_pool
 from tilewright.target.target import Target
 
@@ -136,8 +136,8 @@ def regions() -> None:
 def tiny_model() -> None:
     specs = [TensorSpec(name, f32, (4, 4)) for name in ("x", "y", "z")]
     made = objects(TINY)
-    loading = median_us(lambda: Executable(Manifest(tuple(specs[:2]), (specs[2],)), made), 1)
-    model = Executable(Manifest(tuple(specs[:2]), (specs[2],)), made, threads=2)
+    loading = median_us(lambda: NativeExecutable(Manifest(tuple(specs[:2]), (specs[2],)), made), 1)
+    model = NativeExecutable(Manifest(tuple(specs[:2]), (specs[2],)), made, threads=2)
     x, y = np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)
     feeds, out = {"x": x, "y": y}, {"z": np.empty((4, 4), np.float32)}
     print("model of 2 inputs, 1 output, 16 elements, from Python")

@@ -32,7 +32,7 @@ from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.artifact import Artifact, Build
-from tilewright.runtime.model import Executable
+from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.sizing import default_threads
 from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
 from tilewright.superoptimizer import compile_graph
@@ -163,7 +163,7 @@ class _Compilation:
             return self._make(self.load(shapes), shapes)
 
         try:
-            executable = Executable(parts.manifest, parts.objects, parts.constants, threads=self.options.threads)
+            executable = NativeExecutable(parts.manifest, parts.objects, parts.constants, threads=self.options.threads)
         except BadArtifact as error:
             _LOG.warning("the model is compiled again, as what the cache has of it can't be used: %s", error)
             return None
@@ -178,7 +178,7 @@ class _Compilation:
         asked = IsolatedRequest(self.source, shapes, self.options, self.settings)
         answer = compile_elsewhere(asked, limits, _both(to_log(_LOG), self.listener))
         parts = answer.parts
-        executable = Executable(parts.manifest, parts.objects, parts.constants, threads=self.options.threads)
+        executable = NativeExecutable(parts.manifest, parts.objects, parts.constants, threads=self.options.threads)
 
         def again() -> Made:
             raise BadInput("compiled in a process of its own; compile the model without isolate= to see how it is made")

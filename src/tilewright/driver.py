@@ -35,8 +35,8 @@ from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.runtime.elsewhere import executable_for
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.memory import aligned_array
-from tilewright.runtime.model import Executable
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.superopt.search.result import Applied

@@ -20,8 +20,8 @@ from tilewright.insight.peak import measure_peak
 from tilewright.insight.profile import Profile, extents_of, profile
 from tilewright.insight.references import Reference, in_float64
 from tilewright.runtime import artifact
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import accepted
-from tilewright.runtime.model import Executable
 from tilewright.runtime.runnable import RunnableModel
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from tilewright.insight.compare import TOLERANCE, Against, Comparison
 from tilewright.insight.explain import Explanation, Finding, Memory
 from tilewright.insight.profile import Profile
 from tilewright.model import CompiledModel, Seconds, Tolerance
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import Feed, wrong_names
 from tilewright.runtime.manifest import Symbol, TensorSpec
-from tilewright.runtime.model import Executable
 
 Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tilewright.measure.build import Image
 from tilewright.measure.child import main
 from tilewright.measure.job import Job
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.memory import address_of
-from tilewright.runtime.model import Executable
 
 Array = NDArray[np.generic]
 

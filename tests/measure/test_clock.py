@@ -17,7 +17,7 @@ from tilewright.measure.limits import Limits
 from tilewright.measure.messages import Request, Said, Unmeasurable
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.measure.workload import draw, tolerance
-from tilewright.runtime.model import Executable
+from tilewright.runtime.native import NativeExecutable
 from tilewright.target.target import Target
 
 
@@ -79,14 +79,14 @@ def test_runs_have_cold_inputs_in_turns(monkeypatch: pytest.MonkeyPatch) -> None
     program = product("mm", 64)
     job = Job(str(program), EMPTY, HOST, timing=Timing(3, 1e-5, ("B",), 3 * 64 * 64 * 4))
     used: list[tuple[int, int]] = []
-    timed_run = Executable.timed_run
+    timed_run = NativeExecutable.timed_run
 
-    def noted(self: Executable, feeds: dict[str, np.ndarray], *others: object, **named: int) -> object:
+    def noted(self: NativeExecutable, feeds: dict[str, np.ndarray], *others: object, **named: int) -> object:
         if "A" in feeds and feeds["A"].shape == (64, 64):
             used.append((feeds["A"].ctypes.data, feeds["B"].ctypes.data))
         return timed_run(self, feeds, *others, **named)
 
-    monkeypatch.setattr(Executable, "timed_run", noted)
+    monkeypatch.setattr(NativeExecutable, "timed_run", noted)
     said: list[Said] = []
     Bench(Limits()).measure(Request(0, job, 30.0), said.append)
     assert isinstance(said[-1], Outcome)

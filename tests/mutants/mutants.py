@@ -1505,10 +1505,10 @@ MUTANTS = (
     ),
     Mutant(
         "threads share a context",
-        "runtime/model.py",
+        "runtime/native.py",
         "context = self._free.pop()",
         "context = self._free[-1]",
-        ("tests/runtime/test_model.py::test_calls_at_the_same_time_have_contexts_of_their_own",),
+        ("tests/runtime/test_native.py::test_calls_at_the_same_time_have_contexts_of_their_own",),
     ),
     Mutant(
         "chunks of a stopped call are run",

@@ -12,7 +12,7 @@ from tilewright.base.errors import ResourceLimit
 from tilewright.runtime import entry
 from tilewright.runtime.entry import Entry
 from tilewright.runtime.manifest import Manifest, TensorSpec
-from tilewright.runtime.model import Executable
+from tilewright.runtime.native import NativeExecutable
 
 _Function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 CALLS = 30
@@ -80,7 +80,7 @@ end:
 def test_a_timeout_ends_a_model_that_was_quick_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry, "SHORT_NANOSECONDS", 1 << 60)
     spec = TensorSpec("x", dt.i64, ())
-    model = Executable(Manifest((spec,), ()), image_of(ENDLESS_IF_NOT_ZERO), threads=1)
+    model = NativeExecutable(Manifest((spec,), ()), image_of(ENDLESS_IF_NOT_ZERO), threads=1)
     for _ in range(CALLS):
         model.run({"x": np.int64(0)})
     with pytest.raises(ResourceLimit, match="longer than its timeout"):

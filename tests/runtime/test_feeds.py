@@ -9,10 +9,11 @@ import pytest
 from tests.runtime.images import ADD, SCALE, image_of
 from tilewright.base import dtypes as dt
 from tilewright.base.errors import BadFeed
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import Feed, new_output
 from tilewright.runtime.manifest import Manifest, Symbol, TensorSpec
 from tilewright.runtime.memory import address_of
-from tilewright.runtime.model import Executable
+from tilewright.runtime.native import NativeExecutable
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -143,7 +144,7 @@ def test_numbers_that_fit() -> None:
 
 def adder() -> Executable:
     specs = [TensorSpec(name, dt.f32, (2, 3)) for name in ("left", "right", "sum")]
-    return Executable(Manifest(tuple(specs[:2]), (specs[2],)), image_of(ADD.format(n=6)), threads=1)
+    return NativeExecutable(Manifest(tuple(specs[:2]), (specs[2],)), image_of(ADD.format(n=6)), threads=1)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def scaler(symbols: tuple[Symbol, ...], inputs: tuple[TensorSpec, ...]) -> Execu
     manifest = Manifest(
         inputs, (TensorSpec("y", dt.f32, ("n",)),), (TensorSpec("c", dt.f32, ()),), symbols, workspace=4096, scratch=64
     )
-    return Executable(manifest, image_of(SCALE), [np.array(2, np.float32)], threads=1)
+    return NativeExecutable(manifest, image_of(SCALE), [np.array(2, np.float32)], threads=1)
 
 
 def test_symbols() -> None:

@@ -10,8 +10,9 @@ import pytest
 from tests.runtime.images import image_of
 from tilewright.base import dtypes as dt
 from tilewright.runtime.context import KEPT_BYTES, REMEMBERED_CALLS
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest, Symbol, TensorSpec
-from tilewright.runtime.model import Executable
+from tilewright.runtime.native import NativeExecutable
 
 MIB = 1 << 20
 BIG, SMALL = KEPT_BYTES // MIB + 100, 5
@@ -34,7 +35,7 @@ def dynamic() -> Executable:
     """Needs as many MiB of workspace as its input is long."""
     symbols = (Symbol("n"), Symbol("bytes", value=("*", "n", MIB)))
     manifest = Manifest((TensorSpec("x", dt.u8, ("n",)),), (), symbols=symbols, workspace="bytes")
-    return Executable(manifest, image_of(_TOUCH), threads=1)
+    return NativeExecutable(manifest, image_of(_TOUCH), threads=1)
 
 
 def run(model: Executable, mebibytes: int, times: int = 1) -> int:
@@ -98,7 +99,9 @@ def test_of_calls_at_the_same_time() -> None:
 @pytest.mark.parametrize("size", [1, BIG])
 def test_of_fixed_sizes(size: int) -> None:
     manifest = Manifest((), (), workspace=size * MIB)
-    model = Executable(manifest, image_of("define i32 @tw_main(ptr %b, ptr %d, ptr %w, ptr %c) {\n  ret i32 0\n}\n"))
+    model = NativeExecutable(
+        manifest, image_of("define i32 @tw_main(ptr %b, ptr %d, ptr %w, ptr %c) {\n  ret i32 0\n}\n")
+    )
     for _ in range(3):
         model.run({})
     assert model.kept_bytes == size * MIB

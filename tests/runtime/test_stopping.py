@@ -18,9 +18,10 @@ from tilewright.base import dtypes as dt
 from tilewright.base.errors import BadInput, Timeout
 from tilewright.runtime import abi
 from tilewright.runtime import pool as pool_module
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.loader import LoadedImage, load_image
 from tilewright.runtime.manifest import Manifest, Symbol, TensorSpec
-from tilewright.runtime.model import Executable
+from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.objectfile import host_machine
 from tilewright.runtime.pool import Pool, shared_pool
 
@@ -64,7 +65,9 @@ define i32 @tw_main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context) nounw
 def spinner(threads: int) -> Executable:
     """Runs as many chunks as its first input is long, each of as many turns as the second one is."""
     inputs = tuple(TensorSpec(name, dt.u8, (extent,)) for name, extent in (("x", "n"), ("y", "turns")))
-    return Executable(Manifest(inputs, (), symbols=(Symbol("n"), Symbol("turns"))), image_of(_SPIN), threads=threads)
+    return NativeExecutable(
+        Manifest(inputs, (), symbols=(Symbol("n"), Symbol("turns"))), image_of(_SPIN), threads=threads
+    )
 
 
 def sizes(chunks: int, turns: int) -> dict[str, object]:
@@ -72,7 +75,7 @@ def sizes(chunks: int, turns: int) -> dict[str, object]:
 
 
 def endless() -> Executable:
-    return Executable(Manifest((), ()), image_of(ENDLESS), threads=1)
+    return NativeExecutable(Manifest((), ()), image_of(ENDLESS), threads=1)
 
 
 @contextmanager
@@ -153,7 +156,7 @@ define i32 @tw_main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context) nounw
 
 def test_while_the_caller_waits_for_others() -> None:
     """Only the caller looks at the clock, and the others learn from it."""
-    model = Executable(Manifest((), (TensorSpec("found", dt.i64, ()),)), image_of(_ASK), threads=2)
+    model = NativeExecutable(Manifest((), (TensorSpec("found", dt.i64, ()),)), image_of(_ASK), threads=2)
     found = np.zeros((), np.int64)
     end = time.monotonic() + SOON
     while not found and time.monotonic() < end:  # until the worker has had a chunk: else a run is over at once

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tilewright.measure.build import Image
 from tilewright.measure.child import main
 from tilewright.measure.job import Job
-from tilewright.runtime.model import Executable
+from tilewright.runtime.executable import Executable
 
 Array = NDArray[np.generic]
 

@@ -27,7 +27,8 @@ from tilewright.loops.ir import Alloc, Stmt
 from tilewright.loops.program import Program
 from tilewright.loops.visit import transform_stmts, walk
 from tilewright.measure.difference import Difference, difference
-from tilewright.runtime.model import Executable
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.native import NativeExecutable
 from tilewright.symbolic.expr import const
 
 TOLERANCE = 1e-4
@@ -186,7 +187,7 @@ def exposed(compiled: Compiled, cache: Store | None = None) -> Executable:
     graph = compiled.graph
     limits = interface.limits_of(graph, main.dims)
     manifest = interface.manifest(graph.inputs, [*graph.outputs, *added], stored, main.dims, made, limits)
-    return Executable(manifest, made.objects, compiled.executable.constants, threads=compiled.executable.threads)
+    return NativeExecutable(manifest, made.objects, compiled.executable.constants, threads=compiled.executable.threads)
 
 
 def _expose(main: Program) -> Program:

@@ -19,8 +19,8 @@ from tilewright.driver import Compiled, ScheduledKernel
 from tilewright.insight.names import cell
 from tilewright.insight.peak import Peak
 from tilewright.insight.places import calls_of, sources
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.model import Executable
 
 LEAST_RUNS = 5
 MOST_RUNS = 2000

@@ -23,8 +23,8 @@ from tilewright.measure.job import Job
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.runtime import artifact
 from tilewright.runtime.elsewhere import executable_for
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest, TensorSpec
-from tilewright.runtime.model import Executable
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace
 from tilewright.symbolic.expr import Const

@@ -20,8 +20,8 @@ from tilewright.measure.roofline import least_us
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.measure.workload import Workload, load
 from tilewright.runtime.elsewhere import misfit
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.memory import aligned_array
-from tilewright.runtime.model import Executable
 from tilewright.target.target import Target
 
 Say = Callable[[Said], None]

@@ -13,8 +13,8 @@ from tilewright.loops.lower import lower
 from tilewright.measure.build import image_of
 from tilewright.measure.job import Timing
 from tilewright.measure.workload import draw
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.memory import aligned_array
-from tilewright.runtime.model import Executable
 from tilewright.symbolic.expr import Var
 from tilewright.target.target import Target
 from tilewright.tensor import build as te

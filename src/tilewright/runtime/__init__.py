@@ -3,11 +3,12 @@
 In: an image (relocatable objects), a ``Manifest`` and constants. Out: an ``Executable``, which takes NumPy arrays and
 gives NumPy arrays. ``abi`` is the contract with generated code. The way of a call:
 
-    model      check feeds (feeds), allocate outputs, take a context (context), one native call (entry)
+    executable check feeds (feeds), allocate outputs
+    native     take a context (context), one native call (entry)
     loader     objects (elf) -> one image (linker, relocations, imports) in memory (memory)
     pool       worker threads for parallel regions; how many: sizing. What they run: ``backend.cpu.pool_text``
 
-    executable = Executable(Manifest(inputs, outputs), objects)
+    executable = NativeExecutable(Manifest(inputs, outputs), objects)
     y, = executable.run({"x": x})
 
 What users hold is a ``RunnableModel`` (runnable): compiled here, or loaded from a file (artifact). Code for another

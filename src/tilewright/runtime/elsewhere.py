@@ -7,8 +7,9 @@ from tilewright.base import host
 from tilewright.base.arrays import Array
 from tilewright.base.errors import UnsupportedTarget
 from tilewright.base.processors import FEATURES, Architecture, closure
+from tilewright.runtime.executable import Executable, checked_constants, checked_threads
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.model import Executable, checked_constants, checked_threads
+from tilewright.runtime.native import NativeExecutable
 
 
 def misfit(architecture: str, features: Iterable[str]) -> str | None:
@@ -74,4 +75,4 @@ def executable_for(
     reason = misfit(*target)
     if reason is not None:
         return Elsewhere(manifest, constants, threads, reason)
-    return Executable(manifest, objects, constants, threads=threads)
+    return NativeExecutable(manifest, objects, constants, threads=threads)

@@ -13,9 +13,10 @@ from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.runtime import artifact
 from tilewright.runtime.abi import MAX_THREADS
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import given_feeds, given_names
 from tilewright.runtime.manifest import TensorSpec
-from tilewright.runtime.model import Executable
+from tilewright.runtime.native import NativeExecutable
 
 
 class RunnableModel:
@@ -148,7 +149,7 @@ def load(
     found = artifact.read(path, chosen.key_dir, trust=artifact.trusted(trust), mapped=mapped)
     wanted = chosen.num_threads if threads is None else threads
     try:
-        executable = Executable(found.manifest, found.objects, found.constants, threads=wanted)
+        executable = NativeExecutable(found.manifest, found.objects, found.constants, threads=wanted)
     except BadArtifact as error:
         raise artifact.unusable(path, error) from error
     if mapped is None:

@@ -12,7 +12,7 @@ from tilewright.base.errors import Timeout
 from tilewright.loops.ir import Buffer, If, Loop, LoopKind, Seq, Stmt, Store, Stores
 from tilewright.loops.program import Program
 from tilewright.runtime.manifest import Manifest, TensorSpec
-from tilewright.runtime.model import Executable
+from tilewright.runtime.native import NativeExecutable
 from tilewright.symbolic.expr import Expr, Read, Var, const
 from tilewright.target.target import Target
 
@@ -80,7 +80,7 @@ def test_what_takes_long_is_stopped(body: Stmt, threads: int) -> None:
     image = build_one(Program("k", (OUTPUTS,), body), Target.host())
     memory = (image.code.workspace_bytes, image.code.scratch_bytes)
     manifest = Manifest((), (TensorSpec("y", f32, (4,)),), (), (), *memory)
-    model = Executable(manifest, image.objects, threads=threads)
+    model = NativeExecutable(manifest, image.objects, threads=threads)
     begin = time.monotonic()
     with pytest.raises(Timeout):
         model.run({}, {"y": np.zeros(4, np.float32)}, timeout=0.02)

@@ -15,10 +15,11 @@ from tests.runtime.images import ADD, CHECKED, ENDLESS, MARKED, SCALE, compile_t
 from tilewright.base import dtypes as dt
 from tilewright.base.errors import BadArtifact, BadFeed, BadInput, OutOfBounds, ResourceLimit
 from tilewright.runtime import abi
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.loader import load_image
 from tilewright.runtime.manifest import Formula, Manifest, Symbol, TensorSpec
 from tilewright.runtime.memory import aligned
-from tilewright.runtime.model import Executable
+from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.objectfile import Machine, host_machine
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -27,7 +28,9 @@ Y = np.full((2, 3), 10, np.float32)
 
 def adder(shape: tuple[int, ...] = (2, 3)) -> Executable:
     specs = [TensorSpec(name, dt.f32, shape) for name in ("x", "y", "z")]
-    return Executable(Manifest(tuple(specs[:2]), (specs[2],)), image_of(ADD.format(n=int(np.prod(shape)))), threads=1)
+    return NativeExecutable(
+        Manifest(tuple(specs[:2]), (specs[2],)), image_of(ADD.format(n=int(np.prod(shape)))), threads=1
+    )
 
 
 def scaler(threads: int | None = None, factor: float = 2, size: int = 1000) -> Executable:
@@ -40,12 +43,12 @@ def scaler(threads: int | None = None, factor: float = 2, size: int = 1000) -> E
         workspace=4 * size,
         scratch=4,
     )
-    return Executable(manifest, image_of(SCALE), [np.array(factor, np.float32)], threads=threads)
+    return NativeExecutable(manifest, image_of(SCALE), [np.array(factor, np.float32)], threads=threads)
 
 
 def checked(text: str = CHECKED) -> Executable:
     specs = (TensorSpec("x", dt.i64, ()),), (TensorSpec("y", dt.i64, ()),)
-    return Executable(Manifest(*specs, sites=("loop", "gather: index")), image_of(text), threads=1)
+    return NativeExecutable(Manifest(*specs, sites=("loop", "gather: index")), image_of(text), threads=1)
 
 
 def test_outputs_are_new_aligned_and_right() -> None:
@@ -271,7 +274,7 @@ def test_derived_extents(formula: Formula, n: int, expected: int) -> None:
         (TensorSpec("z", dt.f32, ("m",)),),
         symbols=(Symbol("n"), Symbol("m", value=formula)),
     )
-    model = Executable(manifest, image_of(ADD.format(n=0)), threads=1)
+    model = NativeExecutable(manifest, image_of(ADD.format(n=0)), threads=1)
     assert model.run({"x": np.zeros(n, np.float32), "y": 0})[0].shape == (expected,)
 
 
@@ -279,10 +282,10 @@ def test_derived_extents_that_make_no_sense() -> None:
     specs = (TensorSpec("x", dt.f32, ("n",)),), (TensorSpec("z", dt.f32, ("m",)),)
     less = Manifest(*specs, symbols=(Symbol("n"), Symbol("m", value=("-", "n", 3))))
     with pytest.raises(BadFeed, match="extent 'm' is -1"):
-        Executable(less, image_of(ADD.format(n=0)), threads=1).run({"x": np.zeros(2, np.float32)})
+        NativeExecutable(less, image_of(ADD.format(n=0)), threads=1).run({"x": np.zeros(2, np.float32)})
     divided = Manifest(*specs, symbols=(Symbol("n"), Symbol("m", value=("//", 3, "n"))))
     with pytest.raises(BadFeed, match="3 // 0"):
-        Executable(divided, image_of(ADD.format(n=0)), threads=1).run({"x": np.zeros(0, np.float32)})
+        NativeExecutable(divided, image_of(ADD.format(n=0)), threads=1).run({"x": np.zeros(0, np.float32)})
 
 
 def test_parts_that_do_not_fit() -> None:
@@ -290,14 +293,14 @@ def test_parts_that_do_not_fit() -> None:
     manifest = Manifest(*specs)
     objects = image_of(ADD.format(n=0))
     with pytest.raises(BadArtifact, match="0 constants were given"):
-        Executable(manifest, objects)
+        NativeExecutable(manifest, objects)
     with pytest.raises(BadArtifact, match=r"constant c: f32\[2\] was given float64\[2\]"):
-        Executable(manifest, objects, [np.zeros(2)])
+        NativeExecutable(manifest, objects, [np.zeros(2)])
     with pytest.raises(BadArtifact, match="no symbol 'tw_main'"):
-        Executable(Manifest((), ()), image_of())
+        NativeExecutable(Manifest((), ()), image_of())
     other = [objects[0], compile_text(f"@tw_abi_version = constant i32 {abi.VERSION + 1}")]
     with pytest.raises(BadArtifact, match=f"version {abi.VERSION + 1} of the runtime's interface"):
-        Executable(Manifest((), ()), [compile_text(ADD.format(n=0)), other[1]])
+        NativeExecutable(Manifest((), ()), [compile_text(ADD.format(n=0)), other[1]])
 
 
 def test_unaligned_constants_are_moved() -> None:
@@ -305,14 +308,14 @@ def test_unaligned_constants_are_moved() -> None:
     constant = raw[4:8].view(np.float32).reshape(())
     constant[...] = 5
     model = scaler(1)
-    moved = Executable(model.manifest, image_of(SCALE), [constant], threads=1)
+    moved = NativeExecutable(model.manifest, image_of(SCALE), [constant], threads=1)
     constant[...] = 0
     assert moved.run({"x": np.ones(1, np.float32)})[0] == 5
 
 
 def test_runs_without_the_compiler() -> None:
     program = (
-        "import sys, tilewright.runtime.model; "
+        "import sys, tilewright.runtime.native; "
         "bad = {'llvmlite', 'onnx', 'rich', 'tilewright.backend'} & set(sys.modules); sys.exit(repr(bad) if bad else 0)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
@@ -321,7 +324,7 @@ def test_runs_without_the_compiler() -> None:
 def test_times_of_calls() -> None:
     specs = [TensorSpec(name, dt.i64, ()) for name in ("x", "y")]
     image = image_of(MARKED)
-    model = Executable(Manifest((specs[0],), (specs[1],), calls=("short", "long")), image, threads=1)
+    model = NativeExecutable(Manifest((specs[0],), (specs[1],), calls=("short", "long")), image, threads=1)
     x = np.array(3)
     for _ in range(2):  # the times are those of one run, not of all
         (y,), (short, long) = model.timed_run({"x": x})

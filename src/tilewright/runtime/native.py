@@ -1,7 +1,7 @@
-"""A compiled model, ready to run: NumPy arrays in, NumPy arrays out, one native call between.
+"""A compiled model as native code: NumPy arrays in, NumPy arrays out, one native call between.
 
 ``run`` is on the path of every inference and written for speed: for a small model Python's part is most of the time.
-The rare cases (an array that needs a copy, a wrong feed, an error) are in methods of their own and in ``feeds``.
+The rare cases (an array that needs a copy, a wrong feed, an error) are in ``executable`` and ``feeds``.
 """
 
 import math
@@ -14,7 +14,6 @@ import numpy as np
 from tilewright.base.arrays import Array
 from tilewright.base.errors import (
     BadArtifact,
-    BadFeed,
     BadInput,
     IndexOutOfRange,
     InternalError,
@@ -23,26 +22,23 @@ from tilewright.base.errors import (
     TilewrightError,
     Timeout,
 )
-from tilewright.base.names import shown
 from tilewright.runtime import abi
 from tilewright.runtime.context import SMALL, Context, Kept
 from tilewright.runtime.entry import Entry
-from tilewright.runtime.feeds import Feed, check_output, given_feeds, new_output, wrong_names
+from tilewright.runtime.executable import Executable, checked_threads, copy_back
+from tilewright.runtime.feeds import new_output
 from tilewright.runtime.interrupts import raise_fetched
 from tilewright.runtime.loader import LoadedImage, load_image
-from tilewright.runtime.manifest import Manifest, evaluate
-from tilewright.runtime.memory import address_of, aligned_copy
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.memory import address_of
 from tilewright.runtime.pool import shared_pool
-from tilewright.runtime.sizing import default_threads
-
-_Shapes = Sequence[tuple[tuple[int, ...], np.dtype[np.generic]]]
 
 _LONGEST_SECONDS = 1e9
 """What is longer, or infinite, is as long as this: 31 years fit into 64 bits of nanoseconds."""
 
 
-class Executable:
-    """An image with its manifest and constants. Any number of threads may call ``run`` at once.
+class NativeExecutable(Executable):
+    """An image with its manifest and constants.
 
     ``objects`` are relocatable objects that together make the image; ``constants`` the arrays of the manifest's
     constants, in its order. ``threads`` is the most that a call uses; by default what the machine lends to this process
@@ -58,17 +54,13 @@ class Executable:
         threads: int | None = None,
         imports: Mapping[str, int] | None = None,
     ) -> None:
-        self.manifest = manifest
-        self.threads = checked_threads(default_threads() if threads is None else threads)
-        self.constants = checked_constants(manifest, constants)
+        super().__init__(manifest, constants, threads)
         self._image = load_image(objects, imports)
         _check_version(self._image)
         _check_threads(self._image)
         self._entry = Entry(self._image.symbol(abi.ENTER))
         self._main = self._image.symbol(abi.MAIN)
         self._pool = shared_pool()
-        self._feeds = tuple(Feed(spec) for spec in manifest.inputs)
-        self._static_shapes = [(spec.static_shape or (), spec.dtype.numpy) for spec in manifest.outputs]
         names = [symbol.name for symbol in manifest.symbols]
         self._workspace_at = names.index(manifest.workspace) if isinstance(manifest.workspace, str) else None
         self._kept = Kept()
@@ -84,18 +76,6 @@ class Executable:
         threads: int | None = None,
         timeout: float | None = None,
     ) -> list[Array]:
-        """Run the model on ``feeds`` (input name -> array) and return its outputs in the manifest's order.
-
-        ``out`` has arrays to write some or all outputs to; those are the ones returned. They are written directly where
-        they are C-contiguous and share no memory with inputs. ``threads`` overrides the model's number for this call.
-        ``timeout`` is in seconds, for the native code, which looks at the clock about each 10 ms. A run that is stopped
-        leaves arrays of ``out`` with any content.
-
-        Raises ``BadFeed`` for an input or output that does not fit, ``IndexOutOfRange`` for an index among the data
-        that lies outside (what is in ``out`` is undefined then), ``OutOfBounds`` for an access that the bounds-checked
-        mode refused, ``Timeout`` for a run that takes longer than ``timeout``, ``ResourceLimit`` after a loop's trip
-        limit, and what a signal's handler raises in the meantime (``KeyboardInterrupt``), on the main thread.
-        """
         arrays = self._accept(feeds)
         pointers = [address_of(array) for array in arrays]
         extents, shapes = self._shapes(arrays) if self.manifest.symbols else ((), self._static_shapes)
@@ -104,7 +84,7 @@ class Executable:
             results, computed = self._place(out, arrays, shapes)
             pointers += [address_of(array) for array in computed]
             self._call(pointers, extents, wanted, timeout)
-            _copy_back(results, computed)
+            copy_back(results, computed)
             return results
         results = list[Array]()
         for shape, dtype in shapes:
@@ -127,10 +107,7 @@ class Executable:
         threads: int | None = None,
         runs: int = 1,
     ) -> tuple[list[Array], list[float]]:
-        """``run`` so many times, and the seconds that each of the manifest's ``calls`` took, all runs together.
-
-        The clock is in the native code; the time between two calls counts for the second.
-        """
+        """The clock is in the native code; the time between two calls counts for the second."""
         times = np.zeros(1 + len(self.manifest.calls), np.int64)
         arrays = self._accept(feeds)
         pointers = [address_of(array) for array in arrays]
@@ -140,61 +117,8 @@ class Executable:
         wanted = self.threads if threads is None else checked_threads(threads)
         for _ in range(runs):
             self._call(pointers, extents, wanted, None, times)
-        _copy_back(results, computed)
+        copy_back(results, computed)
         return results, [float(passed) * 1e-9 for passed in times[1:]]
-
-    def _accept(self, feeds: Mapping[str, object]) -> list[Array]:
-        """The inputs in order, each in the form that native code reads."""
-        arrays: list[Array] = []
-        kind: type = type(feeds)
-        if kind is not dict:
-            feeds = given_feeds(feeds)
-        for feed in self._feeds:
-            try:
-                value = feeds[feed.name]
-            except KeyError:
-                raise self._wrong_names(feeds) from None
-            arrays.append(value if feed.fits(value) else feed.accept(value))
-        if len(feeds) != len(arrays):
-            raise self._wrong_names(feeds)
-        return arrays
-
-    def _wrong_names(self, feeds: Mapping[str, object]) -> BadFeed:
-        return wrong_names([feed.name for feed in self._feeds], feeds)
-
-    def _shapes(self, arrays: Sequence[Array]) -> tuple[Sequence[int], _Shapes]:
-        """The values of all symbols, and the outputs' shapes that follow."""
-        found: dict[str, int] = {}
-        for feed, array in zip(self._feeds, arrays, strict=True):
-            feed.bind(array, found)
-        for symbol in self.manifest.symbols:
-            if symbol.value is None:
-                symbol.check(found[symbol.name], "inputs")
-            else:
-                found[symbol.name] = evaluate(symbol.value, found)
-                symbol.check(found[symbol.name], "computed from the inputs' shapes")
-        shapes = [(spec.concrete(found), spec.dtype.numpy) for spec in self.manifest.outputs]
-        return [found[symbol.name] for symbol in self.manifest.symbols], shapes
-
-    def _place(
-        self, out: Mapping[str, Array], inputs: Sequence[Array], shapes: _Shapes
-    ) -> tuple[list[Array], list[Array]]:
-        """The arrays to return, and those to compute into: others where the given ones can't be written directly."""
-        names = [spec.name for spec in self.manifest.outputs]
-        if not out.keys() <= set(names):
-            raise wrong_names(names, out, "output")
-        results: list[Array] = []
-        computed: list[Array] = []
-        for spec, (shape, dtype) in zip(self.manifest.outputs, shapes, strict=True):
-            if spec.name not in out:
-                given = target = new_output(shape, dtype)[0]
-            else:
-                given = check_output(spec, shape, out[spec.name])
-                taken = any(np.may_share_memory(given, other) for other in (*inputs, *computed))
-                target = given if given.flags.carray and not taken else new_output(shape, dtype)[0]
-            results.append(given)
-            computed.append(target)
-        return results, computed
 
     def _call(
         self,
@@ -264,34 +188,11 @@ def _error(code: int, where: str, value: int, bound: int) -> TilewrightError:
             return InternalError(f"{where}: native code ended with the unknown error code {code}")
 
 
-def _copy_back(results: Sequence[Array], computed: Sequence[Array]) -> None:
-    for given, source in zip(results, computed, strict=True):
-        if given is not source:
-            given[...] = source
-
-
-def checked_threads(threads: int) -> int:
-    """The number itself. Raises ``BadInput`` if it is none or too many."""
-    if type(threads) is not int or not 1 <= threads <= abi.MAX_THREADS:
-        raise BadInput(f"threads={shown(threads)}: the number of threads must be in 1..{abi.MAX_THREADS}")
-    return threads
-
-
 def nanoseconds(seconds: object) -> int:
     """A timeout in nanoseconds. Raises ``BadInput`` if it is no time, or below 0."""
     if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
         raise BadInput(f"timeout={seconds!r}: give seconds, 0 or more, or None for no limit")
     return math.ceil(min(float(seconds), _LONGEST_SECONDS) * 1e9)
-
-
-def checked_constants(manifest: Manifest, constants: Sequence[Array]) -> tuple[Array, ...]:
-    """The constants, aligned. Raises ``BadArtifact`` if they are not those of the manifest."""
-    if len(constants) != len(manifest.constants):
-        raise BadArtifact(f"{len(constants)} constants were given; the manifest lists {len(manifest.constants)}")
-    for spec, array in zip(manifest.constants, constants, strict=True):
-        if array.dtype != spec.dtype.numpy or array.shape != spec.static_shape:
-            raise BadArtifact(f"constant {spec} was given {array.dtype}{list(array.shape)}")
-    return tuple(aligned_copy(array) for array in constants)
 
 
 def _check_threads(image: LoadedImage) -> None:

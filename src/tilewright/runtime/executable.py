@@ -1,0 +1,147 @@
+"""A compiled model, ready to run, in whatever form its back end made it: NumPy arrays in, NumPy arrays out."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.base.arrays import Array
+from tilewright.base.errors import BadArtifact, BadFeed, BadInput
+from tilewright.base.names import shown
+from tilewright.runtime import abi
+from tilewright.runtime.feeds import Feed, check_output, given_feeds, new_output, wrong_names
+from tilewright.runtime.manifest import Manifest, evaluate
+from tilewright.runtime.memory import aligned_copy
+from tilewright.runtime.sizing import default_threads
+
+_Shapes = Sequence[tuple[tuple[int, ...], np.dtype[np.generic]]]
+
+
+class Executable(ABC):
+    """A manifest, the arrays of its constants, and what computes. Any number of threads may call ``run`` at once.
+
+    ``threads`` is the most that a call uses; by default what the machine lends to this process (``sizing``). Raises
+    ``BadArtifact`` if the constants are not those of the manifest.
+    """
+
+    def __init__(self, manifest: Manifest, constants: Sequence[Array], threads: int | None) -> None:
+        self.manifest = manifest
+        self.threads = checked_threads(default_threads() if threads is None else threads)
+        self.constants = checked_constants(manifest, constants)
+        self._feeds = tuple(Feed(spec) for spec in manifest.inputs)
+        self._static_shapes = [(spec.static_shape or (), spec.dtype.numpy) for spec in manifest.outputs]
+
+    @abstractmethod
+    def run(
+        self,
+        feeds: Mapping[str, object],
+        out: Mapping[str, Array] | None = None,
+        *,
+        threads: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Array]:
+        """Run the model on ``feeds`` (input name -> array) and return its outputs in the manifest's order.
+
+        ``out`` has arrays to write some or all outputs to; those are the ones returned. They are written directly where
+        they are C-contiguous and share no memory with inputs. ``threads`` overrides the model's number for this call.
+        ``timeout`` is in seconds, for the native code, which looks at the clock about each 10 ms. A run that is stopped
+        leaves arrays of ``out`` with any content.
+
+        Raises ``BadFeed`` for an input or output that does not fit, ``IndexOutOfRange`` for an index among the data
+        that lies outside (what is in ``out`` is undefined then), ``OutOfBounds`` for an access that the bounds-checked
+        mode refused, ``Timeout`` for a run that takes longer than ``timeout``, ``ResourceLimit`` after a loop's trip
+        limit, and what a signal's handler raises in the meantime (``KeyboardInterrupt``), on the main thread.
+        """
+
+    @abstractmethod
+    def timed_run(
+        self,
+        feeds: Mapping[str, object],
+        out: Mapping[str, Array] | None = None,
+        *,
+        threads: int | None = None,
+        runs: int = 1,
+    ) -> tuple[list[Array], list[float]]:
+        """``run`` so many times, and the seconds that each of the manifest's ``calls`` took, all runs together."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of workspace that are kept for later calls now."""
+        return 0
+
+    def _accept(self, feeds: Mapping[str, object]) -> list[Array]:
+        """The inputs in order, each in the form that native code reads."""
+        arrays: list[Array] = []
+        kind: type = type(feeds)
+        if kind is not dict:
+            feeds = given_feeds(feeds)
+        for feed in self._feeds:
+            try:
+                value = feeds[feed.name]
+            except KeyError:
+                raise self._wrong_names(feeds) from None
+            arrays.append(value if feed.fits(value) else feed.accept(value))
+        if len(feeds) != len(arrays):
+            raise self._wrong_names(feeds)
+        return arrays
+
+    def _wrong_names(self, feeds: Mapping[str, object]) -> BadFeed:
+        return wrong_names([feed.name for feed in self._feeds], feeds)
+
+    def _shapes(self, arrays: Sequence[Array]) -> tuple[Sequence[int], _Shapes]:
+        """The values of all symbols, and the outputs' shapes that follow."""
+        found: dict[str, int] = {}
+        for feed, array in zip(self._feeds, arrays, strict=True):
+            feed.bind(array, found)
+        for symbol in self.manifest.symbols:
+            if symbol.value is None:
+                symbol.check(found[symbol.name], "inputs")
+            else:
+                found[symbol.name] = evaluate(symbol.value, found)
+                symbol.check(found[symbol.name], "computed from the inputs' shapes")
+        shapes = [(spec.concrete(found), spec.dtype.numpy) for spec in self.manifest.outputs]
+        return [found[symbol.name] for symbol in self.manifest.symbols], shapes
+
+    def _place(
+        self, out: Mapping[str, Array], inputs: Sequence[Array], shapes: _Shapes
+    ) -> tuple[list[Array], list[Array]]:
+        """The arrays to return, and those to compute into: others where the given ones can't be written directly."""
+        names = [spec.name for spec in self.manifest.outputs]
+        if not out.keys() <= set(names):
+            raise wrong_names(names, out, "output")
+        results: list[Array] = []
+        computed: list[Array] = []
+        for spec, (shape, dtype) in zip(self.manifest.outputs, shapes, strict=True):
+            if spec.name not in out:
+                given = target = new_output(shape, dtype)[0]
+            else:
+                given = check_output(spec, shape, out[spec.name])
+                taken = any(np.may_share_memory(given, other) for other in (*inputs, *computed))
+                target = given if given.flags.carray and not taken else new_output(shape, dtype)[0]
+            results.append(given)
+            computed.append(target)
+        return results, computed
+
+
+def copy_back(results: Sequence[Array], computed: Sequence[Array]) -> None:
+    """Write what was computed elsewhere into the arrays that were given."""
+    for given, source in zip(results, computed, strict=True):
+        if given is not source:
+            given[...] = source
+
+
+def checked_threads(threads: int) -> int:
+    """The number itself. Raises ``BadInput`` if it is none or too many."""
+    if type(threads) is not int or not 1 <= threads <= abi.MAX_THREADS:
+        raise BadInput(f"threads={shown(threads)}: the number of threads must be in 1..{abi.MAX_THREADS}")
+    return threads
+
+
+def checked_constants(manifest: Manifest, constants: Sequence[Array]) -> tuple[Array, ...]:
+    """The constants, aligned. Raises ``BadArtifact`` if they are not those of the manifest."""
+    if len(constants) != len(manifest.constants):
+        raise BadArtifact(f"{len(constants)} constants were given; the manifest lists {len(manifest.constants)}")
+    for spec, array in zip(manifest.constants, constants, strict=True):
+        if array.dtype != spec.dtype.numpy or array.shape != spec.static_shape:
+            raise BadArtifact(f"constant {spec} was given {array.dtype}{list(array.shape)}")
+    return tuple(aligned_copy(array) for array in constants)
