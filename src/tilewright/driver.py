@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright import interface
+from tilewright.backend.api import Backend, Code, Emission
 from tilewright.backend.cpu import image
+from tilewright.backend.cpu.backend import CPU
 from tilewright.base.checks import Checks
 from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
@@ -34,7 +36,6 @@ from tilewright.passes.main_program import Step, main_program, used_constants
 from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
-from tilewright.runtime.elsewhere import executable_for
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.memory import aligned_array
 from tilewright.schedule.index_map import IndexMap
@@ -78,6 +79,7 @@ class Options:
 
     ``memory_limit``: the most bytes of packed weights and workspace together; None for no limit. ``superopt``: how hard
     ``superoptimizer`` looks for a better graph; the driver itself does not. ``checks``: of indices that are data.
+    ``backend``: what makes code of kernels and runs it.
     """
 
     target: Target
@@ -88,6 +90,7 @@ class Options:
     memory_limit: int | None = None
     superopt: Superopt = Superopt.OFF
     checks: Checks = Checks.ON
+    backend: Backend = CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +142,11 @@ class _Listing:
     """The code of a kernel, made only if somebody prints it."""
 
     program: Program
-    write: Callable[[Program], str]
+    options: Options
+    stage: Stage
 
     def __str__(self) -> str:
-        return self.write(self.program)
+        return self.options.backend.listing(self.program, self.options.target, self.stage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ class _Planned:
     kernels: tuple[ScheduledKernel, ...]
     constants: Mapping[Value, Array]
     main: Program
-    code: image.Code
+    code: Code
 
     @property
     def weight_bytes(self) -> int:
@@ -171,7 +175,7 @@ class _Planned:
     @property
     def bytes(self) -> int:
         """Of constants and workspace, that of the latter which depends on run-time extents left out."""
-        return self.weight_bytes + self.code.workspace_bytes
+        return self.weight_bytes + self.code.needs.workspace_bytes
 
 
 def compile_graph(graph: Graph, options: Options, services: Services = ALONE) -> Compiled:
@@ -200,15 +204,14 @@ def compile_prepared(graph: Graph, options: Options, services: Services = ALONE)
     options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
     planned = _plan_within_limit(graph, options, services)
     laid_out, main, constants = planned.laid_out, planned.main, planned.constants
-    made = image.build(planned.code, options.target, services.cache, services.listener)
+    image = planned.code.link(services.cache, services.listener)
     limits = interface.limits_of(laid_out.graph, main.dims)
     values = (laid_out.graph.inputs, laid_out.graph.outputs, list(constants))
-    manifest = interface.manifest(*values, main.dims, made, limits, options.math, options.checks)
-    fitting = (options.target.arch.value, options.target.features)
-    executable = executable_for(fitting, manifest, made.objects, list(constants.values()), options.threads)
+    manifest = interface.manifest(*values, main.dims, image.needs, limits, options.math, options.checks)
+    executable = image.launch(manifest, list(constants.values()), options.threads)
     stored = (laid_out.layouts, laid_out.copies)
     graph, choices = laid_out.graph, planned.choices
-    return Compiled(executable, made.objects, graph, main, planned.kernels, options, *stored, choices)
+    return Compiled(executable, image.objects, graph, main, planned.kernels, options, *stored, choices)
 
 
 def decide(graph: Graph, options: Options, services: Services = ALONE, spare: int | None = None) -> Choices:
@@ -249,18 +252,13 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
     main = main_program(laid_out.graph, steps, constants, dims)
     note(Stage.MAIN, main)
     programs = [kernel.program for kernel in kernels]
-    note(Stage.LLVM, [_Listing(program, lambda p: image.kernel_text(p).text) for program in programs])
-    note(Stage.ASM, [_Listing(program, lambda p: image.assembly(p, options.target)) for program in programs])
+    for stage in (Stage.LLVM, Stage.ASM):
+        note(stage, [_Listing(program, options, stage) for program in programs])
+    emission = Emission(
+        len(constants), options.checked, options.checks, lambda call, origin: _place(groups[call], origin)
+    )
     try:
-        code = image.emit(
-            main,
-            programs,
-            options.target,
-            constants=len(constants),
-            checked=options.checked,
-            checks=options.checks,
-            place=lambda call, origin: _place(groups[call], origin),
-        )
+        code = options.backend.emit(main, programs, options.target, emission)
     except UnsupportedKernel as error:
         group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
         raise UnsupportedModel(f"{_sources(group)}: {_explained(error.reason, graph)}") from error
@@ -279,9 +277,10 @@ def _plan_within_limit(graph: Graph, options: Options, services: Services) -> _P
         return planned
     leanest = _plan(graph, options, services, spare=0)
     if not _fits(leanest, limit):
+        workspace = leanest.code.needs.workspace_bytes
         raise ResourceLimit(
-            f"the model needs {leanest.bytes} bytes ({leanest.weight_bytes} of weights, {leanest.code.workspace_bytes} "
-            f"of workspace), and memory_limit={limit}; raise it, or give a smaller batch, shapes= or bounds="
+            f"the model needs {leanest.bytes} bytes ({leanest.weight_bytes} of weights, {workspace} of workspace), "
+            f"and memory_limit={limit}; raise it, or give a smaller batch, shapes= or bounds="
         )
     spare = limit - leanest.bytes
     for _ in range(_ATTEMPTS):
@@ -295,7 +294,7 @@ def _plan_within_limit(graph: Graph, options: Options, services: Services) -> _P
 
 def _fits(planned: _Planned, limit: int) -> bool:
     """Raises ``UnsupportedModel`` if that depends on inputs."""
-    if planned.code.more_workspace != ZERO:
+    if planned.code.needs.more_workspace != ZERO:
         names = ", ".join(given_name(dim.var) for dim in planned.main.dims if dim.bound is None)
         raise UnsupportedModel(
             f"memory_limit={limit} can't be kept: the workspace depends on {names}, which has no upper bound; "
@@ -384,8 +383,8 @@ def build_program(
     ``BadProgram`` for one that is provably outside, unless that is left to the mode that checks every one.
     """
     program = program if checked else with_checks(program)
-    made = image.build_one(program, target, cache=cache, checked=checked, checks=checks)
+    made = image.build_one(program, target, Emission(checked=checked, checks=checks), cache=cache)
     values = [Value(p.name, p.dtype, p.shape) for p in program.params]
     count = len(values) - program.outputs
-    manifest = interface.manifest(values[:count], values[count:], (), program.dims, made, checks=checks)
-    return executable_for((target.arch.value, target.features), manifest, made.objects, threads=threads)
+    manifest = interface.manifest(values[:count], values[count:], (), program.dims, made.needs, checks=checks)
+    return made.launch(manifest, threads=threads)

@@ -6,7 +6,7 @@ computes by a formula; so is what must hold for inputs besides, such as that no 
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tilewright.backend.cpu.image import Code, Image
+from tilewright.backend.api import Needs
 from tilewright.base.checks import Checks
 from tilewright.base.errors import UnsupportedModel
 from tilewright.base.names import fresh_name
@@ -48,7 +48,7 @@ def manifest(
     outputs: Sequence[Value],
     constants: Sequence[Value],
     dims: Sequence[Dim],
-    made: Image,
+    needs: Needs,
     limits: Sequence[Limit] = (),
     math: Math = Math.DEFAULT,
     checks: Checks = Checks.ON,
@@ -58,11 +58,10 @@ def manifest(
     entering, leaving, known = (tuple(map(symbols.spec, values)) for values in (inputs, outputs, constants))
     for limit in dict.fromkeys(limits):
         symbols.check(limit)
-    code = made.code
-    workspace = symbols.workspace(code)
+    workspace = symbols.workspace(needs)
     listed = tuple(symbols.listed.values())
-    memory = (workspace, code.scratch_bytes)
-    return Manifest(entering, leaving, known, listed, *memory, code.sites, code.calls, math, checks)
+    memory = (workspace, needs.scratch_bytes)
+    return Manifest(entering, leaving, known, listed, *memory, needs.sites, needs.calls, math, checks)
 
 
 def input_spec(value: Value) -> TensorSpec:
@@ -117,11 +116,11 @@ class _Symbols:
             raise UnsupportedModel(f"the extent {limit.value} can't be computed at run time; give shapes=")
         self._add(limit.value, formula, limit.most)
 
-    def workspace(self, code: Code) -> Listed:
+    def workspace(self, needs: Needs) -> Listed:
         """The bytes of workspace of a call."""
-        if code.more_workspace == ZERO:
-            return code.workspace_bytes
-        size = code.workspace_bytes + code.more_workspace
+        if needs.more_workspace == ZERO:
+            return needs.workspace_bytes
+        size = needs.workspace_bytes + needs.more_workspace
         formula = _formula(size)
         if formula is None:
             raise UnsupportedModel(f"the workspace of {size} bytes can't be computed at run time; give shapes=")

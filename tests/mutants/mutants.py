@@ -1983,7 +1983,7 @@ MUTANTS = (
     Mutant(
         "a memory limit does not count the workspace",
         "driver.py",
-        "return self.weight_bytes + self.code.workspace_bytes",
+        "return self.weight_bytes + self.code.needs.workspace_bytes",
         "return self.weight_bytes",
         _POLICIES,
     ),

@@ -51,7 +51,8 @@ def text_of(model: onnx.ModelProto, bounds: Mapping[str, int] | None = None) -> 
     code = image.emit(main, [kernel.program for kernel in kernels], Target.host())
     for program in (main, *(each for kernel in kernels for each in (kernel.naive, kernel.program))):
         _check_kinds(program)
-    return Text(tuple(map(str, kernels)), replace(code, more_workspace=ZERO), format_expr(code.more_workspace))
+    needs, more = replace(code.needs, more_workspace=ZERO), format_expr(code.needs.more_workspace)
+    return Text(tuple(map(str, kernels)), replace(code, needs=needs), more)
 
 
 def _check_kinds(program: Program) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright import interface
-from tilewright.backend.cpu import image
+from tilewright.backend.api import Emission
 from tilewright.base.errors import BadInput
 from tilewright.base.names import shown
 from tilewright.base.store import Store
@@ -28,7 +28,6 @@ from tilewright.loops.program import Program
 from tilewright.loops.visit import transform_stmts, walk
 from tilewright.measure.difference import Difference, difference
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.native import NativeExecutable
 from tilewright.symbolic.expr import const
 
 TOLERANCE = 1e-4
@@ -178,16 +177,14 @@ def exposed(compiled: Compiled, cache: Store | None = None) -> Executable:
     constants = len(known.constants)
     options = compiled.options
     programs = [kernel.program for kernel in compiled.kernels]
-    code = image.emit(
-        main, programs, options.target, constants=constants, checked=options.checked, checks=options.checks
-    )
-    made = image.build(code, options.target, cache)
+    emission = Emission(constants, options.checked, options.checks)
+    image = options.backend.emit(main, programs, options.target, emission).link(cache)
     added = [Value(buffer.name, buffer.dtype, buffer.shape) for buffer in main.params[len(compiled.main.params) :]]
     stored = [Value(spec.name, spec.dtype, tuple(map(const, spec.static_shape or ()))) for spec in known.constants]
     graph = compiled.graph
     limits = interface.limits_of(graph, main.dims)
-    manifest = interface.manifest(graph.inputs, [*graph.outputs, *added], stored, main.dims, made, limits)
-    return NativeExecutable(manifest, made.objects, compiled.executable.constants, threads=compiled.executable.threads)
+    manifest = interface.manifest(graph.inputs, [*graph.outputs, *added], stored, main.dims, image.needs, limits)
+    return image.launch(manifest, compiled.executable.constants, compiled.executable.threads)
 
 
 def _expose(main: Program) -> Program:

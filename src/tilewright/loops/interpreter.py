@@ -58,17 +58,23 @@ class Order(Enum):
     SHUFFLED = "shuffled"
 
 
+Kernels: TypeAlias = Callable[[Call, Program, Mapping[str, Array], Mapping[str, int]], None]
+"""Runs a kernel for a call of it: reads and writes the arrays of its parameters, by name; run-time extents by name."""
+
+
 def interpret(
     program: Program,
     arrays: Mapping[str, Array],
     dims: Mapping[str, int] | None = None,
     programs: Mapping[str, Program] | None = None,
     order: Order = Order.ASCENDING,
+    kernels: Kernels | None = None,
 ) -> dict[str, Array]:
     """The outputs of ``program``, by name, when its parameters have the values in ``arrays``.
 
     ``dims`` gives run-time extents that no shape tells; ``programs`` are the kernels that it calls, by name. An output
-    may be fed too: it starts with these values. Raises ``BadFeed`` for feeds that do not fit, and what the module says.
+    may be fed too: it starts with these values. ``kernels`` is called with each kernel, which is interpreted otherwise.
+    Raises ``BadFeed`` for feeds that do not fit, and what the module says.
     """
     extents = run_time_extents(program, {name: array.shape for name, array in arrays.items()}, dims or {})
     storages: dict[str, Storage] = {}
@@ -84,7 +90,7 @@ def interpret(
     if unknown:
         raise BadFeed(f"{program.name} has no parameter {', '.join(sorted(unknown))}")
     with np.errstate(all="ignore"):
-        _Machine(program, programs or {}, order).run(storages, extents)
+        _Machine(program, programs or {}, order, kernels).run(storages, extents)
     for result in program.results:
         storages[result.name].check_complete(program.name, result.name)
     return {result.name: storages[result.name].array for result in program.results}
@@ -138,10 +144,13 @@ class _Frame:
 class _Machine:
     """Runs one program. Statements are turned into closures once, and called with the values of the variables."""
 
-    def __init__(self, program: Program, programs: Mapping[str, Program], order: Order) -> None:
+    def __init__(
+        self, program: Program, programs: Mapping[str, Program], order: Order, kernels: Kernels | None
+    ) -> None:
         self._program = program
         self._programs = programs
         self._order = order
+        self._kernels = kernels
         self._random = Random(0)
         self._intrinsics = {intrinsic.name: intrinsic.description for intrinsic in program.intrinsics}
         self._storages: dict[str, Storage] = {}
@@ -395,7 +404,12 @@ class _Machine:
             for param, region, box in zip(callee.params, call.args, boxes, strict=True):
                 views[param.name] = self._argument(callee, param, region.buffer, box(env))
             extents = run_time_extents(callee, {name: view.array.shape for name, view in views.items()}, self._extents)
-            _Machine(callee, self._programs, self._order).run(views, extents)
+            if self._kernels is None or call.kind is not Callee.KERNEL:
+                _Machine(callee, self._programs, self._order, self._kernels).run(views, extents)
+                return
+            self._kernels(call, callee, {name: view.array for name, view in views.items()}, extents)
+            for result in callee.results:
+                views[result.name].written[...] = True
 
         return run
 

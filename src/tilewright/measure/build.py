@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.backend.api import Emission
 from tilewright.backend.cpu.image import build_one
 from tilewright.base.errors import BadArtifact, BadInput, MeasureError, TilewrightError
 from tilewright.base.files import reason, replace_file
@@ -108,16 +109,16 @@ class Builder:
 
 def image_of(program: Program, target: Target, *, checked: bool = False, recent: Recent | None = None) -> Image:
     """``program``, whose extents are fixed, as native code. Raises ``Unsupported`` if there is none."""
-    made = build_one(program, target, checked=checked, cache=recent, apart=recent is not None)
+    made = build_one(program, target, Emission(checked=checked, apart=recent is not None), cache=recent)
     specs = [TensorSpec(buffer.name, buffer.dtype, shape_of(buffer)) for buffer in program.params]
-    count, code = len(program.inputs), made.code
+    count, needs = len(program.inputs), made.needs
     manifest = Manifest(
         tuple(specs[:count]),
         tuple(specs[count:]),
-        workspace=code.workspace_bytes,
-        scratch=code.scratch_bytes,
-        sites=code.sites,
-        calls=code.calls,
+        workspace=needs.workspace_bytes,
+        scratch=needs.scratch_bytes,
+        sites=needs.sites,
+        calls=needs.calls,
     )
     return Image(manifest, made.objects, target)
 

@@ -78,7 +78,7 @@ def add(at: Expr) -> Stmt:
 def test_what_takes_long_is_stopped(body: Stmt, threads: int) -> None:
     """Each would take ten seconds or more."""
     image = build_one(Program("k", (OUTPUTS,), body), Target.host())
-    memory = (image.code.workspace_bytes, image.code.scratch_bytes)
+    memory = (image.needs.workspace_bytes, image.needs.scratch_bytes)
     manifest = Manifest((), (TensorSpec("y", f32, (4,)),), (), (), *memory)
     model = NativeExecutable(manifest, image.objects, threads=threads)
     begin = time.monotonic()

@@ -6,6 +6,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from tilewright.backend.api import Emission
 from tilewright.backend.cpu.image import build_one, kernel_text
 from tilewright.backend.cpu.statements import region_text
 from tilewright.base.dtypes import f32
@@ -128,7 +129,7 @@ def test_all_regions_but_the_last_are_apart() -> None:
 
 
 def test_candidates_share_the_object_of_what_they_have_in_common() -> None:
-    images = [build_one(two_regions(1, factor), Target.host(), apart=True) for factor in (3, 5)]
+    images = [build_one(two_regions(1, factor), Target.host(), Emission(apart=True)) for factor in (3, 5)]
     (one, *_, first), (other, *_, second) = (image.objects for image in images)
     assert first == second
     assert one != other

@@ -5,9 +5,10 @@ and compiler version: a model that shares kernels with an earlier one compiles o
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.backend.api import PLAIN, Emission, Needs
 from tilewright.backend.cpu.checks import Site
 from tilewright.backend.cpu.kernel import FunctionInfo, emit_kernel, emit_main
 from tilewright.backend.cpu.llvm import GENERATOR, Effort, compile_assembly, compile_object
@@ -15,22 +16,40 @@ from tilewright.backend.cpu.regions import RegionText
 from tilewright.backend.cpu.scalars import ZEROS, ZEROS_BYTES
 from tilewright.backend.cpu.statements import Module
 from tilewright.backend.cpu.support import DECLARATIONS, support_text
+from tilewright.base.arrays import Array
 from tilewright.base.checks import Checks
 from tilewright.base.errors import Unsupported, UnsupportedKernel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.store import Cache
 from tilewright.loops.ir import Call, Callee, Region
 from tilewright.loops.program import Program
+from tilewright.runtime.elsewhere import executable_for
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.manifest import Manifest
 from tilewright.symbolic.check import Origin
-from tilewright.symbolic.expr import ZERO, Expr
+from tilewright.symbolic.expr import ZERO
 from tilewright.target.target import Target
 
 _ZEROS = f"{ZEROS} = internal constant [{ZEROS_BYTES} x i8] zeroinitializer, align 64\n"
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """Object files to be loaded together, for a target."""
+
+    objects: tuple[bytes, ...]
+    needs: Needs
+    target: Target
+
+    def launch(self, manifest: Manifest, constants: Sequence[Array] = (), threads: int | None = None) -> Executable:
+        """The code loaded, if this machine can run it; else what says why it can't."""
+        fitting = (self.target.arch.value, self.target.features)
+        return executable_for(fitting, manifest, self.objects, constants, threads)
+
+
+@dataclass(frozen=True, slots=True)
 class Code:
-    """An image as LLVM IR, and what a call of ``tw_main`` needs."""
+    """An image as LLVM IR, for a target."""
 
     kernels: Mapping[str, str]
     """The kernels' modules by name."""
@@ -38,22 +57,18 @@ class Code:
     """The module of main, which runs through once in a call."""
     others: tuple[str, ...]
     """The modules of the support functions, and of regions that are apart from their kernels."""
-    workspace_bytes: int
-    scratch_bytes: int
-    sites: tuple[str, ...]
-    """What the checks' site numbers mean: for each call of main, those of its kernel."""
-    calls: tuple[str, ...] = ()
-    """The kernels that main calls, in order."""
-    more_workspace: Expr = ZERO
-    """Bytes of workspace after the others, that depend on run-time extents."""
+    needs: Needs
+    target: Target
 
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """Object files to be loaded together, and the code that they were made of."""
-
-    objects: tuple[bytes, ...]
-    code: Code
+    def link(self, cache: Cache | None = None, listener: Listener = ignore) -> Image:
+        """Compile what the cache has not. ``listener`` hears of each kernel that is done."""
+        objects: list[bytes] = []
+        for name, text in self.kernels.items():
+            objects.append(_compiled(text, self.target, cache))
+            listener(Advanced("code", len(objects), len(self.kernels), name))
+        objects.append(_compiled(self.main, self.target, cache, Effort.QUICK))
+        objects += [_compiled(text, self.target, cache) for text in self.others]
+        return Image(tuple(objects), self.needs, self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +106,10 @@ def _alone(region: RegionText) -> str:
     return "\n".join([_ZEROS, DECLARATIONS, *sorted(region.declarations), region.shared])
 
 
-def emit(
-    main: Program,
-    kernels: Sequence[Program],
-    target: Target,
-    *,
-    constants: int = 0,
-    checked: bool = False,
-    checks: Checks = Checks.ON,
-    apart: bool = False,
-    place: Callable[[int, Origin], str] = lambda _, origin: str(origin),
-) -> Code:
+def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Emission = PLAIN) -> Code:
     """The code of ``main``, of the kernels that it calls by name, and of the support functions.
 
-    ``constants``: how many of main's parameters, just before its outputs, are constants of the model. For ``checked``,
-    ``checks`` and ``apart`` see ``kernel_text``. ``place``: what the user calls an origin of indices in a call of main,
-    which is given by its number. Raises ``UnsupportedKernel`` for one that has no native code.
+    Raises ``UnsupportedKernel`` for one that has no native code.
     """
     regions: list[str] = []
     modules: dict[str, str] = {}
@@ -114,7 +117,7 @@ def emit(
     sites: dict[str, tuple[Site, ...]] = {}
     for program in kernels:
         try:
-            made = kernel_text(program, checked=checked, checks=checks, apart=apart)
+            made = kernel_text(program, checked=emission.checked, checks=emission.checks, apart=emission.apart)
         except Unsupported as error:
             raise UnsupportedKernel(program.name, str(error)) from error
         sites[program.name] = made.sites
@@ -122,27 +125,16 @@ def emit(
         regions.extend(made.regions)
         known[program.name] = (program, made.info)
     module = Module()
-    info = emit_main(main, constants, known, module, {name: len(found) for name, found in sites.items()})
+    info = emit_main(main, emission.constants, known, module, {name: len(found) for name, found in sites.items()})
     named = (
-        place(call, site) if isinstance(site, Origin) else f"{name}: {site}"
+        emission.place(call, site) if isinstance(site, Origin) else f"{name}: {site}"
         for call, name in enumerate(info.calls)
         for site in sites[name]
     )
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
     text, others = f"{_assemble(module)}\n{declarations}", (support_text(target.arch.value), *regions)
-    memory = (info.workspace_bytes, info.scratch_bytes)
-    return Code(modules, text, others, *memory, tuple(named), info.calls, info.more_workspace)
-
-
-def build(code: Code, target: Target, cache: Cache | None = None, listener: Listener = ignore) -> Image:
-    """Compile ``code``, or take what the cache has of it. ``listener`` hears of each kernel that is done."""
-    objects: list[bytes] = []
-    for name, text in code.kernels.items():
-        objects.append(_compiled(text, target, cache))
-        listener(Advanced("code", len(objects), len(code.kernels), name))
-    objects.append(_compiled(code.main, target, cache, Effort.QUICK))
-    objects += [_compiled(text, target, cache) for text in code.others]
-    return Image(tuple(objects), code)
+    needs = Needs(info.workspace_bytes, info.scratch_bytes, info.more_workspace, tuple(named), info.calls)
+    return Code(modules, text, others, needs, target)
 
 
 def _compiled(text: str, target: Target, cache: Cache | None, effort: Effort = Effort.FULL) -> bytes:
@@ -162,18 +154,9 @@ def assembly(program: Program, target: Target) -> str:
     return compile_assembly(kernel_text(program).text, target)
 
 
-def build_one(
-    program: Program,
-    target: Target,
-    *,
-    cache: Cache | None = None,
-    checked: bool = False,
-    checks: Checks = Checks.ON,
-    apart: bool = False,
-) -> Image:
-    """``program`` as an image of its own: main calls it once, on its arguments; for options see ``kernel_text``."""
-    code = emit(main_for(program), [program], target, checked=checked, checks=checks, apart=apart)
-    return build(code, target, cache)
+def build_one(program: Program, target: Target, emission: Emission = PLAIN, *, cache: Cache | None = None) -> Image:
+    """``program`` as an image of its own: main calls it once, on its arguments."""
+    return emit(main_for(program), [program], target, emission).link(cache)
 
 
 def main_for(kernel: Program) -> Program:

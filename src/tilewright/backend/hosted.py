@@ -1,0 +1,157 @@
+"""Back ends whose kernels are called from Python: a base class that needs two functions, ``write`` and ``load``.
+
+The main program is interpreted; arrays are NumPy's. Slow, and the least that a back end can be: for oracles, for trying
+out a code generator, for devices that are driven from Python.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.backend.api import PLAIN, Emission, Needs
+from tilewright.base.arrays import Array
+from tilewright.base.errors import Timeout, Unsupported, UnsupportedKernel
+from tilewright.base.events import Advanced, Listener, ignore
+from tilewright.base.settings import Stage
+from tilewright.base.store import Cache
+from tilewright.loops.interpreter import interpret
+from tilewright.loops.ir import Call, Callee, Stmt
+from tilewright.loops.program import Program
+from tilewright.loops.visit import walk
+from tilewright.runtime.executable import Executable, copy_back
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.native import nanoseconds
+from tilewright.target.target import Target
+
+Kernel: TypeAlias = Callable[[Mapping[str, Array], Mapping[str, int]], None]
+"""Reads and writes the arrays of a program's parameters, by name; the second are its run-time extents, by name."""
+
+
+class HostedBackend(ABC):
+    """Says how one kernel is written and run. ``name``: what ``compile(backend=)`` calls it."""
+
+    name: str
+
+    @abstractmethod
+    def write(self, program: Program, target: Target) -> str:
+        """The code of a scheduled kernel. Raises ``Unsupported`` for what can't be said, with the reason."""
+
+    @abstractmethod
+    def load(self, program: Program, text: str) -> Kernel:
+        """What runs ``text``, which ``write`` made of ``program``."""
+
+    def emit(
+        self, main: Program, kernels: Sequence[Program], target: Target, emission: Emission = PLAIN
+    ) -> "HostedCode":
+        """See ``Backend``."""
+        texts: dict[str, str] = {}
+        for program in kernels:
+            try:
+                texts[program.name] = self.write(program, target)
+            except Unsupported as error:
+                raise UnsupportedKernel(program.name, str(error)) from error
+        called = tuple(call.callee for call in _kernel_calls(main.body))
+        return HostedCode(self, main, tuple(kernels), texts, Needs(calls=called))
+
+    def listing(self, program: Program, target: Target, stage: Stage) -> str:
+        """The code, which is all that there is to read."""
+        return self.write(program, target)
+
+
+@dataclass(frozen=True, slots=True)
+class HostedCode:
+    """A main program, and the text of each kernel."""
+
+    backend: HostedBackend
+    main: Program
+    kernels: tuple[Program, ...]
+    texts: Mapping[str, str]
+    needs: Needs
+
+    def link(self, cache: Cache | None = None, listener: Listener = ignore) -> "HostedImage":
+        """Load each kernel. Nothing is kept."""
+        loaded: dict[str, Kernel] = {}
+        for program in self.kernels:
+            loaded[program.name] = self.backend.load(program, self.texts[program.name])
+            listener(Advanced("code", len(loaded), len(self.kernels), program.name))
+        return HostedImage(self.main, {program.name: program for program in self.kernels}, loaded, self.needs)
+
+
+@dataclass(frozen=True, slots=True)
+class HostedImage:
+    """Kernels that can be called, and the main program that calls them."""
+
+    main: Program
+    programs: Mapping[str, Program]
+    kernels: Mapping[str, Kernel]
+    needs: Needs
+    objects: tuple[bytes, ...] = ()
+
+    def launch(self, manifest: Manifest, constants: Sequence[Array] = (), threads: int | None = None) -> Executable:
+        """The image, ready to run."""
+        return HostedExecutable(manifest, self, constants, threads)
+
+
+class HostedExecutable(Executable):
+    """Interprets the main program, and calls kernels. A timeout is looked at before each kernel."""
+
+    def __init__(self, manifest: Manifest, image: HostedImage, constants: Sequence[Array], threads: int | None) -> None:
+        super().__init__(manifest, constants, threads)
+        self._image = image
+        self._calls = _kernel_calls(image.main.body)
+
+    def run(
+        self,
+        feeds: Mapping[str, object],
+        out: Mapping[str, Array] | None = None,
+        *,
+        threads: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Array]:
+        """See ``Executable``."""
+        return self._run(feeds, out or {}, None if timeout is None else nanoseconds(timeout))[0]
+
+    def timed_run(
+        self,
+        feeds: Mapping[str, object],
+        out: Mapping[str, Array] | None = None,
+        *,
+        threads: int | None = None,
+        runs: int = 1,
+    ) -> tuple[list[Array], list[float]]:
+        """See ``Executable``."""
+        results: list[Array] = []
+        totals = [0.0] * len(self._calls)
+        for _ in range(runs):
+            results, seconds = self._run(feeds, out or {}, None)
+            totals = [total + added for total, added in zip(totals, seconds, strict=True)]
+        return results, totals
+
+    def _run(
+        self, feeds: Mapping[str, object], out: Mapping[str, Array], timeout: int | None
+    ) -> tuple[list[Array], list[float]]:
+        arrays = self._accept(feeds)
+        _, shapes = self._shapes(arrays)
+        results, _ = self._place(out, arrays, shapes)
+        image, seconds = self._image, [0.0] * len(self._calls)
+        deadline = None if timeout is None else time.monotonic_ns() + timeout
+
+        def call(stmt: Call, program: Program, given: Mapping[str, Array], extents: Mapping[str, int]) -> None:
+            begin = time.monotonic_ns()
+            if deadline is not None and begin > deadline:
+                raise Timeout(f"{program.name} was not begun: the run took longer than its timeout")
+            image.kernels[program.name](given, extents)
+            seconds[next(at for at, known in enumerate(self._calls) if known is stmt)] += (
+                time.monotonic_ns() - begin
+            ) * 1e-9
+
+        named = {p.name: array for p, array in zip(image.main.params, (*arrays, *self.constants), strict=False)}
+        found = interpret(image.main, named, programs=image.programs, kernels=call)
+        copy_back(results, [found[buffer.name] for buffer in image.main.results])
+        return results, seconds
+
+
+def _kernel_calls(body: Stmt) -> tuple[Call, ...]:
+    return tuple(stmt for stmt in walk(body) if isinstance(stmt, Call) and stmt.kind is Callee.KERNEL)
