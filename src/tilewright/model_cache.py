@@ -6,6 +6,9 @@ says which artifact belongs to a key: the hash of
     the model's bytes and those of its external data, shapes, bounds, target and all other options,
     the compiler's own sources, and the versions of the libraries that it reads and computes with.
 
+An option that is somebody's own code counts with the sources of its package (``base.plugins.identity``); where nobody
+can say what it is, the model is compiled anew each time.
+
 So nothing is ever looked up by a name or a time, and whoever changes the compiler compiles anew. An artifact is read as
 ``load`` reads it: its signature and all its hashes are checked before any of its code runs, and it must be the one that
 the index says. What does not check is removed, and the model is compiled.
@@ -14,10 +17,8 @@ the index says. What does not check is removed, and the model is compiled.
 import contextlib
 import hashlib
 import json
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import llvmlite
@@ -26,15 +27,13 @@ import numpy as np
 from tilewright.base.errors import BadArtifact, BadInput, TilewrightError, UntrustedData
 from tilewright.base.events import CacheLookup, Listener, Warned
 from tilewright.base.files import own_folder, stamp
+from tilewright.base.plugins import identity, sources
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.driver import Options
 from tilewright.frontend.api import Digest, GivenShapes, Source, Stamp
 from tilewright.runtime import artifact
 from tilewright.runtime.elsewhere import misfit
-
-_STARTED = time.time()
-"""About when this process read the compiler's sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,46 +133,14 @@ def _warnings(listener: Listener) -> Listener:
 
 
 def _key(options: Options, shapes: GivenShapes, digest: Digest, records: str) -> str:
-    identity = {
-        "compiler": _compiler(),
+    """Raises ``ValueError`` if nobody can say what an option is, or which sources this process runs."""
+    asked = {
+        "compiler": [sources("tilewright"), llvmlite.__version__, np.__version__],
         "reader": digest.reader,
         "source": digest.source,
         "external data": dict(digest.others),
         "shapes": {name: list(shape) for name, shape in shapes.items()},
-        "target": str(options.target),
-        "threads": options.threads,
-        "bounds": dict(options.bounds),
-        "checked": options.checked,
-        "math": options.math.value,
-        "checks": options.checks.value,
-        "memory limit": options.memory_limit,
-        "superopt": options.superopt.value,
+        "options": identity(options),
         "records": records,
     }
-    return hashlib.sha256(json.dumps(identity, sort_keys=True, default=repr).encode()).hexdigest()
-
-
-@cache
-def _compiler() -> str:
-    """The hash of the sources of this package, and of the versions of what it computes with.
-
-    Raises ``OSError`` if it is not known which sources this process runs: there are none, or some have changed since.
-    """
-    digest = hashlib.sha256()
-    for part in _sources():
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
-    for version in (llvmlite.__version__, np.__version__):
-        digest.update(f"{version}\n".encode())
-    return digest.hexdigest()
-
-
-def _sources() -> Iterator[bytes]:
-    """Names and contents."""
-    folder = Path(__file__).parent
-    paths = sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".rules"))
-    if not paths or max(path.stat().st_mtime for path in paths) > _STARTED:
-        raise OSError("the compiler's sources are missing, or newer than this process")
-    for path in paths:
-        yield path.relative_to(folder).as_posix().encode()
-        yield path.read_bytes()
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=repr).encode()).hexdigest()

@@ -1932,17 +1932,17 @@ MUTANTS = (
         _MODEL_CACHE,
     ),
     Mutant(
-        "the cache of models: the policy for numbers does not count",
-        "model_cache.py",
-        '"math": options.math.value,',
-        '"math": "",',
+        "the cache of models: values of options do not count",
+        "base/plugins.py",
+        "return {field.name: getattr(thing, field.name) for field in fields(thing)}",
+        "return {field.name: None for field in fields(thing)}",
         _MODEL_CACHE,
     ),
     Mutant(
-        "the cache of models: bounds do not count",
-        "model_cache.py",
-        '"bounds": dict(options.bounds),',
-        '"bounds": sorted(options.bounds),',
+        "the cache of models: values of mappings do not count",
+        "base/plugins.py",
+        'inside = sorted(f"{_identity(key)}: {_identity(value)}" for key, value in pairs)',
+        "inside = sorted(_identity(key) for key, _ in pairs)",
         _MODEL_CACHE,
     ),
     Mutant(
@@ -1954,9 +1954,9 @@ MUTANTS = (
     ),
     Mutant(
         "the cache of models: a process takes newer sources for its own",
-        "model_cache.py",
-        " or max(path.stat().st_mtime for path in paths) > _STARTED:",
-        ":",
+        "base/plugins.py",
+        "if path.stat().st_mtime > _STARTED:",
+        "if False:",
         _MODEL_CACHE,
     ),
     Mutant(
