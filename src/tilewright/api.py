@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from tilewright import __version__
+from tilewright.backend.api import Backend
+from tilewright.backend.choice import backend as backend_of
+from tilewright.backend.cpu.backend import CPU
 from tilewright.base.arguments import Within, checked
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
@@ -59,6 +62,7 @@ def compile(
     checks: Checks | str = Checks.ON,
     target: Target | str = "host",
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
+    backend: Backend | str = CPU,
     isolate: Isolation | bool = False,
     frontends: Sequence[FrontEnd] = (),
     settings: Settings | None = None,
@@ -76,10 +80,11 @@ def compile(
     left out, those that save least for a byte first. ``superopt``: how hard to look for a graph that computes the same
     in less time, by proven rules (``base.superopt``). ``checks``: where an index among the data is out of range, runs
     raise ``IndexOutOfRange``, or with ``"off"`` take the nearest (``base.checks``). ``threads``: the most that one call
-    uses; by default all that this process may use. ``isolate``: compile in a process of its own, which may use so much
-    time and memory (``isolation``): for models from others, which could end this one by what they need; what asks how a
-    model was made (``explain``, ``compare``) then can't be answered. ``listener`` hears how far compiling is
-    (``base.events``).
+    uses; by default all that this process may use. ``backend``: what makes code and runs it, or its name
+    (``backend.choice``); only what ``"cpu"`` makes can be saved and is cached. ``isolate``: compile in a process of its
+    own, which may use so much time and memory (``isolation``): for models from others, which could end this one by what
+    they need; what asks how a model was made (``explain``, ``compare``) then can't be answered. ``listener`` hears how
+    far compiling is (``base.events``).
 
     What was compiled before comes from a cache of models (``model_cache``), which checks all of it.
 
@@ -92,7 +97,7 @@ def compile(
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     wanted = chosen.num_threads if threads is None else threads
     policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt), Checks.named(checks))
-    options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, *policies)
+    options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, *policies, backend_of(backend))
     models = ModelCache.open(chosen, _both(to_log(_LOG), listener))
     compilation = _Compilation(opened(model, frontends), options, chosen, listener, models)
     way = Dynamic.named(dynamic)
@@ -101,6 +106,8 @@ def compile(
             raise BadInput(
                 "isolate= starts a process, which knows installed front ends only: install yours, or leave one out"
             )
+        if options.backend != CPU:
+            raise BadInput(f"isolate= makes code for CPUs: leave it out, or backend={options.backend.name}")
         limits = isolate if isinstance(isolate, Isolation) else Isolation()
         return compilation.elsewhere(given, way, limits)
     if way is Dynamic.SPECIALIZE:
@@ -146,7 +153,7 @@ class _Compilation:
 
     def ask(self, shapes: Shapes) -> Asked | None:
         """What the cache of models knows this by; None if it is not to be asked. Who wants to see stages gets them."""
-        if self.models is None or self.settings.print_stages:
+        if self.models is None or self.settings.print_stages or self.options.backend != CPU:
             return None
         return self.models.ask(self.source, self.options, shapes, stamp(self.settings.records))
 

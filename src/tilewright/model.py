@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 from tilewright.base.arguments import FilePath, Within, checked
-from tilewright.base.errors import BadInput, InternalError
+from tilewright.base.errors import BadInput, InternalError, Unsupported
 from tilewright.base.forks import ProcessLock
 from tilewright.base.memory import memory_guarded
 from tilewright.base.settings import Settings
@@ -94,8 +94,11 @@ class CompiledModel(RunnableModel):
         ``key``: a file with a secret key (``tilewright sign --generate``), to sign with as well: who knows its public
         key can load the artifact by ``trust=KEY``.
 
-        Raises ``BadInput`` if it can't be written, or there is no place for the key, or none in ``key``.
+        Raises ``BadInput`` if it can't be written, or there is no place for the key, or none in ``key``;
+        ``Unsupported`` if its back end makes nothing that can be saved.
         """
+        if not self._parts.objects:
+            raise Unsupported(f"the back end {self.options.backend.name} makes nothing that can be saved; leave it out")
         key_dir = (settings or Settings.from_environment()).key_dir
         secret = None if key is None else artifact.SecretKey(key)
         artifact.save(self._parts, path, key_dir, signed=signed, key=secret, inputs=self._origin.source.files())

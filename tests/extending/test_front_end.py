@@ -17,7 +17,6 @@ from tilewright.cli import main
 from tilewright.frontend import opening
 
 HERE = Path(__file__).parent
-DOCS = HERE.parent.parent / "docs" / "extending.md"
 W, B = np.array([[1, -2, 3], [4, 5, -6]], np.float32), np.array([0.5, 0, -1], np.float32)
 X = np.array([[1, 2], [-3, 4], [0, 1]], np.float32)
 EXPECTED = np.maximum(X @ W + B, 0)
@@ -100,7 +99,3 @@ def test_one_that_is_none_is_left_out(
     with pytest.raises(BadInput, match="give a path"):
         tilewright.compile(3)
     assert "it is a module, not a FrontEnd" in caplog.text
-
-
-def test_the_documentation_shows_the_file() -> None:
-    assert (HERE / "layers.py").read_text() in DOCS.read_text()

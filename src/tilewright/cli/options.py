@@ -56,6 +56,9 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         "--target", default="host", help="what to compile for, such as x86_64,znver5 (default: this machine)"
     )
     parser.add_argument(
+        "--backend", default="cpu", metavar="NAME", help="what makes code and runs it (default: %(default)s)"
+    )
+    parser.add_argument(
         "--threads",
         type=positive,
         default=default_threads(),
@@ -202,6 +205,7 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
         "--shape": options.shapes,
         "--bound": options.bounds,
         "--target": options.target != "host",
+        "--backend": options.backend != "cpu",
         "--math": options.math != Math.DEFAULT.value,
         "--memory-limit": options.memory_limit,
         "--superopt": options.superopt != Superopt.OFF.value,
@@ -252,6 +256,7 @@ def compiled(
         superopt=options.superopt,
         checks=options.checks,
         target=options.target,
+        backend=options.backend,
         threads=options.threads,
         isolate=Isolation(**limits) if limits or options.isolate else False,
         settings=settings or settings_of(options),

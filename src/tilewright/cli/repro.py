@@ -49,6 +49,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             options.superopt,
             options.checks,
             options.random_seed,
+            options.backend,
         )
         files = pack_model(path, opened(options.model), request)
     else:

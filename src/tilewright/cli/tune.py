@@ -63,6 +63,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.measure.records import Records
     from tilewright.tune.measurer import Measurer
 
+    if options.backend != "cpu":
+        raise BadInput("candidates are measured on CPUs: leave --backend out")
     path = _records(options)
     errors = Console(stderr=True, quiet=options.quiet or options.json)
     with reporting(f"compiling {options.model}", errors) as listener:

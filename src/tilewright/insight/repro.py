@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tilewright.backend.cpu.backend import CPU
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput, ResourceLimit
 from tilewright.base.files import reason
@@ -50,6 +51,7 @@ class Request:
     superopt: str = Superopt.OFF.value
     checks: str = Checks.ON.value
     seed: int = 0
+    backend: str = CPU.name
 
     @staticmethod
     def of(options: Options, shapes: Mapping[str, tuple[int | str, ...]], seed: int = 0) -> "Request":
@@ -65,6 +67,7 @@ class Request:
             options.superopt.value,
             options.checks.value,
             seed,
+            options.backend.name,
         )
 
 
@@ -144,6 +147,7 @@ def _settings(kind: str, request: Request, error: BaseException | None, model: s
         "superopt": request.superopt,
         "checks": request.checks,
         "seed": request.seed,
+        "backend": request.backend,
         "versions": versions(),
         "environment": {name: value for name, value in os.environ.items() if name.startswith((PREFIX, "OMP_"))},
         "error": None if error is None else "".join(traceback.format_exception(error)),

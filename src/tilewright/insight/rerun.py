@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 from rich.console import Console
 
+from tilewright.backend.choice import backend
 from tilewright.base.arrays import Array, random_array
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput
@@ -116,6 +117,7 @@ def _options(settings: _Settings) -> Options:
         cast("int | None", settings["memory_limit"]),
         Superopt.named(cast(str, settings["superopt"])),
         Checks.named(cast(str, settings["checks"])),
+        backend(cast(str, settings["backend"])),
     )
 
 

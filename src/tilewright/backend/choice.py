@@ -1,0 +1,20 @@
+"""The back ends that there are: given, built in, or installed."""
+
+from tilewright.backend.api import Backend
+from tilewright.backend.cpu.backend import CPU
+from tilewright.base.errors import BadInput
+from tilewright.base.names import shown
+from tilewright.base.plugins import installed
+
+GROUP = "tilewright.backends"
+"""Of entry points: a package that is installed names its back ends there."""
+
+
+def backend(given: Backend | str) -> Backend:
+    """The back end itself, or the one of that name. Raises ``BadInput`` that says which there are."""
+    if not isinstance(given, str):
+        return given
+    known = {**installed(GROUP, Backend), CPU.name: CPU}
+    if given not in known:
+        raise BadInput(f"backend={shown(given)}: give {', '.join(sorted(known))}, or a back end")
+    return known[given]
