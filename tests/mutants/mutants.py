@@ -74,7 +74,7 @@ _ARRAYS = ("tests/base/test_arrays.py",)
 _SPAWN = ("tests/measure/test_spawn.py",)
 _TIMING = ("tests/measure/test_turns.py", "tests/superopt/costs/test_onnxruntime_timing.py")
 
-_FIELD = ("tests/superopt/test_evaluator.py",)
+_FIELD = ("tests/tensor/test_over_domain.py",)
 _EXTENTS = ("tests/superopt/generate/test_extents.py",)
 _GENERATION = ("tests/superopt/generate/test_pipeline.py",)
 _PLACES = ("tests/superopt/test_places.py",)
@@ -2094,21 +2094,21 @@ MUTANTS = (
     ),
     Mutant(
         "sums of products overflow",
-        "superopt/domains.py",
+        "tensor/domains.py",
         "_FOLD = 4",
         "_FOLD = 5",
         _FIELD,
     ),
     Mutant(
         "numbers below zero are above it",
-        "superopt/domains.py",
+        "tensor/domains.py",
         "np.subtract(_MIDDLE, opposite)",
         "np.add(_MIDDLE, opposite)",
         _FIELD,
     ),
     Mutant(
         "the last points of a reduction are left out",
-        "superopt/evaluator.py",
+        "tensor/over_domain.py",
         "for start in range(0, points, step))",
         "for start in range(0, points - step + 1, step))",
         _FIELD,
@@ -2136,14 +2136,14 @@ MUTANTS = (
     ),
     Mutant(
         "what is the same at all points of a reduction is added once",
-        "superopt/evaluator.py",
+        "tensor/over_domain.py",
         "return value if len(value) == count else np.broadcast_to(value, (count, *value.shape[1:]))",
         "return value",
         _FIELD,
     ),
     Mutant(
         "the last of an odd number of values is left out",
-        "superopt/evaluator.py",
+        "tensor/over_domain.py",
         "left = np.concatenate([combined, left[2 * half :]]) if len(left) % 2 else combined",
         "left = combined",
         _FIELD,
@@ -2185,7 +2185,7 @@ MUTANTS = (
     ),
     Mutant(
         "constants are those of the domain that was there first",
-        "superopt/evaluator.py",
+        "tensor/over_domain.py",
         "known = lru_cache(_DOMAINS)(partial(self._known, expr))\n        return lambda run, p: run.at(known(run.domain), p)",
         "known: list[Array] = []\n        return lambda run, p: run.at((known or known.append(self._known(expr, run.domain)) or known)[0], p)",
         _FIELD,
@@ -2444,10 +2444,10 @@ MUTANTS = (
     ),
     Mutant(
         "degrees of sums of fractions",
-        "superopt/validate/degrees.py",
+        "tensor/degrees.py",
         "self.above + max(0, count - 1) * self.below",
         "self.above",
-        _VALIDATION,
+        ("tests/tensor/test_degrees.py",),
     ),
     Mutant(
         "pictures: an edge over several layers has no bends",

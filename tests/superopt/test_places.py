@@ -5,23 +5,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewright.base.dtypes import f64
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute, Trait, names
 from tilewright.ops.operator import require
-from tilewright.superopt.domains import Modular
 from tilewright.superopt.evaluator import Evaluator
 from tilewright.superopt.places import work
+from tilewright.tensor.build import placeholder
+from tilewright.tensor.domains import Modular
+from tilewright.tensor.over_domain import DomainProgram
 
 Shape = tuple[int, ...]
 Case = tuple[str, dict[str, Attribute], list[Shape]]
 EXTENTS = st.integers(1, 4)
 
 
+def _program(name: str, attributes: dict[str, Attribute], shapes: list[Shape]) -> DomainProgram:
+    inputs = [placeholder(shape, f64, f"x{place}") for place, shape in enumerate(shapes)]
+    return DomainProgram(inputs, require(name).apply(inputs, attributes))
+
+
 def _arity(name: str) -> int | None:
     """Of an elementwise operator of reals: one or two; None of others."""
     for arity in (1, 2):
         try:
-            Evaluator(Modular(3)).function(require(name), {}, [(2,)] * arity)
+            _program(name, {}, [(2,)] * arity)
         except BadProgram:
             continue
         return arity
@@ -136,7 +144,7 @@ def test_places_may_be_samples(kind: str, data: st.DataObject, samples: int) -> 
     assert work(require(name), attributes, shapes) is not None
     found = evaluator.apply(require(name), attributes, arrays)
     whole = [np.broadcast_to(a, (*a.shape[:-1], max(b.shape[-1] for b in arrays))) for a in arrays]
-    expected = evaluator.function(require(name), attributes, shapes)(whole)
+    expected = _program(name, attributes, shapes)(whole, evaluator.domain)
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, np.broadcast_to(other, one.shape))

@@ -18,13 +18,13 @@ from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.ops import Attribute, Operator
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
-from tilewright.superopt.domains import Domain, Modular, Real
 from tilewright.superopt.evaluator import Bindings, Evaluator
 from tilewright.superopt.generic_points import point_where
 from tilewright.superopt.normal_form import normal_rule
 from tilewright.symbolic import Bounds, simplify
 from tilewright.symbolic.expr import TRUE, Const, Expr, Symbol, Var, const
 from tilewright.symbolic.traversal import substitute
+from tilewright.tensor.domains import Domain, Modular, Real
 
 _SAMPLES = 4
 """Random points for each instance; two that agree by chance do so once in 2**31 for each degree."""

@@ -53,13 +53,19 @@ def factors(reduction: Reduction) -> tuple[Expr, Expr] | None:
             return None
 
 
-def _ufunc(reducer: Reducer) -> np.ufunc | None:
-    """The NumPy function that combines two partial results, if there is one."""
+def operation(reducer: Reducer) -> BinaryOp | None:
+    """The one operation that combines two partial results, if that is all."""
     match reducer.results:
         case (Binary(op, a, b),) if {a, b} == {*reducer.left, *reducer.right}:
-            return _UFUNCS.get(op)
+            return op
         case _:
             return None
+
+
+def _ufunc(reducer: Reducer) -> np.ufunc | None:
+    """The NumPy function that combines two partial results, if there is one."""
+    combining = operation(reducer)
+    return None if combining is None else _UFUNCS.get(combining)
 
 
 def product(grid: Grid, a: Expr, b: Expr, spatial: int) -> Array:

@@ -126,7 +126,7 @@ def test_the_place_of_a_fault_is_told() -> None:
 def test_what_is_beyond_the_budget_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = (graph_of(partial(_tower, is_merged=is_merged)) for is_merged in (False, True))
     points: list[int] = []
-    monkeypatch.setattr("tilewright.superopt.validate.verdicts.Compiled", lambda *_: points.append(1))
+    monkeypatch.setattr("tilewright.superopt.validate.verdicts.DomainProgram", lambda *_: points.append(1))
     found = validate(before, after, budget=10)
     assert not found.is_complete
     assert len(found.undecided) == LAYERS

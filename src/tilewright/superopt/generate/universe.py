@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from tilewright.base.arrays import Array
 from tilewright.passes.rules.terms import Term, Variable
-from tilewright.superopt.domains import PRIME, Modular
 from tilewright.superopt.evaluator import Bindings, Evaluator
 from tilewright.superopt.generate.extents import Mismatch, Shape, Solver, concrete, sizes
 from tilewright.superopt.generate.operations import Family
+from tilewright.tensor.domains import PRIME, Modular
 
 Ids: TypeAlias = NDArray[np.int64]
 NONE = -1

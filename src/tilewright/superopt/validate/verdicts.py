@@ -18,17 +18,17 @@ from tilewright.loops.evaluate_extern import evaluate_extern
 from tilewright.measure.difference import difference
 from tilewright.ops import Attribute
 from tilewright.ops.shapes import static
-from tilewright.superopt.domains import PRIME, Modular
-from tilewright.superopt.evaluator import Compiled
 from tilewright.superopt.validate.congruence import Type
-from tilewright.superopt.validate.degrees import Degree, degrees
 from tilewright.superopt.validate.extent_relations import Sizes
 from tilewright.superopt.validate.regions import Leaf, Region
 from tilewright.superopt.validate.smaller_sizes import smaller
 from tilewright.symbolic.expr import Const
 from tilewright.tensor.build import placeholder
+from tilewright.tensor.degrees import Degree, degrees
+from tilewright.tensor.domains import PRIME, Modular
 from tilewright.tensor.evaluate import evaluate
 from tilewright.tensor.ir import Compute, Tensor, topological_order
+from tilewright.tensor.over_domain import DomainProgram
 
 BUDGET = 1 << 22
 """Points at which the scalar expressions of a region may be evaluated, all its operators together."""
@@ -170,7 +170,7 @@ class _Program:
         domain = Modular(seed)
         arrays = [_residues(leaf, domain, number) for number, leaf in enumerate(self.region.leaves)]
         for made in self.applications:
-            function = Compiled(made.inputs, made.outputs)
+            function = DomainProgram(made.inputs, made.outputs)
             arrays += function([arrays[operand] for operand in made.operands], domain)
         left, right = arrays[self.region.left], arrays[self.region.right]
         if left.shape[:-1] != right.shape[:-1]:
