@@ -2410,8 +2410,22 @@ MUTANTS = (
     Mutant(
         "smaller sizes: groups are kept as they are",
         "superopt/validate/extent_relations.py",
-        'return {"group": sizes.get(group, group)}',
-        'return {"group": group}',
+        '"repeats", "group"})',
+        '"repeats"})',
+        _VALIDATION,
+    ),
+    Mutant(
+        "smaller sizes: results are of any shape",
+        "superopt/validate/extent_relations.py",
+        "forms.point.require(extent, _symbol(known))",
+        "forms.point.require(extent, extent)",
+        _VALIDATION,
+    ),
+    Mutant(
+        "smaller sizes: windows are of any size",
+        "superopt/validate/extent_relations.py",
+        "yield from _kept(use.operand(1)[2:])",
+        "yield from ()",
         _VALIDATION,
     ),
     Mutant(

@@ -238,6 +238,10 @@ def _pad(typing: Typing) -> Shape:
     return Shape(tuple(x + b + a for x, b, a in zip(typing.first.dims, before, after, strict=True)))
 
 
+def _tile(typing: Typing) -> Shape:
+    return Shape(tuple(x * times for x, times in zip(typing.first.dims, typing.integers("repeats"), strict=True)))
+
+
 def _reduction(typing: Typing) -> Shape:
     axes = {int(str(axis)) for axis in typing.integers("axes")}
     keep = bool(typing.term.attribute("keepdims"))
@@ -273,7 +277,7 @@ _LIKE_FIRST = (
 _RULES: Mapping[str, Callable[[Typing], Shape]] = {
     **dict.fromkeys(_LIKE_FIRST, _like_first),
     **dict.fromkeys(REDUCTIONS, _reduction),
-    **dict.fromkeys(("AveragePool", "MaxPool"), _pool),
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
     "MatMul": _matmul,
     "Conv": _conv,
     "PhaseConv": _phase_conv,
@@ -284,4 +288,5 @@ _RULES: Mapping[str, Callable[[Typing], Shape]] = {
     "Expand": _expand,
     "Pad": _pad,
     "Gather": _gather,
+    "Tile": _tile,
 }

@@ -140,6 +140,7 @@ LARGE: list[tuple[str, list[Shape], dict[str, Attribute]]] = [
     ("Conv", [(3, 224, 300), (64, 224, 9)], {"strides": (4,)}),
     ("MaxPool", [(8, 64, 112, 112)], {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
     ("AveragePool", [(8, 64, 13, 13)], {"kernel_shape": (2, 2), "strides": (2, 2), "ceil_mode": True}),
+    ("LpPool", [(8, 64, 112)], {"kernel_shape": (3,), "strides": (2,), "p": 1}),
     ("MatMul", [(12, 384, 64), (12, 64, 384)], {}),
     ("Gemm", [(384, 768), (3072, 768)], {"transpose_b": True}),
     ("Transpose", [(12, 384, 64)], {"perm": (2, 0, 1)}),

@@ -1,120 +1,94 @@
 """What operators ask of extents, and which attributes name extents.
 
 Extents are replaced by value: ``sizes[n]`` stands for ``n`` wherever it is an extent, or a place along a dimension.
+What is asked follows from the shapes of terms (``term_shapes``) over symbols, one for each extent. Said here is what is
+asked so that a step stays what it is: windows keep their sizes, slices their places, reshapes their groups.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 from typing import TypeAlias
 
-from tilewright.ops import Attribute
+from tilewright.base.errors import BadProgram
+from tilewright.ops import Attribute, Operator
+from tilewright.ops.operator import map_expressions
+from tilewright.passes.rules.terms import Apply, Variable
+from tilewright.superopt.generic_points import Point
+from tilewright.superopt.normal_form import Normalizer
 from tilewright.superopt.validate.congruence import Attributes
+from tilewright.symbolic.expr import ONE, Binary, Const, Expr, Symbol, Var, const
+from tilewright.symbolic.operations import BinaryOp
 
 Shape: TypeAlias = tuple[int, ...]
 Sizes: TypeAlias = Mapping[int, int]
 
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """``total`` is the sum of ``parts``."""
-
-    total: int
-    parts: tuple[int, ...]
-
-    @property
-    def extents(self) -> frozenset[int]:
-        return frozenset((self.total, *self.parts))
-
-    def holds(self, sizes: Sizes) -> bool:
-        """Whether it does for ``sizes``, which know all of ``extents``."""
-        return sizes[self.total] == sum(sizes[part] for part in self.parts)
-
-    def follows(self, extent: int, sizes: Sizes) -> int | None:
-        """The only number that ``extent`` can be if ``sizes`` know all others; None: there is none, or not one."""
-        known = sum(sizes[part] for part in self.parts if part != extent)
-        if extent == self.total:
-            return None if extent in self.parts else known
-        return (sizes[self.total] - known) // self.parts.count(extent)
+_NAMING = frozenset({"shape", "before", "after", "repeats", "group"})
+"""Attributes whose numbers are extents, or parts of them, if there are extents of these numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
-    """The product of ``left`` is that of ``right``."""
+def _symbol(extent: int) -> Expr:
+    """What stands for ``extent``; 0 and 1 stay."""
+    return Symbol(str(extent)) if extent > 1 else const(extent)
 
-    left: tuple[int, ...]
-    right: tuple[int, ...]
 
-    @property
-    def extents(self) -> frozenset[int]:
-        return frozenset((*self.left, *self.right))
-
-    def holds(self, sizes: Sizes) -> bool:
-        """Whether it does for ``sizes``, which know all of ``extents``."""
-        return prod(sizes[extent] for extent in self.left) == prod(sizes[extent] for extent in self.right)
-
-    def follows(self, extent: int, sizes: Sizes) -> int | None:
-        """The only number that ``extent`` can be if ``sizes`` know all others; None: there is none, or not one."""
-        for own, other in ((self.left, self.right), (self.right, self.left)):
-            if own.count(extent) == 1 and extent not in other:
-                divisor = prod(sizes[factor] for factor in own if factor != extent)
-                return prod(sizes[factor] for factor in other) // divisor if divisor else None
-        return None
+def _number(expr: Expr, sizes: Sizes) -> int:
+    match expr:
+        case Const(value):
+            return int(value)
+        case Var(name):
+            return sizes.get(int(name), int(name))
+        case Binary(BinaryOp.ADD, a, b):
+            return _number(a, sizes) + _number(b, sizes)
+        case Binary(BinaryOp.SUB, a, b):
+            return _number(a, sizes) - _number(b, sizes)
+        case Binary(BinaryOp.MUL, a, b):
+            return _number(a, sizes) * _number(b, sizes)
+        case Binary(BinaryOp.FLOORDIV, a, b):
+            return _number(a, sizes) // _number(b, sizes)
+        case _:
+            raise BadProgram(f"the extent `{expr}` is no sum, difference, product or quotient")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """``extent`` stays what it is."""
+class Relation:
+    """Two expressions over symbols of extents are equal."""
 
-    extent: int
-
-    @property
-    def extents(self) -> frozenset[int]:
-        return frozenset((self.extent,))
-
-    def holds(self, sizes: Sizes) -> bool:
-        """Whether it does for ``sizes``, which know all of ``extents``."""
-        return sizes[self.extent] == self.extent
-
-    def follows(self, extent: int, sizes: Sizes) -> int | None:
-        """The only number that ``extent`` can be."""
-        return extent
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """So many windows (``result``) as fit into ``source``; ``reach``: elements under one, ``padding``: at both ends."""
-
-    source: int
-    result: int
-    reach: int
-    stride: int
-    padding: int
+    left: Expr
+    right: Expr
 
     @property
     def extents(self) -> frozenset[int]:
-        return frozenset((self.source, self.result))
+        """Those that it is about."""
+        return frozenset(int(symbol.name) for symbol in (*self.left.variables, *self.right.variables))
 
     def holds(self, sizes: Sizes) -> bool:
         """Whether it does for ``sizes``, which know all of ``extents``."""
-        room = sizes[self.source] + self.padding - self.reach
-        return room >= 0 and sizes[self.result] == room // self.stride + 1
+        return _number(self.left, sizes) == _number(self.right, sizes)
 
     def follows(self, extent: int, sizes: Sizes) -> int | None:
-        """The only number that the result can be if ``sizes`` know the source; None: there are several, or none."""
-        if extent == self.source:
-            return None
-        return max(0, (sizes[self.source] + self.padding - self.reach) // self.stride + 1)
+        """The only number that ``extent`` can be if ``sizes`` know all others; None: there are several, or none."""
+        tried = ({**sizes, extent: number} for number in range(3))
+        at_zero, at_one, at_two = (_number(self.left, each) - _number(self.right, each) for each in tried)
+        slope = at_one - at_zero
+        return -at_zero // slope if slope and at_two - at_one == slope else None
 
 
-Relation: TypeAlias = Sum | Product | Kept | Windows
+def _kept(extents: Sequence[int]) -> Iterator[Relation]:
+    """They stay what they are."""
+    return (Relation(_symbol(extent), const(extent)) for extent in extents if extent > 1)
+
+
+def _product(extents: Sequence[int]) -> Expr:
+    return reduce(lambda a, b: a * b, map(_symbol, extents), ONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
     """How a step uses extents: those of its operands (None: left out) and results, and its attributes."""
 
-    op: str
+    op: Operator
     attributes: Attributes
     operands: tuple[Shape | None, ...]
     results: tuple[Shape, ...]
@@ -137,40 +111,83 @@ class Use:
             return default
         return tuple(item for item in value if isinstance(item, int))
 
-    def integer(self, name: str, default: int) -> int:
-        """An attribute that is an integer."""
-        value = dict(self.attributes).get(name)
-        return value if isinstance(value, int) else default
+    def cuts(self) -> Iterator[tuple[int, int, int, int]]:
+        """Of a slice, in the order of the attributes: which dimension, the start, the end and the step."""
+        starts, ends = self.integers("starts"), self.integers("ends")
+        axes = self.integers("axes", tuple(range(len(starts))))
+        for axis, start, end, step in zip(axes, starts, ends, self.integers("steps", (1,) * len(starts)), strict=True):
+            yield axis, *slice(start, end, step).indices(self.source[axis])
+
+    def over_symbols(self) -> dict[str, Attribute]:
+        """The attributes, with symbols in the place of numbers that may be extents."""
+        written = {name: _named(value) if name in _NAMING else value for name, value in self.attributes}
+        if self.op.name == "Reshape":
+            written["shape"] = tuple(map(_symbol, self.results[0]))
+        if self.op.name == "Slice":
+            for at, name in ((1, "starts"), (2, "ends")):
+                pairs = zip(self.cuts(), self.integers(name), strict=True)
+                written[name] = tuple(_symbol(cut[at]) if _is_plain(*cut) else old for cut, old in pairs)
+        return written
+
+
+def _is_plain(axis: int, start: int, end: int, step: int) -> bool:
+    """Whether a slice is all that lies between two places."""
+    return step == 1 and start < end
+
+
+def _named(value: Attribute) -> Attribute:
+    if isinstance(value, tuple):
+        return tuple(_symbol(item) for item in value if isinstance(item, int))
+    return _symbol(value) if isinstance(value, int) else value
 
 
 def relations(use: Use) -> list[Relation]:
     """What a step asks of extents, as far as it is known; what is not known shows when the operator is applied."""
-    found = _RELATIONS.get(use.op)
-    return [] if found is None else list(found(use))
+    special = _SPECIAL.get(use.op.name)
+    return [*(_of_shapes(use) if special is None else special(use))]
 
 
 def counts(use: Use) -> list[Relation]:
     """The extents whose number of elements is a number of the step: a literal elsewhere may stand for the same."""
-    if use.op != "ReduceMean":
+    if use.op.name != "ReduceMean":
         return []
-    return [Kept(use.source[axis]) for axis in use.integers("axes", tuple(range(len(use.source))))]
+    return list(_kept([use.source[axis] for axis in use.integers("axes", tuple(range(len(use.source))))]))
 
 
 def resized(use: Use, sizes: Sizes) -> Attributes:
     """The attributes, those replaced that name extents."""
-    changed = _ATTRIBUTES.get(use.op)
-    new = {} if changed is None else changed(use, sizes)
-    return tuple((name, new.get(name, value)) for name, value in use.attributes)
+    written = use.over_symbols()
+    return tuple((name, map_expressions(written[name], lambda one: _number(one, sizes))) for name, _ in use.attributes)
 
 
-# Relations of operators
+class _Recorder(Point):
+    """A generic point at which all is equal that has to be: what that is, is recorded."""
+
+    def require(self, a: Expr, b: Expr) -> bool:
+        if not self.equal(a, b):
+            self.required.append((a, b))
+        return True
+
+
+def _of_shapes(use: Use) -> Iterator[Relation]:
+    """What makes the step well-typed, and its result what it is."""
+    given = [shape for shape in use.operands if shape is not None]
+    operands = tuple(Variable(f"x{place}", tuple(map(_symbol, shape))) for place, shape in enumerate(given))
+    forms = Normalizer(_Recorder())
+    try:
+        made = forms.shape(forms.normal(Apply(use.op, operands, tuple(use.over_symbols().items()))))
+    except BadProgram:
+        return
+    for extent, known in zip(made.dims, use.results[0], strict=True):
+        forms.point.require(extent, _symbol(known))
+    yield from (Relation(a, b) for a, b in forms.point.required)
 
 
 def _regrouped(use: Use) -> Iterator[Relation]:
     """Groups of dimensions with equally many elements, as small as they can be."""
     old, new = ([extent for extent in shape if extent != 1] for shape in (use.source, use.results[0]))
     if 0 in old:
-        yield from map(Kept, {*old, *new})
+        yield from _kept([*old, *new])
         return
     while old and new:
         left, right = [old.pop(0)], [new.pop(0)]
@@ -180,139 +197,51 @@ def _regrouped(use: Use) -> Iterator[Relation]:
             else:
                 right.append(new.pop(0))
         if left != right:
-            yield Product(tuple(left), tuple(right))
-
-
-def _joined(use: Use) -> Iterator[Relation]:
-    axis = use.integer("axis", 0)
-    yield Sum(use.results[0][axis], tuple(shape[axis] for shape in use.operands if shape is not None))
+            yield Relation(_product(left), _product(right))
 
 
 def _cut(use: Use) -> Iterator[Relation]:
-    for axis, start, end, step in _cuts(use):
+    for axis, start, end, step in use.cuts():
         extent = use.source[axis]
-        if step == 1 and start < end:
-            yield Sum(end, (start, end - start))
-            yield Sum(extent, (end, extent - end))
+        if _is_plain(axis, start, end, step):
+            yield Relation(_symbol(end), _symbol(start) + _symbol(end - start))
+            yield Relation(_symbol(extent), _symbol(end) + _symbol(extent - end))
         else:
-            yield from (Kept(extent), Kept(use.results[0][axis]))
-
-
-def _cuts(use: Use) -> Iterator[tuple[int, int, int, int]]:
-    """Each dimension that is cut, in the order of the attributes: which, the start, the end and the step."""
-    starts, ends = use.integers("starts"), use.integers("ends")
-    axes = use.integers("axes", tuple(range(len(starts))))
-    for axis, start, end, step in zip(axes, starts, ends, use.integers("steps", (1,) * len(starts)), strict=True):
-        yield axis, *slice(start, end, step).indices(use.source[axis])
-
-
-def _padded(use: Use) -> Iterator[Relation]:
-    sides = zip(use.source, use.results[0], use.integers("before"), use.integers("after"), strict=True)
-    for extent, total, before, after in sides:
-        if before < 0 or after < 0:
-            yield from (Kept(extent), Kept(total))
-        else:
-            yield Sum(total, (before, extent, after))
-
-
-def _repeated(use: Use) -> Iterator[Relation]:
-    for extent, total, times in zip(use.source, use.results[0], use.integers("repeats"), strict=True):
-        if times != 1:
-            yield Product((total,), (extent, times))
+            yield from _kept((extent, use.results[0][axis]))
 
 
 def _convolved(use: Use) -> Iterator[Relation]:
-    weight = use.operand(1)
-    yield from _grouped(use, weight[0], weight[1])
-    yield from map(Kept, weight[2:])
-    yield from _windows(use, weight[2:])
+    yield from _of_shapes(use)
+    yield from _grouped(use)
+    yield from _kept(use.operand(1)[2:])
 
 
 def _convolved_by_phases(use: Use) -> Iterator[Relation]:
     """Filters: ``[outputs, strides..., inputs, taps...]``. Only channels vary."""
     filters, rank = use.operand(1), len(use.source) - 2
-    yield from _grouped(use, filters[0], filters[rank + 1])
-    for shape in (use.source[2:], filters[1 : rank + 1], filters[rank + 2 :], use.results[0][2:]):
-        yield from map(Kept, shape)
+    yield from _of_shapes(use)
+    yield from _grouped(use)
+    yield from _kept((*use.source[2:], *filters[1 : rank + 1], *filters[rank + 2 :]))
 
 
-def _grouped(use: Use, outputs: int, inputs: int) -> Iterator[Relation]:
-    """``inputs``: of each group."""
-    group = use.integer("group", 1)
-    if group > 1:
-        yield Product((use.source[1],), (group, inputs))
-        yield Product((outputs,), (group, outputs // group))
+def _grouped(use: Use) -> Iterator[Relation]:
+    group, outputs = dict(use.attributes).get("group"), use.operand(1)[0]
+    if isinstance(group, int) and group > 1:
+        yield Relation(_symbol(outputs), _symbol(group) * _symbol(outputs // group))
 
 
 def _pooled(use: Use) -> Iterator[Relation]:
     if dict(use.attributes).get("ceil_mode"):
-        yield from map(Kept, (*use.source[2:], *use.results[0][2:]))
-    else:
-        yield from _windows(use, use.integers("kernel_shape"))
+        return _kept((*use.source[2:], *use.results[0][2:]))
+    return _of_shapes(use)
 
 
-def _windows(use: Use, kernel: Sequence[int]) -> Iterator[Relation]:
-    rank = len(kernel)
-    strides, dilations = use.integers("strides", (1,) * rank), use.integers("dilations", (1,) * rank)
-    pads = use.integers("pads", (0,) * (2 * rank))
-    for dim, (source, result) in enumerate(zip(use.source[2:], use.results[0][2:], strict=True)):
-        reach = (kernel[dim] - 1) * dilations[dim] + 1
-        yield Windows(source, result, reach, strides[dim], pads[dim] + pads[rank + dim])
-
-
-_RELATIONS: Mapping[str, Callable[[Use], Iterator[Relation]]] = {
-    "AveragePool": _pooled,
-    "Concat": _joined,
+_SPECIAL: Mapping[str, Callable[[Use], Iterator[Relation]]] = {
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pooled),
     "Conv": _convolved,
     "Flatten": _regrouped,
-    "LpPool": _pooled,
-    "MaxPool": _pooled,
-    "Pad": _padded,
     "PhaseConv": _convolved_by_phases,
     "Reshape": _regrouped,
     "Slice": _cut,
-    "Tile": _repeated,
 }
-
-
-# Attributes that name extents
-
-
-def _new_shape(use: Use, sizes: Sizes) -> dict[str, Attribute]:
-    return {"shape": tuple(sizes[extent] for extent in use.results[0])}
-
-
-def _expanded(use: Use, sizes: Sizes) -> dict[str, Attribute]:
-    return {"shape": tuple(sizes[extent] for extent in use.integers("shape"))}
-
-
-def _new_cuts(use: Use, sizes: Sizes) -> dict[str, Attribute]:
-    old = zip(_cuts(use), use.integers("starts"), use.integers("ends"), strict=True)
-    new = [
-        (sizes[start], sizes[end]) if step == 1 and start < end else written for (_, start, end, step), *written in old
-    ]
-    return {"starts": tuple(start for start, _ in new), "ends": tuple(end for _, end in new)}
-
-
-def _new_pads(use: Use, sizes: Sizes) -> dict[str, Attribute]:
-    return {name: tuple(sizes.get(pad, pad) for pad in use.integers(name)) for name in ("before", "after")}
-
-
-def _new_repeats(use: Use, sizes: Sizes) -> dict[str, Attribute]:
-    return {"repeats": tuple(sizes.get(times, times) for times in use.integers("repeats"))}
-
-
-def _new_group(use: Use, sizes: Sizes) -> dict[str, Attribute]:
-    group = use.integer("group", 1)
-    return {"group": sizes.get(group, group)}
-
-
-_ATTRIBUTES: Mapping[str, Callable[[Use, Sizes], dict[str, Attribute]]] = {
-    "Conv": _new_group,
-    "Expand": _expanded,
-    "Pad": _new_pads,
-    "PhaseConv": _new_group,
-    "Reshape": _new_shape,
-    "Slice": _new_cuts,
-    "Tile": _new_repeats,
-}
+"""Operators of which more is asked, or another thing, than that they are well-typed."""

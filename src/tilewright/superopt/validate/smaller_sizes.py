@@ -100,7 +100,7 @@ def _uses(region: Region) -> Iterator[Use]:
         operands = tuple(None if operand is None else shapes[operand] for operand in step.operands)
         results = [_shape(kind) for kind in step.types]
         shapes += results
-        yield Use(step.op.name, step.attributes.value, operands, tuple(results))
+        yield Use(step.op, step.attributes.value, operands, tuple(results))
 
 
 def _shape(kind: Type) -> Shape:
@@ -140,7 +140,7 @@ class _Search:
         extents = sorted(extent for extent in values if extent > 1)
         decided: dict[int, list[Relation]] = {extent: [] for extent in extents}
         for relation in dict.fromkeys(found):
-            last = max(relation.extents)
+            last = max(relation.extents, default=0)
             if last > 1:
                 decided[last].append(relation)
         return _Search(extents, decided)
