@@ -13,14 +13,14 @@ from tests.measure.test_turns import Clock
 from tests.test_dynamic_models import convolutional
 from tilewright.base.dtypes import f32, i64
 from tilewright.base.errors import BadInput, UnsupportedModel
+from tilewright.frontend.onnx import onnxruntime
+from tilewright.frontend.onnx.onnxruntime import prepared
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.measure.turns import Run
 from tilewright.ops.operator import require
 from tilewright.passes.normalize import normalize
 from tilewright.passes.rules import index_of
-from tilewright.superopt.costs import onnxruntime_session
-from tilewright.superopt.costs.onnxruntime_session import prepared
 from tilewright.superopt.costs.onnxruntime_timing import OnnxRuntimeCosts
 from tilewright.superopt.costs.provider import CostProvider
 from tilewright.symbolic.expr import Extent, const
@@ -180,6 +180,6 @@ def test_without_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(onnxruntime_session.importlib, "import_module", missing)
+    monkeypatch.setattr(onnxruntime.importlib, "import_module", missing)
     with pytest.raises(BadInput, match=r"onnxruntime is not installed: pip install 'tilewright\[demo\]'"):
         prepared(onnx.ModelProto(), {}, 1)

@@ -7,6 +7,6 @@ in a module of its own.
 
     provider                              the interface
     kernel_model                          graphs that are compiled here: cycles, by the analytic model
-    onnxruntime_timing                    graphs in ONNX Runtime: seconds, measured, by onnxruntime_session
+    onnxruntime_timing                    graphs in ONNX Runtime: seconds, measured
     memory                                the most bytes that are alive at once
 """

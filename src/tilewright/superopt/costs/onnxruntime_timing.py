@@ -14,13 +14,13 @@ import onnx
 
 from tilewright.base.dtypes import DType, f32
 from tilewright.base.exact import Exact
+from tilewright.frontend.onnx.onnxruntime import prepared
 from tilewright.frontend.onnx.write import exporter
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.measure.turns import Clock, Plan, Run, Timing, measure, ratio
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.operator import map_expressions, require
 from tilewright.ops.shapes import Shape, show, simplified
-from tilewright.superopt.costs.onnxruntime_session import prepared
 from tilewright.symbolic.expr import Const, Expr, Var, const
 from tilewright.symbolic.traversal import substitute
 from tilewright.target.machine import GUESSED_EXTENT
