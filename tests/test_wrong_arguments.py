@@ -304,6 +304,7 @@ EXPRESSIONS: Mapping[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "format_loops": (te.format_loops, (te.create_schedule(INIT).program,)),
     "extern": (te.extern, ([(4,)], [A], lambda ins, outs: None, [dtypes.f32], "e")),
     "decl_tensor_intrin": (te.decl_tensor_intrin, (INIT, "name")),
+    "dot_products": (te.dot_products, (Target.parse("x86_64"),)),
     **{name: (getattr(te, name), (A[0, K], K)) for name in ("sum", "prod", "max", "min")},
     **{name: (getattr(te, name), (A[0, 0],)) for name in ("abs", "ceil", "exp", "floor", "sqrt", "tanh", "round")},
     **{name: (getattr(te, name), (A[0, 0], A[0, 1])) for name in ("power",)},

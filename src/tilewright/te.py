@@ -17,9 +17,11 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tilewright.backend.cpu.register_code import check_implementations
 from tilewright.base.arguments import checked
 from tilewright.base.errors import BadProgram, ScheduleError
 from tilewright.base.names import fresh_name, identifier
+from tilewright.kernels.dot_products import dot_products as _dot_products
 from tilewright.loops.extern import extern as _extern
 from tilewright.loops.ir import Block, Scope
 from tilewright.loops.lower import Lowered, lower_named
@@ -57,6 +59,7 @@ __all__ = [
     "cos",
     "create_schedule",
     "decl_tensor_intrin",
+    "dot_products",
     "erf",
     "exp",
     "extern",
@@ -97,6 +100,7 @@ checked_index = _public(_checked_index)
 comm_reducer = _public(build.comm_reducer)
 compute = _public(build.compute)
 const = _public(build.const)
+dot_products = _public(_dot_products)
 extern = _public(_extern)
 if_then_else = _public(build.if_then_else)
 max, min = _public(reducers.max), _public(reducers.min)
@@ -108,7 +112,6 @@ scan = _public(recurrences.scan)
 select = _public(build.select)
 sum = _public(reducers.sum)
 var = _public(build.var)
-decl_tensor_intrin = _public(_decl_tensor_intrin)
 format_loops = _public(_format_loops)
 
 abs, ceil, cos, erf, exp = map(_public, (functions.abs, functions.ceil, functions.cos, functions.erf, functions.exp))
@@ -118,6 +121,27 @@ power, truncdiv, truncmod = map(_public, (functions.power, functions.truncdiv, f
 
 Axis: TypeAlias = IterVar | LoopRef
 """A loop: the axis of an operation, before it is split or fused, or what a primitive returned."""
+
+
+@_public
+def decl_tensor_intrin(
+    output: Tensor,
+    name: str,
+    *,
+    reset: str | None = None,
+    update: str | None = None,
+    implementations: Mapping[str, str] | None = None,
+    features: Sequence[str] = (),
+) -> TensorIntrinsic:
+    """Declare the intrinsic that computes ``output`` from its placeholders: see ``schedule.intrinsics``.
+
+    Raises ``BadProgram``, also for implementations that are no LLVM IR, or of other types than the declaration.
+    """
+    declared = _decl_tensor_intrin(
+        output, name, reset=reset, update=update, implementations=implementations, features=features
+    )
+    check_implementations(declared)
+    return declared
 
 
 @_public

@@ -20,6 +20,7 @@ _ARITHMETIC = ("tests/backend/cpu/test_arithmetic.py",)
 _STATEMENTS = ("tests/backend/cpu/test_statements.py", "tests/backend/cpu/test_lanes.py", _SCHEDULES)
 _REGIONS = ("tests/backend/cpu/test_regions.py",)
 _PARTITION = ("tests/backend/cpu/test_partition.py",)
+_INTRINSICS = ("tests/backend/cpu/test_register_intrinsics.py",)
 _REGISTERS = ("tests/backend/cpu/test_registers.py",)
 _LIMIT = ("tests/backend/cpu/test_limit.py",)
 _UNSWITCH = ("tests/backend/cpu/test_unswitch.py",)
@@ -2694,5 +2695,26 @@ MUTANTS = (
         "and found.__init__ is TilewrightError.__init__",
         "",
         ("tests/test_isolation.py",),
+    ),
+    Mutant(
+        "intrinsics: rows with a gap between them are loaded as one",
+        "backend/cpu/intrinsics.py",
+        " and region.buffer.shape[inner] == region.ranges[inner][1]",
+        "",
+        _INTRINSICS,
+    ),
+    Mutant(
+        "intrinsics: accumulators begin in memory",
+        "backend/cpu/prepare/inline.py",
+        "known.implementation or fill_value(known) is not None",
+        "known.implementation",
+        _INTRINSICS,
+    ),
+    Mutant(
+        "intrinsics: any function may be called by one on registers",
+        "backend/cpu/register_code.py",
+        ' and "memory(none)" in instruction.callee',
+        "",
+        _INTRINSICS,
     ),
 )

@@ -76,10 +76,18 @@ class Intrinsic:
     """A hardware operation for ``tensorize``: what it does, and how it is written.
 
     ``description`` is its meaning: a loop program whose parameters have the shapes of the regions that it is called on.
-    ``implementation`` is the text of an LLVM IR function of that name, which takes for each parameter a pointer and the
-    strides, in elements, of all dimensions but the last; empty means that code is made from the description.
+    ``implementation`` is the text of an LLVM IR function of that name; empty means that code is made from the
+    description. What the function takes says where the operands are:
+
+    - in registers: a vector (of one element: a scalar) for each parameter, row-major, results last, and those only if
+      their old elements are read; it returns the result. It is straight-line code without memory, and is written in the
+      place of the call.
+    - in memory: for each parameter a pointer, and the strides, in elements, of all dimensions but the last.
+
+    ``features``: what a processor must have for it, by LLVM's names.
     """
 
     name: str
     description: Program
     implementation: str = ""
+    features: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ expression::
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import BadProgram
@@ -66,13 +66,14 @@ def decl_tensor_intrin(
     reset: str | None = None,
     update: str | None = None,
     implementations: Mapping[str, str] | None = None,
+    features: Sequence[str] = (),
 ) -> TensorIntrinsic:
     """Declare the intrinsic that computes ``output`` from its placeholders.
 
     ``name`` is the form that computes all of it; a reduction that is also split outside of the intrinsic needs
     ``reset`` and ``update`` too. ``implementations``: LLVM IR text by the name of the form (see ``Intrinsic``); without
-    one, code is made from the description. Raises ``BadProgram`` unless ``output`` is one compute of constant shape
-    over placeholders.
+    one, code is made from the description. ``features``: what a processor must have for them (``avx512vnni``). Raises
+    ``BadProgram`` unless ``output`` is one compute of constant shape over placeholders.
     """
     description = lower([output], name)
     block = _single_block(description)
@@ -81,11 +82,10 @@ def decl_tensor_intrin(
     texts = dict(implementations or {})
 
     def form(called: str | None, program: Program) -> Intrinsic | None:
-        return (
-            None
-            if called is None
-            else Intrinsic(called, dataclasses.replace(program, name=called), texts.pop(called, ""))
-        )
+        if called is None:
+            return None
+        text = texts.pop(called, "")
+        return Intrinsic(called, dataclasses.replace(program, name=called), text, tuple(features) if text else ())
 
     declared = TensorIntrinsic(
         name,

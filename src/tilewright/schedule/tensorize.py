@@ -182,7 +182,7 @@ def _calling(
     outputs = tuple(matcher.region(p) for p in intrinsic.description.results)
     touched = (*outputs, *inputs)  # an intrinsic may read what it writes
     is_whole = all(a.axis.kind is not IterKind.REDUCE or equivalent(a.outer.extent, ONE, Bounds()) for a in axes)
-    if pattern.init is not None and not (is_whole and intrinsic.compute):
+    if pattern.init is not None and not (is_whole and _is_best(intrinsic.compute, intrinsic.update)):
         reset, update = _form(intrinsic.reset, "reset", intrinsic), _form(intrinsic.update, "update", intrinsic)
         body, init = _call(update, inputs, outputs), _call(reset, (), outputs)
         return _over_tiles(block, axes, touched, outputs, body, init), (reset, update)
@@ -195,6 +195,11 @@ def _calling(
         return _over_tiles(block, axes, outputs, outputs, _call(reset, (), outputs), None), (reset,)
     update = _form(intrinsic.update, "update", intrinsic)
     return _over_tiles(block, axes, touched, outputs, _call(update, inputs, outputs), None), (update,)
+
+
+def _is_best(compute: Intrinsic | None, update: Intrinsic | None) -> bool:
+    """Whether to do all at once: not if only the update is an instruction."""
+    return compute is not None and (compute.implementation != "" or update is None or update.implementation == "")
 
 
 def _form(form: Intrinsic | None, role: str, intrinsic: TensorIntrinsic) -> Intrinsic:

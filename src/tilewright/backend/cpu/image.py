@@ -18,7 +18,7 @@ from tilewright.backend.cpu.statements import Module
 from tilewright.backend.cpu.support import DECLARATIONS, support_text
 from tilewright.base.arrays import Array
 from tilewright.base.checks import Checks
-from tilewright.base.errors import Unsupported, UnsupportedKernel
+from tilewright.base.errors import Unsupported, UnsupportedKernel, UnsupportedTarget
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.store import Cache
 from tilewright.loops.ir import Call, Callee, Region
@@ -116,6 +116,7 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
     known: dict[str, tuple[Program, FunctionInfo]] = {}
     sites: dict[str, tuple[Site, ...]] = {}
     for program in kernels:
+        _require_features(program, target)
         try:
             made = kernel_text(program, checked=emission.checked, checks=emission.checks, apart=emission.apart)
         except Unsupported as error:
@@ -149,8 +150,18 @@ def _compiled(text: str, target: Target, cache: Cache | None, effort: Effort = E
     return found
 
 
+def _require_features(program: Program, target: Target) -> None:
+    """Raises ``UnsupportedTarget`` for an intrinsic that ``target`` has not: LLVM would end the process."""
+    for intrinsic in program.intrinsics:
+        if missing := [feature for feature in intrinsic.features if not target.has(feature)]:
+            raise UnsupportedTarget(
+                f"the intrinsic {intrinsic.name} needs {', '.join(missing)}, which {target} has not"
+            )
+
+
 def assembly(program: Program, target: Target) -> str:
     """The assembly of one kernel, to read."""
+    _require_features(program, target)
     return compile_assembly(kernel_text(program).text, target)
 
 

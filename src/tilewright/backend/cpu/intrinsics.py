@@ -1,14 +1,42 @@
-"""Calls of intrinsics that come with an implementation in LLVM IR (the others are inlined by ``prepare``)."""
+"""Calls of intrinsics that come with an implementation in LLVM IR (the others are inlined by ``prepare``).
 
+One whose operands are in registers is written in the place of its call: vectors that are loaded, or known already; then
+its instructions; then a store. Where the result is private and its place a literal, nothing of that is left but
+the instructions: loads and stores of it become registers.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from tilewright.backend.cpu.prepare.inline import fill_value
+from tilewright.backend.cpu.register_code import RegisterCode, register_code
 from tilewright.backend.cpu.statements import StatementEmitter
+from tilewright.backend.cpu.values import Value, literal
+from tilewright.base.errors import InternalError
 from tilewright.loops.ir import Call, Region
 from tilewright.loops.program import Intrinsic
-from tilewright.symbolic.expr import Expr, binary, const
+from tilewright.symbolic.expr import Const, Expr, Read, Var, binary, const
 from tilewright.symbolic.operations import BinaryOp
+
+_LANE = Var("element")
+"""Elements side by side in a region."""
 
 
 def emit_intrinsic(emitter: StatementEmitter, intrinsic: Intrinsic, call: Call) -> None:
-    """Write the call: for each parameter the address of its region, then its strides (in elements) but the last."""
+    """Write the call."""
+    filled = None if intrinsic.implementation else fill_value(intrinsic)
+    if filled is not None:
+        _store(emitter, call.args[0], literal(filled.value, filled.dtype, _elements(call.args[0])))
+    elif (code := register_code(intrinsic)) is not None:
+        _emit_in_registers(emitter, code, call)
+    else:
+        _emit_in_memory(emitter, intrinsic, call)
+
+
+def _emit_in_memory(emitter: StatementEmitter, intrinsic: Intrinsic, call: Call) -> None:
+    """For each parameter the address of its region, then its strides (in elements) but the last."""
     operands: list[str] = []
     for parameter, region in zip(intrinsic.description.params, call.args, strict=True):
         operands.append(
@@ -29,3 +57,100 @@ def _strides(region: Region, rank: int) -> list[Expr]:
     for extent in reversed(region.buffer.shape[1:]):
         strides.append(binary(BinaryOp.MUL, strides[-1], extent))
     return strides[1:rank][::-1]
+
+
+# In registers --------------------------------------------------------------------------------------------------------
+
+
+def _emit_in_registers(emitter: StatementEmitter, code: RegisterCode, call: Call) -> None:
+    operands = [_load(emitter, region) for region in call.args[: len(code.parameters)]]
+    result = call.args[-1]
+    text, depth = code.inlined(emitter.text, operands)
+    _store(emitter, result, Value(text, result.buffer.dtype, _elements(result), depth))
+
+
+def _load(emitter: StatementEmitter, region: Region) -> Value:
+    """All elements of ``region`` as one vector."""
+    env, whole = emitter.env, _elements(region)
+    joined: Value | None = None
+    done = 0
+    for read, lanes in _runs(region, emitter.state.module.checked):
+        env.lane_variable, env.lanes = (_LANE, lanes) if lanes > 1 else (None, 1)
+        part = emitter.scalars.value(read)
+        env.lane_variable, env.lanes = None, 1
+        joined = part if lanes == whole else _with_part(emitter, joined, part, done, whole)
+        done += lanes
+    if joined is None:
+        raise InternalError(f"a region of {region.buffer.name} is empty")
+    return joined
+
+
+def _with_part(emitter: StatementEmitter, joined: Value | None, part: Value, start: int, whole: int) -> Value:
+    """``joined``, a vector of ``whole`` elements, with ``part`` from ``start`` on."""
+    vector = Value("poison", part.dtype, whole) if joined is None else joined
+    depth = max(vector.depth, part.depth)
+    if part.lanes == 1:
+        text = f"insertelement {vector.typed}, {part.typed}, i64 {start}"
+        return Value(emitter.text.pure(text, depth), part.dtype, whole, depth)
+    wide = _shuffled(emitter, part, None, [lane if lane < part.lanes else -1 for lane in range(whole)])
+    end = start + part.lanes
+    order = [whole + lane - start if start <= lane < end else lane for lane in range(whole)]
+    return _shuffled(emitter, vector, wide, order)
+
+
+def _shuffled(emitter: StatementEmitter, a: Value, b: Value | None, order: Sequence[int]) -> Value:
+    """The elements of ``a`` and ``b`` at ``order``; negative ones may be any."""
+    mask = ", ".join("i32 poison" if place < 0 else f"i32 {place}" for place in order)
+    depth = max(a.depth, 0 if b is None else b.depth)
+    other = "poison" if b is None else b.text
+    text = f"shufflevector {a.typed}, {a.type} {other}, <{len(order)} x i32> <{mask}>"
+    return Value(emitter.text.pure(text, depth), a.dtype, len(order), depth)
+
+
+def _store(emitter: StatementEmitter, region: Region, value: Value) -> None:
+    """``value``, a vector, to all elements of ``region``."""
+    env, done = emitter.env, 0
+    for read, lanes in _runs(region, emitter.state.module.checked):
+        part = value if lanes == value.lanes else _part(emitter, value, done, lanes)
+        env.lane_variable, env.lanes = (_LANE, lanes) if lanes > 1 else (None, 1)
+        emitter.scalars.store(region.buffer, read.indices, part)
+        env.lane_variable, env.lanes = None, 1
+        done += lanes
+
+
+def _part(emitter: StatementEmitter, value: Value, start: int, lanes: int) -> Value:
+    if lanes == 1:
+        text = emitter.text.pure(f"extractelement {value.typed}, i64 {start}", value.depth)
+        return Value(text, value.dtype, 1, value.depth)
+    return _shuffled(emitter, value, None, range(start, start + lanes))
+
+
+@lru_cache(256)
+def _runs(region: Region, by_rows: bool) -> tuple[tuple[Read, int], ...]:
+    """The stretches of memory that ``region`` consists of, as reads along ``_LANE``, and their lengths.
+
+    ``by_rows``: none goes beyond the last dimension, as where each access is checked.
+    """
+    extents = [_number(extent) for _, extent in region.ranges]
+    inner = max(len(extents) - 1, 0)
+    while inner > 0 and not by_rows and region.buffer.shape[inner] == region.ranges[inner][1]:
+        inner -= 1
+    length = prod(extents[inner:])
+    starts = [start for start, _ in region.ranges]
+    runs: list[tuple[Read, int]] = []
+    for place in product(*map(range, extents[:inner])):
+        at = [start + offset for start, offset in zip(starts, place, strict=False)] + starts[inner:]
+        if length > 1:
+            at[-1] = at[-1] + _LANE
+        runs.append((Read(region.buffer, tuple(at)), length))
+    return tuple(runs)
+
+
+def _elements(region: Region) -> int:
+    return prod(_number(extent) for _, extent in region.ranges)
+
+
+def _number(extent: Expr) -> int:
+    if not isinstance(extent, Const):
+        raise InternalError(f"a tile of an intrinsic has the extent {extent}")
+    return int(extent.value)

@@ -9,7 +9,7 @@ from functools import cache
 import llvmlite
 import llvmlite.binding as llvm
 
-from tilewright.base.errors import InternalError
+from tilewright.base.errors import BadProgram, InternalError
 from tilewright.base.forks import ForkLock
 from tilewright.target.target import Architecture, Target
 
@@ -71,6 +71,47 @@ def _optimized(text: str, made: Machine) -> llvm.ModuleRef:
         if not function.is_declaration:
             manager.run(function, builder)
     return module
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One line of a function: LLVM's name of the operation, and its text; of a call, how the callee is declared."""
+
+    opcode: str
+    text: str
+    callee: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function as LLVM reads it: its type (``void (ptr, i64)``), its parameters (``%a``), its basic blocks."""
+
+    type: str
+    parameters: tuple[str, ...]
+    blocks: tuple[tuple[Instruction, ...], ...]
+
+
+def read_function(text: str, name: str) -> Function:
+    """The function ``name`` that ``text`` defines. Raises ``BadProgram`` with what LLVM has against it."""
+    LLVM.give_way()
+    with LLVM.lock:
+        try:
+            module = llvm.parse_assembly(text)
+            module.verify()
+        except RuntimeError as error:
+            raise BadProgram(f"{name}: LLVM refuses its implementation: {error}") from error
+        found = next((f for f in module.functions if f.name == name and not f.is_declaration), None)
+        if found is None:
+            raise BadProgram(f"{name}: its implementation defines no function @{name}")
+        parameters = tuple(str(argument).removeprefix(f"{argument.type} ") for argument in found.arguments)
+        blocks = tuple(tuple(map(_instruction, block.instructions)) for block in found.blocks)
+        return Function(str(found.global_value_type), parameters, blocks)
+
+
+def _instruction(value: llvm.ValueRef) -> Instruction:
+    opcode = value.opcode or ""
+    callee = str([*value.operands][-1]) if opcode == "call" else ""
+    return Instruction(opcode, str(value).strip(), callee)
 
 
 @contextmanager

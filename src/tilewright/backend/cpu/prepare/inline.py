@@ -1,12 +1,13 @@
-"""Intrinsics without an implementation are replaced by their description."""
+"""Intrinsics without an implementation are replaced by their description, but for those that only fill a small tile."""
 
 from collections.abc import Mapping
+from math import prod
 
 from tilewright.loops.dissolve import dissolve
-from tilewright.loops.ir import Buffer, Call, Callee, Region, Stmt, Store, Stores
+from tilewright.loops.ir import Block, Buffer, Call, Callee, Region, Stmt, Store, Stores
 from tilewright.loops.program import Intrinsic
-from tilewright.loops.visit import rename_loops, transform_exprs, transform_stmts
-from tilewright.symbolic.expr import Expr, Read
+from tilewright.loops.visit import perfect_nest, rename_loops, transform_exprs, transform_stmts
+from tilewright.symbolic.expr import Const, Expr, Read
 from tilewright.symbolic.traversal import transform
 
 
@@ -19,7 +20,7 @@ def inline_intrinsics(stmt: Stmt, intrinsics: Mapping[str, Intrinsic]) -> Stmt:
         if not isinstance(node, Call) or node.kind is not Callee.INTRINSIC:
             return None
         known = intrinsics.get(node.callee)
-        if known is None or known.implementation:
+        if known is None or known.implementation or fill_value(known) is not None:
             return None
         count += 1
         suffix = f".{known.name}{count}"
@@ -27,6 +28,23 @@ def inline_intrinsics(stmt: Stmt, intrinsics: Mapping[str, Intrinsic]) -> Stmt:
         return _on_regions(body, dict(zip(known.description.params, node.args, strict=True)))
 
     return transform_stmts(stmt, leave)
+
+
+MOST_FILLED = 256
+"""Elements of a tile that is filled by vector stores, without a loop."""
+
+
+def fill_value(intrinsic: Intrinsic) -> Const | None:
+    """What ``intrinsic`` stores to all elements of a tile, if that is all that it does, and the tile is small."""
+    program = intrinsic.description
+    shape, loops = program.results[0].shape, perfect_nest(program.body)
+    block = loops[-1].body if loops else program.body
+    if not isinstance(block, Block) or not isinstance(block.body, Store) or not isinstance(block.body.value, Const):
+        return None
+    is_each = block.body.indices == tuple(axis.var for axis in block.axes)
+    is_all = block.bindings == tuple(loop.var for loop in loops) and shape == tuple(loop.extent for loop in loops)
+    elements = prod(int(extent.value) if isinstance(extent, Const) else 0 for extent in shape)
+    return block.body.value if is_each and is_all and 1 <= elements <= MOST_FILLED else None
 
 
 def _on_regions(stmt: Stmt, regions: Mapping[Buffer, Region]) -> Stmt:

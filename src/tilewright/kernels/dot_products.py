@@ -1,0 +1,69 @@
+"""Dot-product instructions as tensor intrinsics: sums of a few products of narrow numbers, added to wide ones.
+
+A processor multiplies so many pairs in each lane of a wide accumulator, so what is summed up lies in lanes, too: in
+fours of bytes, in pairs of 16 bits. One operand is the same for all accumulators::
+
+    c[j] = c[j] + a[0] * b[j, 0] + a[1] * b[j, 1] + ...       a: [4], b: [16, 4], c: [16]
+
+x86 (Intel's manual, volume 2): ``vpdpbusd`` takes unsigned and signed bytes, and is exact, modulo 2**32. ``vdpbf16ps``
+adds the second product of a pair first, each rounded to nearest even; denormal numbers are 0 to it.
+"""
+
+from functools import cache
+
+from tilewright.base.dtypes import DType, bf16, f32, i8, i32, u8
+from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic, decl_tensor_intrin
+from tilewright.symbolic.expr import Expr, cast
+from tilewright.target.target import Architecture, Target
+from tilewright.tensor import build as te
+from tilewright.tensor.ir import Reduction, Tensor
+
+LANES = 16
+"""Accumulators: of 32 bits, in a register of 512."""
+
+_LLVM = {u8: "i8", i8: "i8", i32: "i32", bf16: "bfloat", f32: "float"}
+_UPDATE = """
+define <16 x {wide}> @{name}_add(<{group} x {left}> %a, <{all} x {right}> %b, <16 x {wide}> %c) {{
+  %word = bitcast <{group} x {left}> %a to i32
+  %first = insertelement <16 x i32> poison, i32 %word, i64 0
+  %each = shufflevector <16 x i32> %first, <16 x i32> poison, <16 x i32> zeroinitializer
+  %left = bitcast <16 x i32> %each to <{all} x {left}>
+  %sum = call <16 x {wide}> @llvm.x86.{llvm}.512(<16 x {wide}> %c, <{all} x {left}> %left, <{all} x {right}> %b)
+  ret <16 x {wide}> %sum
+}}
+declare <16 x {wide}> @llvm.x86.{llvm}.512(<16 x {wide}>, <{all} x {left}>, <{all} x {right}>)
+"""
+
+
+def dot_products(target: Target) -> IntrinsicSet:
+    """Those that ``target`` has: ``vpdpbusd`` (u8 x i8 -> i32) and ``vdpbf16ps`` (bf16 x bf16 -> f32)."""
+    known = _of_x86() if target.arch is Architecture.X86_64 else ()
+    return IntrinsicSet(tuple(i for i in known if i.update is not None and all(map(target.has, i.update.features))))
+
+
+@cache
+def _of_x86() -> tuple[TensorIntrinsic, ...]:
+    return (
+        _declared("vpdpbusd", "avx512.vpdpbusd", (u8, i8, i32), "avx512vnni"),
+        _declared("vdpbf16ps", "avx512bf16.dpbf16ps", (bf16, bf16, f32), "avx512bf16"),
+    )
+
+
+def _declared(name: str, llvm: str, dtypes: tuple[DType, DType, DType], feature: str) -> TensorIntrinsic:
+    left, right, wide = (_LLVM[dtype] for dtype in dtypes)
+    group = 32 // dtypes[0].bits
+    text = _UPDATE.format(name=name, llvm=llvm, left=left, right=right, wide=wide, group=group, all=LANES * group)
+    reset, update = f"{name}_zero", f"{name}_add"
+    product = _dot_product(group, *dtypes)
+    texts = {update: text}
+    return decl_tensor_intrin(product, name, reset=reset, update=update, implementations=texts, features=(feature,))
+
+
+def _dot_product(group: int, left: DType, right: DType, wide: DType) -> Tensor:
+    a, b = te.placeholder((group,), left, "a"), te.placeholder((LANES, group), right, "b")
+    k = te.reduce_axis((0, group), name="k")
+
+    def body(j: Expr) -> Reduction:
+        return te.sum(cast(a[k], wide) * cast(b[j, k], wide), axis=k)
+
+    return te.compute((LANES,), body, name="c")
