@@ -94,6 +94,7 @@ def isolate() -> Path:
     os.environ[f"{_PREFIX}KEY_DIR"] = str(folder / "keys")
     os.environ[f"{_PREFIX}MODEL_CACHE_BYTES"] = "0"
     os.environ[f"{_PREFIX}RECORDS"] = "off"
+    os.environ[f"{_PREFIX}MACHINE"] = "off"
     os.environ[f"{_PREFIX}REPRO_DIR"] = "off"  # nor are faults that tests plant to push out real ones
     return folder
 

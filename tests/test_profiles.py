@@ -66,13 +66,13 @@ def test_profiles() -> None:
 def test_settings_of_the_user_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("TILEWRIGHT_")]:
         monkeypatch.setenv(name, os.environ[name])  # as it is now, after the test
-    for name in ("BOUNDS_CHECK", "CACHE_DIR", "KEY_DIR", "MODEL_CACHE_BYTES", "RECORDS"):
+    for name in ("BOUNDS_CHECK", "CACHE_DIR", "KEY_DIR", "MACHINE", "MODEL_CACHE_BYTES", "RECORDS"):
         monkeypatch.setenv(f"TILEWRIGHT_{name}", "the user's")
     folder = profiles.isolate()
     try:
         found = {name: value for name, value in os.environ.items() if name.startswith("TILEWRIGHT_")}
         assert "the user's" not in found.values()
-        assert found["TILEWRIGHT_RECORDS"] == "off"
+        assert found["TILEWRIGHT_RECORDS"] == found["TILEWRIGHT_MACHINE"] == "off"
         assert all(Path(found[f"TILEWRIGHT_{name}_DIR"]).is_relative_to(folder) for name in ("CACHE", "KEY"))
     finally:
         profiles.remove(folder)

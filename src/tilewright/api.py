@@ -97,8 +97,10 @@ def compile(
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     wanted = chosen.num_threads if threads is None else threads
     policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt), Checks.named(checks))
-    options = Options(_target(target), wanted, bounds or {}, chosen.bounds_check, *policies, backend_of(backend))
-    models = ModelCache.open(chosen, _both(to_log(_LOG), listener))
+    both = _both(to_log(_LOG), listener)
+    wanted_target, made_by = _target(target, chosen, both), backend_of(backend)
+    options = Options(wanted_target, wanted, bounds or {}, chosen.bounds_check, *policies, made_by)
+    models = ModelCache.open(chosen, both)
     compilation = _Compilation(opened(model, frontends), options, chosen, listener, models)
     way = Dynamic.named(dynamic)
     if isolate:
@@ -291,5 +293,7 @@ def _memory_limit(given: int | str | None) -> int | None:
     return limit
 
 
-def _target(target: Target | str) -> Target:
-    return target if isinstance(target, Target) else Target.host() if target == "host" else Target.parse(target)
+def _target(target: Target | str, settings: Settings, listener: Listener) -> Target:
+    if isinstance(target, Target):
+        return target
+    return Target.host(settings, listener) if target == "host" else Target.parse(target)

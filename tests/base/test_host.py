@@ -42,12 +42,18 @@ def x86(vendor: str, family: int, model: int, flags: str) -> str:
         ("AuthenticAMD", 25, 0x21, V3, "znver3"),
         ("AuthenticAMD", 23, 0x31, V3, "znver2"),
         ("AuthenticAMD", 23, 0x01, V3, "znver1"),
-        ("AuthenticAMD", 99, 1, V4, "x86-64-v4"),
+        ("AuthenticAMD", 99, 1, V4, "znver5"),
+        ("AuthenticAMD", 21, 1, V3, "x86-64-v3"),
         ("GenuineIntel", 6, 0x55, V4, "skylake-avx512"),
         ("GenuineIntel", 6, 0x55, f"{V4} avx512_vnni", "cascadelake"),
         ("GenuineIntel", 6, 0x55, f"{V4} avx512_vnni avx512_bf16", "cooperlake"),
         ("GenuineIntel", 6, 0x8F, V4, "sapphirerapids"),
-        ("GenuineIntel", 6, 0xFE, V3, "x86-64-v3"),
+        ("GenuineIntel", 6, 0xFE, V3, "skylake"),
+        ("GenuineIntel", 6, 0xFE, f"{V3} avx_vnni", "alderlake"),
+        ("GenuineIntel", 6, 0xFE, "fpu sse sse2 pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm", "x86-64-v2"),
+        ("GenuineIntel", 19, 0x55, V4, "icelake-server"),
+        ("GenuineIntel", 19, 1, f"{V4} avx512_fp16", "graniterapids"),
+        ("Hygon", 24, 1, V4, "x86-64-v4"),
         ("Zilog", 1, 1, "fpu sse sse2", "x86-64"),
     ],
 )
@@ -63,6 +69,12 @@ def test_x86_features_and_caches(tmp_path: Path) -> None:
     assert not {"amx-tile", "avx512vnni"} & found.features
     assert found.caches == {1: 48 << 10, 2: 1 << 20, 3: 32 << 20}
     assert found.cores == len(os.sched_getaffinity(0))
+    assert found.name == "znver5"
+
+
+def test_what_the_vendor_calls_a_processor(tmp_path: Path) -> None:
+    text = x86("AuthenticAMD", 26, 2, V4).replace("flags", "model name\t: AMD EPYC 9655\nflags", 1)
+    assert host.detect(machine(tmp_path, text), "x86_64").name == "AMD EPYC 9655"
 
 
 def test_a_feature_whose_needs_the_hypervisor_hides_is_not_used(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def test_defaults() -> None:
         4 << 30,
         keys,
         keys / "records.db",
+        keys / "machine.json",
         cache.parent / "repro",
         1 << 30,
         bounds_check=False,
@@ -44,7 +45,7 @@ def test_other_variables_do_not_matter() -> None:
 
 
 def test_all_variables() -> None:
-    folders = {"CACHE_DIR": "/x/y", "KEY_DIR": "/z", "RECORDS": "/r.db", "REPRO_DIR": "/f"}
+    folders = {"CACHE_DIR": "/x/y", "KEY_DIR": "/z", "RECORDS": "/r.db", "MACHINE": "/m.json", "REPRO_DIR": "/f"}
     read_back = read(
         PRINT=" graph, LLVM ,",
         NUM_THREADS="4",
@@ -64,6 +65,7 @@ def test_all_variables() -> None:
         8 << 30,
         Path("/z"),
         Path("/r.db"),
+        Path("/m.json"),
         Path("/f"),
         4 << 30,
         bounds_check=True,
@@ -72,6 +74,7 @@ def test_all_variables() -> None:
     assert read(PRINT="all").print_stages == frozenset(Stage)
     assert read(CACHE_BYTES="0").cache_bytes == 0
     assert read(RECORDS="off").records is None
+    assert read(MACHINE="OFF").machine is None
     assert read(REPRO_DIR="off").repro_dir is None
 
 
@@ -113,6 +116,7 @@ def test_where_the_key_is(environ: dict[str, str], folder: Path | None) -> None:
         ("CACHE_DIR", "here", "absolute path, or off"),
         ("KEY_DIR", "off", "give an absolute path, or unset it"),
         ("RECORDS", "here", "give an absolute path, or off"),
+        ("MACHINE", "here", "give an absolute path, or off"),
         ("CACHE_BYTES", "-1", "such as 1073741824 or 512M"),
         ("CACHE_BYTES", "big", "such as 1073741824 or 512M"),
         ("BOUNDS_CHECK", "maybe", "give 1 or 0"),
@@ -131,7 +135,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest() -> None:
 
 
 @given(
-    st.sampled_from(["PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "KEY_DIR", "RECORDS", "BOUNDS_CHECK"]),
+    st.sampled_from(["PRINT", "NUM_THREADS", "CACHE_DIR", "CACHE_BYTES", "KEY_DIR", "MACHINE", "BOUNDS_CHECK"]),
     st.text(max_size=20),
 )
 def test_any_text_gives_settings_or_a_clear_error(name: str, value: str) -> None:

@@ -18,6 +18,8 @@ from tilewright.base.events import Advanced, CacheLookup, Event, StepFinished, S
 from tilewright.cli import main
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
+from tilewright.insight.figures import Finding
+from tilewright.target.target import Target
 
 
 @pytest.fixture
@@ -207,6 +209,21 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert report("doctor", capsys.readouterr().out)["measured"] is not None
     assert main(["doctor", "--no-measure"]) == 0
     assert "data caches" in capsys.readouterr().out
+
+
+def test_doctor_keeps_what_it_measures(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_MACHINE", str(tmp_path / "of/machine.json"))
+    found = (Finding("near_bytes", 31.0, 0.1, 24.0), Finding("far_bytes", 3.0, 0.9, 10.0, "it varies"))
+    monkeypatch.setattr("tilewright.insight.doctor.measure_figures", lambda target, threads: found)
+    assert main(["doctor", "--measure", "--json"]) == 0
+    figures = report("doctor", capsys.readouterr().out)["figures"]
+    assert figures["used"] == {"near_bytes": 31.0}
+    assert [one["problem"] for one in figures["found"]] == [None, "it varies"]
+    assert Target.parse("host").machine.near_bytes == 31.0
+    with pytest.raises(SystemExit):
+        main(["doctor", "--measure", "--no-measure"])
 
 
 def test_repro(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

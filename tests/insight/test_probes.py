@@ -1,5 +1,7 @@
 """The probes: their code, what an iteration counts, and rates that make sense."""
 
+from itertools import pairwise
+
 import llvmlite.binding as llvm
 import pytest
 
@@ -7,7 +9,10 @@ from tilewright.base.errors import UnsupportedTarget
 from tilewright.insight.peak import Bandwidth, Peak
 from tilewright.insight.probes import (
     ACCUMULATORS,
+    ADDITIONS,
     STREAMS,
+    clock_ir,
+    clock_probe,
     fma_ir,
     fma_loop,
     fma_probe,
@@ -23,7 +28,8 @@ HOST = Target.host()
 def test_loops_have_independent_chains() -> None:
     assert fma_ir(512).count("call <16 x float> @llvm.fma.v16f32") == ACCUMULATORS
     assert read_ir(256).count("load <8 x float>") == STREAMS
-    for text in (fma_ir(512), read_ir(256)):
+    assert fma_ir(512, chains=1).count("@llvm.fma.v16f32(<16 x float> %") == 1
+    for text in (fma_ir(512), read_ir(256), clock_ir()):
         llvm.parse_assembly(text).verify()
 
 
@@ -38,6 +44,14 @@ def test_work_is_counted() -> None:
 def test_wider_vectors_than_the_machine_has_are_refused() -> None:
     with pytest.raises(UnsupportedTarget, match="this processor's vectors have"):
         fma_probe(HOST, vector_bits=2 * HOST.vector_bits)
+
+
+def test_the_clock_counts_operations_that_wait_for_each_other() -> None:
+    lines = [line.split() for line in clock_ir().splitlines() if " i64 %x" in line and "phi" not in line]
+    assert len(lines) == ADDITIONS
+    assert all(made[0] == used[4].rstrip(",") for made, used in pairwise(lines))
+    assert {line[2] for line in lines} == {"add", "xor"}
+    assert 0.05 < clock_probe(HOST, 1e-4)() < 10
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -1,7 +1,8 @@
 """What this machine is: read from the files of the Linux kernel, without LLVM.
 
-The name of the processor only guides LLVM's scheduling; what code may use is decided by the features that the kernel
-reports, so an unknown processor is served by the generic one of its features.
+The name of the processor only guides LLVM's scheduling and what is taken for the time of things; what code may use is
+decided by the features that the kernel reports. So a processor that came after this list has the name of the newest one
+of its family, and one of no known family that of its features.
 """
 
 import os
@@ -17,13 +18,21 @@ from tilewright.base.sizes import parse_size
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Processor, features that may be used, bytes of the data caches by level, and cores that this process may use."""
+    """Processor, features that may be used, bytes of the data caches by level, and cores that this process may use.
+
+    ``name``: what the vendor calls the processor; LLVM's name if it is not told.
+    """
 
     arch: Architecture
     cpu: str
     features: frozenset[str]
     caches: dict[int, int]
     cores: int
+    name: str = ""
+
+    def __str__(self) -> str:
+        """What tells processors apart: virtual machines may tell less than the whole of the vendor's name."""
+        return f"{self.name} ({self.cpu})"
 
 
 def detect(root: Path = Path("/"), machine: str | None = None) -> Host:
@@ -39,7 +48,9 @@ def detect(root: Path = Path("/"), machine: str | None = None) -> Host:
     described = _first_processor(_read(root / "proc/cpuinfo"))
     features = _features(arch, described)
     processors = os.sched_getaffinity(0)
-    return Host(arch, _cpu(arch, described, features), features, _caches(root, min(processors)), len(processors))
+    cpu, caches = _cpu(arch, described, features), _caches(root, min(processors))
+    called = (described.get(field) for field in ("model name", "uarch", "cpu part"))
+    return Host(arch, cpu, features, caches, len(processors), next(filter(None, called), cpu))
 
 
 def _first_processor(text: str) -> dict[str, str]:
@@ -149,8 +160,8 @@ def _x86_cpu(described: dict[str, str], features: frozenset[str]) -> str:
     )
     if vendor == "AuthenticAMD":
         name = _amd_cpu(family, model)
-    elif vendor == "GenuineIntel" and family == 6:
-        name = _intel_cpu(model, features)
+    elif vendor == "GenuineIntel" and family >= 6:
+        name = _intel_cpu(model if family == 6 else -1, features)
     else:
         name = None
     return name or _generic_x86(features)
@@ -165,7 +176,7 @@ def _amd_cpu(family: int, model: int) -> str | None:
         case 0x1A:
             return "znver5"
         case _:
-            return None
+            return "znver5" if family > 0x1A else None
 
 
 def _intel_cpu(model: int, features: frozenset[str]) -> str | None:
@@ -177,7 +188,13 @@ def _intel_cpu(model: int, features: frozenset[str]) -> str | None:
             if "avx512vnni" in features
             else "skylake-avx512"
         )
-    return next((name for name, models in _INTEL_MODELS.items() if model in models), None)
+    return next((name for name, models in _INTEL_MODELS.items() if model in models), None) or _intel_relative(features)
+
+
+def _intel_relative(features: frozenset[str]) -> str | None:
+    """The newest that is as wide, for one that came after the list."""
+    known = {"avx512fp16": "graniterapids", "avx512f": "icelake-server", "avxvnni": "alderlake", "avx2": "skylake"}
+    return next((name for feature, name in known.items() if feature in features), None)
 
 
 def _generic_x86(features: frozenset[str]) -> str:

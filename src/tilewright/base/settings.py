@@ -78,6 +78,13 @@ class Settings:
     Unset, it is ``tilewright/records.db`` in ``XDG_DATA_HOME``, or in ``~/.local/share``.
     """
 
+    machine: Path | None = None
+    """``TILEWRIGHT_MACHINE``: what ``tilewright doctor --measure`` found of this machine, an absolute path; None
+    (``off``): the figures that are built in.
+
+    Unset, it is ``tilewright/machine.json`` in ``XDG_DATA_HOME``, or in ``~/.local/share``.
+    """
+
     repro_dir: Path | None = None
     """``TILEWRIGHT_REPRO_DIR``: folder of the bundles that faults of the compiler leave, an absolute path; None
     (``off``): they leave none.
@@ -110,16 +117,18 @@ class Settings:
         given = {name.removeprefix(PREFIX): value.strip() for name, value in environ.items() if name.startswith(PREFIX)}
         _refuse_unknown(given)
         given = {name: value for name, value in given.items() if value}
+        places = _Places(given, environ)
         return Settings(
             print_stages=_stages(given.get("PRINT", "")),
             num_threads=_positive("NUM_THREADS", given.get("NUM_THREADS")),
-            cache_dir=_cache_dir(given.get("CACHE_DIR"), environ),
+            cache_dir=places.place("CACHE_DIR", _CACHE, "kernels"),
             cache_bytes=_bytes("CACHE_BYTES", given.get("CACHE_BYTES"), _DEFAULT_CACHE_BYTES),
             model_cache_bytes=_bytes("MODEL_CACHE_BYTES", given.get("MODEL_CACHE_BYTES"), _DEFAULT_MODEL_CACHE_BYTES),
             model_bytes=_bytes("MODEL_BYTES", given["MODEL_BYTES"], 0) if "MODEL_BYTES" in given else None,
-            key_dir=_key_dir(given.get("KEY_DIR"), environ),
-            records=_records(given.get("RECORDS"), environ),
-            repro_dir=_repro_dir(given.get("REPRO_DIR"), environ),
+            key_dir=places.place("KEY_DIR", _DATA, may_be_off=False),
+            records=places.place("RECORDS", _DATA, "records.db"),
+            machine=places.place("MACHINE", _DATA, "machine.json"),
+            repro_dir=places.place("REPRO_DIR", _CACHE, "repro"),
             repro_bytes=_bytes("REPRO_BYTES", given.get("REPRO_BYTES"), _DEFAULT_REPRO_BYTES),
             bounds_check=_switch("BOUNDS_CHECK", given.get("BOUNDS_CHECK", "0")),
         )
@@ -152,6 +161,7 @@ _NAMES = (
     "MODEL_BYTES",
     "KEY_DIR",
     "RECORDS",
+    "MACHINE",
     "REPRO_DIR",
     "REPRO_BYTES",
     "BOUNDS_CHECK",
@@ -206,55 +216,36 @@ def _switch(name: str, value: str) -> bool:
     return _SWITCH[value.lower()]
 
 
-_CACHE = ("XDG_CACHE_HOME", ".cache", "tilewright/kernels")
-_DATA = ("XDG_DATA_HOME", ".local/share", "tilewright")
-_REPRO = ("XDG_CACHE_HOME", ".cache", "tilewright/repro")
+_CACHE = ("XDG_CACHE_HOME", ".cache/tilewright")
+_DATA = ("XDG_DATA_HOME", ".local/share/tilewright")
+"""Where our files go if the user says nothing (XDG base directories): a variable, and what it means under the home."""
 
 
-def _usual_folder(kind: tuple[str, str, str], environ: Mapping[str, str]) -> Path | None:
-    """Where our files of a kind go if the user says nothing (XDG base directories); None if there is no home."""
-    variable, under_home, ours = kind
-    usual = environ.get(variable, "")
-    base = Path(usual) if usual.startswith("/") else Path(environ.get("HOME", "")) / under_home
-    return base / ours if base.is_absolute() else None
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Files and folders: of each variable, what the user says, or the usual place."""
 
+    given: Mapping[str, str]
+    environ: Mapping[str, str]
 
-def _cache_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:
-    """The folder that the user says, or the usual place; None if the cache is off, or there is no home."""
-    if value is not None and value.lower() == "off":
-        return None
-    return _folder("CACHE_DIR", value, environ, "give an absolute path, or off") or _usual_folder(_CACHE, environ)
+    def place(self, name: str, kind: tuple[str, str], ours: str = "", *, may_be_off: bool = True) -> Path | None:
+        """None if it is off, or if nothing is said and there is no home."""
+        value = self.given.get(name)
+        if value is None:
+            return self._usual(*kind, ours)
+        if may_be_off and value.lower() == "off":
+            return None
+        path = Path(self.environ.get("HOME", "") + value[1:]) if value.startswith("~/") else Path(value)
+        if not path.is_absolute():
+            raise _refusal(name, value, f"give an absolute path{', or off' * may_be_off}")
+        return path
 
-
-def _repro_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:
-    """The folder that the user says, or the usual place; None if there are to be no bundles, or there is no home."""
-    if value is not None and value.lower() == "off":
-        return None
-    return _folder("REPRO_DIR", value, environ, "give an absolute path, or off") or _usual_folder(_REPRO, environ)
-
-
-def _key_dir(value: str | None, environ: Mapping[str, str]) -> Path | None:
-    """The folder that the user says, or the usual place; None if there is no home."""
-    return _folder("KEY_DIR", value, environ, "give an absolute path") or _usual_folder(_DATA, environ)
-
-
-def _records(value: str | None, environ: Mapping[str, str]) -> Path | None:
-    """The file that the user says, or the usual place; None if records are off, or there is no home."""
-    if value is not None and value.lower() == "off":
-        return None
-    folder = _usual_folder(_DATA, environ)
-    usual = None if folder is None else folder / "records.db"
-    return _folder("RECORDS", value, environ, "give an absolute path, or off") or usual
-
-
-def _folder(name: str, value: str | None, environ: Mapping[str, str], remedy: str) -> Path | None:
-    """The absolute path that the user says, if any; ``~`` is the home."""
-    if value is None:
-        return None
-    path = Path(environ.get("HOME", "") + value[1:]) if value.startswith("~/") else Path(value)
-    if not path.is_absolute():
-        raise _refusal(name, value, remedy)
-    return path
+    def _usual(self, variable: str, under_home: str, ours: str) -> Path | None:
+        given, folder = self.environ.get(variable, ""), Path(under_home)
+        if given.startswith("/"):
+            return Path(given) / folder.name / ours
+        base = Path(self.environ.get("HOME", "")) / folder
+        return base / ours if base.is_absolute() else None
 
 
 def _text(made: object) -> str:

@@ -10,8 +10,11 @@ from tilewright.cli.status import Status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Whether to measure, and the form of the output."""
-    parser.add_argument("--no-measure", action="store_true", help="only read facts; measuring takes about two seconds")
+    """What to measure, and the form of the output."""
+    measured = parser.add_mutually_exclusive_group()
+    measured.add_argument("--no-measure", action="store_true", help="only read facts; roofs take about two seconds")
+    text = "also measure the figures that the compiler decides by, in less than a minute, and keep them for it"
+    measured.add_argument("--measure", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -19,7 +22,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Examine, report."""
     from tilewright.insight.doctor import examine
 
-    found = examine(Settings.from_environment(), measure=not options.no_measure)
+    found = examine(Settings.from_environment(), measure=not options.no_measure, keep_figures=options.measure)
     if options.json:
         emit(found.to_json())
     else:

@@ -146,7 +146,7 @@ def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") ->
         optimized, validation = optimize_for(graph, OnnxRuntimeCosts(options.threads), search, math)
         measured = optimized.cost_after / optimized.cost_before if optimized.steps else None
         return _Found(optimized, validation, measured, time.perf_counter() - begin)
-    target = Target.host() if options.target == "host" else Target.parse(options.target)
+    target = Target.parse(options.target)
     limit = options.memory_limit
     policies = (math, limit, level, Checks.named(options.checks))
     given = Options(target, options.threads, bounds(options.bounds), False, *policies)

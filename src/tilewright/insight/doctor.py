@@ -9,7 +9,7 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
@@ -18,13 +18,16 @@ import llvmlite.binding as llvm
 from rich.console import Console
 from rich.table import Table
 
-from tilewright.base.events import Recorder
+from tilewright.base import host
+from tilewright.base.events import Recorder, ignore
 from tilewright.base.settings import PREFIX, Settings
 from tilewright.base.sizes import format_size
 from tilewright.base.store import Store
+from tilewright.insight.figures import Finding, kept, measure_figures
 from tilewright.insight.peak import Peak, measure_peak
 from tilewright.insight.probes import fma_probe
 from tilewright.runtime.sizing import sizing
+from tilewright.target.measured import read_figures, write_figures
 from tilewright.target.target import Target
 
 _PACKAGES = ("tilewright", "numpy", "ml-dtypes", "llvmlite", "onnx", "rich", "onnxruntime")
@@ -71,6 +74,19 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Figures:
+    """Those of ``target.machine`` that are not built in: by their names, from ``file`` (None: it is switched off).
+
+    ``found``: what was measured just now, None if it was not asked for. ``problem``: why the file is not used.
+    """
+
+    file: str | None
+    used: Mapping[str, float]
+    found: tuple[Finding, ...] | None
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Cache:
     """The folder of compiled kernels. ``problem``: why it is not used."""
 
@@ -98,6 +114,7 @@ class Diagnosis:
     processor: Processor
     threads: Threads
     measured: Measured | None
+    figures: Figures
     versions: Mapping[str, str]
     settings: Mapping[str, str]
     cache: Cache
@@ -118,6 +135,8 @@ class Diagnosis:
         for name, value in _facts(self):
             table.add_row(name, value)
         out.print(table)
+        if self.figures.found is not None:
+            out.print(_figure_table(self.figures, self.figures.found))
         for warning in self.warnings:
             text = f"warning: {warning.subject}: {warning.reason}; {warning.remedy}"
             out.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -126,15 +145,25 @@ class Diagnosis:
 
 
 def examine(
-    settings: Settings, measure: bool = True, environ: Mapping[str, str] = os.environ, root: Path = Path("/")
+    settings: Settings,
+    measure: bool = True,
+    environ: Mapping[str, str] = os.environ,
+    root: Path = Path("/"),
+    keep_figures: bool = False,
 ) -> Diagnosis:
-    """Look at this machine; with ``measure``, also run the probes (two seconds). ``root`` has ``proc`` and ``sys``."""
-    target, threads = Target.host(), _threads(environ, root)
+    """Look at this machine; with ``measure``, also run the probes (two seconds). ``root`` has ``proc`` and ``sys``.
+
+    ``keep_figures``: measure those that the compiler decides by, too (some ten seconds), and keep what is certain.
+    Raises ``BadInput`` if they can't be kept where ``settings`` say.
+    """
+    threads = _threads(environ, root)
+    figures = _figures(settings, threads.used, keep_figures)
+    target = Target.host(settings, Recorder())
     processor, cache, models = _processor(target, root), _cache(settings), _cache(settings.for_models())
     measured = _measured(target, threads.used) if measure else None
-    warnings = tuple(_warnings(processor, threads, measured, cache, environ))
+    warnings = tuple(_warnings(processor, threads, measured, figures, cache, environ))
     known = {name: value for name, value in environ.items() if name.startswith((PREFIX, "OMP_"))}
-    return Diagnosis(processor, threads, measured, versions(), known, cache, models, warnings)
+    return Diagnosis(processor, threads, measured, figures, versions(), known, cache, models, warnings)
 
 
 def versions() -> dict[str, str]:
@@ -150,14 +179,12 @@ def versions() -> dict[str, str]:
 
 
 def _processor(target: Target, root: Path) -> Processor:
-    described = _read(root / "proc/cpuinfo") or ""
-    name = re.search(r"^(?:model name|uarch|CPU part)\s*:\s*(.*)$", described, re.MULTILINE)
-    megahertz = re.search(r"^cpu MHz\s*:\s*([0-9.]+)$", described, re.MULTILINE)
+    megahertz = re.search(r"^cpu MHz\s*:\s*([0-9.]+)$", _read(root / "proc/cpuinfo") or "", re.MULTILINE)
     caches = {"l1": target.l1_bytes, "l2": target.l2_bytes, "l3": target.l3_bytes}
     first = min(os.sched_getaffinity(0))
     governor = _read(root / f"sys/devices/system/cpu/cpu{first}/cpufreq/scaling_governor")
     return Processor(
-        name[1] if name else target.cpu,
+        host.detect(root).name,
         str(target),
         target.features,
         target.vector_bits,
@@ -179,6 +206,17 @@ def _measured(target: Target, threads: int) -> Measured:
     rates = sorted(probe() for _ in range(_NOISE_RUNS))
     noise = (rates[3 * _NOISE_RUNS // 4] - rates[_NOISE_RUNS // 4]) / rates[_NOISE_RUNS // 2]
     return Measured(one, several, noise, _clock_step() * 1e9)
+
+
+def _figures(settings: Settings, threads: int, keep: bool) -> Figures:
+    """Those in use, measured before if they are to be kept: what is certain now replaces what was, and no more."""
+    path, name, recorder = settings.machine, str(host.detect()), Recorder()
+    found = measure_figures(Target.host(replace(settings, machine=None)), threads) if keep else None
+    if found is not None and path is not None:
+        write_figures(path, name, read_figures(path, name, ignore) | kept(found))
+    used = read_figures(path, name, recorder)
+    problem = next(iter(recorder.warnings()), None)
+    return Figures(None if path is None else str(path), used, found, problem)
 
 
 def _clock_step() -> float:
@@ -206,7 +244,12 @@ def _cache(settings: Settings) -> Cache:
 
 
 def _warnings(
-    processor: Processor, threads: Threads, measured: Measured | None, cache: Cache, environ: Mapping[str, str]
+    processor: Processor,
+    threads: Threads,
+    measured: Measured | None,
+    figures: Figures,
+    cache: Cache,
+    environ: Mapping[str, str],
 ) -> Iterator[Caution]:
     if processor.governor not in (None, "performance"):
         remedy = "cpupower frequency-set -g performance, if this machine is yours"
@@ -220,6 +263,9 @@ def _warnings(
     if measured is not None and measured.noise > _NOISE_LIMIT:
         reason = f"equal work varies by {measured.noise:.0%}: something else runs, or clocks change"
         yield Caution("noise", reason, "stop other programs before measuring")
+    if figures.problem is not None:
+        reason, _, remedy = figures.problem.rpartition("; ")
+        yield Caution("figures", reason, remedy)
     if cache.problem is not None:
         remedy = "kernels are compiled anew each time; see TILEWRIGHT_CACHE_DIR and TILEWRIGHT_CACHE_BYTES"
         yield Caution("cache", cache.problem, remedy)
@@ -246,6 +292,7 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "threads", f"{threads.used}: {threads.reason}"
     if found.measured is not None:
         yield from _roofs(found.measured)
+    yield "figures", _used(found.figures)
     yield "versions", ", ".join(f"{name} {number}" for name, number in found.versions.items())
     yield "settings", ", ".join(f"{name}={value}" for name, value in found.settings.items()) or "none"
     yield "kernels", _usage(cache)
@@ -255,6 +302,24 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
 def _usage(cache: Cache) -> str:
     usage = f"{cache.entries} entries, {format_size(cache.bytes)} of {format_size(cache.limit_bytes)} bytes"
     return f"{cache.folder or 'none'}: {cache.problem or f'{usage}, mode {cache.mode}'}"
+
+
+def _used(figures: Figures) -> str:
+    if not figures.used:
+        return "built in"
+    values = ", ".join(f"{name} {value:g}" for name, value in figures.used.items())
+    return f"{values} (measured: {figures.file}); others are built in"
+
+
+def _figure_table(figures: Figures, found: tuple[Finding, ...]) -> Table:
+    table = Table("figure", "measured", "quartiles apart", "built in", "what is used", title="figures of this machine")
+    for one in found:
+        use = "the one that is built in" if one.name not in figures.used else "the one that was kept before"
+        if one.problem is None:
+            use = "not kept: switched off by the settings" if figures.file is None else "what was measured"
+        source = use if one.problem is None else f"{use}: {one.problem}"
+        table.add_row(one.name, f"{one.value:g}", f"{one.spread:.0%}", f"{one.built_in:g}", source)
+    return table
 
 
 def _frequency(processor: Processor) -> Iterator[str]:

@@ -14,6 +14,11 @@ _MOST_BYTES = 1 << 28
 _LEAST_BYTES = 1 << 26
 
 
+def beyond_caches(target: Target) -> int:
+    """Bytes that no cache holds, but of the largest ones."""
+    return min(max(4 * target.l3_bytes, _LEAST_BYTES), _MOST_BYTES)
+
+
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
     """Gigabytes per second at which all threads together read a working set of so many bytes."""
@@ -47,8 +52,8 @@ def measure_peak(target: Target, threads: int) -> Peak:
     probe = fma_probe(target, threads)
     gflops = max(probe() for _ in range(_TRIES))
     caches = {threads * target.l1_bytes // 2, threads * target.l2_bytes // 2, target.l3_bytes // 2} - {0}
-    memory = min(max(4 * target.l3_bytes, _LEAST_BYTES), _MOST_BYTES)
-    return Peak(threads, gflops, tuple(_bandwidth(target, size, threads) for size in (*sorted(caches), memory)))
+    sizes = (*sorted(caches), beyond_caches(target))
+    return Peak(threads, gflops, tuple(_bandwidth(target, size, threads) for size in sizes))
 
 
 def _bandwidth(target: Target, size: int, threads: int) -> Bandwidth:

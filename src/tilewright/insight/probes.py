@@ -1,4 +1,4 @@
-"""Two small native loops that show what a machine can do: multiply-adds on registers, and reading memory.
+"""Small native loops that show what a machine can do: multiply-adds on registers, reading memory, and its clock.
 
 Their LLVM IR is written here, compiled by the same code generator as kernels, and run on several threads at once.
 """
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from threading import Barrier
 
 from tilewright.backend.cpu.llvm import compile_object
@@ -21,12 +22,14 @@ ACCUMULATORS = 12
 STREAMS = 8
 """Vectors that one iteration of the reading loop reads."""
 FLOAT_BITS = 32
+ADDITIONS = 64
+"""That depend on each other, in an iteration of the loop that shows the clock."""
 PROBE_SECONDS = 2e-3
 
 Run = Callable[[int, int], object]
 """``(thread, iterations)``: what one thread does."""
 Probe = Callable[[], float]
-"""Runs for about two milliseconds; the rate of all threads together, in units of 1e9 per second."""
+"""Runs for about two milliseconds, if nothing else is said; the rate of all threads together, in 1e9 per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +46,53 @@ class NativeLoop:
         return begin, time.perf_counter()
 
 
-def fma_probe(target: Target, threads: int = 1, vector_bits: int | None = None) -> Probe:
-    """Float32 GFLOP/s of multiply-adds on registers; ``target`` is this machine.
+def fma_probe(
+    target: Target,
+    threads: int = 1,
+    vector_bits: int | None = None,
+    chains: int = ACCUMULATORS,
+    seconds: float = PROBE_SECONDS,
+) -> Probe:
+    """Float32 GFLOP/s of multiply-adds on registers, in so many chains; ``target`` is this machine.
 
     Raises ``UnsupportedTarget`` if it has no vector registers of ``vector_bits``.
     """
     bits = vector_bits or target.vector_bits
     if bits > target.vector_bits:
         raise UnsupportedTarget(f"this processor's vectors have {target.vector_bits} bits, not {bits}")
-    loop = fma_loop(target, bits)
-    return _probe(loop, _iterations_for(loop), threads)
+    loop = fma_loop(target, bits, chains)
+    return _probe(loop, _iterations_for(loop, seconds), threads)
 
 
 def read_probe(target: Target, size: int, threads: int = 1) -> Probe:
     """GB/s at which all threads together read ``size`` bytes (or up to half of it), each its part, again and again."""
     rows = max(1, size // threads // (STREAMS * target.vector_bits // 8))
     loop = read_loop(target, rows.bit_length() - 1, threads)
-    return _probe(loop, max(_iterations_for(loop), rows), threads)
+    return _probe(loop, max(_iterations_for(loop, PROBE_SECONDS), rows), threads)
 
 
-def fma_loop(target: Target, vector_bits: int) -> NativeLoop:
+def clock_probe(target: Target, seconds: float = PROBE_SECONDS) -> Probe:
+    """The clock in GHz: of operations that wait for each other, each takes a cycle on every processor."""
+    image = load_image([compile_object(clock_ir(), target)])
+    function = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 4)(image.symbol("clock_loop"))
+
+    def run(thread: int, iterations: int) -> object:
+        return image and function(iterations, thread, 1)
+
+    loop = NativeLoop(run, ADDITIONS)
+    return _probe(loop, _iterations_for(loop, seconds, 1000), 1)
+
+
+def fma_loop(target: Target, vector_bits: int, chains: int = ACCUMULATORS) -> NativeLoop:
     """The loop of ``fma_ir``, compiled."""
-    image = load_image([compile_object(fma_ir(vector_bits), target)])
+    image = load_image([compile_object(fma_ir(vector_bits, chains), target)])
     function = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(image.symbol("fma_loop"))
 
     def run(thread: int, iterations: int) -> object:
         del thread
         return image and function(iterations)  # the code lives as long as the image
 
-    return NativeLoop(run, 2 * ACCUMULATORS * (vector_bits // FLOAT_BITS))
+    return NativeLoop(run, 2 * chains * (vector_bits // FLOAT_BITS))
 
 
 def read_loop(target: Target, bits: int, threads: int) -> NativeLoop:
@@ -106,21 +127,35 @@ def _probe(loop: NativeLoop, iterations: int, threads: int) -> Probe:
     return rate
 
 
-def _iterations_for(loop: NativeLoop, trial: int = 100_000) -> int:
-    """So many that a run takes about ``PROBE_SECONDS``; at least one."""
+def _iterations_for(loop: NativeLoop, seconds: float, trial: int = 100_000) -> int:
+    """So many that a run takes about ``seconds``; at least one."""
     loop.timed(0, trial)
     begin, end = loop.timed(0, trial)
-    return max(1, round(trial * PROBE_SECONDS / (end - begin)))
+    return max(1, round(trial * seconds / (end - begin)))
 
 
-def fma_ir(vector_bits: int) -> str:
+def clock_ir() -> str:
+    """LLVM IR of ``i64 clock_loop(i64 count, i64 a, i64 b)``: additions and exclusive ors, which no compiler merges."""
+    values = ["%x", *(f"%x{i}" for i in range(1, ADDITIONS)), "%y"]
+    operations = ("add", "%a"), ("xor", "%b")
+    steps = [
+        f"  {made} = {operations[i % 2][0]} i64 {used}, {operations[i % 2][1]}"
+        for i, (used, made) in enumerate(pairwise(values))
+    ]
+    phis = ["  %x = phi i64 [ %a, %entry ], [ %y, %loop ]"]
+    return "\n".join(
+        ["define i64 @clock_loop(i64 %count, i64 %a, i64 %b) {", "entry:", *_counted(phis, steps), "  ret i64 %y", "}"]
+    )
+
+
+def fma_ir(vector_bits: int, chains: int = ACCUMULATORS) -> str:
     """LLVM IR of ``float fma_loop(i64 iterations)``: independent chains x = x * b + c, added up at the end."""
     lanes = vector_bits // FLOAT_BITS
     vector = f"<{lanes} x float>"
     splat = f"shufflevector {vector} %seed, {vector} poison, <{lanes} x i32> zeroinitializer"
     steps = [
         f"  %y{i} = call {vector} @llvm.fma.v{lanes}f32({vector} %x{i}, {vector} %b, {vector} %c)"
-        for i in range(ACCUMULATORS)
+        for i in range(chains)
     ]
     return "\n".join(
         [
@@ -132,7 +167,7 @@ def fma_ir(vector_bits: int) -> str:
             f"  %s = {splat}",
             f"  %b = fdiv {vector} %s, %s",
             f"  %c = fsub {vector} %s, %s",
-            *_loop_ir(vector, ACCUMULATORS, "%s", steps),
+            *_loop_ir(vector, chains, "%s", steps),
         ]
     )
 
@@ -156,6 +191,12 @@ def _loop_ir(vector: str, chains: int, start: str, steps: list[str]) -> list[str
     """A loop of ``%count`` iterations that makes ``%y`` of ``%x``; it returns the sum, so that nothing is dead."""
     phis = [f"  %x{i} = phi {vector} [ {start}, %entry ], [ %y{i}, %loop ]" for i in range(chains)]
     sums = [f"  %z{i} = fadd {vector} %y{i}, {f'%z{i - 1}' if i else '%y0'}" for i in range(chains)]
+    last = f"  %r = extractelement {vector} %z{chains - 1}, i32 0"
+    return [*_counted(phis, steps), *sums, last, "  ret float %r", "}"]
+
+
+def _counted(phis: list[str], steps: list[str]) -> list[str]:
+    """A loop of ``%count`` iterations, and the label after it."""
     return [
         "  br label %loop",
         "loop:",
@@ -166,8 +207,4 @@ def _loop_ir(vector: str, chains: int, start: str, steps: list[str]) -> list[str
         "  %more = icmp slt i64 %next, %count",
         "  br i1 %more, label %loop, label %exit",
         "exit:",
-        *sums,
-        f"  %r = extractelement {vector} %z{chains - 1}, i32 0",
-        "  ret float %r",
-        "}",
     ]

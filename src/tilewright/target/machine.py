@@ -2,11 +2,13 @@
 
 Cycles are those of one core. Where no source is named, the figure is a fit: the one with which the model's order of
 candidates agrees best with measured times on Zen 4 and Zen 5 (``python -m benchmarks.choices``, ``streams``,
-``contractions``). A processor that has no line in ``_MACHINES`` is taken to behave like these.
+``contractions``). A processor that has no line in ``_MACHINES`` is taken to behave like these, and one that LLVM has no
+name of as the newest of its family (``base/host.py``). ``tilewright doctor --measure`` measures ``MEASURED`` on the
+machine at hand; ``measured.py`` keeps what it finds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 
 MOST_CHUNKS = 64
@@ -120,6 +122,36 @@ _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
 )
 
 
+FIGURES: Mapping[str, float] = MappingProxyType(asdict(Machine()))
+"""By their names."""
+MEASURED = ("fma_latency", "near_bytes", "far_bytes", "stream_bytes", "region_cycles")
+"""Those that are also what one experiment shows: on the machines of the fit, it gives the figure of the fit."""
+_FOLLOWING = MappingProxyType({"apart_bytes": "stream_bytes", "parallel_work": "region_cycles"})
+"""What keeps its ratio to what is measured: streams to streams, and what a region must save to what it costs."""
+_MOST = 1 << 50
+
+
 def machine_of(cpu: str) -> Machine:
     """The machine with the processor of this name, as LLVM calls it."""
     return replace(Machine(), **_MACHINES.get(cpu, {}))
+
+
+def with_measured(machine: Machine, figures: Mapping[str, float]) -> Machine:
+    """``machine`` with measured figures, and with what follows from them."""
+    ratios = {name: figures.get(of, 0.0) / getattr(machine, of) for name, of in _FOLLOWING.items()}
+    following = {name: rounded(name, r * getattr(machine, name)) for name, r in ratios.items() if r not in (0, 1)}
+    return replace(machine, **{**following, **figures})
+
+
+def rounded(name: str, value: float) -> float:
+    """A figure with two digits: no measurement has more, and the text of a target is read by people."""
+    short = float(f"{value:.2g}")
+    return max(1, round(short)) if isinstance(FIGURES[name], int) else short
+
+
+def figure(name: str, text: str) -> float:
+    """The value of the figure ``name`` that ``text`` says. Raises ``ValueError`` if it says none."""
+    value = int(text) if isinstance(FIGURES[name], int) else float(text)
+    if not (0 < value <= _MOST or value == FIGURES[name]):
+        raise ValueError(f"{name} must be above 0")
+    return value

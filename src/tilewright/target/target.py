@@ -12,12 +12,14 @@ implies, ``-`` takes what implies it. Sizes may end in K, M or G. ``str`` gives 
 it the same target; the text is what records and caches are kept under. Nothing here needs LLVM.
 """
 
+import logging
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 
 from tilewright.base import host
 from tilewright.base.arguments import checked
 from tilewright.base.errors import BadInput, ParseError, UnsupportedTarget
+from tilewright.base.events import Listener, to_log
 from tilewright.base.names import nearest, shown
 from tilewright.base.processors import (
     BASELINE,
@@ -30,13 +32,16 @@ from tilewright.base.processors import (
     pipelines_of,
     without,
 )
+from tilewright.base.settings import Settings
 from tilewright.base.sizes import format_size, parse_size
-from tilewright.target.machine import Machine, machine_of
+from tilewright.target.machine import FIGURES, Machine, figure, machine_of, with_measured
+from tilewright.target.measured import read_figures
 
 __all__ = ["Architecture", "Target"]
 
 _KIB = 1024
 _MAX_FACT = 1 << 50
+_TO_LOG = to_log(logging.getLogger("tilewright"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +95,18 @@ class Target:
         )
 
     @staticmethod
-    def host() -> "Target":
-        """This machine. Raises ``UnsupportedTarget`` if its architecture is none of ``Architecture``."""
+    @checked(BadInput)
+    def host(settings: Settings | None = None, listener: Listener = _TO_LOG) -> "Target":
+        """This machine, with the figures that were measured on it, if ``settings`` have a file of such.
+
+        By default, settings are those of the environment. ``listener`` hears why a file is not used. Raises
+        ``UnsupportedTarget`` if the architecture is none of ``Architecture``.
+        """
         found = host.detect()
         caches = {f"l{level}_bytes": size for level, size in found.caches.items() if level in (1, 2, 3)}
-        return replace(Target.of(found.arch, found.cpu, found.features), cores=found.cores, **caches)
+        made = replace(Target.of(found.arch, found.cpu, found.features), cores=found.cores, **caches)
+        path = (settings or Settings.from_environment()).machine
+        return replace(made, machine=with_measured(made.machine, read_figures(path, str(found), listener)))
 
     @staticmethod
     @checked(ParseError)
@@ -188,7 +200,6 @@ class Target:
 # What a text calls a fact, and the field.
 _OTHERS = ("arch", "cpu", "features", "machine")
 _FACTS = {f.name.removesuffix("_bytes"): f.name for f in fields(Target) if f.name not in _OTHERS}
-_FIGURES: dict[str, float] = asdict(Machine())
 
 
 def _is_change(word: str) -> bool:
@@ -226,8 +237,8 @@ def _assignment(word: str) -> tuple[str, str]:
         raise UnsupportedTarget(
             f"{shown(word)} is no change; features start with + or -, facts are written name=number"
         )
-    if name not in _FACTS and name not in _FIGURES:
-        raise UnsupportedTarget(f"unknown fact {shown(name)}; {_near(name, (*_FACTS, *_FIGURES))}")
+    if name not in _FACTS and name not in FIGURES:
+        raise UnsupportedTarget(f"unknown fact {shown(name)}; {_near(name, (*_FACTS, *FIGURES))}")
     return name, number
 
 
@@ -240,14 +251,12 @@ def _fact(name: str, number: str, word: str) -> int:
 
 
 def _figure(name: str, number: str, word: str) -> float:
-    is_whole = isinstance(_FIGURES[name], int)
     try:
-        value = int(number) if is_whole else float(number)
-    except ValueError:
-        value = -1
-    if not (0 < value <= _MAX_FACT or value == _FIGURES[name]):
-        raise UnsupportedTarget(f"{shown(word)} needs a {'whole ' * is_whole}number above 0")
-    return value
+        return figure(name, number)
+    except ValueError as error:
+        raise UnsupportedTarget(
+            f"{shown(word)} needs a {'whole ' * isinstance(FIGURES[name], int)}number above 0"
+        ) from error
 
 
 def _near(word: str, known: Iterable[str]) -> str:

@@ -1,0 +1,75 @@
+"""What was measured of this machine, in a file of its user: figures that stand in place of those that are built in.
+
+    {"form": 1, "processor": "AMD EPYC 9655 (znver5)", "figures": {"fma_latency": 4.0, "near_bytes": 27.0}}
+
+``tilewright doctor --measure`` writes it, ``Target.host`` reads it. A file that can't be read, or is of another
+processor, is not used, and a warning says so.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from tilewright.base.errors import BadInput
+from tilewright.base.events import Listener, Warned
+from tilewright.base.files import own_folder, reason
+from tilewright.base.input_files import read_regular_text
+from tilewright.base.names import shown
+from tilewright.base.outputs import output
+from tilewright.target.machine import FIGURES, figure
+
+_FORM = 1
+_MOST_BYTES = 1 << 16
+_REMEDY = "run tilewright doctor --measure, or set TILEWRIGHT_MACHINE=off"
+
+
+def read_figures(path: Path | None, processor: str, listener: Listener) -> dict[str, float]:
+    """The figures that were measured on ``processor``, by their names; none without a file, or of one that is wrong."""
+    if path is None:
+        return {}
+    try:
+        return _parsed(read_regular_text(path, _MOST_BYTES), processor)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        fault = reason(error)
+    except (ValueError, RecursionError) as error:
+        fault = str(error)
+    listener(Warned(f"the measured figures of this machine in {path} are not used: {fault}; {_REMEDY}"))
+    return {}
+
+
+def write_figures(path: Path, processor: str, figures: Mapping[str, float]) -> None:
+    """Keep ``figures`` of ``processor``, for this user only. Raises ``BadInput`` if they can't be written there."""
+    try:
+        fault = own_folder(path.parent)
+    except OSError as error:
+        fault = reason(error)
+    if fault is not None:
+        raise BadInput(f"measured figures can't be kept in {path.parent}: {fault}; set TILEWRIGHT_MACHINE")
+    content = {"form": _FORM, "processor": processor, "figures": dict(figures)}
+    with output(path, mode=0o600) as file:
+        file.write(json.dumps(content, indent=1).encode() + b"\n")
+
+
+def _parsed(text: str, processor: str) -> dict[str, float]:
+    """Raises ``ValueError`` for what ``write_figures`` does not write of ``processor``."""
+    content = _object(json.loads(text))
+    name = content.get("processor")
+    if content.get("form") != _FORM or not isinstance(name, str):
+        raise ValueError("it is no file of figures")
+    if name != processor:
+        raise ValueError(f"they are of {shown(name)}, and this is {shown(processor)}")
+    figures = _object(content.get("figures"))
+    unknown = next((name for name in figures if name not in FIGURES), None)
+    if unknown is not None:
+        raise ValueError(f"there is no figure {shown(unknown)}")
+    return {name: figure(name, str(value)) for name, value in figures.items()}
+
+
+def _object(value: object) -> dict[str, object]:
+    """An object of JSON. Raises ``ValueError`` for another value."""
+    if not isinstance(value, dict):
+        raise ValueError("it is no file of figures")
+    return cast("dict[str, object]", value)
