@@ -17,7 +17,7 @@ from tilewright.target.target import Target
 from tilewright.tune import contractions
 from tilewright.tune.contraction_space import ContractionSpace
 from tilewright.tune.kernel_tuner import CAREFUL, compared
-from tilewright.tune.recorded import recorded_text
+from tilewright.tune.recorded import named
 
 from .choices import compiled
 from .operator_models import Parts, assemble, matmul
@@ -44,7 +44,7 @@ def jobs_of(space: ContractionSpace) -> dict[int, Job]:
         digits = space.analytic().copy()
         digits[place] = digit
         trace = space.schedule(digits).trace.to_json()
-        found[cache] = Job(recorded_text(space.naive), trace, str(space.target), timing=timing)
+        found[cache] = Job(str(named(space.naive)), trace, str(space.target), timing=timing)
     return found
 
 

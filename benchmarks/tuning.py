@@ -20,6 +20,7 @@ from tilewright.base.settings import Settings
 from tilewright.cli.feeds import make_feeds
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
+from tilewright.measure.row import State
 from tilewright.measure.turns import Plan, measure, ratio
 from tilewright.model import CompiledModel
 from tilewright.tune.kernel_tuner import Setup, Start
@@ -54,7 +55,7 @@ def compare_ways(
     ways.accept(measurer)
     with draft.session({"benchmark": "tuning"}) as session:
         for record in ways.used(records):
-            draft.add(session, record.job, record.outcome)
+            draft.add(session, record.job, record.outcome, State.COMPARED)
 
 
 def searched(base: CompiledModel, options: argparse.Namespace, measurer: Measurer, end: float) -> ModelTuner:
@@ -81,7 +82,7 @@ def keep_found(tuner: ModelTuner, start: Start, records: Records, draft: Records
                 )
             outcome = None if best is None else records.find(best.job)
             if best is not None and outcome is not None:
-                draft.add(session, best.job, outcome)
+                draft.add(session, best.job, outcome, State.CONFIRMED)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -11,9 +11,10 @@ from tilewright.loops.parser import parse_program
 from tilewright.measure.exchange import export_lines, import_lines
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
+from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.target.target import Target as Machine
-from tilewright.tune.recorded import CONFIRMING, recorded, recorded_text
+from tilewright.tune.recorded import recorded
 
 MAGIC = b"SQLite format 3\0"
 MACHINE = "x86_64,znver4,cores=2"
@@ -49,12 +50,12 @@ def check(data: bytes) -> None:
 @cache
 def _made() -> tuple[bytes, bytes]:
     """A small database, and its lines."""
-    job = Job(recorded_text(parse_program(PROGRAM)), '{"version": 1, "steps": []}', MACHINE, seed=CONFIRMING)
+    job = Job(PROGRAM, '{"version": 1, "steps": []}', MACHINE)
     with tempfile.TemporaryDirectory() as folder:
         path, lines = Path(folder) / "records.db", Path(folder) / "records.jsonl"
         with Records.open(path) as records:
             with records.session({}) as session:
-                records.add(session, job, Outcome(Verdict.OK, times_us=(3.0, 1.0, 2.5), baseline_us=7.0))
+                records.add(session, job, Outcome(Verdict.OK, times_us=(3.0, 1.0, 2.5)), State.CONFIRMED)
             export_lines(records, lines)
         return path.read_bytes(), lines.read_bytes()
 

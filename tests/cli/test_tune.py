@@ -13,6 +13,7 @@ from tests.frontend.models import model as make_model
 from tilewright.cli import main
 from tilewright.cli.tune import Comparison
 from tilewright.measure.records import Records
+from tilewright.measure.row import State
 from tilewright.measure.turns import Timing
 from tilewright.tune.kernel_tuner import FINALISTS, Setup
 
@@ -76,8 +77,7 @@ def test_compile_uses_what_is_better(
     assert tune(model, path, "--minutes", "0.001") == 0
     assert not report("tune", capsys.readouterr().out)["kept"]
     with Records.open(path) as records:
-        kept = [r for r in records.all() if r.job.seed == 1 and records.quarantined(r.job.id) is None]
-    assert not kept
+        assert not any(record.state is State.CONFIRMED for record in records.all())
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_a_search_that_ends_before_the_model_was_compared_changes_nothing(
     monkeypatch.setattr("tilewright.cli.tune._compared", killed)
     assert tune(model, path, "--minutes", "0.001") == 130
     with Records.open(path) as records:
-        confirmed = [record for record in records.all() if record.job.seed == 1]
-        assert len(confirmed) > 1
-        assert all(records.quarantined(record.job.id) for record in confirmed)
+        states = [record.state for record in records.all()]
+        assert states.count(State.REPEATED) > 1
+        assert State.CONFIRMED not in states
 
 
 def test_a_damaged_file_is_a_warning_for_compile_and_an_error_for_tune(

@@ -7,24 +7,28 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.measure.jobs import job, product
 from tilewright.base.errors import BadInput, CorruptRecord, ResourceLimit
+from tilewright.loops.program import Program
 from tilewright.measure.database import refuse_network
 from tilewright.measure.exchange import MAX_LINE, export_lines, import_lines
-from tilewright.measure.job import Job, Timing
+from tilewright.measure.job import IR_VERSION, Job, Timing
 from tilewright.measure.records import Records
-from tilewright.measure.row import Row
-from tilewright.measure.schema import Schema
+from tilewright.measure.row import Record, Row, State
+from tilewright.measure.schema import CURRENT, Schema
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 EMPTY = '{"version": 1, "steps": []}'
 OTHER = '{"version": 1, "steps": [{"primitive": "parallel", "arguments": [], "options": {}, "results": []}]}'
-JOB = Job("program p", EMPTY, "x86_64,cores=2")
+PROGRAM = product("p", 4)
+JOB = Job(str(PROGRAM), EMPTY, "x86_64,cores=2")
 GOOD = Outcome(Verdict.OK, times_us=(3.0, 1.0, 2.5), baseline_us=7.0, drift=0.01, seconds={"build": 0.5})
 CRASHED = Outcome(Verdict.CRASH, "SIGSEGV", Phase.CHECK)
 
@@ -43,8 +47,6 @@ def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
         assert records.find(JOB) == GOOD
         assert records.find(replace(JOB, threads=2)) is None
         assert records.counts() == {Verdict.OK: 1, Verdict.CRASH: 1}
-        assert records.quarantined(replace(JOB, seed=1).id) == "crash: SIGSEGV"
-        assert records.quarantined(JOB.id) is None
         records.check()
 
 
@@ -61,33 +63,38 @@ def test_the_first_outcome_stays_unless_the_device_was_lost(tmp_path: Path) -> N
         assert records.add(session, JOB, GOOD)
         assert not records.add(session, JOB, CRASHED)
         assert records.find(JOB) == GOOD
-        assert records.quarantined(JOB.id) is None
 
 
 def test_records_belong_to_a_target_and_a_program(tmp_path: Path) -> None:
     slow, fast = (replace(GOOD, times_us=(t,)) for t in (5.0, 1.0))
     with Records.open(tmp_path / "r.db") as records, records.session({}) as session:
-        records.add(session, JOB, slow)
-        records.add(session, replace(JOB, seed=1), CRASHED)
-        records.add(session, replace(JOB, trace=OTHER), fast)
-        records.add(session, replace(JOB, seed=2), fast)
-        records.add(session, replace(JOB, threads=2), fast)
-        records.add(session, replace(JOB, target="x86_64,cores=4"), fast)
-        best = records.best(JOB.program, JOB.target, count=9)
-        assert [r.outcome.median_us for r in best] == [1.0, 5.0]
-        assert {r.job for r in best} == {JOB, replace(JOB, trace=OTHER)}
-        assert [r.job.threads for r in records.best(JOB.program, JOB.target, 2)] == [2]
-        assert [r.job.seed for r in records.best(JOB.program, JOB.target, seed=2)] == [2]
-        records.quarantine(replace(JOB, trace=OTHER).id, "slower in the model")
-        assert [r.outcome.median_us for r in records.best(JOB.program, JOB.target, count=9)] == [5.0]
-        assert records.best(JOB.program, "aarch64") == []
-        assert records.best("program q", JOB.target) == []
+        records.add(session, JOB, slow, State.CONFIRMED)
+        records.add(session, replace(JOB, seed=1), CRASHED, State.CONFIRMED)
+        records.add(session, replace(JOB, trace=OTHER), fast, State.CONFIRMED)
+        records.add(session, replace(JOB, seed=2), fast, State.COMPARED)
+        records.add(session, replace(JOB, threads=2), fast, State.CONFIRMED)
+        records.add(session, replace(JOB, target="x86_64,cores=4"), fast, State.CONFIRMED)
+
+        def best(program: Program = PROGRAM, target: str = JOB.target, threads: int = 1) -> list[Record]:
+            return records.best(program, target, threads, State.CONFIRMED, count=9)
+
+        assert [r.outcome.median_us for r in best()] == [1.0, 5.0]
+        assert {r.job for r in best()} == {JOB, replace(JOB, trace=OTHER)}
+        assert [r.job.threads for r in best(threads=2)] == [2]
+        assert [r.job.seed for r in records.best(PROGRAM, JOB.target, 1, State.COMPARED)] == [2]
+        assert records.has_any(JOB.target, 2, State.CONFIRMED)
+        assert not records.has_any(JOB.target, 2, State.COMPARED)
+        records.put(replace(JOB, trace=OTHER), State.REPEATED)
+        assert [r.outcome.median_us for r in best()] == [5.0]
+        assert best(target="aarch64") == []
+        assert best(product("p", 5)) == []
+        assert best(product("called otherwise", 4)) == best()
 
 
 def test_the_id_is_that_of_the_measurement() -> None:
     same = replace(JOB, trace='{"steps":[],   "version":1}', target="x86_64,cores=02")
     assert same.id == JOB.id
-    changed = [{"program": "q"}, {"trace": "[1]"}, {"target": "aarch64"}, {"threads": 2}, {"seed": 1}]
+    changed = [{"program": str(product("p", 5))}, {"trace": "[1]"}, {"target": "aarch64"}, {"threads": 2}, {"seed": 1}]
     timings = [Timing(3), Timing(cold=("A",), between_bytes=8), Timing(cold=("B",), between_bytes=8)]
     timed = [replace(JOB, timing=timing) for timing in timings]
     others = [replace(JOB, **change) for change in changed] + timed
@@ -162,7 +169,7 @@ def test_a_database_of_another_program(tmp_path: Path) -> None:
     [
         "CREATE TRIGGER t AFTER INSERT ON record BEGIN UPDATE record SET median_us = 1; END",
         "CREATE VIEW best_ones AS SELECT * FROM record",
-        "DROP TABLE quarantine",
+        "DROP TABLE meta",
     ],
 )
 def test_foreign_objects_in_the_file(tmp_path: Path, planted: str) -> None:
@@ -185,19 +192,49 @@ def test_a_newer_schema(tmp_path: Path) -> None:
 
 def test_an_older_schema_is_copied_and_migrated(tmp_path: Path) -> None:
     path = made(tmp_path / "r.db", GOOD)
-    newer = Schema(migrations=("INSERT INTO meta VALUES ('a', '1'); UPDATE record SET error = 'seen'",))
+    newer = Schema(
+        migrations=(
+            *CURRENT.migrations,
+            "INSERT INTO meta VALUES ('a', '1'); UPDATE record SET error = 'seen'",
+        )
+    )
     with Records.open(path, newer) as records:
         assert [r.outcome.detail for r in records.all()] == ["seen"]
-    with Records.open(tmp_path / "r.db.schema1") as copy:
+    with Records.open(tmp_path / f"r.db.schema{CURRENT.version}") as copy:
         assert [r.outcome for r in copy.all()] == [GOOD]
     with Records.open(path, newer) as records:
         assert records.find(JOB) is not None
 
 
+def test_a_database_of_version_1(tmp_path: Path) -> None:
+    """Seeds and a table of those that must not be used said what a record is good for; texts were programs."""
+    path = tmp_path / "r.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((Path(__file__).parent / "version1.sql").read_text())
+    with pytest.raises(CorruptRecord, match="was written by an older Tilewright"):
+        Records.open_to_read(path)
+    with Records.open(path) as records:
+        found = [(r.job.seed, r.outcome.verdict, r.state) for r in records.all()]
+        assert found == [
+            (0, Verdict.OK, State.SEARCHED),
+            (1, Verdict.OK, State.CONFIRMED),
+            (2, Verdict.OK, State.REPEATED),
+            (3, Verdict.OK, State.COMPARED),
+            (1, Verdict.OK, State.REPEATED),
+            (0, Verdict.CRASH, State.SEARCHED),
+        ]
+        used = replace(job("otherwise", 4), target="x86_64,znver4,cores=2", seed=1)
+        assert records.find(used) == Outcome(Verdict.OK, times_us=(3.0,))
+        (best,) = records.best(product("mm", 4), used.target, 1, State.CONFIRMED)
+        assert best.job.id == used.id
+        assert len(records.relatives(product("mm", 5), used.target, 1, State.CONFIRMED)) == 1
+        records.check()
+
+
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     path = made(tmp_path / "r.db", GOOD)
     with pytest.raises(Exception, match="no such table"):
-        Records.open(path, Schema(migrations=("DELETE FROM record; DELETE FROM nowhere",)))
+        Records.open(path, Schema(migrations=(*CURRENT.migrations, "DELETE FROM record; DELETE FROM nowhere")))
     with Records.open(path) as records:
         assert records.find(JOB) == GOOD
 
@@ -222,7 +259,7 @@ def test_a_full_disk_loses_no_acknowledged_record(tmp_path: Path) -> None:
         kept = 1
         with pytest.raises(ResourceLimit, match=r"disk of .* is full"):
             for seed in range(1, 10_000):
-                records.add(1, replace(JOB, program=f"{seed}" * 100, seed=seed), GOOD)
+                records.add(1, replace(JOB, program=f"{seed}" * 200, seed=seed), GOOD)
                 kept += 1
         assert kept > 10
         assert len(list(records.all())) == kept
@@ -303,7 +340,8 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
 
 
 def test_export_and_import(tmp_path: Path) -> None:
-    made(tmp_path / "a.db", GOOD, CRASHED)
+    with Records.open(made(tmp_path / "a.db", GOOD, CRASHED)) as a:
+        a.put(JOB, State.CONFIRMED)
     with Records.open(tmp_path / "a.db") as a, Records.open(tmp_path / "b.db") as b:
         assert export_lines(a, tmp_path / "lines") == 2
         assert import_lines(b, tmp_path / "lines").added == 2
@@ -320,8 +358,9 @@ def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
         first.replace(b"3.0", b"NaN"),
         b"\x80\x04cos system\n",
         b"x" * (2 * MAX_LINE) + b"\n",
-        json.dumps({"ir_version": 1}).encode() + b"\n",
-        first.replace(b'"ir_version": 1', b'"ir_version": 2'),
+        json.dumps({"ir_version": IR_VERSION}).encode() + b"\n",
+        first.replace(b'"ir_version": 2', b'"ir_version": 1'),
+        first.replace(b'"state": "searched"', b'"state": "divine"'),
         b"\0" * 100 + b"\n",
         b"[" * 100_000 + b"\n",
     ]

@@ -1690,8 +1690,8 @@ MUTANTS = (
     Mutant(
         "what was confirmed slower is used",
         "measure/records.py",
-        " AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.subject = r.job)",
-        "",
+        " AND r.state = ?",
+        " AND r.state <> 'searched' AND ? <> ''",
         _RECORDS,
     ),
     Mutant(
@@ -1704,8 +1704,8 @@ MUTANTS = (
     Mutant(
         "what was found is used before the model was compared",
         "tune/measurer.py",
-        "if self._records.find(job) is None:",
-        "if self._records.find(job) is not None:",
+        "self._records.add(self._session, job, known, state)",
+        "self._records.add(self._session, job, known, State.CONFIRMED)",
         ("tests/tune/test_measurer.py",),
     ),
     Mutant(
@@ -1718,8 +1718,8 @@ MUTANTS = (
     Mutant(
         "ways: what was measured is not held back",
         "tune/ways.py",
-        "measurer.hold(self.jobs)",
-        "measurer.hold(())",
+        "measurer.measure([job], state=State.REPEATED)",
+        "measurer.measure([job], state=State.COMPARED)",
         ("tests/tune/test_ways.py",),
     ),
     Mutant(
@@ -1823,9 +1823,23 @@ MUTANTS = (
     Mutant(
         "an altered program is believed",
         "measure/records.py",
-        "if workload_hash(described[0], version) != key or",
-        "if",
+        "found != key or",
+        "",
         _RECORDS,
+    ),
+    Mutant(
+        "an old database loses what was confirmed",
+        "measure/schema.py",
+        "WHEN 1 THEN 'confirmed'",
+        "WHEN 7 THEN 'confirmed'",
+        _RECORDS,
+    ),
+    Mutant(
+        "programs that differ in a number are one",
+        "loops/identity.py",
+        "_hash(repr(atom) for atom in _atoms(program))",
+        '_hash("#" if _is_number(atom) else repr(atom) for atom in _atoms(program))',
+        ("tests/loops/test_identity.py",),
     ),
     Mutant(
         "triggers in the database are accepted",
@@ -1837,7 +1851,7 @@ MUTANTS = (
     Mutant(
         "records that can't be read are asked for every kernel",
         "tune/recorded.py",
-        "                self._sources.remove(source)\n",
+        "                self._records = None\n",
         "",
         _IN_TROUBLE,
     ),

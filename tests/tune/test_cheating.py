@@ -10,12 +10,13 @@ from tests.tune.cheating_child import is_honest
 from tilewright.measure.limits import Limits
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
+from tilewright.measure.row import State
 from tilewright.measure.verdicts import Verdict
 from tilewright.target.target import Target
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.recorded import CONFIRMING_AGAIN, Recorded, recorded_text
+from tilewright.tune.recorded import CONFIRMING_AGAIN
 
 CHEATING = (sys.executable, "-P", str(Path(__file__).with_name("cheating_child.py")))
 HOST = Target.parse(TARGET)
@@ -39,7 +40,5 @@ def test_a_wrong_candidate_never_becomes_the_best(tmp_path: Path) -> None:
         for candidate in tuner.confirm():  # those that are slower than others are not in all rounds
             every = [candidate.job, *(replace(candidate.job, seed=seed) for seed in CONFIRMING_AGAIN)]
             assert all(map(is_honest, every)) or candidate.microseconds == float("inf")
-        found = Recorded([records], HOST, 1, lambda _: None).find(SPACE.naive)
-        best_of_all = records.best(recorded_text(SPACE.naive), TARGET, seed=1, count=100)
+        best_of_all = records.best(SPACE.naive, TARGET, 1, State.REPEATED, count=100)
         assert all(is_honest(record.job) for record in best_of_all)
-        assert (found is None) == (not best_of_all)

@@ -1,7 +1,7 @@
 """The search for one kernel and for a model, with made-up times: no processes."""
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
 
@@ -13,6 +13,7 @@ from tests.measure.jobs import product
 from tilewright.base.errors import ScheduleError
 from tilewright.base.search import Model, Search
 from tilewright.measure.job import Job, Timing
+from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
@@ -34,27 +35,25 @@ class MadeUp(Measurer):
         self.measured = 0
         self.asked: list[str] = []
         self.predicted: set[str] = set()
-        self.held: list[Job] = []
-        self.released: list[Job] = []
-        self.withdrawn: list[Job] = []
+        self.states: dict[Job, State] = {}
         self._rate = rate
         self._failing = failing
 
-    def measure(self, jobs: Iterable[Job], predicted: Mapping[str, float] = NOTHING_PREDICTED) -> list[Outcome]:
+    def measure(
+        self,
+        jobs: Iterable[Job],
+        predicted: Mapping[str, float] = NOTHING_PREDICTED,
+        state: State = State.SEARCHED,
+    ) -> list[Outcome]:
         wanted = list(jobs)
+        self.states |= dict.fromkeys(wanted, state)
         self.asked += [job.id for job in wanted]
         self.predicted |= predicted.keys()
         self.measured += len(wanted)
         return [self._outcome(job) for job in wanted]
 
-    def hold(self, jobs: Sequence[Job]) -> None:
-        self.held += jobs
-
-    def release(self, job: Job) -> None:
-        self.released.append(job)
-
-    def withdraw(self, job: Job, reason: str) -> None:
-        self.withdrawn.append(job)
+    def put(self, job: Job, state: State) -> None:
+        self.states[job] = state
 
     def _outcome(self, job: Job) -> Outcome:
         random = np.random.default_rng(int(job.id[:8], 16))
@@ -204,13 +203,15 @@ def test_what_is_not_clearly_better_is_withdrawn() -> None:
     best = min(others, key=lambda candidate: candidate.microseconds)
     assert best.microseconds < 0.99 * first.microseconds
     assert gain.winner == best.job
-    assert set(measurer.withdrawn) == {candidate.job for candidate in others} - {best.job}
     assert (gain.before_us, gain.after_us) == (first.microseconds, best.microseconds)
-    assert {candidate.job for candidate in (first, *others)} < set(measurer.held)
+    assert {measurer.states[candidate.job] for candidate in (first, *others)} == {State.REPEATED}
     tuner.accept([gain])
-    assert measurer.released == [best.job]
-    tuner.withdraw([gain], "slower")
-    assert best.job in measurer.withdrawn
+    assert [job for job, state in measurer.states.items() if state is State.CONFIRMED] == [best.job]
+    measurer.states[others[-1].job] = State.CONFIRMED  # by an earlier search
+    tuner.confirm()
+    assert measurer.states[others[-1].job] is State.REPEATED
+    tuner.withdraw([gain])
+    assert measurer.states[best.job] is State.REPEATED
 
 
 def test_candidates_are_compared_round_by_round() -> None:

@@ -1,15 +1,18 @@
 """Measurements with a memory, and what may be used of them."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tests.measure.jobs import HOST, job
+from tilewright.loops.parser import parse_program
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
+from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.tune.measurer import Measurer
 
-OLD, NEW, LAST = job("old"), job("new"), job("last")
+OLD, NEW, LAST, LARGE = job("job"), replace(job("job"), seed=1), replace(job("job"), seed=2), job("large", 8)
 
 
 class Quick:
@@ -20,18 +23,22 @@ class Quick:
             yield wanted, Outcome(Verdict.OK, times_us=(1.0,))
 
 
-def test_what_is_held_is_used_when_it_is_released(tmp_path: Path) -> None:
+def test_what_is_measured_is_used_when_it_is_put_to_use(tmp_path: Path) -> None:
     with Records.open(tmp_path / "r.db") as records, records.session({}) as session:
         measurer = Measurer(Quick(), records, session)
-        measurer.measure([OLD])
-        measurer.hold([OLD, NEW])
-        measurer.measure([OLD, NEW])
-        assert records.best(OLD.program, HOST)  # it was known before
-        assert not records.best(NEW.program, HOST)
-        measurer.release(NEW)
-        assert records.best(NEW.program, HOST)
-        measurer.withdraw(NEW, "slower")
-        assert not records.best(NEW.program, HOST)
+        measurer.measure([OLD], state=State.CONFIRMED)
+        measurer.measure([OLD, LARGE], state=State.REPEATED)
+
+        def is_used(job: Job) -> bool:
+            return bool(records.best(parse_program(job.program), HOST, 1, State.CONFIRMED))
+
+        assert is_used(OLD)  # it was known before
+        assert not is_used(LARGE)
+        measurer.put(LARGE, State.CONFIRMED)
+        assert is_used(LARGE)
+        measurer.put(LARGE, State.REPEATED)
+        assert not is_used(LARGE)
+        assert is_used(OLD)
 
 
 def test_what_was_thought_is_kept_with_what_was_measured(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from tests.tune.test_kernel_tuner import MadeUp
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
+from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import Setup
 from tilewright.tune.model_tuner import Computed, ModelTuner
 from tilewright.tune.nearest import nearest_schedule
-from tilewright.tune.recorded import recorded_text
 
 HOST = Target.parse(TARGET)
 
@@ -22,8 +22,8 @@ HOST = Target.parse(TARGET)
 def kept(records: Records, session: int, program: Program, factor: int, microseconds: float) -> None:
     s = Schedule(program)
     s.vectorize(s.split("j", (None, factor))[1])
-    job = Job(recorded_text(program), s.trace.to_json(), TARGET, seed=1)
-    assert records.add(session, job, Outcome(Verdict.OK, times_us=(microseconds,)))
+    job = Job(str(program), s.trace.to_json(), TARGET)
+    assert records.add(session, job, Outcome(Verdict.OK, times_us=(microseconds,)), State.CONFIRMED)
 
 
 def test_it_is_the_best_of_the_nearest_size(tmp_path: Path) -> None:

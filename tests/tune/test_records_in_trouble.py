@@ -16,32 +16,41 @@ import pytest
 from onnx import TensorProto, helper
 
 import tilewright
-from tests.tune.test_shipped import HOST, PROGRAM, database, job
+from tests.measure.jobs import product
 from tilewright.base.errors import BadInput, CorruptRecord, TilewrightError
 from tilewright.base.events import Event, Recorder
 from tilewright.base.settings import Settings
+from tilewright.measure.job import Job
 from tilewright.measure.records import Records
+from tilewright.measure.row import State
+from tilewright.measure.schema import CURRENT
 from tilewright.measure.verdicts import Outcome, Verdict
-from tilewright.tune import recorded as recorded_module
-from tilewright.tune.recorded import COMPARING, CONFIRMING, recorded, stamp
-from tilewright.tune.shipped import Shipped
+from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
+from tilewright.tune.recorded import Recorded, named, recorded, stamp
+
+HOST = Target.host()
+PROGRAM = product("NAME", 6)
 
 AT_ONCE = 5.0
 """Seconds: far more than asking takes, and far less than waiting for a lock took before (30)."""
 NOBODY = 65534
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded_module, "SHIPPED", tmp_path / "none")
-    monkeypatch.setattr(Shipped, "of", lambda target: Shipped("", {}))
+def job(width: int, seed: int = 1) -> Job:
+    """A schedule of the program."""
+    schedule = Schedule(PROGRAM)
+    schedule.split("j", (None, width))
+    return Job(str(named(PROGRAM)), schedule.trace.to_json(), str(HOST), seed=seed)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     found = tmp_path / "records.db"
-    with database(found, (job(2, CONFIRMING), 9.0), (job(3, CONFIRMING), 8.0), (job(2, COMPARING), 5.0)):
-        pass
+    with Records.open(found) as records, records.session({}) as session:
+        records.add(session, job(2), Outcome(Verdict.OK, times_us=(9.0,)), State.CONFIRMED)
+        records.add(session, job(3), Outcome(Verdict.OK, times_us=(8.0,)), State.CONFIRMED)
+        records.add(session, job(2, 3), Outcome(Verdict.OK, times_us=(5.0,)), State.COMPARED)
     return found
 
 
@@ -111,11 +120,11 @@ def test_wrong_bytes_anywhere(path: Path, part: int) -> None:
         noticed += bool(asked.heard)
         assert other.read_bytes() == damaged(data, seed)
         with _typed(), Records.open(other) as records, records.session({}) as session:
-            records.add(session, job(4, CONFIRMING), Outcome(Verdict.OK, times_us=(1.0,)))
+            records.add(session, job(4), Outcome(Verdict.OK, times_us=(1.0,)), State.CONFIRMED)
             list(records.all())
             list(records.dated())
             records.counts()
-            records.programs(str(HOST), 1)
+            records.relatives(product("NAME", 7), str(HOST), 1, State.CONFIRMED)
     assert noticed > 20
 
 
@@ -158,7 +167,7 @@ def test_64_wrong_bytes_and_a_compilation(path: Path) -> None:
         "DELETE FROM target",
         "PRAGMA user_version = 7",
         "CREATE VIEW v AS SELECT 1",
-        "DROP TABLE quarantine",
+        "DROP TABLE meta",
     ],
 )
 def test_altered_records(path: Path, change: str) -> None:
@@ -182,11 +191,11 @@ def _foreign(path: Path) -> None:
 def _foreign_tables(path: Path) -> None:
     """Tables of these names, made by somebody else."""
     connection = sqlite3.connect(path)
-    for name in ("meta", "target", "workload", "session", "record", "quarantine"):
+    for name in ("meta", "target", "workload", "session", "record"):
         connection.execute(f"CREATE TABLE {name} (a, b)")
     connection.execute("CREATE INDEX best ON record (a)")
     connection.execute(f"PRAGMA application_id = {0x54574D52}")
-    connection.execute("PRAGMA user_version = 1")
+    connection.execute(f"PRAGMA user_version = {CURRENT.version}")
     connection.commit()
     connection.close()
 
@@ -282,7 +291,7 @@ def test_reading_leaves_nothing_and_locks_nobody_out(path: Path) -> None:
         assert listed(path.parent) == before
         writer = sqlite3.connect(path, isolation_level=None, timeout=0)
         writer.execute("BEGIN EXCLUSIVE")
-        writer.execute("INSERT INTO quarantine (subject, reason) VALUES ('a', 'b')")
+        writer.execute("INSERT INTO meta (key, value) VALUES ('a', 'b')")
         writer.execute("COMMIT")
         writer.close()
     assert heard == []
@@ -292,7 +301,7 @@ def test_a_reader_while_a_tuner_writes(path: Path) -> None:
     """What a tuner has added is found, while it goes on."""
     with Records.open(path) as records, records.session({}) as session:
         for width in (4, 5, 6):
-            records.add(session, job(width, CONFIRMING), Outcome(Verdict.OK, times_us=(8.0 - width,)))
+            records.add(session, job(width), Outcome(Verdict.OK, times_us=(8.0 - width,)), State.CONFIRMED)
             asked = ask(path)
             assert asked.microseconds == 8.0 - width
             assert asked.heard == []
@@ -312,7 +321,7 @@ def _as_nobody() -> Iterator[None]:
 
 
 @pytest.fixture
-def open_to_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def open_to_all(path: Path) -> Iterator[Path]:
     """A copy of the records in a folder that nobody can reach: pytest's own folders are private."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -320,7 +329,6 @@ def open_to_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         shared.parent.mkdir(mode=0o755)
         shutil.copy(path, shared)
         shared.chmod(0o644)
-        monkeypatch.setattr(recorded_module, "SHIPPED", Path(folder) / "none")
         yield shared
 
 
@@ -356,23 +364,23 @@ def test_a_folder_that_must_not_be_looked_into(open_to_all: Path) -> None:
         path.parent.chmod(0o755)
 
 
-def test_a_source_that_fails_later_is_asked_no_more(path: Path) -> None:
+def test_records_that_fail_later_are_asked_no_more(path: Path) -> None:
     """Each of a thousand kernels would wait, or warn."""
 
     class Failing:
         asked = 0
 
-        def best(self, program: str, target: str, threads: int = 1, *, seed: int = 0, count: int = 1) -> list[object]:
+        def best(self, *_: object) -> list[object]:
             self.asked += 1
             raise CorruptRecord("gone")
 
-        def programs(self, target: str, threads: int, *, seed: int = 0) -> list[str]:
+        def has_any(self, *_: object) -> bool:
             self.asked += 1
             raise CorruptRecord("gone")
 
     heard: list[Event] = []
     source = Failing()
-    known = recorded_module.Recorded([source], HOST, 1, heard.append)
+    known = Recorded(source, HOST, 1, heard.append)
     assert not known.has_ways()
     assert known.find(PROGRAM) is None
     assert known.microseconds(PROGRAM) is None

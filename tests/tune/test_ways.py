@@ -13,6 +13,7 @@ from tilewright.base.events import ignore
 from tilewright.base.numerics import Math
 from tilewright.driver import Options, Services, compile_graph
 from tilewright.graph import evaluate_graph
+from tilewright.loops.identity import identity
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job
 from tilewright.measure.pool import Pool
@@ -20,7 +21,7 @@ from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.passes.choose import Copy, Problem, choose
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.recorded import recorded, recorded_text
+from tilewright.tune.recorded import recorded
 from tilewright.tune.tasks import copying, routes
 from tilewright.tune.ways import WORTH_MEASURING, WayTuner, times_of
 
@@ -31,12 +32,12 @@ class Bench:
     """Some kernels are fast."""
 
     def __init__(self, fast: frozenset[str]) -> None:
-        """``fast``: texts of programs."""
+        """``fast``: identities of programs."""
         self._fast = fast
 
     def measure_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
         for job in jobs:
-            yield job, Outcome(Verdict.OK, times_us=(1.0 if job.program in self._fast else 1000.0,))
+            yield job, Outcome(Verdict.OK, times_us=(1.0 if job.workload in self._fast else 1000.0,))
 
 
 def kernels_of(way: str) -> frozenset[str]:
@@ -44,7 +45,7 @@ def kernels_of(way: str) -> frozenset[str]:
     found = [
         route for node in graph.nodes if node.op.name == "Conv" for route in routes(node, graph, HOST, OPTIONS.math)
     ]
-    return frozenset(recorded_text(kernel) for route in found if route.name == way for kernel in route.kernels)
+    return frozenset(identity(kernel) for route in found if route.name == way for kernel in route.kernels)
 
 
 def tuner() -> WayTuner:
@@ -60,7 +61,7 @@ def test_compile_uses_the_way_that_was_fastest(way: str, tmp_path: Path) -> None
     path, ways = tmp_path / "r.db", tuner()
     with Records.open(path) as records, records.session({}) as session:
         copies = copying(Copy(network().inputs[0], from_blocks=False), HOST).kernels
-        fast = kernels_of(way) | frozenset(map(recorded_text, copies))
+        fast = kernels_of(way) | frozenset(map(identity, copies))
         measurer = Measurer(Bench(fast), records, session)
         assert list(ways.measure(measurer, lambda: True)) == list(range(1, len(ways.jobs) + 1))
         with recorded(path, HOST, 1, ignore) as known:
@@ -82,7 +83,7 @@ def test_a_way_of_which_a_kernel_is_unknown_has_no_time() -> None:
     known = kernels_of("direct, plain")
 
     def microseconds(naive: Program) -> float | None:
-        return 2.0 if recorded_text(naive) in known else None
+        return 2.0 if identity(naive) in known else None
 
     times = times_of(graph, HOST, Math.DEFAULT, microseconds)
     assert all(of_node == {"direct, plain": 2.0} for of_node in times.ways.values())

@@ -30,14 +30,13 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.report.history import searches
     from tilewright.report.page import write_page
     from tilewright.report.tuning import tuning_sections
-    from tilewright.tune.recorded import SEARCHING
 
     path: Path | None = options.records or Settings.from_environment().records
     records = None if path is None or not os.path.lexists(path) else Records.open_to_read(path)
     if path is None or records is None:
         raise BadInput(f"there are no records in {path}: tilewright tune makes them")
     with records:
-        found = searches(records, SEARCHING)
+        found = searches(records)
     write_page(options.output, f"Tuning: {path.name}", tuning_sections(found), inputs=[path])
     trials = sum(len(search.trials) for search in found)
     if options.json:

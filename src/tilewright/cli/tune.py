@@ -29,7 +29,8 @@ from tilewright.measure.turns import Plan, Timing, measure, ratio
 from tilewright.runtime.sizing import default_threads
 
 if TYPE_CHECKING:
-    from tilewright.measure.records import Record, Records
+    from tilewright.measure.records import Records
+    from tilewright.measure.row import Record
     from tilewright.model import CompiledModel
     from tilewright.tune.measurer import Measurer
     from tilewright.tune.model_tuner import Computed, Gain, Kernel, ModelTuner, Progress
@@ -217,7 +218,7 @@ def _runs(before: "CompiledModel", after: "CompiledModel") -> dict[str, Callable
 def _settle(comparison: Comparison, search: _Search, measurer: "Measurer") -> None:
     """What makes the model faster is accepted, anything else withdrawn; ways that were not chosen stay held."""
     if not comparison.is_kept:
-        search.tuner.withdraw(search.gains, "the whole model is no faster with it")
+        search.tuner.withdraw(search.gains)
         return
     search.tuner.accept(search.gains)
     if search.ways is not None:
@@ -232,7 +233,7 @@ def _with_records(found: "Iterable[Record]", options: argparse.Namespace) -> "Co
         path = Path(folder) / "draft.db"
         with Records.open(path) as draft, draft.session(_config(options)) as session:
             for record in found:
-                draft.add(session, record.job, record.outcome)
+                draft.add(session, record.job, record.outcome, record.state)
         return compiled(options, settings=replace(settings_of(options), records=path))
 
 

@@ -55,7 +55,7 @@ def import_lines(records: Records, path: str | os.PathLike[str]) -> Imported:
                 except CorruptRecord as error:
                     refused.append(f"line {number}: {error}")
                     continue
-                if records.add(session, record.job, record.outcome):
+                if records.add(session, record.job, record.outcome, record.state):
                     added += 1
                 else:
                     known += 1
@@ -66,7 +66,7 @@ def import_lines(records: Records, path: str | os.PathLike[str]) -> Imported:
 
 def line_of(record: Record) -> bytes:
     """A record as a line."""
-    row = {"ir_version": IR_VERSION, **asdict(Row.of(record.job, record.outcome))}
+    row = {"ir_version": IR_VERSION, **asdict(Row.of(record.job, record.outcome, record.state))}
     return json.dumps(row, sort_keys=True).encode() + b"\n"
 
 

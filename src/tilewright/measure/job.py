@@ -9,13 +9,14 @@ import json
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 
-from tilewright.base.errors import CorruptRecord
+from tilewright.base.errors import CorruptRecord, TilewrightError
+from tilewright.loops.identity import family, identity
+from tilewright.loops.parser import parse_program
 from tilewright.measure import fields
 from tilewright.target.target import Target
 
-IR_VERSION = 1
-"""Of the notation of loop programs. A workload of another version is another workload."""
-
+IR_VERSION = 2
+"""Of the notation of loop programs, and of what tells them apart: a workload of another version is another workload."""
 
 MOST_BETWEEN = 1 << 30
 """Bytes of other data between two runs: more than any cache has."""
@@ -53,15 +54,14 @@ class Job:
 
     @property
     def workload(self) -> str:
-        """Hash of what is computed."""
+        """Hash of what is computed: of the program's structure, not of its text."""
         return workload_hash(self.program)
 
     @property
     def id(self) -> str:
         """Hash of everything that decides about the measurement."""
-        schedule = json.dumps(_parsed(self.trace), sort_keys=True, separators=(",", ":"))
-        config = json.dumps([self.threads, self.seed, asdict(self.timing)], sort_keys=True)
-        return _hash("\0".join(("job", self.workload, schedule, target_fingerprint(self.target), config)))
+        config = self.threads, self.seed, asdict(self.timing)
+        return job_id(self.workload, _parsed(self.trace), target_fingerprint(self.target), config)
 
 
 def read_timing(value: object) -> Timing:
@@ -73,9 +73,25 @@ def read_timing(value: object) -> Timing:
     return Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"]), cold, between)
 
 
-def workload_hash(program: str, version: int = IR_VERSION) -> str:
-    """The key of a program: of its text, so that equal programs must be printed alike."""
-    return _hash(f"workload {version}\0{program}")
+def job_id(workload: str, schedule: object, fingerprint: str, config: tuple[object, ...]) -> str:
+    """The hash of a workload's key, what JSON says of a schedule, a processor's key and a way of timing."""
+    steps = json.dumps(schedule, sort_keys=True, separators=(",", ":"))
+    return _hash("\0".join(("job", workload, steps, fingerprint, json.dumps(config, sort_keys=True))))
+
+
+def workload_hash(program: str) -> str:
+    """The key of a program (``identity``)."""
+    return workload_keys(program)[0]
+
+
+@lru_cache(maxsize=1024)
+def workload_keys(program: str) -> tuple[str, str]:
+    """The identity and the family of a program; a text that is none has a key of its own, and no family."""
+    try:
+        parsed = parse_program(program)
+    except (TilewrightError, ValueError):  # ValueError: of numbers of too many digits
+        return hashlib.sha256(b"no program\0" + program.encode(errors="surrogatepass")).hexdigest(), ""
+    return identity(parsed), family(parsed)
 
 
 @lru_cache(maxsize=16)

@@ -7,7 +7,7 @@ foreign tables are refused, hashes and numbers are checked when they are read.
     with Records.open(path) as records, records.session(config) as session:
         if records.find(job) is None:
             records.add(session, job, runner.measure(job))
-        best = records.best(program, target, threads)
+        best = records.best(program, target, threads, State.CONFIRMED)
 """
 
 import json
@@ -19,34 +19,32 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import cast
 
 from tilewright import __version__
 from tilewright.base.errors import BadInput, CorruptRecord, ResourceLimit
 from tilewright.base.sizes import format_size
+from tilewright.loops.identity import family, identity
+from tilewright.loops.program import Program
 from tilewright.measure.database import REMEDY, SQLITE, connect_to_read, connect_to_write, explained, refuse_foreign
-from tilewright.measure.job import IR_VERSION, Job, target_fingerprint, target_json, workload_hash
-from tilewright.measure.row import Record, Row
+from tilewright.measure.job import IR_VERSION, Job, target_fingerprint, target_json, workload_hash, workload_keys
+from tilewright.measure.row import Record, Row, State
 from tilewright.measure.schema import CURRENT, Schema, prepare
-from tilewright.measure.verdicts import FAULTS, Outcome, Verdict
+from tilewright.measure.verdicts import Outcome, Verdict
 
 LEAST_FREE_BYTES = 64 << 20
 """On the disk, when a session begins."""
 _COLUMNS = (
     "r.id, w.ir_version, w.hash, t.fp, r.job,"
-    " w.ir, t.text, r.schedule_json, r.config_json, r.status, r.error, r.times_us_json, r.env_json"
+    " w.ir, t.text, r.schedule_json, r.config_json, r.status, r.error, r.times_us_json, r.env_json, r.state"
     " FROM record r JOIN workload w ON w.id = r.workload_id JOIN target t ON t.id = r.target_id"
 )
 _SELECT = f"SELECT {_COLUMNS}"
 _SELECT_DATED = f"SELECT r.created, {_COLUMNS}"
 
-_USABLE = (
-    "WHERE r.status = 'ok' AND t.fp = ?"
-    " AND json_extract(r.config_json, '$.threads') = ? AND json_extract(r.config_json, '$.seed') = ?"
-    " AND NOT EXISTS (SELECT 1 FROM quarantine q WHERE q.subject = r.job)"
-)
-"""Of a target, a number of threads and a seed: what was right, and is not in quarantine."""
+_USABLE = "WHERE r.status = 'ok' AND t.fp = ? AND json_extract(r.config_json, '$.threads') = ? AND r.state = ?"
+"""Of a target, a number of threads and a state: what was right."""
 
 
 class Records:
@@ -124,17 +122,18 @@ class Records:
                     "UPDATE session SET ended = ?, outcome = ? WHERE id = ?", (_now(), outcome, number)
                 )
 
-    def add(self, session: int, job: Job, outcome: Outcome) -> bool:
-        """Keep the outcome of ``job``; False if there is one already, which stays.
+    def add(self, session: int, job: Job, outcome: Outcome, state: State = State.SEARCHED) -> bool:
+        """Keep the outcome of ``job``; False if there is one already, which stays as it is.
 
-        An outcome of ``DEVICE_LOST`` is replaced. Faults put the job in quarantine. When this returns, the record is
-        on disk. Raises ``ResourceLimit`` if the disk is full: nothing is written then.
+        An outcome of ``DEVICE_LOST`` is replaced. When this returns, the record is on disk. Raises ``ResourceLimit`` if
+        the disk is full: nothing is written then.
         """
+        known_program = {"ir_version": IR_VERSION, "ir": job.program, "family": workload_keys(job.program)[1]}
         with self._transaction():
-            workload = self._id_of("workload", "hash", job.workload, {"ir_version": IR_VERSION, "ir": job.program})
+            workload = self._id_of("workload", "hash", job.workload, known_program)
             known_target = {"text": job.target, "json": target_json(job.target)}
             target = self._id_of("target", "fp", target_fingerprint(job.target), known_target)
-            row = Row.of(job, outcome)
+            row = Row.of(job, outcome, state)
             values = {
                 "job": job.id,
                 "workload_id": workload,
@@ -150,6 +149,7 @@ class Records:
                 "baseline_us": outcome.baseline_us,
                 "env_json": row.environment,
                 "created": _now(),
+                "state": row.state,
             }
             replaced = ", ".join(f"{name} = excluded.{name}" for name in values if name != "job")
             made = self._connection.execute(
@@ -157,24 +157,12 @@ class Records:
                 f" ON CONFLICT (job) DO UPDATE SET {replaced} WHERE status = '{Verdict.DEVICE_LOST.value}'",
                 tuple(values.values()),
             )
-            if made.rowcount == 1 and outcome.verdict in FAULTS:
-                self._quarantine(job.id, f"{outcome.verdict.value}: {outcome.detail}")
         return made.rowcount == 1
 
-    def quarantine(self, subject: str, reason: str) -> None:
-        """Remember that ``subject`` (the id of a job, or a device) must not be used."""
+    def put(self, job: Job, state: State) -> None:
+        """Let the record of ``job``, if there is one, be good for something else."""
         with self._transaction():
-            self._quarantine(subject, reason)
-
-    def release(self, subject: str) -> None:
-        """Let ``subject`` be used, whatever was held against it."""
-        with self._transaction():
-            self._connection.execute("DELETE FROM quarantine WHERE subject = ?", (subject,))
-
-    def _quarantine(self, subject: str, reason: str) -> None:
-        self._connection.execute(
-            "INSERT INTO quarantine (subject, reason) VALUES (?, ?) ON CONFLICT (subject) DO NOTHING", (subject, reason)
-        )
+            self._connection.execute("UPDATE record SET state = ? WHERE job = ?", (state.value, job.id))
 
     def _id_of(self, table: str, key: str, value: str, others: Mapping[str, object]) -> int:
         """The number of the row with this key; made if there is none."""
@@ -205,29 +193,28 @@ class Records:
         found = list(self._select("WHERE r.job = ?", (job.id,)))
         return found[0].outcome if found and found[0].outcome.verdict is not Verdict.DEVICE_LOST else None
 
-    def quarantined(self, subject: str) -> str | None:
-        """Why ``subject`` must not be used; None if it may."""
-        with explained(self.path):
-            row = self._connection.execute("SELECT reason FROM quarantine WHERE subject = ?", (subject,)).fetchone()
-        return None if row is None else str(row[0])
-
-    def best(self, program: str, target: str, threads: int = 1, *, seed: int = 0, count: int = 1) -> list[Record]:
+    def best(self, program: Program, target: str, threads: int, state: State, count: int = 1) -> list[Record]:
         """The fastest records of a program on a target, fastest first; only those with the verdict OK.
 
-        Of jobs with this number of threads and this seed, and that are not in quarantine.
+        Of jobs with this number of threads, and in this state.
         """
-        keys = (target_fingerprint(target), threads, seed, workload_hash(program), count)
-        return list(self._select(f"{_USABLE} AND w.hash = ? ORDER BY r.median_us LIMIT ?", keys))
+        key = identity(program)
+        keys = (target_fingerprint(target), threads, state.value, key, count)
+        chosen = f"{_USABLE} AND w.hash = ? ORDER BY r.median_us LIMIT ?"
+        return list(self._select(chosen, keys, {str(program): key}))
 
-    def programs(self, target: str, threads: int, *, seed: int = 0) -> list[str]:
-        """The texts of all programs of which ``best`` would find a record, in the order in which they came."""
-        chosen = (
-            "SELECT DISTINCT w.id, w.ir FROM record r JOIN workload w ON w.id = r.workload_id"
-            f" JOIN target t ON t.id = r.target_id {_USABLE} ORDER BY w.id"
-        )
+    def relatives(self, program: Program, target: str, threads: int, state: State) -> list[Record]:
+        """The fastest record of each other program of the same family (``loops.identity``): see ``best``."""
+        keys = (target_fingerprint(target), threads, state.value, family(program), identity(program))
+        found = self._select(f"{_USABLE} AND w.family = ? AND w.hash <> ? ORDER BY r.median_us DESC", keys)
+        return list({record.job.workload: record for record in found}.values())
+
+    def has_any(self, target: str, threads: int, state: State) -> bool:
+        """Whether ``best`` would find a record of any program."""
+        chosen = f"SELECT 1 FROM record r JOIN target t ON t.id = r.target_id {_USABLE} LIMIT 1"
         with explained(self.path):
-            rows = self._connection.execute(chosen, (target_fingerprint(target), threads, seed)).fetchall()
-        return [str(text) for _, text in rows]
+            keys = target_fingerprint(target), threads, state.value
+            return self._connection.execute(chosen, keys).fetchone() is not None
 
     def all(self) -> Iterator[Record]:
         """Every record, in the order in which they were made."""
@@ -263,21 +250,25 @@ class Records:
         if found != "ok":
             raise CorruptRecord(f"{self.path} is damaged: {found}; {REMEDY}")
 
-    def _select(self, chosen: str, values: tuple[object, ...]) -> Iterator[Record]:
+    def _select(
+        self, chosen: str, values: tuple[object, ...], known: Mapping[str, str] = MappingProxyType({})
+    ) -> Iterator[Record]:
         with explained(self.path):
             rows = self._connection.execute(f"{_SELECT} {chosen}", values).fetchall()
-        return (_read(self.path, row) for row in rows)
+        return (_read(self.path, row, known) for row in rows)
 
 
-def _read(path: Path, row: tuple[object, ...]) -> Record:
-    """A row of ``_SELECT``. Raises ``CorruptRecord`` if it contradicts itself."""
+def _read(path: Path, row: tuple[object, ...], known: Mapping[str, str] = MappingProxyType({})) -> Record:
+    """A row of ``_SELECT``. Raises ``CorruptRecord`` if it contradicts itself. ``known``: keys of some programs, by
+    their texts."""
     number, version, *columns = row
     texts = [text for text in columns if isinstance(text, str)]
     try:
         if len(texts) != len(columns) or not isinstance(version, int):
             raise CorruptRecord("malformed: it holds something else than texts")
         key, fingerprint, job, *described = texts
-        if workload_hash(described[0], version) != key or target_fingerprint(described[1]) != fingerprint:
+        found = known.get(described[0]) or workload_hash(described[0])
+        if version != IR_VERSION or found != key or target_fingerprint(described[1]) != fingerprint:
             raise CorruptRecord("its program or target is not what was kept (the hash differs)")
         record = Row(*described).record()
         if record.job.id != job:

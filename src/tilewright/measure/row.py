@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from enum import Enum
 
 from tilewright.base.errors import BadInput, CorruptRecord
 from tilewright.measure import fields
@@ -17,12 +18,26 @@ MAX_STEPS = 10_000
 _MAX_TIMES = 10_000
 
 
+class State(Enum):
+    """What a record is good for. Only a schedule that was confirmed is used, and a time that was compared."""
+
+    SEARCHED = "searched"
+    """Measured while one searched, quickly."""
+    REPEATED = "repeated"
+    """Measured carefully, so that it may become one of the next two; or it was one, and is no longer."""
+    CONFIRMED = "confirmed"
+    """The whole model was faster with this schedule: ``compile`` uses it."""
+    COMPARED = "compared"
+    """Of a kernel as the compiler schedules it: ``compile`` compares ways to compute a node by its time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A job and what became of it."""
+    """A job, what became of it, and what that is good for."""
 
     job: Job
     outcome: Outcome
+    state: State = State.SEARCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +52,10 @@ class Row:
     error: str
     times_us: str
     environment: str
+    state: str
 
     @staticmethod
-    def of(job: Job, outcome: Outcome) -> "Row":
+    def of(job: Job, outcome: Outcome, state: State = State.SEARCHED) -> "Row":
         """The row that says this."""
         config = {"threads": job.threads, "seed": job.seed, "timing": asdict(job.timing)}
         environment = {
@@ -59,13 +75,14 @@ class Row:
             outcome.detail[:MAX_DETAIL].encode(errors="replace").decode(),
             json.dumps(outcome.times_us),
             json.dumps(environment, sort_keys=True),
+            state.value,
         )
 
     def record(self) -> Record:
         """What the row says. Raises ``CorruptRecord`` if something is malformed or out of range."""
         try:
             self.program.encode()  # a ValueError if it is no text that can be kept
-            record = Record(self._job(), self._outcome())
+            record = Record(self._job(), self._outcome(), State(self.state))
         except (ValueError, TypeError, KeyError, RecursionError, BadInput) as fault:
             raise CorruptRecord(f"malformed: {fault}") from fault
         times = record.outcome.times_us

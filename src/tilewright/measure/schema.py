@@ -5,6 +5,7 @@ are copied and then migrated, step by step, in one transaction; newer ones are r
 (tables, views, triggers of somebody else) makes it not ours.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -12,28 +13,43 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.errors import CorruptRecord
+from tilewright.measure import fields
+from tilewright.measure.job import IR_VERSION, job_id, workload_keys
+from tilewright.measure.row import State
 from tilewright.measure.verdicts import Verdict
 
 APPLICATION = 0x54574D52  # "TWMR"
 
 _VERDICTS = ", ".join(f"'{verdict.value}'" for verdict in Verdict)
+_STATE = f"state TEXT NOT NULL DEFAULT 'searched' CHECK (state IN ({', '.join(repr(state.value) for state in State)}))"
 TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
     "CREATE TABLE target (id INTEGER PRIMARY KEY, fp TEXT NOT NULL UNIQUE, text TEXT NOT NULL, json TEXT NOT NULL)"
     " STRICT",
     "CREATE TABLE workload (id INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, ir_version INTEGER NOT NULL,"
-    " ir TEXT NOT NULL) STRICT",
+    " ir TEXT NOT NULL, family TEXT NOT NULL DEFAULT '') STRICT",
     "CREATE TABLE session (id INTEGER PRIMARY KEY, started TEXT NOT NULL, host TEXT NOT NULL,"
     " tool_version TEXT NOT NULL, config_json TEXT NOT NULL, ended TEXT, outcome TEXT) STRICT",
     "CREATE TABLE record (id INTEGER PRIMARY KEY, job TEXT NOT NULL UNIQUE,"
     " workload_id INTEGER NOT NULL REFERENCES workload(id), target_id INTEGER NOT NULL REFERENCES target(id),"
     " session_id INTEGER NOT NULL REFERENCES session(id), schedule_json TEXT NOT NULL, config_json TEXT NOT NULL,"
     f" status TEXT NOT NULL CHECK (status IN ({_VERDICTS})), error TEXT NOT NULL, times_us_json TEXT NOT NULL,"
-    " median_us REAL, mad_us REAL, baseline_us REAL, env_json TEXT NOT NULL, created TEXT NOT NULL,"
+    f" median_us REAL, mad_us REAL, baseline_us REAL, env_json TEXT NOT NULL, created TEXT NOT NULL, {_STATE},"
     " CHECK ((status = 'ok') = (median_us IS NOT NULL)), CHECK (median_us IS NULL OR median_us > 0)) STRICT",
     "CREATE INDEX best ON record (workload_id, target_id, median_us) WHERE status = 'ok'",
-    "CREATE TABLE quarantine (subject TEXT PRIMARY KEY, reason TEXT NOT NULL, until TEXT) STRICT",
 )
+_TO_SECOND = f"""
+ALTER TABLE record ADD COLUMN {_STATE};
+UPDATE record SET state = CASE WHEN json_extract(config_json, '$.seed') = 0 THEN 'searched'
+  WHEN status <> 'ok' OR job IN (SELECT subject FROM quarantine) THEN 'repeated'
+  ELSE CASE json_extract(config_json, '$.seed') WHEN 1 THEN 'confirmed' WHEN 3 THEN 'compared' ELSE 'repeated' END END;
+DROP TABLE quarantine;
+ALTER TABLE workload ADD COLUMN family TEXT NOT NULL DEFAULT '';
+UPDATE workload SET hash = workload_hash(ir), family = family_of(ir), ir_version = {IR_VERSION};
+UPDATE record SET job = job_id((SELECT hash FROM workload WHERE id = workload_id), schedule_json,
+  (SELECT fp FROM target WHERE id = target_id), config_json)
+"""
+"""Version 1 told what a record is good for by its seed and a table of those not to be used, and programs by texts."""
 _Object = tuple[str, str, tuple[str, ...]]
 """Type, name and columns of something in a file."""
 
@@ -43,7 +59,7 @@ class Schema:
     """``tables``: the statements of the newest version; ``migrations``: what leads from version 1 + i to the next."""
 
     tables: Sequence[str] = TABLES
-    migrations: Sequence[str] = ()
+    migrations: Sequence[str] = (_TO_SECOND,)
 
     @property
     def version(self) -> int:
@@ -86,6 +102,7 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema = CURRENT
             _check_version(connection, path, version, schema)
             if version < schema.version:
                 _copy(path, version)
+                _teach(connection)
             for script in schema.migrations[version - 1 :]:
                 _run(connection, script.split(";"))
         _run(connection, (f"PRAGMA user_version = {schema.version}",))
@@ -95,6 +112,25 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema = CURRENT
             connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def _teach(connection: sqlite3.Connection) -> None:
+    """Give the connection the functions that migrations call."""
+
+    def key(text: str) -> str:
+        return workload_keys(text)[0]
+
+    def family(text: str) -> str:
+        return workload_keys(text)[1]
+
+    def renamed(workload: str, schedule: str, fingerprint: str, config: str) -> str:
+        found = fields.mapping(json.loads(config))
+        timing = found["threads"], found["seed"], found["timing"]
+        return job_id(workload, json.loads(schedule), fingerprint, timing)
+
+    connection.create_function("workload_hash", 1, key)
+    connection.create_function("family_of", 1, family)
+    connection.create_function("job_id", 4, renamed)
 
 
 def _check_version(connection: sqlite3.Connection, path: Path, version: int, schema: Schema) -> None:

@@ -9,6 +9,7 @@ from tilewright.cost.work import Work, count
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.measure.records import Records
+from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome
 
 
@@ -69,8 +70,8 @@ class Search:
             return None
 
 
-def searches(records: Records, seed: int) -> list[Search]:
-    """The searches in a database that used the data of ``seed``, in the order in which they began.
+def searches(records: Records) -> list[Search]:
+    """The searches in a database in the order in which they began.
 
     Raises ``CorruptRecord`` if the file is damaged.
     """
@@ -78,7 +79,7 @@ def searches(records: Records, seed: int) -> list[Search]:
     began: dict[tuple[str, str, int], datetime] = {}
     for created, record in records.dated():
         job = record.job
-        if job.seed == seed:
+        if record.state is State.SEARCHED:
             key = (job.program, job.target, job.threads)
             begin = began.setdefault(key, created)
             trial = Trial((created - begin).total_seconds(), record.outcome)

@@ -16,10 +16,11 @@ from tilewright.base.errors import ScheduleError
 from tilewright.base.search import Model, Search
 from tilewright.cost.analytic import schedule
 from tilewright.measure.job import Job, Timing
+from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.schedule.schedule import Schedule
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING, recorded_text
+from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING
 from tilewright.tune.space import Digits, Floats, Tunable
 from tilewright.tune.strategy import model_of, searcher_of
 
@@ -158,7 +159,7 @@ class KernelTuner:
         self._setup = setup
         self._model = model_of(setup.model, setup.seed) if setup.search.asks_a_model else None
         self._searcher = searcher_of(setup.search, space, self._score, setup.seed)
-        self._text = recorded_text(space.naive)
+        self._text = str(space.naive)
         self._cold = cold or Cold()
         self._borrowed = borrowed
 
@@ -194,7 +195,7 @@ class KernelTuner:
     def confirm(self) -> list[Confirmed]:
         """The analytic model's choice and then the fastest candidates, measured carefully, in rounds of other data.
 
-        What is measured for the first time is held: nobody uses it before it is released.
+        Nobody uses what is measured before it is put to use (``ModelTuner.accept``).
         """
         first, *others = self._finalists()
         rounds: list[dict[str, float]] = []
@@ -221,8 +222,7 @@ class KernelTuner:
         """Measure jobs on other data; the microseconds by their ids."""
         ordered = jobs[::-1] if backwards else jobs
         again = [replace(job, seed=seed) for job in ordered]
-        self._measurer.hold(again)
-        outcomes = self._measurer.measure(again)
+        outcomes = self._measurer.measure(again, state=State.REPEATED)
         return {job.id: _microseconds(outcome) for job, outcome in zip(ordered, outcomes, strict=True)}
 
     @property

@@ -3,13 +3,14 @@
 So whoever proposes the same candidates in the same order goes on where an earlier search ended, however that ended.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
+from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome
 
 NOTHING_PREDICTED: Mapping[str, float] = MappingProxyType({})
@@ -33,12 +34,17 @@ class Measurer:
         self._records = records
         self._session = session
 
-    def measure(self, jobs: Iterable[Job], predicted: Mapping[str, float] = NOTHING_PREDICTED) -> list[Outcome]:
+    def measure(
+        self,
+        jobs: Iterable[Job],
+        predicted: Mapping[str, float] = NOTHING_PREDICTED,
+        state: State = State.SEARCHED,
+    ) -> list[Outcome]:
         """The outcomes, in the order of the jobs. Raises ``MeasureError`` if they can't be measured at all.
 
         Jobs are taken as the bench takes them, so that those that come first are built while others are made.
         ``predicted``: by the ids of jobs, what is thought of each when it is taken (``Outcome.predicted``); kept with
-        the record.
+        the record, as is ``state``, unless there is a record already.
         """
         wanted: list[str] = []
         found: dict[str, Outcome | None] = {}
@@ -55,20 +61,10 @@ class Measurer:
         for job, outcome in self._bench.measure_all(missing()):
             key = job.id
             found[key] = known = replace(outcome, predicted=predicted.get(key))
-            self._records.add(self._session, job, known)
+            self._records.add(self._session, job, known, state)
             self.measured += 1
         return [outcome for key in wanted if (outcome := found[key]) is not None]
 
-    def hold(self, jobs: Sequence[Job]) -> None:
-        """Let nobody use what will be measured of ``jobs``, unless it was measured before, until they are released."""
-        for job in jobs:
-            if self._records.find(job) is None:
-                self._records.quarantine(job.id, "not compared in a whole model yet")
-
-    def release(self, job: Job) -> None:
-        """Let everybody use the record of ``job``."""
-        self._records.release(job.id)
-
-    def withdraw(self, job: Job, reason: str) -> None:
-        """Let nobody use the record of ``job``."""
-        self._records.quarantine(job.id, reason)
+    def put(self, job: Job, state: State) -> None:
+        """Let the record of ``job`` be good for ``state``."""
+        self._records.put(job, state)

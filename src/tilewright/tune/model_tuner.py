@@ -11,17 +11,19 @@ from dataclasses import dataclass, replace
 from math import inf, prod
 
 from tilewright.base.errors import ScheduleError
+from tilewright.loops.identity import identity
 from tilewright.loops.program import Program
 from tilewright.measure.build import shape_of
 from tilewright.measure.job import Job
-from tilewright.measure.records import Record, Records
+from tilewright.measure.records import Records
+from tilewright.measure.row import Record, State
 from tilewright.target.target import Target
 from tilewright.tune.contraction_space import ContractionSpace
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import Cold, KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.nearest import nearest_schedule
-from tilewright.tune.recorded import CONFIRMING, KERNEL, recorded_text
+from tilewright.tune.recorded import named
 from tilewright.tune.space import Tunable
 
 ALPHA = 0.2
@@ -131,7 +133,7 @@ class ModelTuner:
         winner = best.job if best.microseconds < CLEARLY * before else None
         for candidate in others:
             if candidate.job != winner:
-                self._measurer.withdraw(candidate.job, "the analytic model's choice or another candidate is faster")
+                self._measurer.put(candidate.job, State.REPEATED)
         after, tried = before if winner is None else best.microseconds, len(kernel.tuner.history.throughputs)
         return Gain(kernel.name, kernel.weight, before, after, tried, winner)
 
@@ -139,22 +141,21 @@ class ModelTuner:
         """What the compiler would find in ``records`` if what was found were accepted."""
         for kernel in self.kernels:
             space = kernel.tuner.space
-            text, target = recorded_text(space.naive), str(space.target)
-            yield from records.best(text, target, self._setup.threads, seed=CONFIRMING)
+            yield from records.best(space.naive, str(space.target), self._setup.threads, State.CONFIRMED)
         for job in _winners(gains):
             outcome = records.find(job)
             if outcome is not None:
-                yield Record(job, outcome)
+                yield Record(job, outcome, State.CONFIRMED)
 
     def accept(self, gains: Sequence[Gain]) -> None:
         """Let everybody use what was found."""
         for job in _winners(gains):
-            self._measurer.release(job)
+            self._measurer.put(job, State.CONFIRMED)
 
-    def withdraw(self, gains: Sequence[Gain], reason: str) -> None:
+    def withdraw(self, gains: Sequence[Gain]) -> None:
         """Let nobody use what was found."""
         for job in _winners(gains):
-            self._measurer.withdraw(job, reason)
+            self._measurer.put(job, State.REPEATED)
 
 
 def _winners(gains: Sequence[Gain]) -> Iterator[Job]:
@@ -166,11 +167,12 @@ def _kernels(
 ) -> Iterator[Kernel]:
     merged: dict[str, Computed] = {}
     for one in computed:
-        known = merged.setdefault(recorded_text(one.naive), replace(one, calls=0))
-        merged[recorded_text(one.naive)] = replace(known, calls=known.calls + one.calls)
+        key = identity(one.naive)
+        known = merged.setdefault(key, replace(one, calls=0))
+        merged[key] = replace(known, calls=known.calls + one.calls)
     between = between_bytes(computed, target)
     for one in merged.values():
-        space = None if one.naive.dims else _space(replace(one.naive, name=KERNEL), target)
+        space = None if one.naive.dims else _space(named(one.naive), target)
         if space is not None and len(space.radices):
             cold = Cold(one.weights, between) if between else Cold()
             borrowed = None if records is None else nearest_schedule(records, space.naive, target, setup.threads)

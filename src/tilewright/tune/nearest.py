@@ -1,18 +1,15 @@
 """What is known of similar kernels: a schedule that was best for one of another size is a candidate for this one."""
 
-import re
-from math import log2
-
 from tilewright.base.errors import TilewrightError
+from tilewright.loops.identity import doublings_apart
+from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.measure.records import Records
+from tilewright.measure.row import State
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.target.target import Target
-from tilewright.tune.recorded import CONFIRMING, recorded_text
-
-_NUMBER = re.compile(r"\d+")
 
 
 def nearest_schedule(records: Records, naive: Program, target: Target, threads: int) -> Schedule | None:
@@ -20,23 +17,11 @@ def nearest_schedule(records: Records, naive: Program, target: Target, threads: 
 
     Similar kernels are the same but for their numbers; the fewer doublings these are apart, the more similar.
     """
-    own = recorded_text(naive)
-    known = records.programs(str(target), threads, seed=CONFIRMING)
-    similar = [text for text in known if text != own and _kind(text) == _kind(own)]
+    similar = records.relatives(naive, str(target), threads, State.CONFIRMED)
     if not similar:
         return None
-    closest = min(similar, key=lambda text: _apart(text, own))
-    (record,) = records.best(closest, str(target), threads, seed=CONFIRMING)
+    closest = min(similar, key=lambda record: doublings_apart(parse_program(record.job.program), naive))
     try:
-        return replay(Trace.from_json(record.job.trace), naive)
+        return replay(Trace.from_json(closest.job.trace), naive)
     except TilewrightError:
         return None
-
-
-def _kind(text: str) -> str:
-    return _NUMBER.sub("#", text)
-
-
-def _apart(text: str, other: str) -> float:
-    pairs = zip(_NUMBER.findall(text), _NUMBER.findall(other), strict=True)
-    return sum(abs(log2((1 + int(a)) / (1 + int(b)))) for a, b in pairs)

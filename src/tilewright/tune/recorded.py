@@ -1,28 +1,28 @@
 """Schedules that were measured before: the best record of a kernel, for who compiles it.
 
 A record is found by the kernel's naive program, whatever it is called, the target and the number of threads. Only
-what was *confirmed* counts: measured again, carefully and on other data, beside the model's choice of the same kernel.
-The user's own records come first, then those that come with the package (``shipped``).
+what was *confirmed* counts (``State``): measured again, carefully and on other data, beside the model's choice of the
+same kernel, and then in the whole model.
 """
 
 import os
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.events import Listener, Warned
 from tilewright.loops.program import Program
-from tilewright.measure.records import Record, Records
+from tilewright.measure.records import Records
+from tilewright.measure.row import Record, State
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Trace
 from tilewright.target.target import Target
-from tilewright.tune.shipped import SHIPPED, Shipped
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 KERNEL = "tuned"
 """What every kernel is called in records: models number theirs."""
@@ -33,9 +33,9 @@ CONFIRMING_AGAIN = (2, 4, 5)
 """Seeds of the data on which those that may be used are measured once more, in as many rounds."""
 
 
-def recorded_text(naive: Program) -> str:
+def named(naive: Program) -> Program:
     """The program as records have it."""
-    return str(replace(naive, name=KERNEL))
+    return replace(naive, name=KERNEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +46,14 @@ class Tuned:
     microseconds: float
 
 
-class Source(Protocol):
-    """Where records are."""
-
-    def best(self, program: str, target: str, threads: int = 1, *, seed: int = 0, count: int = 1) -> list[Record]:
-        """See ``Records``."""
-        ...
-
-    def programs(self, target: str, threads: int, *, seed: int = 0) -> list[str]:
-        """See ``Records``."""
-        ...
-
-
 class Recorded:
-    """The best records for one target and number of threads; ``sources``: where they are, the first one first.
+    """The best of ``records`` for one target and number of threads.
 
-    A source that can't be read is a warning, once, and is asked no more.
+    If they can't be read, that is a warning, once, and they are asked no more.
     """
 
-    def __init__(self, sources: Sequence[Source], target: Target, threads: int, listener: Listener) -> None:
-        self._sources = list(sources)
+    def __init__(self, records: Records, target: Target, threads: int, listener: Listener) -> None:
+        self._records: Records | None = records
         self._target = str(target)
         self._threads = threads
         self._listener = listener
@@ -75,7 +63,7 @@ class Recorded:
         if naive.dims:
             return None  # what is measured has fixed extents
         try:
-            for record in self._best(naive, CONFIRMING):
+            for record in self._best(naive, State.CONFIRMED):
                 made = replay(Trace.from_json(record.job.trace), naive)
                 return Tuned(made, record.outcome.median_us or 0.0)
         except TilewrightError as error:
@@ -84,54 +72,44 @@ class Recorded:
 
     def has_ways(self) -> bool:
         """Whether any kernel was measured to compare ways."""
-        return bool(self._first(lambda source: source.programs(self._target, self._threads, seed=COMPARING)))
+        return self._answer(lambda records: records.has_any(self._target, self._threads, State.COMPARED), False)
 
     def microseconds(self, naive: Program) -> float | None:
         """What ``naive`` took when ways were compared; None if it was not measured."""
-        found = self._best(naive, COMPARING)
+        found = self._best(naive, State.COMPARED)
         return found[0].outcome.median_us if found else None
 
-    def _best(self, naive: Program, seed: int) -> list[Record]:
-        """The fastest record of the first source that has any."""
-        text = recorded_text(naive)
-        return self._first(lambda source: source.best(text, self._target, self._threads, seed=seed))
+    def _best(self, naive: Program, state: State) -> list[Record]:
+        return self._answer(lambda records: records.best(named(naive), self._target, self._threads, state), [])
 
-    def _first(self, ask: Callable[[Source], list[Found]]) -> list[Found]:
-        """What the first source finds that finds anything."""
-        for source in tuple(self._sources):
+    def _answer(self, ask: Callable[[Records], Answer], otherwise: Answer) -> Answer:
+        if self._records is not None:
             try:
-                if found := ask(source):
-                    return found
+                return ask(self._records)
             except TilewrightError as error:
-                self._sources.remove(source)
+                self._records = None
                 self._listener(_unused(error))
-        return []
+        return otherwise
 
 
 @contextmanager
 def recorded(path: Path | None, target: Target, threads: int, listener: Listener) -> Generator[Recorded | None]:
-    """The records in ``path`` while they are open, if there is such a file, and those of the package.
+    """The records in ``path`` while they are open, if there is such a file.
 
-    None if there are none, or ``path`` is None: then nothing that was measured is to be used. Trouble with a file is a
+    None if there is none, or ``path`` is None: then nothing that was measured is to be used. Trouble with the file is a
     warning. Nothing is locked or written.
     """
-    if path is None:
+    own: Records | None = None
+    try:
+        if path is not None and os.path.lexists(path):
+            own = Records.open_to_read(path)
+    except TilewrightError as error:
+        listener(_unused(error))
+    if own is None:
         yield None
         return
-    with ExitStack() as stack:
-        sources: list[Source] = []
-        try:
-            own = Records.open_to_read(path) if os.path.lexists(path) else None
-            if own is not None:
-                sources.append(stack.enter_context(own))
-        except TilewrightError as error:
-            listener(_unused(error))
-        try:
-            if (shipped := Shipped.of(target)).rows:
-                sources.append(shipped)
-        except TilewrightError as error:
-            listener(_unused(error))
-        yield Recorded(sources, target, threads, listener) if sources else None
+    with own:
+        yield Recorded(own, target, threads, listener)
 
 
 def _unused(error: TilewrightError) -> Warned:
@@ -139,11 +117,8 @@ def _unused(error: TilewrightError) -> Warned:
 
 
 def stamp(path: Path | None) -> str:
-    """What changes when records are added to ``path``, or come with the package; empty for None."""
-    if path is None:
-        return ""
-    files = (path, Path(f"{path}-wal"), *sorted(SHIPPED.glob("*")))
-    return "\n".join(map(_stamp, files))
+    """What changes when records are added to ``path``; empty for None."""
+    return "" if path is None else "\n".join(map(_stamp, (path, Path(f"{path}-wal"))))
 
 
 def _stamp(file: Path) -> str:

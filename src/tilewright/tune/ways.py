@@ -12,14 +12,15 @@ from tilewright.cost.analytic import schedule
 from tilewright.graph import Graph, Node, Value
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job
-from tilewright.measure.records import Record, Records
+from tilewright.measure.records import Records
+from tilewright.measure.row import Record, State
 from tilewright.ops.shapes import static
 from tilewright.passes.choose import Choices, Copy, Problem, Times
 from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import CAREFUL
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.recorded import COMPARING, KERNEL, recorded_text
+from tilewright.tune.recorded import COMPARING, named
 from tilewright.tune.tasks import CONVOLUTIONS, Route, Step, copying, form, routes
 
 WORTH_MEASURING = 4.0
@@ -43,7 +44,7 @@ def times_of(graph: Graph, target: Target, math: Math, microseconds: Callable[[P
 
 
 class WayTuner:
-    """Measures what decides about the ways of a graph. What is measured is held until it is accepted."""
+    """Measures what decides about the ways of a graph. What is measured is used when it is accepted."""
 
     def __init__(self, choices: Choices, target: Target, math: Math, threads: int, between_bytes: int) -> None:
         """``between_bytes``: of weights that a run of the model reads between two runs of a kernel; 0 if all stay in
@@ -55,11 +56,10 @@ class WayTuner:
 
     def measure(self, measurer: Measurer, is_time_left: Callable[[], bool]) -> Iterator[int]:
         """Measure one kernel after the other while there is time; says how many are done."""
-        measurer.hold(self.jobs)
         for done, job in enumerate(self.jobs):
             if not is_time_left():
                 return
-            measurer.measure([job])
+            measurer.measure([job], state=State.REPEATED)
             yield done + 1
 
     def used(self, records: Records) -> Iterator[Record]:
@@ -67,20 +67,20 @@ class WayTuner:
         for job in self.jobs:
             outcome = records.find(job)
             if outcome is not None:
-                yield Record(job, outcome)
+                yield Record(job, outcome, State.COMPARED)
 
     def accept(self, measurer: Measurer) -> None:
         """Let everybody use what was measured."""
         for job in self.jobs:
-            measurer.release(job)
+            measurer.put(job, State.COMPARED)
 
     def _job(self, step: Step) -> Job:
-        scheduled = schedule(Schedule(replace(step.naive, name=KERNEL)), self._target)
+        naive = named(step.naive)
+        scheduled = schedule(Schedule(naive), self._target)
         cold = step.weights if self._between else ()
         timing = replace(CAREFUL, cold=cold, between_bytes=self._between if cold else 0)
         trace = scheduled.trace.to_json()
-        text, target = recorded_text(step.naive), str(self._target)
-        return Job(text, trace, target, self._threads, COMPARING, timing, str(scheduled.program))
+        return Job(str(naive), trace, str(self._target), self._threads, COMPARING, timing, str(scheduled.program))
 
 
 def _steps_of(choices: Choices, target: Target, math: Math) -> Iterator[Step]:
