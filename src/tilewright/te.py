@@ -23,8 +23,9 @@ from tilewright.base.errors import BadProgram, ScheduleError
 from tilewright.base.names import fresh_name, identifier
 from tilewright.kernels.dot_products import dot_products as _dot_products
 from tilewright.loops.extern import extern as _extern
-from tilewright.loops.ir import Block, Scope
+from tilewright.loops.ir import Block
 from tilewright.loops.lower import Lowered, lower_named
+from tilewright.loops.memory import MEMORIES, Memory
 from tilewright.loops.positions import refuse_outside
 from tilewright.loops.program import Program
 from tilewright.loops.reader import format_loops as _format_loops
@@ -207,7 +208,7 @@ class TeSchedule:
         return Stage(self, block)
 
     @_primitive
-    def cache_read(self, tensor: "Tensor | Stage", scope: str, readers: Sequence["Tensor | Stage"]) -> "Stage":
+    def cache_read(self, tensor: "Tensor | Stage", scope: str | Memory, readers: Sequence["Tensor | Stage"]) -> "Stage":
         """``readers`` read a copy of ``tensor`` in ``scope``; returns the stage of the copy.
 
         So far for one reader at a time: raises ``ScheduleError`` for more or fewer.
@@ -219,7 +220,7 @@ class TeSchedule:
         return Stage(self, copy)
 
     @_primitive
-    def cache_write(self, tensor: "Tensor | Stage", scope: str) -> "Stage":
+    def cache_write(self, tensor: "Tensor | Stage", scope: str | Memory) -> "Stage":
         """Compute ``tensor`` in ``scope``; returns the stage that does, and ``s[tensor]`` becomes the copy to it.
 
         The spatial axes of the operation then stand for the loops of the copy, and its reduction axes for those of the
@@ -375,7 +376,7 @@ class Stage:
         self._primitives.reverse_compute_inline(self.block)
 
     @_primitive
-    def set_scope(self, scope: str) -> None:
+    def set_scope(self, scope: str | Memory) -> None:
         """Keep the result in ``scope`` (``"local"``, ``"global"`` ...)."""
         for region in self.schedule.block(self.block).writes:
             self._primitives.set_scope(region.buffer.name, _scope(scope))
@@ -414,8 +415,9 @@ class Stage:
         return tuple(names)
 
 
-def _scope(name: str) -> Scope:
-    known = {scope.value: scope for scope in Scope}
-    if name not in known:
-        raise ScheduleError(f"there is no memory scope {name!r}; known: {', '.join(known)}")
-    return known[name]
+def _scope(scope: str | Memory) -> Memory:
+    if isinstance(scope, Memory):
+        return scope
+    if scope not in MEMORIES:
+        raise ScheduleError(f"there is no memory {scope!r}; known: {', '.join(MEMORIES)}; or give a Memory")
+    return MEMORIES[scope]

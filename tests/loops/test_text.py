@@ -14,6 +14,7 @@ from tilewright.base.exact import float_bits, from_float_bits
 from tilewright.loops.ir import (
     NOTHING,
     Alloc,
+    Barrier,
     Block,
     Buffer,
     Call,
@@ -22,13 +23,12 @@ from tilewright.loops.ir import (
     Loop,
     LoopKind,
     Region,
-    Scope,
     Stmt,
     Store,
     Stores,
-    Sync,
 )
 from tilewright.loops.lower import lower
+from tilewright.loops.memory import LOCAL, MEMORIES
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Dim, Program
 from tilewright.loops.reader import format_loops
@@ -40,7 +40,7 @@ from tilewright.tensor import build as te
 
 N = Extent("n")
 VARS = [Var("i"), Var("j.from3"), Var("vk_1"), N]
-BUFFERS = [Buffer(f"B_{dtype}", dtype, (const(4), N)) for dtype in dtypes.ALL] + [Buffer("s", f32, (), Scope.LOCAL)]
+BUFFERS = [Buffer(f"B_{dtype}", dtype, (const(4), N)) for dtype in dtypes.ALL] + [Buffer("s", f32, (), LOCAL)]
 
 numbers = st.floats(allow_nan=True, width=32)
 
@@ -136,7 +136,7 @@ def stmts(draw: st.DrawFn, depth: int) -> Stmt:
     if depth == 0:
         return draw(stores())
     inside = stmts(depth - 1)
-    local = Buffer("T", f32, (const(3), N), draw(st.sampled_from(Scope)))
+    local = Buffer("T", f32, (const(3), N), draw(st.sampled_from([*MEMORIES.values()])))
     match draw(st.integers(0, 8)):
         case 0:
             return seq(*draw(st.lists(inside, max_size=3)))
@@ -152,7 +152,7 @@ def stmts(draw: st.DrawFn, depth: int) -> Stmt:
             args = tuple(draw(st.lists(regions(), max_size=3)))
             return Call(draw(st.sampled_from(Callee)), "dot.v4", args, draw(st.integers(min(1, len(args)), len(args))))
         case 6:
-            return Sync(draw(st.sampled_from(Scope)))
+            return Barrier()
         case 7:
             return NOTHING
         case _:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from tilewright.base.dtypes import i32
-from tilewright.loops.ir import Loop, Scope
+from tilewright.loops.ir import Loop
+from tilewright.loops.memory import GLOBAL, LOCAL
 from tilewright.loops.visit import walk
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at
@@ -104,7 +105,7 @@ def block_moves(draw: st.DrawFn, s: Schedule) -> Move:
     block, loops = draw(st.sampled_from(block_names(s))), loop_names(s)
     buffer = draw(st.sampled_from(buffer_names(s, block)))
     loop = draw(st.sampled_from(loops)) if loops else ""
-    scope = draw(st.sampled_from([Scope.GLOBAL, Scope.LOCAL]))
+    scope = draw(st.sampled_from([GLOBAL, LOCAL]))
     moves: list[Move] = [
         lambda s: s.compute_at(block, loop),
         lambda s: s.reverse_compute_at(block, loop),

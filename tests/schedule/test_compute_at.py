@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from tests.schedule import movement
 from tests.schedule.movement import assert_same, refused
-from tilewright.loops.ir import Alloc, Scope
+from tilewright.loops.ir import Alloc
 from tilewright.loops.lower import lower
+from tilewright.loops.memory import LOCAL
 from tilewright.loops.visit import walk
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import Extent
@@ -151,7 +152,7 @@ def test_refuses_recurrences() -> None:
 def test_every_loop_of_a_matrix_product(size: int) -> None:
     s = movement.matmul(size, 7, 5)
     before = s.program
-    copy = s.cache_read("C", "B", Scope.LOCAL)
+    copy = s.cache_read("C", "B", LOCAL)
     loops = s.get_loops(s.get_block("C"))
     s.split(loops[1], (None, 3))
     for loop in s.get_loops(s.get_block("C")):

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tests.schedule import movement
 from tests.schedule.movement import assert_same, refused
 from tilewright.base.errors import ScheduleError
-from tilewright.loops.ir import Scope
 from tilewright.loops.lower import lower
+from tilewright.loops.memory import GLOBAL, LOCAL
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import Extent
 from tilewright.tensor import build as te
@@ -17,13 +17,13 @@ from tilewright.tensor.scan import scan
 def tiled_matmul(n: int, m: int, depth: int, rows: int, columns: int) -> Schedule:
     """The register-tiled matrix product: a local tile of ``rows x columns``, B packed in panels of ``columns``."""
     s = movement.matmul(n, m, depth)
-    copy = s.cache_write("C", "C", Scope.LOCAL)
+    copy = s.cache_write("C", "C", LOCAL)
     i, j, k = s.get_loops(s.get_block("C"))
     io, ii = s.split(i, (None, rows))
     jo, ji = s.split(j, (None, columns))
     s.reorder(io, jo, k, ii, ji)
     s.reverse_compute_at(copy, jo)
-    packed = s.cache_read("C", "B", Scope.GLOBAL)
+    packed = s.cache_read("C", "B", GLOBAL)
     s.transform_layout(packed, "B_global", f"k, j -> j // {columns}, k, j % {columns}")
     s.parallel(io)
     s.unroll(ii)
@@ -51,7 +51,7 @@ def test_epilogue_joins_the_tile(golden: Callable[[str, str], None]) -> None:
     jo, ji = s.split(j, (None, 8))
     s.reorder(io, jo, k, ii, ji)
     s.reverse_compute_at("E", jo)
-    s.set_scope("C", Scope.LOCAL)
+    s.set_scope("C", LOCAL)
     assert_same(before, s.program)
     golden("schedule/reverse_compute_at_epilogue", str(s.program))
 
@@ -201,7 +201,7 @@ def test_part_of_a_step_joins_the_tiles_of_another_part() -> None:
     _, i, k = s.get_loops(s.get_block("P"))
     io, ii = s.split(i, (None, 4))
     s.reorder(io, k, ii)
-    s.set_scope("P", Scope.LOCAL)
+    s.set_scope("P", LOCAL)
     s.reverse_compute_at("G", io)
     assert "alloc P: f32[1, 4] in local" in str(s.program)
     assert_same(before, s.program)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.loops.workloads import matmul
 from tests.schedule.movement import assert_same, refused
 from tilewright.base.errors import BadInput, ScheduleError
-from tilewright.loops.ir import Scope
 from tilewright.loops.lower import lower
+from tilewright.loops.memory import GLOBAL, LOCAL
 from tilewright.schedule.replay import replay
 from tilewright.schedule.sampling import _random_factors  # pyright: ignore[reportPrivateUsage]
 from tilewright.schedule.schedule import Schedule
@@ -26,7 +26,7 @@ def sketch(seed: int = 0) -> Schedule:
     i = s.split("i", s.sample_perfect_tile("i", 3))
     j = s.split("j", s.sample_perfect_tile("j", 3, max_innermost=8))
     s.reorder(i[0], j[0], i[1], j[1], "k", i[2], j[2])
-    copy = s.cache_write("C", "C", Scope.GLOBAL)
+    copy = s.cache_write("C", "C", GLOBAL)
     s.annotate("C", "limit", s.sample_categorical((16, 64), (0.9, 0.1)))
     s.parallel(i[0])
     s.vectorize(s.get_loops(copy)[-1])
@@ -45,10 +45,10 @@ def test_text_is_python() -> None:
     naive = first.program
     first.tile(("i", "j"), (4, 9), names=("yo", "xo", "yi", "xi"))
     first.reorder("yo", "xo", "k", "yi", "xi")
-    first.cache_write("C", "C", Scope.LOCAL)
+    first.cache_write("C", "C", LOCAL)
     first.annotate("C", "note", 'a "quoted" text')
     s = Schedule(naive)
-    exec(str(first.trace), {"s": s, "Scope": Scope})
+    exec(str(first.trace), {"s": s, "LOCAL": LOCAL})
     assert s.program == first.program
     assert s.trace == first.trace
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from tests.schedule import movement
 from tests.schedule.movement import assert_same, refused
-from tilewright.loops.ir import Scope
 from tilewright.loops.lower import lower
+from tilewright.loops.memory import GLOBAL
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor import build as te
@@ -15,7 +15,7 @@ from tilewright.tensor import build as te
 def test_panels_of_a_matrix(golden: Callable[[str, str], None]) -> None:
     s = movement.matmul(4, 10, 5)
     before = s.program
-    copy = s.cache_read("C", "B", Scope.GLOBAL)
+    copy = s.cache_read("C", "B", GLOBAL)
     loops = s.transform_layout(copy, "B_global", IndexMap.of(lambda k, j: (j // 4, k, j % 4), 2))
     assert s.get_loops(copy) == loops
     assert_same(before, s.program)
@@ -44,7 +44,7 @@ def test_transposed_square() -> None:
 def test_panel_computed_where_it_is_used() -> None:
     s = movement.matmul(4, 10, 5)
     before = s.program
-    copy = s.cache_read("C", "B", Scope.GLOBAL)
+    copy = s.cache_read("C", "B", GLOBAL)
     jo, _ = s.split("j", (None, 4))
     s.reorder(jo, "i")
     s.transform_layout(copy, "B_global", "k, j -> j // 4, k, j % 4")

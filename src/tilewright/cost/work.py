@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, Seq, Stmt, Store, Stores, Sync
+from tilewright.loops.ir import Alloc, Barrier, Block, Buffer, Call, If, Loop, Seq, Stmt, Store, Stores
 from tilewright.loops.program import Program
 from tilewright.symbolic.expr import Binary, Const, Expr, Extent, Read, Select, Unary, Var, const
 from tilewright.symbolic.operations import BinaryOp
@@ -85,7 +85,7 @@ class _Counter:
             case Stores(stores):
                 for store in stores:
                     self.statement(store, times)
-            case Call() | Sync():
+            case Call() | Barrier():
                 pass
 
     def _value(self, expr: Expr, times: int) -> None:

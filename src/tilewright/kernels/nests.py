@@ -11,7 +11,8 @@ from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
 from tilewright.kernels.schedules import Order, schedule_elementwise, schedule_tiles
 from tilewright.kernels.space import BoolArray, Knob, Nest, Population
 from tilewright.kernels.transposes import crossed_axis
-from tilewright.loops.ir import Block, Buffer, Scope, Store
+from tilewright.loops.ir import Block, Buffer, Store
+from tilewright.loops.memory import GLOBAL
 from tilewright.loops.program import Program
 from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
@@ -270,7 +271,7 @@ def _may_pack(program: Program, roles: Contraction) -> bool:
 
 def pack_panel(s: Schedule, anchor: BlockRef, panel: str, lanes: int) -> None:
     """Copy the matrix that ``anchor`` reads as its panel into panels of ``lanes`` columns first."""
-    copy = s.cache_read(anchor, panel, Scope.GLOBAL)
+    copy = s.cache_read(anchor, panel, GLOBAL)
     packed = block_at(s.program, copy).stmt.writes[0].buffer.name
     s.transform_layout(copy, packed, f"k, n -> n // {lanes}, k, n % {lanes}")
     schedule_elementwise(s, copy, lanes, parallel=True)

@@ -11,7 +11,8 @@ from enum import Enum
 from tilewright.base.errors import InternalError, ScheduleError
 from tilewright.kernels.contraction import Contraction, Roles, Tile
 from tilewright.kernels.transposes import crossed_axis
-from tilewright.loops.ir import Alloc, Block, Loop, Region, Scope
+from tilewright.loops.ir import Alloc, Block, Loop, Region
+from tilewright.loops.memory import GLOBAL, LOCAL
 from tilewright.schedule.compute_inline import is_unread
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of, walk
@@ -159,8 +160,8 @@ def privatized(s: Schedule, anchor: BlockRef) -> BlockRef:
     block = block_at(s.program, anchor).stmt
     readers = consumers(s.program, block)
     if not readers:
-        return s.cache_write(anchor, block.writes[0].buffer.name, Scope.LOCAL)
-    s.set_scope(block.writes[0].buffer.name, Scope.LOCAL)
+        return s.cache_write(anchor, block.writes[0].buffer.name, LOCAL)
+    s.set_scope(block.writes[0].buffer.name, LOCAL)
     return BlockRef(readers[0].name)
 
 
@@ -194,7 +195,7 @@ def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> Non
 
 def _finish_later(s: Schedule, epilogue: BlockRef, around: list[LoopRef], made: str, lanes: int) -> None:
     """The epilogue, which is done on several tiles of the buffer ``made``: too many for registers and to unroll."""
-    s.set_scope(made, Scope.GLOBAL)
+    s.set_scope(made, GLOBAL)
     own = [ref(loop) for loop in loops_of(s.program, epilogue)[len(around) :]]
     if own:
         _vectorize(s, own[-1], lanes)
@@ -398,7 +399,7 @@ def _pull_producers(s: Schedule, result: BlockRef, at: LoopRef) -> None:
             s.compute_at(BlockRef(block.name), at)
             written = block_at(s.program, BlockRef(block.name)).stmt.writes[0].buffer
             if _is_allocated(s, written.name):
-                s.set_scope(written.name, Scope.LOCAL)
+                s.set_scope(written.name, LOCAL)
 
 
 def _vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int) -> None:

@@ -5,7 +5,8 @@ Such a kernel has two stages, rows and columns, each of which *chooses* among a 
 """
 
 from tilewright.kernels.schedules import is_reduction, ref
-from tilewright.loops.ir import Block, Scope, Store
+from tilewright.loops.ir import Block, Store
+from tilewright.loops.memory import LOCAL
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of
 from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Var
@@ -46,7 +47,7 @@ def schedule_transform(s: Schedule, lanes: int, parallel: bool) -> None:
     block, vector = s.split(loops[last], (None, lanes))
     s.reorder(*outer, block, *inner, vector)
     s.compute_at(first, block)
-    s.set_scope(block_at(s.program, first).stmt.writes[0].buffer.name, Scope.LOCAL)
+    s.set_scope(block_at(s.program, first).stmt.writes[0].buffer.name, LOCAL)
     around = [ref(loop) for loop in loops_of(s.program, first)]
     own = around[around.index(block) + 1 :]
     for loop in (*own[:-1], *inner):

@@ -9,7 +9,7 @@ bounded (it is data, say) is taken whole.
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, Region, Seq, Stmt, Store, Stores, Sync
+from tilewright.loops.ir import Alloc, Barrier, Block, Buffer, Call, If, Loop, Region, Seq, Stmt, Store, Stores
 from tilewright.loops.visit import allocations, perfect_nest
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.expr import ONE, ZERO, Binary, Const, Expr, Select, Var, maximum, minimum
@@ -141,7 +141,7 @@ class _Collector:
                     self.reads.add_region(region, bounds, relaxed)
                     if position >= len(args) - outputs:
                         self.writes.add_region(region, bounds, relaxed)
-            case Sync():
+            case Barrier():
                 pass
 
     def _nest(self, loops: Sequence[Loop], bounds: Bounds, relaxed: frozenset[Var]) -> None:

@@ -17,19 +17,19 @@ from tilewright.base.errors import BadProgram
 from tilewright.base.names import fresh_name, identifier
 from tilewright.loops.ir import (
     Alloc,
+    Barrier,
     Block,
     Buffer,
     Call,
     If,
     Loop,
     LoopKind,
-    Scope,
     Seq,
     Stmt,
     Store,
     Stores,
-    Sync,
 )
+from tilewright.loops.memory import LOCAL, Memory
 from tilewright.loops.visit import seq
 from tilewright.symbolic.expr import Expr, ExprLike, Var, as_expr
 from tilewright.tensor.build import UNNAMED, Shape, shape_exprs
@@ -83,7 +83,7 @@ def local_buffers(op: Extern) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
 
 def statement_of(op: Extern) -> Stmt:
     """The body of ``op``."""
-    if not isinstance(op.body, Store | Stores | Seq | If | Loop | Alloc | Block | Call | Sync):
+    if not isinstance(op.body, Store | Stores | Seq | If | Loop | Alloc | Block | Call | Barrier):
         raise BadProgram(f"the body of extern {op.name} is {op.body!r}, not a statement of loop IR")
     return op.body
 
@@ -106,8 +106,8 @@ def if_then(condition: Expr, then: Stmt, otherwise: Stmt | None = None) -> Stmt:
 
 
 def alloc(
-    shape: Shape, dtype: DType, body: Callable[[Buffer], Stmt], name: str = "local", scope: Scope = Scope.LOCAL
+    shape: Shape, dtype: DType, body: Callable[[Buffer], Stmt], name: str = "local", memory: Memory = LOCAL
 ) -> Stmt:
     """A buffer of undefined contents for the duration of ``body``."""
-    buffer = Buffer(name, dtype, shape_exprs(shape, name), scope)
+    buffer = Buffer(name, dtype, shape_exprs(shape, name), memory)
     return Alloc(buffer, body(buffer))

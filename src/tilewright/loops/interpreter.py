@@ -25,6 +25,7 @@ from tilewright.base.errors import BadFeed, BadProgram, OutOfBounds
 from tilewright.loops.dissolve import dissolve
 from tilewright.loops.ir import (
     Alloc,
+    Barrier,
     Block,
     Buffer,
     Call,
@@ -37,7 +38,6 @@ from tilewright.loops.ir import (
     Stmt,
     Store,
     Stores,
-    Sync,
 )
 from tilewright.loops.program import Program
 from tilewright.loops.scalars import Evaluator, Value, as_int, as_value, evaluator
@@ -187,7 +187,7 @@ class _Machine:
                 return self._block(stmt)
             case Call():
                 return self._call(stmt)
-            case Sync():
+            case Barrier():
                 return lambda env: None
 
     def _store(self, stmt: Store) -> _Action:

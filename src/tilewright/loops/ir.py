@@ -10,8 +10,8 @@ Grammar
               | Alloc(buffer, body)
               | Store(buffer, indices, value) | Stores(stores)      one element; several at once
               | Call(callee, args)            an intrinsic on regions, or a kernel on whole buffers
-              | Sync(scope)                   a barrier (GPU targets)
-    buffer    = Buffer(name, dtype, shape, scope)
+              | Barrier()                     all threads of a block meet
+    buffer    = Buffer(name, dtype, shape, memory)
     region    = Region(buffer, ranges)        ranges: (start, extent) for each dimension
 
 Meaning
@@ -42,21 +42,11 @@ from typing import TypeAlias
 
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
+from tilewright.loops.memory import GLOBAL, Memory
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import TRUE, Expr, ExprLike, Read, Source, Var, as_expr
 from tilewright.symbolic.sizes import check_size
 from tilewright.tensor.ir import Opaque
-
-
-class Scope(Enum):
-    """Where a buffer lives."""
-
-    GLOBAL = "global"
-    """Arguments, and allocations in memory that all workers see."""
-    LOCAL = "local"
-    """Private to one worker: registers where all indices become constants, else its stack or scratch."""
-    SHARED = "shared"
-    """Shared by the threads of one GPU block."""
 
 
 class LoopKind(Enum):
@@ -74,6 +64,25 @@ class LoopKind(Enum):
     THREAD_Z = "threadIdx.z"
     VIRTUAL_THREAD = "vthread"
 
+    @property
+    def is_block(self) -> bool:
+        """Whether the iterations are blocks of a grid."""
+        return self in _BLOCKS
+
+    @property
+    def is_thread(self) -> bool:
+        """Whether the iterations are threads of a block."""
+        return self in _THREADS
+
+    @property
+    def is_of_device(self) -> bool:
+        """Whether only a device with a grid of threads has such loops."""
+        return self.is_block or self.is_thread or self is LoopKind.VIRTUAL_THREAD
+
+
+_BLOCKS = (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z)
+_THREADS = (LoopKind.THREAD_X, LoopKind.THREAD_Y, LoopKind.THREAD_Z)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Buffer(Source):
@@ -82,7 +91,7 @@ class Buffer(Source):
     name: str
     dtype: DType
     shape: tuple[Expr, ...]
-    scope: Scope = Scope.GLOBAL
+    memory: Memory = GLOBAL
 
     def __post_init__(self) -> None:
         check_size(self.name, self.dtype, self.shape)
@@ -200,12 +209,10 @@ class Call(Opaque):
 
 
 @dataclass(frozen=True, slots=True)
-class Sync(Opaque):
-    """A barrier among the workers that share ``scope``."""
-
-    scope: Scope
+class Barrier(Opaque):
+    """All threads of a block wait for each other, and then see what the others have stored."""
 
 
-Stmt: TypeAlias = Store | Stores | Seq | If | Loop | Alloc | Block | Call | Sync
+Stmt: TypeAlias = Store | Stores | Seq | If | Loop | Alloc | Block | Call | Barrier
 
 NOTHING = Seq(())

@@ -12,6 +12,7 @@ from tilewright.loops.ir import (
     NOTHING,
     Alloc,
     Annotations,
+    Barrier,
     Block,
     Buffer,
     Call,
@@ -20,12 +21,11 @@ from tilewright.loops.ir import (
     Loop,
     Range,
     Region,
-    Scope,
     Stmt,
     Store,
     Stores,
-    Sync,
 )
+from tilewright.loops.memory import GLOBAL, MEMORIES, Memory
 from tilewright.loops.printer import LOOP_WORDS
 from tilewright.loops.program import Dim, Intrinsic, Program
 from tilewright.loops.tokens import Line, known_buffer, logical_lines, parse_dtype, parse_expr, parse_list, variable
@@ -40,20 +40,23 @@ _LOOP_KINDS = {word: kind for kind, word in LOOP_WORDS.items()}
 _CALLEES = {kind.value: kind for kind in Callee}
 
 
-def parse_program(text: str, intrinsics: Iterable[Intrinsic] = ()) -> Program:
+def parse_program(text: str, intrinsics: Iterable[Intrinsic] = (), memories: Iterable[Memory] = ()) -> Program:
     """The program written in ``text``. Of ``intrinsics``, those that it calls become part of it.
+
+    ``memories`` are those that it names besides the ones in ``MEMORIES``.
 
     Raises ``ParseError`` with line and column.
     """
     lines = logical_lines(text)
     if not lines:
         raise ParseError("line 1, column 1: expected `program`, found nothing")
-    return _Parser(lines).program(intrinsics)
+    return _Parser(lines, memories).program(intrinsics)
 
 
 class _Parser:
-    def __init__(self, lines: list[Line]) -> None:
+    def __init__(self, lines: list[Line], memories: Iterable[Memory]) -> None:
         self._lines = lines
+        self._memories = MEMORIES | {memory.name: memory for memory in memories}
         self._next = 0
         self._depth = 0
 
@@ -133,13 +136,14 @@ class _Parser:
         dtype = parse_dtype(line)
         line.expect("[")
         shape = parse_list(line, {}, "]")
-        return Buffer(name, dtype, shape, self._scope(line) if line.accept("in") else Scope.GLOBAL)
+        return Buffer(name, dtype, shape, self._memory(line) if line.accept("in") else GLOBAL)
 
-    def _scope(self, line: Line) -> Scope:
-        for scope in Scope:
-            if line.accept(scope.value):
-                return scope
-        line.fail(f"expected a memory scope ({', '.join(scope.value for scope in Scope)}), found `{line.text}`")
+    def _memory(self, line: Line) -> Memory:
+        found = self._memories.get(line.text)
+        if found is None:
+            line.fail(f"expected a memory ({', '.join(self._memories)}), found `{line.text}`")
+        line.take()
+        return found
 
     def _annotations(self, indent: int) -> Annotations:
         line = self._peek(indent)
@@ -195,10 +199,9 @@ class _Parser:
         }
         if line.text in known:
             return known[line.text](line, buffers)
-        if line.accept("sync"):
-            scope = self._scope(line)
+        if line.accept("barrier"):
             line.end()
-            return Sync(scope)
+            return Barrier()
         if line.accept("pass"):
             line.end()
             return NOTHING

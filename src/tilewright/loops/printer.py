@@ -16,7 +16,7 @@
 Other lines: ``A[i], B[i] = x, y`` stores at once; ``if c:`` / ``else:``; ``alloc T: f32[8] in local`` for the rest of
 the suite, or with a colon for what is indented under it; ``block ... where condition:``; ``annotate key = 1``;
 ``intrinsic dot(A[i, 0 +: 8], T)`` and ``kernel conv(A, B)`` write their last argument, ``kernel top(A -> V, I)`` the
-last two; ``sync shared``; ``pass``. A region's range is ``start +: extent``, or ``start`` for one element, or ``:`` for
+last two; ``barrier``; ``pass``. A region's range is ``start +: extent``, or ``start`` for one element, or ``:`` for
 the whole dimension; a buffer without brackets is taken whole. A run-time extent is what the header declares; one whose
 name is no word is written as a JSON string in back quotes: ``[`2*n`]``. (``reader.py`` has the form for people, without
 blocks.)
@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from tilewright.loops.ir import (
     Alloc,
     Annotations,
+    Barrier,
     Block,
     Buffer,
     Call,
@@ -36,13 +37,12 @@ from tilewright.loops.ir import (
     Loop,
     LoopKind,
     Region,
-    Scope,
     Seq,
     Stmt,
     Store,
     Stores,
-    Sync,
 )
+from tilewright.loops.memory import GLOBAL
 from tilewright.loops.visit import seq_items
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import (
@@ -132,7 +132,7 @@ def _range(start: Expr, extent: Expr, size: Expr) -> str:
 
 def _declaration(buffer: Buffer) -> str:
     text = f"{buffer.name}: {buffer.dtype}[{', '.join(map(format_expr, buffer.shape))}]"
-    return text if buffer.scope is Scope.GLOBAL else f"{text} in {buffer.scope.value}"
+    return text if buffer.memory == GLOBAL else f"{text} in {buffer.memory.name}"
 
 
 def _header(head: str, items: Sequence[str], tail: str) -> list[str]:
@@ -188,8 +188,8 @@ def _statement(stmt: Stmt, style: _Style) -> list[str]:
             first = len(args) if outputs == 1 else len(args) - outputs
             arrow = "" if outputs == 1 else " -> "
             return [f"{kind.value} {callee}({_regions(args[:first])}{arrow}{_regions(args[first:])})"]
-        case Sync(scope):
-            return [f"sync {scope.value}"]
+        case Barrier():
+            return ["barrier"]
 
 
 def _store(store: Store, style: _Style) -> str:

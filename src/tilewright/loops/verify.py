@@ -17,6 +17,7 @@ from tilewright.loops import visit
 from tilewright.loops.access import Regions, regions
 from tilewright.loops.ir import (
     Alloc,
+    Barrier,
     Block,
     Buffer,
     Call,
@@ -29,7 +30,6 @@ from tilewright.loops.ir import (
     Stmt,
     Store,
     Stores,
-    Sync,
 )
 from tilewright.loops.positions import refuse_outside
 from tilewright.loops.printer import format_region
@@ -186,7 +186,7 @@ class _Verifier:
                 self._block(stmt, place)
             case Call():
                 self._call(stmt, place)
-            case Sync():
+            case Barrier():
                 pass
 
     def _store(self, store: Store, place: _Place) -> None:

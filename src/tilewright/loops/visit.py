@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from tilewright.loops.ir import (
     NOTHING,
     Alloc,
+    Barrier,
     Block,
     Buffer,
     Call,
@@ -17,7 +18,6 @@ from tilewright.loops.ir import (
     Stmt,
     Store,
     Stores,
-    Sync,
 )
 from tilewright.symbolic import traversal as symbolic
 from tilewright.symbolic.domain import IterVar
@@ -121,7 +121,7 @@ MOST_COPIES = 1 << 14
 def copies(stmt: Stmt) -> int:
     """The statements in ``stmt`` that have none inside, those of unrolled loops as often as they are written out."""
     _, stmt = allocations(stmt)
-    inside = sum(map(copies, children(stmt))) if not isinstance(stmt, Store | Stores | Call | Sync) else 1
+    inside = sum(map(copies, children(stmt))) if not isinstance(stmt, Store | Stores | Call | Barrier) else 1
     if isinstance(stmt, Loop) and stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, Const):
         return inside * max(int(stmt.extent.value), 0)
     return inside
@@ -173,7 +173,7 @@ def own_exprs(stmt: Stmt) -> tuple[Expr, ...]:
             return (*(axis.extent for axis in axes), *bindings, predicate, *ranges)
         case Call(_, _, args):
             return tuple(expr for region in args for expr in _range_exprs(region))
-        case Seq() | Sync():
+        case Seq() | Barrier():
             return ()
 
 
@@ -278,7 +278,7 @@ def transform_exprs(stmt: Stmt, change: ChangeExpr, change_buffer: ChangeBuffer 
                 return Alloc(change_buffer(buffer), go(body))
             case Call(kind, callee, args, outputs):
                 return Call(kind, callee, tuple(map(region, args)), outputs)
-            case Sync():
+            case Barrier():
                 return old
             case Block(name, axes, bindings, reads, writes, body, init, predicate, annotations):
                 return Block(
@@ -308,7 +308,7 @@ def substitute(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     def buffer(old: Buffer) -> Buffer:
         if old not in changed:
             shape = tuple(symbolic.substitute(extent, values) for extent in old.shape)
-            changed[old] = old if shape == old.shape else Buffer(old.name, old.dtype, shape, old.scope)
+            changed[old] = old if shape == old.shape else Buffer(old.name, old.dtype, shape, old.memory)
         return changed[old]
 
     def change(expr: Expr) -> Expr:
@@ -358,7 +358,7 @@ def rename_allocs(stmt: Stmt, fresh: Callable[[str], str]) -> Stmt:
         if not isinstance(node, Alloc):
             return None
         old = node.buffer
-        buffer = Buffer(fresh(old.name), old.dtype, old.shape, old.scope)
+        buffer = Buffer(fresh(old.name), old.dtype, old.shape, old.memory)
         return Alloc(buffer, replace_buffers(node.body, {old: buffer}))
 
     return transform_stmts(stmt, leave)

@@ -7,7 +7,8 @@ a write cache) moves it to a loop and shrinks it. (Chen et al., OSDI 2018.)
 import dataclasses
 from collections.abc import Callable, Mapping, Set
 
-from tilewright.loops.ir import Alloc, Block, Buffer, Loop, Scope, Stmt
+from tilewright.loops.ir import Alloc, Block, Buffer, Loop, Stmt
+from tilewright.loops.memory import Memory
 from tilewright.loops.program import Program
 from tilewright.loops.visit import seq, seq_items
 from tilewright.schedule.blocks import copy_nest, moved_accesses
@@ -28,7 +29,7 @@ from tilewright.schedule.tree import (
 from tilewright.symbolic.expr import ONE, ZERO, Expr
 
 
-def cache_read(program: Program, block: BlockRef, buffer: str, scope: Scope) -> tuple[Program, BlockRef]:
+def cache_read(program: Program, block: BlockRef, buffer: str, scope: Memory) -> tuple[Program, BlockRef]:
     """``block`` reads a copy of ``buffer`` in ``scope``; returns the block that makes the copy, placed before it.
 
     Refuses if ``block`` does not read the buffer, or writes it too, and if the buffer is not defined as a whole.
@@ -53,7 +54,7 @@ def cache_read(program: Program, block: BlockRef, buffer: str, scope: Scope) -> 
     return around(program, source, {block.name}, cached), BlockRef(name)
 
 
-def cache_write(program: Program, block: BlockRef, buffer: str, scope: Scope) -> tuple[Program, BlockRef]:
+def cache_write(program: Program, block: BlockRef, buffer: str, scope: Memory) -> tuple[Program, BlockRef]:
     """``block`` writes a copy of ``buffer`` in ``scope``; returns the block that copies it back, placed after it.
 
     All other blocks that write the buffer (a hoisted init) go over to the copy too; readers stay with the buffer.
@@ -88,8 +89,8 @@ def buffer_named(program: Program, name: str) -> Buffer:
     return known[name]
 
 
-def _cached(program: Program, source: Buffer, scope: Scope) -> Buffer:
-    return dataclasses.replace(source, name=fresh_buffer_name(program, f"{source.name}_{scope.value}"), scope=scope)
+def _cached(program: Program, source: Buffer, scope: Memory) -> Buffer:
+    return dataclasses.replace(source, name=fresh_buffer_name(program, f"{source.name}_{scope.name}"), memory=scope)
 
 
 def check_defined(program: Program, buffer: Buffer) -> None:

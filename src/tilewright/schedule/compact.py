@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from tilewright.loops.access import span
-from tilewright.loops.ir import Alloc, Block, Buffer, Call, Loop, LoopKind, Scope, Stmt, Store, Stores
+from tilewright.loops.ir import Alloc, Block, Buffer, Call, Loop, LoopKind, Stmt, Store, Stores
+from tilewright.loops.memory import Memory, Sharing
 from tilewright.loops.program import Program
 from tilewright.loops.visit import buffers, children, own_exprs, read_buffers, transform_stmts
 from tilewright.schedule.blocks import Indices, bounds_within, moved_accesses, parts, redirected
@@ -52,7 +53,7 @@ def compact(program: Program, name: str, known: Bounds | None = None) -> Program
     users = list(places(outer.stmt, Block, lambda s: _is_user(s, buffer), outer.ancestors, outer.path))
     if not users or _is_used_outside_of_blocks(outer.stmt.body, buffer):
         return program
-    for place in _places(outer, users, buffer.scope):
+    for place in _places(outer, users, buffer.memory):
         bounds = bounds_at(program, place)
         if known is not None and bounds == known:
             bounds = known
@@ -79,14 +80,14 @@ def _is_used_outside_of_blocks(stmt: Stmt, buffer: Buffer) -> bool:
     return any(_is_used_outside_of_blocks(child, buffer) for child in children(stmt))
 
 
-def _places(outer: Location[Alloc], users: Sequence[Location[Block]], scope: Scope) -> Iterator[Location[Stmt]]:
+def _places(outer: Location[Alloc], users: Sequence[Location[Block]], memory: Memory) -> Iterator[Location[Stmt]]:
     """The statements that hold all ``users``, innermost first, up to the present ``Alloc``."""
     common = _common_path([user.path for user in users])
     ancestors = (*users[0].ancestors, users[0].stmt)
     for depth in range(len(common), len(outer.path), -1):
         loops = [a for a in ancestors[len(outer.path) : depth] if isinstance(a, Loop)]
         inside_block = any(isinstance(a, Block) for a in ancestors[len(outer.path) : depth])
-        if not inside_block and all(_may_hold(loop.kind, scope) for loop in loops):
+        if not inside_block and all(_may_hold(loop.kind, memory) for loop in loops):
             yield Location(ancestors[depth], ancestors[:depth], common[:depth])
 
 
@@ -100,17 +101,13 @@ def _common_path(paths: Sequence[Path]) -> Path:
     return common
 
 
-_SEQUENTIAL = frozenset({LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.PARALLEL})
-_GRID = frozenset({LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z})
-
-
-def _may_hold(kind: LoopKind, scope: Scope) -> bool:
-    """Whether a buffer of ``scope`` may be allocated inside a loop of ``kind``: lanes and threads share some."""
-    if kind is LoopKind.VECTORIZED:
-        return False
-    if kind in _SEQUENTIAL:
-        return True
-    return scope is Scope.LOCAL or (scope is Scope.SHARED and kind in _GRID)
+def _may_hold(kind: LoopKind, memory: Memory) -> bool:
+    """Whether a buffer in ``memory`` may be allocated inside a loop of ``kind``: lanes and threads share some."""
+    if kind.is_thread:
+        return memory.sharing is Sharing.THREAD
+    if kind.is_block:
+        return memory.sharing is not Sharing.ALL
+    return kind is not LoopKind.VECTORIZED
 
 
 def _starts_afresh(

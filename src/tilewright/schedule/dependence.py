@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from tilewright.loops.access import regions
-from tilewright.loops.ir import Alloc, Block, Buffer, Loop, LoopKind, Region, Scope, Stmt
+from tilewright.loops.ir import Alloc, Block, Buffer, Loop, LoopKind, Region, Stmt
+from tilewright.loops.memory import Sharing
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.schedule.determination import determines
@@ -106,7 +107,7 @@ def _require_worker_memory(block: Block, loop: Loop, private: set[Buffer], kind:
     """Refuse if workers would share a buffer that is local to one of them."""
     for region in (*block.reads, *block.writes):
         buffer = region.buffer
-        if kind is LoopKind.PARALLEL and buffer.scope is Scope.LOCAL and buffer not in private:
+        if kind is LoopKind.PARALLEL and buffer.memory.sharing is Sharing.THREAD and buffer not in private:
             raise refuse(
                 f"`{loop.var}` can't be parallel: block `{block.name}` uses {buffer.name}, which is local to one worker"
                 " but allocated outside of the loop; compute its producer inside, or set its scope to global",

@@ -191,7 +191,7 @@ def _padded_read(
     """The block ``reader`` reads a copy of ``source`` of the larger ``shape``, with ``value`` in the rest."""
     check_defined(program, source)
     name = fresh_buffer_name(program, f"{source.name}_pad")
-    target = Buffer(name, source.dtype, shape, source.scope)
+    target = Buffer(name, source.dtype, shape, source.memory)
     block = fresh_block_name(program, name)
     copy = _padding_nest(program, block, target, source, value)
 
@@ -217,7 +217,7 @@ def _padded_write(program: Program, buffer: Buffer, shape: tuple[Expr, ...]) -> 
     if intermediate(program, buffer):
         larger = dataclasses.replace(buffer, shape=shape)
         return dataclasses.replace(program, body=replace_buffers(program.body, {buffer: larger})), ()
-    target = Buffer(fresh_buffer_name(program, f"{buffer.name}_pad"), buffer.dtype, shape, buffer.scope)
+    target = Buffer(fresh_buffer_name(program, f"{buffer.name}_pad"), buffer.dtype, shape, buffer.memory)
     block = fresh_block_name(program, f"{buffer.name}_copy")
     copy = copy_nest(program, block, buffer, target)
     writers = {other.name for other in all_blocks(program.body) if buffer in buffers_written(other)}

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 from tilewright.base.arguments import checked
 from tilewright.base.errors import BadInput, ScheduleError
-from tilewright.loops.ir import Scope
+from tilewright.loops.memory import Memory
 from tilewright.loops.program import Program
 from tilewright.schedule import devices, loop_kinds
 from tilewright.schedule.annotate import annotate, unannotate
@@ -178,19 +178,19 @@ class Schedule:
     # --- where values live --------------------------------------------------------------------------------------
 
     @_primitive
-    def cache_read(self, block: BlockLike, buffer: str, scope: Scope) -> BlockRef:
+    def cache_read(self, block: BlockLike, buffer: str, scope: Memory) -> BlockRef:
         """``block`` reads a copy of ``buffer`` in ``scope``; returns the block that copies."""
         call = _call(Primitive.CACHE_READ, _block(block), buffer, scope)
         return self._apply(call, lambda: cache_read(self.program, _block(block), buffer, scope))
 
     @_primitive
-    def cache_write(self, block: BlockLike, buffer: str, scope: Scope) -> BlockRef:
+    def cache_write(self, block: BlockLike, buffer: str, scope: Memory) -> BlockRef:
         """``block`` writes to a buffer in ``scope``, which is then copied; returns the block that copies."""
         call = _call(Primitive.CACHE_WRITE, _block(block), buffer, scope)
         return self._apply(call, lambda: cache_write(self.program, _block(block), buffer, scope))
 
     @_primitive
-    def set_scope(self, buffer: str, scope: Scope) -> None:
+    def set_scope(self, buffer: str, scope: Memory) -> None:
         """``buffer`` lives in ``scope``."""
         self._apply(_call(Primitive.SET_SCOPE, buffer, scope), lambda: set_scope(self.program, buffer, scope))
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from tilewright.base.errors import BadInput
-from tilewright.loops.ir import Scope
+from tilewright.loops.memory import MEMORIES, Memory, Sharing, Way
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.tree import BlockRef, LoopRef
 from tilewright.symbolic.expr import Extent
@@ -71,7 +71,7 @@ class Sampled:
 
 
 Result: TypeAlias = LoopRef | BlockRef | Sampled
-Argument: TypeAlias = Result | Extent | Scope | IndexMap | int | float | str | tuple["Argument", ...] | None
+Argument: TypeAlias = Result | Extent | Memory | IndexMap | int | float | str | tuple["Argument", ...] | None
 Options: TypeAlias = tuple[tuple[str, Argument], ...]
 _Json: TypeAlias = "int | float | str | list[_Json] | dict[str, _Json] | None"
 
@@ -188,14 +188,21 @@ def _to_json(value: Argument) -> _Json:
             return {"sampled": name, "value": number}
         case Extent(name):
             return {"symbol": name}
-        case Scope():
-            return {"scope": value.value}
+        case Memory():
+            return _memory_to_json(value)
         case IndexMap():
             return {"index_map": str(value)}
         case tuple():
             return [_to_json(item) for item in value]
         case _:
             return value
+
+
+def _memory_to_json(memory: Memory) -> dict[str, _Json]:
+    if MEMORIES.get(memory.name) == memory:
+        return {"scope": memory.name}
+    facts: list[_Json] = [memory.sharing.value, memory.alignment, memory.way.value]
+    return {"scope": memory.name, "capacity": memory.capacity, "facts": facts}
 
 
 def _from_json(value: _Json) -> Argument:
@@ -212,8 +219,13 @@ def _from_json(value: _Json) -> Argument:
             return Sampled(name, number)
         case {"symbol": str(name)}:
             return Extent(name)
-        case {"scope": str(name)} if name in {scope.value for scope in Scope}:
-            return Scope(name)
+        case {"scope": str(name), "capacity": int() | None as most, "facts": [str(by), int(at), str(way)]}:
+            try:
+                return Memory(name, most, Sharing(by), at, Way(way))
+            except ValueError as error:
+                raise BadInput(f"the trace has a memory that this version has not: {error}") from error
+        case {"scope": str(name)} if name in MEMORIES:
+            return MEMORIES[name]
         case {"index_map": str(text)}:
             return IndexMap.parse(text)
         case _:

@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from tilewright.base.dtypes import i8, i32, u8
 from tilewright.base.errors import ScheduleError
-from tilewright.loops.ir import Alloc, Block, Loop, LoopKind, Scope
+from tilewright.loops.ir import Alloc, Block, Loop, LoopKind
+from tilewright.loops.memory import GLOBAL, LOCAL
 from tilewright.loops.visit import perfect_nest, walk
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic, decl_tensor_intrin
 from tilewright.schedule.schedule import Schedule
@@ -207,7 +208,7 @@ def _reverse_compute_inline(random: Random, schedule: Schedule) -> None:
     schedule.reverse_compute_inline(BlockRef(_one(random, blocks).name))
 
 
-_SCOPES = (Scope.LOCAL, Scope.GLOBAL)
+_SCOPES = (LOCAL, GLOBAL)
 
 
 def _cache_read(random: Random, schedule: Schedule) -> None:

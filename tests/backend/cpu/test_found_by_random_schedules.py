@@ -8,8 +8,8 @@ from tests.backend.cpu.workloads import WORKLOADS, Workload
 from tilewright.base.dtypes import f32, i32
 from tilewright.base.errors import ScheduleError
 from tilewright.loops.interpreter import interpret
-from tilewright.loops.ir import Scope
 from tilewright.loops.lower import lower
+from tilewright.loops.memory import GLOBAL, LOCAL
 from tilewright.loops.parser import parse_program
 from tilewright.schedule.schedule import Schedule
 from tilewright.tensor import build as te
@@ -37,7 +37,7 @@ def test_a_fused_reduction_starts_at_its_zero_point() -> None:
 def test_a_padding_stage_is_not_computed_from_the_inside_only() -> None:
     """Rows of zeros read nothing of the copy, so no iteration that copies would make them."""
     schedule = Schedule(BY_NAME["conv2d"].program)
-    schedule.cache_read("P", "X", Scope.LOCAL)
+    schedule.cache_read("P", "X", LOCAL)
     with pytest.raises(ScheduleError, match="no index of"):
         schedule.reverse_compute_at("P", "X_local_1")
 
@@ -46,7 +46,7 @@ def test_what_a_loop_computes_anew_is_not_inlined_as_its_first_iteration() -> No
     """After ``compute_at`` the buffer has no dimension for the loop, but the value moves with it."""
     workload = BY_NAME["welford"]
     schedule = Schedule(workload.program)
-    schedule.cache_read("count", "X", Scope.GLOBAL)
+    schedule.cache_read("count", "X", GLOBAL)
     schedule.compute_at("X_global", "i")
     with pytest.raises(ScheduleError, match="computed anew"):
         schedule.compute_inline("X_global")

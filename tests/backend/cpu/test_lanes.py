@@ -9,7 +9,8 @@ from tests.backend.cpu.support import run_native
 from tilewright.backend.cpu.image import kernel_text
 from tilewright.backend.cpu.prepare.lanes import fit_lanes
 from tilewright.base.dtypes import f32
-from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Scope, Seq, Store
+from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Seq, Store
+from tilewright.loops.memory import GLOBAL, LOCAL, Memory
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.symbolic.expr import Expr, Read, Var, const, select
@@ -17,13 +18,13 @@ from tilewright.symbolic.expr import Expr, Read, Var, const, select
 i, k = Var("i"), Var("k")
 
 
-def matrix(name: str, rows: int, columns: int, scope: Scope = Scope.GLOBAL) -> Buffer:
+def matrix(name: str, rows: int, columns: int, scope: Memory = GLOBAL) -> Buffer:
     return Buffer(name, f32, (const(rows), const(columns)), scope)
 
 
 def test_each_lane_has_its_own_buffer() -> None:
     """Each lane sums a row backwards through a buffer of its own."""
-    a, out, own = matrix("a", 6, 4), matrix("out", 6, 1), Buffer("own", f32, (const(4),), Scope.LOCAL)
+    a, out, own = matrix("a", 6, 4), matrix("out", 6, 1), Buffer("own", f32, (const(4),), LOCAL)
     fill = Loop(k, const(4), Store(own, (3 - k,), Read(a, (i, k))))
     k2 = Var("k2")
     spot = (i, const(0))

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tests.backend.cpu.support import run_native
 from tilewright.backend.cpu.prepare import prepare
 from tilewright.base.dtypes import f32, i64, index
-from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Scope, Seq, Stmt, Store
+from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Seq, Stmt, Store
+from tilewright.loops.memory import LOCAL
 from tilewright.loops.program import Dim, Program
 from tilewright.loops.visit import walk
 from tilewright.symbolic.expr import Expr, Extent, Read, Var, const
@@ -24,7 +25,7 @@ def fill() -> Stmt:
 
 def tiled(extent: int, tile: int, inner: int, outer: LoopKind, unguarded: bool = False) -> Program:
     """Tiles of ``tile`` rows of ``inner`` elements; each is computed in a private buffer, and copied from there."""
-    own = Buffer("own", f32, (const(inner),), Scope.LOCAL)
+    own = Buffer("own", f32, (const(inner),), LOCAL)
     flat, again = (i * tile + ii) * inner + u, (i * tile + ii) * inner + k
     compute = Loop(u, const(inner), If(flat < extent, Store(own, (u,), flat.astype(f32))), LoopKind.UNROLLED)
     copy = Loop(k, const(inner), If(again < extent, Store(OUT, (again,), Read(own, (k,)))), LoopKind.UNROLLED)

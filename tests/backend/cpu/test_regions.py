@@ -19,11 +19,11 @@ from tilewright.loops.ir import (
     Loop,
     LoopKind,
     Region,
-    Scope,
     Seq,
     Stmt,
     Store,
 )
+from tilewright.loops.memory import GLOBAL, LOCAL, Memory
 from tilewright.loops.program import Dim, Intrinsic, Program
 from tilewright.measure.build import Builder, start
 from tilewright.measure.job import Job
@@ -35,7 +35,7 @@ n = Extent("n")
 ROWS, COLUMNS = 6, 40
 
 
-def matrix(name: str, scope: Scope = Scope.GLOBAL) -> Buffer:
+def matrix(name: str, scope: Memory = GLOBAL) -> Buffer:
     return Buffer(name, f32, (const(ROWS), const(COLUMNS)), scope)
 
 
@@ -54,7 +54,7 @@ def two_regions(addend: float, factor: float, name: str = "k") -> Program:
 
 
 def with_private_middle() -> Program:
-    mid = matrix("mid", Scope.LOCAL)
+    mid = matrix("mid", LOCAL)
     first = rows(Store(OUT, (i, j), Read(A, (i, j)) + 1.0))
     return Program("k", (A, OUT), Alloc(mid, Seq((rows(Store(mid, (i, j), const(0.0, f32)), LoopKind.SERIAL), first))))
 

@@ -14,12 +14,13 @@ from tilewright.backend.cpu.image import kernel_text
 from tilewright.base.checks import Checks
 from tilewright.base.dtypes import f32, i64, index
 from tilewright.loops.interpreter import interpret
-from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Scope, Seq, Stmt, Store
+from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Seq, Stmt, Store
+from tilewright.loops.memory import LOCAL
 from tilewright.loops.program import Program
 from tilewright.symbolic.expr import Expr, Read, Var, const, equal
 
 SIZE = 16
-TILE = Buffer("tile", f32, (const(SIZE),), Scope.LOCAL)
+TILE = Buffer("tile", f32, (const(SIZE),), LOCAL)
 AT, OUT = Buffer("at", i64, (const(2),)), Buffer("out", f32, (const(SIZE),))
 
 

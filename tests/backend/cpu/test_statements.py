@@ -7,15 +7,16 @@ from tests.backend.cpu.support import run_native
 from tilewright.backend.cpu.image import kernel_text
 from tilewright.base.dtypes import f32, i64, index
 from tilewright.base.errors import OutOfBounds
-from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Scope, Seq, Stmt, Store
+from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Seq, Stmt, Store
+from tilewright.loops.memory import GLOBAL, LOCAL, Memory
 from tilewright.loops.program import Dim, Program
 from tilewright.symbolic.expr import Expr, Extent, Read, Var, const, equal, select
 
 i, j, k, n = Var("i"), Var("j"), Var("k"), Extent("n")
 
 
-def vector(name: str, extent: int | Expr, dtype=f32, scope: Scope = Scope.GLOBAL) -> Buffer:
-    return Buffer(name, dtype, (const(extent) if isinstance(extent, int) else extent,), scope)
+def vector(name: str, extent: int | Expr, dtype=f32, memory: Memory = GLOBAL) -> Buffer:
+    return Buffer(name, dtype, (const(extent) if isinstance(extent, int) else extent,), memory)
 
 
 def ramp(count: int) -> np.ndarray:
@@ -67,7 +68,7 @@ def test_an_index_that_was_stored_anew_is_read_anew() -> None:
 
 
 def test_masked_stores_to_a_private_tile_keep_the_other_lanes() -> None:
-    a, out, tile = vector("a", 20), vector("out", 32), vector("tile", 32, scope=Scope.LOCAL)
+    a, out, tile = vector("a", 20), vector("out", 32), vector("tile", 32, memory=LOCAL)
     fill = Loop(i, const(32), Store(tile, (i,), const(7.0, f32)), LoopKind.VECTORIZED)
     some = Loop(j, const(32), If(j < 20, Store(tile, (j,), Read(a, (j,)))), LoopKind.VECTORIZED)
     copy = Loop(k, const(32), Store(out, (k,), Read(tile, (k,))), LoopKind.VECTORIZED)

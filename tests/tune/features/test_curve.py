@@ -5,8 +5,8 @@ import pytest
 
 from tests.loops.workloads import conv2d_padded, matmul
 from tilewright.base.errors import BadInput
-from tilewright.loops.ir import Scope
 from tilewright.loops.lower import lower
+from tilewright.loops.memory import LOCAL
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.symbolic.expr import maximum
@@ -100,8 +100,8 @@ def test_a_buffer_and_its_copy_are_one() -> None:
 
 def test_copies_are_the_buffer_that_they_copy() -> None:
     s = Schedule(lower(matmul(8, 8, 8)))
-    s.cache_read("C", "A", Scope.LOCAL)
-    s.cache_write("C", "C", Scope.LOCAL)
+    s.cache_read("C", "A", LOCAL)
+    s.cache_write("C", "C", LOCAL)
     assert buffers(Extractor.of(s.program).structure) == ["A_local_1", "B_0", "C_local_2"]
     s.split("i", (None, 2))
     s.compute_at("A_local", "j")

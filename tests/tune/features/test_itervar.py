@@ -8,8 +8,9 @@ import pytest
 from tests.loops.workloads import conv2d_padded, matmul
 from tilewright.base.dtypes import i32
 from tilewright.base.errors import BadInput, Unsupported
-from tilewright.loops.ir import Alloc, Block, Buffer, Loop, LoopKind, Scope, Seq, Stmt, Store, Sync
+from tilewright.loops.ir import Alloc, Barrier, Block, Buffer, Loop, LoopKind, Seq, Stmt, Store
 from tilewright.loops.lower import lower
+from tilewright.loops.memory import SHARED
 from tilewright.loops.program import Program
 from tilewright.loops.visit import transform_stmts
 from tilewright.schedule.schedule import Schedule
@@ -313,7 +314,7 @@ OUTER, INNER = Var("i"), Var("j")
         (Seq(()), "no loops"),
         (Loop(OUTER, const(4), Loop(INNER, OUTER, Store(A, (INNER,), const(1, i32)))), "varies"),
         (Loop(OUTER, A[ONE].astype(OUTER.dtype), Store(A, (OUTER,), const(1, i32))), "varies"),
-        (Loop(OUTER, const(4), Alloc(Buffer("S", i32, (ONE,), Scope.SHARED), Sync(Scope.SHARED))), "barriers"),
+        (Loop(OUTER, const(4), Alloc(Buffer("S", i32, (ONE,), SHARED), Barrier())), "barriers"),
     ],
 )
 def test_what_has_no_features_is_refused(body: Stmt, reason: str) -> None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tests.loops.workloads import conv2d_padded, matmul
 from tilewright.base.errors import ScheduleError
-from tilewright.loops.ir import Block, Buffer, Loop, Scope, Store
+from tilewright.loops.ir import Block, Buffer, Loop, Store
 from tilewright.loops.lower import lower
+from tilewright.loops.memory import LOCAL
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.schedule.schedule import Schedule
@@ -52,7 +53,7 @@ def sketches(draw: st.DrawFn) -> Schedule:
     if block == "conv" and draw(st.booleans()):
         s.compute_inline("padded")
     if draw(st.booleans()):
-        s.cache_write(block, s.program.results[0].name if block == "C" else "conv", Scope.LOCAL)
+        s.cache_write(block, s.program.results[0].name if block == "C" else "conv", LOCAL)
     for loop in s.get_loops(block):
         parts = draw(st.integers(1, 3))
         if parts > 1:

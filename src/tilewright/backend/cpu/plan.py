@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.loops.ir import Alloc, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt
+from tilewright.loops.ir import Alloc, Buffer, Call, If, Loop, LoopKind, Seq, Stmt
+from tilewright.loops.memory import Sharing
 from tilewright.loops.program import Program
 from tilewright.loops.visit import allocations, children
 from tilewright.runtime.abi import ALIGNMENT
@@ -96,7 +97,7 @@ def plan_below(program: Program) -> Below:
     total: Expr = ZERO
     for buffer in _outside_regions(program.body):
         size = size_of(buffer, bounds)
-        if interval(size, bounds).hi is None and buffer.scope is not Scope.LOCAL:
+        if interval(size, bounds).hi is None and buffer.memory.sharing is not Sharing.THREAD:
             total = total + size
             offsets[buffer.name] = ZERO - total
     return Below(offsets, total)

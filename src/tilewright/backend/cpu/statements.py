@@ -20,7 +20,8 @@ from tilewright.backend.cpu.values import Value, integer, memory_type
 from tilewright.backend.cpu.work import look_period
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, InternalError, ResourceLimit, Unsupported, UnsupportedTarget
-from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Scope, Seq, Stmt, Store, Stores, Sync
+from tilewright.loops.ir import Alloc, Barrier, Block, Buffer, Call, If, Loop, LoopKind, Seq, Stmt, Store, Stores
+from tilewright.loops.memory import Sharing
 from tilewright.loops.visit import own_exprs, walk
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.symbolic.bounds import Bounds, interval
@@ -137,8 +138,8 @@ class StatementEmitter:
                 self._allocs(stmt)
             case Call():
                 self.state.call(self, stmt)
-            case Sync():
-                pass  # the join at the end of a region is the only barrier that a CPU needs
+            case Barrier():
+                raise _elsewhere("there is a barrier", "the end of a parallel loop is one")
             case Block(name):
                 raise BadProgram(f"block `{name}` in a prepared program")
 
@@ -161,10 +162,8 @@ class StatementEmitter:
                 self._lanes(loop.var, int(loop.extent.value), loop.body)
             case LoopKind.PARALLEL if not self.state.in_region:
                 self._region(loop)
-            case LoopKind.SERIAL | LoopKind.UNROLLED | LoopKind.VECTORIZED | LoopKind.PARALLEL:
-                self._serial(loop)
             case _:
-                raise UnsupportedTarget(f"loop `{loop.var}` is bound to {loop.kind.value}: needs a GPU target")
+                self._serial(loop)
 
     def _with(self, var: Var, value: Value, body: Stmt) -> None:
         self.env.scalars[var] = value
@@ -300,10 +299,12 @@ class StatementEmitter:
         arena.top = top
 
     def _place(self, buffer: Buffer, arena: Arena) -> None:
-        private = 0
+        private, is_private = 0, buffer.memory.sharing is Sharing.THREAD
+        if buffer.memory.sharing is Sharing.BLOCK:
+            raise _elsewhere(f"{buffer.name} is in {buffer.memory.name}", "local and global serve")
         if buffer.name in self.state.offsets:
             pointer = self._slice("%workspace", self.scalars.value(self.state.offsets[buffer.name]).text)
-        elif (size := self._size(buffer)) <= STACK_LIMIT and (self.state.in_region or buffer.scope is Scope.LOCAL):
+        elif (size := self._size(buffer)) <= STACK_LIMIT and (self.state.in_region or is_private):
             private = max(1, size // buffer.dtype.itemsize)
             text = f"[{private} x {memory_type(buffer.dtype)}], align {ALIGNMENT}"
             pointer = Value(self.text.alloca(text), dtypes.index)
@@ -354,6 +355,11 @@ class StatementEmitter:
         state.scratch.peak = max(state.scratch.peak, module.regions[name].scratch_bytes)
         self.text.effect(f"call void @tw_parallel_for(ptr %context, ptr @{name}, ptr {argument}, i64 {chunks.text})")
         self.text.forget(None)
+
+
+def _elsewhere(what: str, instead: str) -> UnsupportedTarget:
+    """What only a device with blocks and threads has."""
+    return UnsupportedTarget(f"{what}, and a CPU has no blocks and threads of a grid; {instead}")
 
 
 def _check_count(extents: Sequence[int], loop: Loop) -> None:

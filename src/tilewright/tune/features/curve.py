@@ -11,7 +11,7 @@ import re
 import numpy as np
 
 from tilewright.base.errors import BadInput
-from tilewright.loops.ir import Scope
+from tilewright.loops.memory import MEMORIES
 from tilewright.tune.features.nest import Arithmetic, Structure, Touch
 from tilewright.tune.features.quantities import Extractor, Factors, Floats, Quantities
 
@@ -19,7 +19,7 @@ SAMPLES = 20
 """As many as the tuner of AutoTVM takes."""
 _TOLERANCE = 1e-6
 """Of a logarithm: a point that is rounded to a little more than a sample is not beyond it."""
-_COPY = re.compile(rf"(_({'|'.join(scope.value for scope in Scope)})(_\d+)?)+$")
+_COPY = re.compile(rf"(_({'|'.join(MEMORIES)})(_\d+)?)+$")
 """What ``cache_read`` and ``cache_write`` add to the name of a buffer."""
 
 

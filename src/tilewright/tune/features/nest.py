@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tilewright.base.errors import Unsupported
-from tilewright.loops.ir import Alloc, Block, Buffer, Call, If, Loop, LoopKind, Seq, Stmt, Store, Stores, Sync
+from tilewright.loops.ir import Alloc, Barrier, Block, Buffer, Call, If, Loop, LoopKind, Seq, Stmt, Store, Stores
 from tilewright.loops.program import Program
 from tilewright.symbolic.check import Check
 from tilewright.symbolic.domain import IterKind
@@ -155,7 +155,7 @@ class _Describer:
                     self._value(expr, at)
             case Call(_, callee):
                 raise Unsupported(f"what `{callee}` accesses when it is called is not known; features need plain loops")
-            case Sync():
+            case Barrier():
                 raise Unsupported("barriers have no features")
 
     def _loop(self, loop: Loop, at: _Place) -> None:

@@ -21,10 +21,11 @@ from tilewright.backend.cpu.prepare.limit import limit_loops
 from tilewright.backend.cpu.prepare.once import without_single_loops
 from tilewright.backend.cpu.prepare.partition import partition
 from tilewright.backend.cpu.prepare.unswitch import unswitch
+from tilewright.base.errors import UnsupportedTarget
 from tilewright.loops.dissolve import dissolve
-from tilewright.loops.ir import NOTHING, Alloc, Seq, Stmt
+from tilewright.loops.ir import NOTHING, Alloc, Loop, Seq, Stmt
 from tilewright.loops.program import Dim, Intrinsic, Program
-from tilewright.loops.visit import allocations, seq
+from tilewright.loops.visit import allocations, seq, walk
 from tilewright.symbolic.bounds import Bounds
 
 _REMEMBERED = 32
@@ -52,6 +53,10 @@ def _prepared(stmt: Stmt, program: Program) -> Stmt:
 
 @lru_cache(_REMEMBERED)
 def _nest(stmt: Stmt, dims: tuple[Dim, ...], intrinsics: tuple[Intrinsic, ...]) -> Stmt:
+    for node in walk(stmt):
+        if isinstance(node, Loop) and node.kind.is_of_device:
+            reason = "a CPU has no blocks and threads of a grid; use parallel, or the reference back end"
+            raise UnsupportedTarget(f"loop `{node.var}` is bound to {node.kind.value}, and {reason}")
     bounds = Bounds({}, {dim.var: dim.bound for dim in dims})
     known = {intrinsic.name: intrinsic for intrinsic in intrinsics}
     body = without_single_loops(fit_lanes(inline_intrinsics(dissolve(stmt), known)))

@@ -35,7 +35,7 @@ def _serial_inside(body: Stmt) -> Stmt:
 def _own_buffers(body: Stmt, lane: Var, lanes: Const) -> Stmt:
     """``body`` with one copy for each lane of the buffers that live in it."""
     old = [node.buffer for node in walk(body) if isinstance(node, Alloc)]
-    new = {b: Buffer(b.name, b.dtype, (*b.shape, lanes), b.scope) for b in old}
+    new = {b: Buffer(b.name, b.dtype, (*b.shape, lanes), b.memory) for b in old}
 
     def leave(node: Expr) -> Expr | None:
         if isinstance(node, Read) and isinstance(node.source, Buffer) and node.source in new:
