@@ -5,5 +5,5 @@ In: scheduled kernels, a main program that calls them, a target. Out: an image i
     cpu          object code through LLVM, for the processors of ``target``
     hosted       a base for back ends whose kernels are called from Python
 
-``api`` says what a back end is; ``choice`` finds one by its name. A new one is a folder here, or a file of a user's own.
+``api`` says what a back end is; ``choice`` finds one by its name. A new one is a folder here, or a user's file.
 """
