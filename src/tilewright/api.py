@@ -24,6 +24,7 @@ from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
 from tilewright.driver import Options, Services
 from tilewright.frontend.api import FrontEnd, Source
+from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.opening import opened
 from tilewright.graph import Graph
 from tilewright.insight.faults import note_of
@@ -65,13 +66,14 @@ def compile(
     backend: Backend | str = CPU,
     isolate: Isolation | bool = False,
     frontends: Sequence[FrontEnd] = (),
+    operators: Sequence[OnnxOperator] = (),
     settings: Settings | None = None,
     listener: Listener = ignore,
 ) -> CompiledModel:
     """Compile an ONNX model (a path or a ``ModelProto``) for this machine or another ``target``.
 
-    Models of other forms are opened by ``frontends``, which are asked first, or by those of packages that are installed
-    (``frontend.opening``).
+    Models of other forms are opened by ``frontends``, which are asked first; ``operators`` say what nodes of other
+    domains mean. Both are also found in packages that are installed (``base.plugins``, ``docs/extending.md``).
 
     ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
     ``dynamic`` says what is done with those: one model for all sizes, or a version for each (a ``SpecializingModel``).
@@ -101,12 +103,12 @@ def compile(
     wanted_target, made_by = _target(target, chosen, both), backend_of(backend)
     options = Options(wanted_target, wanted, bounds or {}, chosen.bounds_check, *policies, made_by)
     models = ModelCache.open(chosen, both)
-    compilation = _Compilation(opened(model, frontends), options, chosen, listener, models)
+    compilation = _Compilation(opened(model, frontends, operators), options, chosen, listener, models)
     way = Dynamic.named(dynamic)
     if isolate:
-        if frontends:
+        if frontends or operators:
             raise BadInput(
-                "isolate= starts a process, which knows installed front ends only: install yours, or leave one out"
+                "isolate= starts a process, which knows only what is installed: install yours, or leave it out"
             )
         if options.backend != CPU:
             raise BadInput(f"isolate= makes code for CPUs: leave it out, or backend={options.backend.name}")

@@ -1036,6 +1036,20 @@ MUTANTS = (
         _OUTPUTS,
     ),
     Mutant(
+        "another's operator may be called as one of ours",
+        "frontend/onnx/read/foreign.py",
+        'if operator != known and "." not in operator.name:',
+        "if False:",
+        ("tests/extending/test_operators.py",),
+    ),
+    Mutant(
+        "the cache of models: what is given does not count",
+        "frontend/onnx/front_end.py",
+        'return f"{_READER} {identity(self.operators)}" if self.operators else _READER',
+        "return _READER",
+        ("tests/extending/test_operators.py",),
+    ),
+    Mutant(
         "coverage: the first refusal is the last",
         "frontend/onnx/read/coverage.py",
         "while self._model.graph.output or not found:",

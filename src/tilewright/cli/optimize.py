@@ -171,12 +171,13 @@ def _search_of(options: argparse.Namespace, level: Superopt) -> "Search":
 
 def _write(found: _Found, cost: Cost, path: Path, given: Iterable[Path]) -> None:
     """With what follows from weights computed. (Rules that always pay here do not always pay elsewhere.)"""
+    from tilewright.frontend.onnx.read.foreign import installed_operators
     from tilewright.frontend.onnx.write import exporter
     from tilewright.passes.normalize import normalize
     from tilewright.superoptimizer import folded
 
     made = folded if cost is Cost.COMPILER else normalize
-    exporter.save(made(found.optimized.after), path, inputs=given)
+    exporter.save(made(found.optimized.after), path, inputs=given, operators=installed_operators())
 
 
 def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:

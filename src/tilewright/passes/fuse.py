@@ -8,6 +8,7 @@ kernel of their own: each group that reads through one gets a copy of it. Nothin
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from tilewright.base.names import identifier
 from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import apply
 from tilewright.ops import FusionKind
@@ -37,7 +38,7 @@ class Group:
     def name(self) -> str:
         """The operators, as an identifier."""
         kinds = [node.op.name for node in self.nodes if node.op.kind is not FusionKind.VIEW]
-        return "_".join(kinds or [node.op.name for node in self.nodes]).lower()
+        return identifier("_".join(kinds or [node.op.name for node in self.nodes])).lower()
 
     def __str__(self) -> str:
         inside = "\n".join(f"  {node}" for node in self.nodes)

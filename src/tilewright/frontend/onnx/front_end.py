@@ -14,12 +14,14 @@ from google.protobuf.message import Error as ProtobufError
 from tilewright.base.arguments import NamesAFile
 from tilewright.base.errors import BadInput, InvalidModel, ResourceLimit, TilewrightError
 from tilewright.base.files import reason, stamp
+from tilewright.base.plugins import identity
 from tilewright.base.store import Cache
 from tilewright.frontend.api import Coverage, Digest, GivenShapes, Part, Source
 from tilewright.frontend.onnx.bundled import bundled
 from tilewright.frontend.onnx.onnxruntime import values_of
 from tilewright.frontend.onnx.read import external_data, importer, protos
 from tilewright.frontend.onnx.read.coverage import coverage
+from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.graph import Array, Graph, Value
 
 _READER = f"onnx {onnx.__version__}"
@@ -30,15 +32,16 @@ class OnnxModel(Source):
     """An ONNX model."""
 
     given: Path | onnx.ModelProto
+    operators: tuple[OnnxOperator, ...] = ()
 
     def load(self, shapes: GivenShapes, bounds: Mapping[str, int], most_bytes: int | None = None) -> Graph:
-        return importer.load(self.given, shapes, bounds, most_bytes)
+        return importer.load(self.given, shapes, bounds, most_bytes, self.operators)
 
     def inputs(self, shapes: GivenShapes) -> Sequence[Value]:
         return importer.inputs_of(self.given, shapes)
 
     def coverage(self, shapes: GivenShapes) -> Coverage:
-        return coverage(self.given, shapes)
+        return coverage(self.given, shapes, self.operators)
 
     def files(self) -> tuple[Path, ...]:
         """The model's file and those of its external data; of a model that can't be read, its path alone."""
@@ -56,14 +59,18 @@ class OnnxModel(Source):
     def digest(self, notes: Cache) -> Digest | None:
         if isinstance(self.given, onnx.ModelProto):
             source = protos.sha256(self.given)
-            return None if source is None else Digest(_READER, source, {}, {})
+            return None if source is None else Digest(self._reader(), source, {}, {})
         source, facts = protos.sha256_of_file(self.given)
         files = {self.given: stamp(facts)}
         others = dict[str, str]()
         for location in _locations(self.given, source, notes):
             others[location], facts = external_data.sha256(self.given.parent, location)
             files[self.given.parent / location] = stamp(facts)
-        return Digest(_READER, source, others, files)
+        return Digest(self._reader(), source, others, files)
+
+    def _reader(self) -> str:
+        """Raises ``ValueError`` if nobody can say what an operator is."""
+        return f"{_READER} {identity(self.operators)}" if self.operators else _READER
 
     def parts(self) -> Mapping[str, Part]:
         try:
@@ -101,17 +108,18 @@ def _locations(path: Path, source: str, notes: Cache) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Onnx:
-    """The front end of ONNX. Any path is its own: what is in the file, reading it says."""
+class Onnx:
+    """The front end of ONNX; ``operators``: beside ONNX's own.
 
+    Any path is its own: what is in the file, reading it says.
+    """
+
+    operators: tuple[OnnxOperator, ...] = ()
     accepted: str = "a path or a ModelProto"
 
     def open(self, given: object) -> Source | None:
         if isinstance(given, onnx.ModelProto):
-            return OnnxModel(given)
+            return OnnxModel(given, self.operators)
         if isinstance(given, str | os.PathLike) and NamesAFile().holds(cast("object", given)):
-            return OnnxModel(Path(cast("str | os.PathLike[str]", given)))
+            return OnnxModel(Path(cast("str | os.PathLike[str]", given)), self.operators)
         return None
-
-
-ONNX = _Onnx()

@@ -7,7 +7,8 @@ may be a consequence, and is marked so.
 
 import os
 from collections import Counter
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 
 import onnx
@@ -18,12 +19,21 @@ from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.names import readable
 from tilewright.frontend.api import Coverage, GivenShapes, OperatorCount, Refusal
 from tilewright.frontend.onnx.read import importer, protos
+from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.onnx.read.order import sort_nodes
 from tilewright.frontend.onnx.read.scopes import place_of
+from tilewright.graph import Graph
 
 
-def coverage(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes | None = None) -> Coverage:
-    """What of the model can be compiled. Raises ``BadInput`` if it can't be read, or is wrong outside of its nodes."""
+def coverage(
+    source: str | os.PathLike[str] | onnx.ModelProto,
+    shapes: GivenShapes | None = None,
+    operators: Sequence[OnnxOperator] = (),
+) -> Coverage:
+    """What of the model can be compiled; ``operators``: beside those that are known.
+
+    Raises ``BadInput`` if it can't be read, or is wrong outside of its nodes.
+    """
     given = source if isinstance(source, onnx.ModelProto) else protos.read_model(Path(source))
     model = onnx.ModelProto()
     model.CopyFrom(given)
@@ -32,11 +42,11 @@ def coverage(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShap
     sort_nodes(model.graph)
     places = {_place(node): _operator(node) for node in model.graph.node}
     counts = Counter(_operator(node) for node in model.graph.node)
-    examination = _Examination(model, shapes or {})
+    examination = _Examination(model, partial(importer.load, model, shapes, operators=operators))
     refusals = examination.refusals()
     refused = Counter(refusal.operator for refusal in refusals)
-    operators = (OperatorCount(name, counts[name], refused[name]) for name in sorted(counts))
-    return Coverage(tuple(places), tuple(operators), tuple(refusals))
+    counted = (OperatorCount(name, counts[name], refused[name]) for name in sorted(counts))
+    return Coverage(tuple(places), tuple(counted), tuple(refusals))
 
 
 def _place(node: onnx.NodeProto) -> str:
@@ -57,9 +67,10 @@ def _is_foreign(node: onnx.NodeProto, reason: str) -> bool:
 class _Examination:
     """A model from which refused nodes are taken out, one after the other."""
 
-    def __init__(self, model: onnx.ModelProto, shapes: GivenShapes) -> None:
+    def __init__(self, model: onnx.ModelProto, load: Callable[[], Graph]) -> None:
+        """``load`` imports ``model`` as it is then."""
         self._model = model
-        self._shapes = shapes
+        self._load = load
         self._cut: set[str] = set()
         """Values that refused nodes make, and all that depends on these."""
 
@@ -73,7 +84,7 @@ class _Examination:
         found: list[Refusal] = []
         while self._model.graph.output or not found:
             try:
-                importer.load(self._model, self._shapes)
+                self._load()
             except (Unsupported, BadInput) as error:
                 node = self._named_in(str(error))
                 if node is None:

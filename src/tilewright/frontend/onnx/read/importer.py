@@ -22,6 +22,7 @@ from tilewright.base.names import fresh_name, nearest, readable
 from tilewright.frontend.api import GivenShapes
 from tilewright.frontend.onnx.read import protos
 from tilewright.frontend.onnx.read.external_data import ExternalData
+from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, found
 from tilewright.frontend.onnx.read.functions import Functions, called_nodes, schema_body
 from tilewright.frontend.onnx.read.given_shapes import input_shapes
 from tilewright.frontend.onnx.read.protos import Storage
@@ -30,7 +31,8 @@ from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.frontend.onnx.read.text import check_text
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
-from tilewright.ops import Attribute, Operator, find
+from tilewright.ops import Attribute, Operator
+from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.symbolic.expr import Const, Extent, const
 from tilewright.tensor.elements import Elements
@@ -46,8 +48,9 @@ def load(
     shapes: GivenShapes | None = None,
     bounds: Mapping[str, int] | None = None,
     most_bytes: int | None = None,
+    operators: Sequence[OnnxOperator] = (),
 ) -> Graph:
-    """The graph of an ONNX model: a path or a ``ModelProto``.
+    """The graph of an ONNX model: a path or a ``ModelProto``; ``operators``: of other domains, or other meanings.
 
     ``shapes`` gives the shapes of inputs by name; a str names a dimension that is known at run time only, and
     ``bounds`` says the most that it may be. ``most_bytes``: of all constants together; by default what this process can
@@ -58,7 +61,7 @@ def load(
     model = source if isinstance(source, onnx.ModelProto) else protos.read_model(Path(source))
     check_text(model)
     outside = None if isinstance(source, onnx.ModelProto) else ExternalData(Path(source).parent)
-    import_within = partial(_import, model, outside, most_bytes, shapes or {})
+    import_within = partial(_import, model, outside, most_bytes, shapes or {}, operators)
     given = SymbolicValues(bounds or {})
     try:
         return import_within(given)
@@ -73,6 +76,7 @@ def _import(
     outside: ExternalData | None,
     most_bytes: int | None,
     shapes: GivenShapes,
+    operators: Sequence[OnnxOperator],
     symbolic: SymbolicValues,
 ) -> Graph:
     budget = Budget.of_model(most_bytes)
@@ -80,7 +84,7 @@ def _import(
         outside.check(model, budget)
     storage = Storage(budget, None if outside is None else outside.read)
     scope = Scope(model.graph.node, protos.opsets_of(model.opset_import))
-    return _Importer(model.graph, Functions(model), scope, symbolic, storage).graph(shapes)
+    return _Importer(model.graph, Functions(model), scope, symbolic, storage, operators).graph(shapes)
 
 
 def inputs_of(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes) -> tuple[Value, ...]:
@@ -117,6 +121,7 @@ class _Importer:
     top: Scope
     symbolic: SymbolicValues
     storage: Storage
+    operators: Sequence[OnnxOperator]
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     nodes: list[Node] = field(default_factory=list[Node])
     _fresh: set[Value] = field(default_factory=set[Value])
@@ -170,7 +175,7 @@ class _Importer:
             self.nodes = [_renamed(node, {source: renamed}) for node in self.nodes]
             source = renamed
         own = fresh_name(f"{name}.copy", self._reserved) if source.name == name else name
-        copy = make_node(_operator("Identity"), [source], [own], {}, f"output {readable(name)}")
+        copy = make_node(require("Identity"), [source], [own], {}, f"output {readable(name)}")
         self.nodes.append(copy)
         return copy.outputs[0]
 
@@ -196,11 +201,14 @@ class _Importer:
     def _results(self, node: onnx.NodeProto, wanted: int, scope: Scope, place: str) -> Sequence[Value | None]:
         """What ``node`` makes: by the model's function, by a rule, or by the function in ONNX's definition."""
         inputs = tuple(scope.find(name, place) if name else None for name in node.input)
+        domain = protos.own_domain(node.domain)
+        opset = scope.opsets.get(domain)
+        given = None if scope.is_own or opset is None else chosen(self.operators, domain, node.op_type, opset)
+        if given is not None and opset is not None:
+            return self._by_rule(given, node, opset, inputs, wanted, place)
         function = None if scope.is_own else self.functions.find(node)
         if function is not None:
             return self._called(function, node, inputs, wanted, scope, place)
-        domain = protos.own_domain(node.domain)
-        opset = scope.opsets.get(domain)
         if opset is None and not domain:
             raise InvalidModel(f"{place}: the model does not say which ONNX opset it uses; add it to opset_import")
         schema = None if opset is None else protos.schema_of(node, opset, place)
@@ -315,11 +323,16 @@ class _Importer:
     # What rules ask for
 
     def add(
-        self, op: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute], outputs: int, place: str
+        self,
+        op: str | Operator,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Attribute],
+        outputs: int,
+        place: str,
     ) -> tuple[Value, ...]:
         """See ``rules.rule.Importer``. Small integer results of constants are computed here."""
         try:
-            node = make_node(_operator(op), inputs, [self._fresh_name() for _ in range(outputs)], attributes, place)
+            node = make_node(found(op, place), inputs, [self._fresh_name() for _ in range(outputs)], attributes, place)
         except BadProgram as error:
             raise InvalidModel(str(error)) from error
         except Unsupported as error:
@@ -386,12 +399,6 @@ def _is_small(value: Value) -> bool:
     return extents is not None and np.prod(extents, dtype=object) <= most
 
 
-def _operator(name: str) -> Operator:
-    found = find(name)
-    assert found is not None, f"the rules name {name}, which is no operator"
-    return found
-
-
 def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
     """``node`` with other values in the place of those in ``names``."""
     if not names:
@@ -403,6 +410,7 @@ def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
 def _unsupported(node: onnx.NodeProto, place: str) -> str:
     if protos.own_domain(node.domain):
         domain = readable(node.domain)
-        return f"{place}: operators of the domain {domain} are not supported; export with ONNX's own operators"
+        ways = f"give {readable(node.op_type)} by operators= (docs/extending.md), or export with ONNX's own operators"
+        return f"{place}: operators of the domain {domain} are not supported; {ways}"
     near = nearest(node.op_type, RULES) or sorted(RULES)
     return f"{place}: operator {readable(node.op_type)} is not supported; the nearest known: {', '.join(near)}"

@@ -13,8 +13,10 @@ import onnx
 from onnx import helper
 
 from tilewright.base.outputs import AnyPath, check_output, output
+from tilewright.frontend.onnx.read.foreign import OnnxOperator, operator_of
 from tilewright.frontend.onnx.read.protos import MAX_FILE_BYTES
-from tilewright.frontend.onnx.write.forms import FORMS, NOT_WRITTEN, Writing
+from tilewright.frontend.onnx.read.rules import Rule
+from tilewright.frontend.onnx.write.forms import FORMS, NOT_WRITTEN, Form, Writing
 from tilewright.frontend.onnx.write.forms.opsets import NEW, OLD, objection
 from tilewright.frontend.onnx.write.forms.writer import Writer, code_of, tensor_of
 from tilewright.graph import Graph, Value
@@ -28,10 +30,13 @@ _PAGE = 1 << 12
 """Tensors in a file of their own start at multiples of so many bytes, so that they can be mapped."""
 
 
-def export(graph: Graph) -> onnx.ModelProto:
-    """``graph`` as an ONNX model. Raises ``UnsupportedModel`` naming a node that ONNX can't say, and what helps."""
-    writer = Writer(graph)
-    opset = max([OLD, *(_write(Writing(node, writer)) for node in graph.nodes)])
+def export(graph: Graph, operators: Iterable[OnnxOperator] = ()) -> onnx.ModelProto:
+    """``graph`` as an ONNX model; ``operators``: of other domains, those by plain rules are written as their nodes.
+
+    Raises ``UnsupportedModel`` naming a node that ONNX can't say, and what helps.
+    """
+    writer, foreign = Writer(graph), _Foreign(operators)
+    opset = max([OLD, *(_write(Writing(node, writer), foreign) for node in graph.nodes)])
     outputs = [value.name for value in graph.outputs]
     nodes = writer.needed(outputs)
     used = {name for node in nodes for name in node.input}.union(outputs)
@@ -39,13 +44,36 @@ def export(graph: Graph) -> onnx.ModelProto:
     more = [tensor_of(array, name) for name, array in writer.literals.items() if name in used]
     infos = [[_info(value) for value in values] for values in (graph.inputs, graph.outputs)]
     proto = helper.make_graph(nodes, graph.name, *infos, initializer=[*own, *more])
-    opsets = [helper.make_opsetid("", opset)]
+    opsets = [helper.make_opsetid(domain, version) for domain, version in {"": opset, **foreign.versions}.items()]
     return helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="tilewright")
 
 
-def _write(writing: Writing) -> int:
+class _Foreign:
+    """Operators of other domains, and the versions of these that were needed so far."""
+
+    def __init__(self, operators: Iterable[OnnxOperator]) -> None:
+        self._known = {operator_of(one): one for one in (*operators,)[::-1]}
+        self.versions: dict[str, int] = {}
+
+    def writes(self, writing: Writing) -> bool:
+        """Write the node, if it is of one of them."""
+        given = self._known.get(writing.node.op)
+        if given is None or not isinstance(given.rule, Rule) or given.rule.constant_inputs:
+            return False
+        attributes = {ours: theirs for theirs, ours in given.rule.attributes.items()}
+        if attributes.keys() != writing.attributes.keys():
+            return False
+        Form(given.name, attributes)(writing)
+        writing.writer.nodes[-1].domain = given.domain
+        self.versions[given.domain] = max(given.since, self.versions.get(given.domain, 1))
+        return True
+
+
+def _write(writing: Writing, foreign: _Foreign) -> int:
     """Write a node; the opset that it needs."""
     op, writer = writing.node.op.name, writing.writer
+    if foreign.writes(writing):
+        return OLD
     if op not in FORMS:
         raise writing.unsupported(NOT_WRITTEN.get(op, "ONNX has no such operator"))
     start = len(writer.nodes)
@@ -72,12 +100,18 @@ def _dim(extent: Expr) -> int | str | None:
     return extent.given if isinstance(extent, Extent) else None
 
 
-def save(graph: Graph, path: Path, largest: int = MAX_FILE_BYTES, inputs: Iterable[AnyPath] = ()) -> None:
+def save(
+    graph: Graph,
+    path: Path,
+    largest: int = MAX_FILE_BYTES,
+    inputs: Iterable[AnyPath] = (),
+    operators: Iterable[OnnxOperator] = (),
+) -> None:
     """Write ``graph`` to the file ``path``; weights beside it, at ``path`` with ``.data``, if it took over ``largest``.
 
     Raises ``UnsupportedModel`` as ``export`` does, ``BadInput`` if a file can't be written or is one of ``inputs``.
     """
-    model = export(graph)
+    model = export(graph, operators)
     kept = (*inputs,)
     check_output(path, kept)
     if sum(len(tensor.raw_data) for tensor in model.graph.initializer) + _ROOM > largest:

@@ -12,7 +12,7 @@ from tilewright.base.names import readable
 from tilewright.frontend.onnx.read.protos import dtype_of
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues, can_be_extent
 from tilewright.graph import Array, Value
-from tilewright.ops import Attribute
+from tilewright.ops import Attribute, Operator
 from tilewright.symbolic.expr import Const, Expr
 from tilewright.tensor.elements import Elements
 
@@ -21,7 +21,12 @@ class Importer(Protocol):
     """What the rules need of the importer."""
 
     def add(
-        self, op: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute], outputs: int, place: str
+        self,
+        op: str | Operator,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Attribute],
+        outputs: int,
+        place: str,
     ) -> tuple[Value, ...]:
         """A node of the graph; its results get fresh names."""
         ...
@@ -63,12 +68,12 @@ class Request:
     outputs: int
     importer: Importer
 
-    def apply(self, op: str, *inputs: Value | None, **attributes: Attribute) -> Value:
-        """The one result of operator ``op`` of ``ops``. Raises ``InvalidModel`` if the inputs do not fit."""
+    def apply(self, op: str | Operator, *inputs: Value | None, **attributes: Attribute) -> Value:
+        """The one result of ``op``, by name one of ``ops``. Raises ``InvalidModel`` if the inputs do not fit."""
         return self.apply_many(op, inputs, 1, **attributes)[0]
 
     def apply_many(
-        self, op: str, inputs: Sequence[Value | None], outputs: int, **attributes: Attribute
+        self, op: str | Operator, inputs: Sequence[Value | None], outputs: int, **attributes: Attribute
     ) -> tuple[Value, ...]:
         """The first ``outputs`` results of operator ``op``. Raises ``InvalidModel`` if the inputs do not fit."""
         return self.importer.add(op, inputs, attributes, outputs, self.place)
@@ -201,12 +206,12 @@ A ``BadProgram`` of a helper of ``ops`` becomes ``InvalidModel`` with the node's
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An ONNX operator that is one of ``ops``.
+    """An ONNX operator that is one operator here: by name one of ``ops``, else anybody's.
 
     ``constant_inputs``: positions of inputs that become attributes. ``attributes``: ONNX's name to ours.
     """
 
-    operator: str
+    operator: str | Operator
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     constant_inputs: Mapping[int, str] = field(default_factory=dict[int, str])
     ignored: frozenset[str] = frozenset()

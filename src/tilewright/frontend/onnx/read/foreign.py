@@ -1,0 +1,83 @@
+"""Operators of other domains than ONNX's: who has nodes of them says what they mean.
+
+    swish2 = Operator("my.domain.Swish2", function, FusionKind.INJECTIVE, Trait.ELEMENTWISE)
+    SWISH2 = OnnxOperator("my.domain", "Swish2", Rule(swish2, {"beta": "beta"}))
+
+They are given to who opens a model, and known in that model only.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tilewright.base.errors import TilewrightError, UnsupportedModel
+from tilewright.base.names import readable
+from tilewright.base.plugins import installed
+from tilewright.frontend.onnx.read.protos import own_domain
+from tilewright.frontend.onnx.read.rules import Request, Rule, RuleFunction
+from tilewright.graph import Value
+from tilewright.ops import Operator, find
+
+GROUP = "tilewright.operators"
+"""Of entry points."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxOperator:
+    """An operator of ONNX models: its name there, and what makes nodes of the graph from its nodes.
+
+    ``since``: the version of the domain from which on ``rule`` holds; of several, the latest counts that a model's
+    version has reached. Goes before a function of that name which the model brings.
+    """
+
+    domain: str
+    name: str
+    rule: RuleFunction
+    since: int = 1
+
+    def __call__(self, request: Request) -> Sequence[Value]:
+        """The node's results. Raises ``UnsupportedModel`` if the rule fails."""
+        try:
+            results = self.rule(request)
+        except TilewrightError:
+            raise
+        except Exception as error:
+            text = f"what was given for the operator {self} raised {type(error).__name__}: {error}"
+            raise request.unsupported(f"{text}; correct it, or leave it out") from error
+        if len(results) != request.outputs:
+            raise request.unsupported(f"what was given for {self} makes {len(results)} values, not {request.outputs}")
+        return results
+
+    def __str__(self) -> str:
+        return f"{self.domain}::{self.name}"
+
+
+def installed_operators() -> tuple[OnnxOperator, ...]:
+    """Those of packages that are installed."""
+    return tuple(installed(GROUP, OnnxOperator).values())
+
+
+def chosen(operators: Iterable[OnnxOperator], domain: str, name: str, version: int) -> OnnxOperator | None:
+    """The operator that a node means; of equal ones the first."""
+    fitting = [one for one in operators if (own_domain(one.domain), one.name) == (domain, name)]
+    return max((one for one in fitting if one.since <= version), key=lambda one: one.since, default=None)
+
+
+def found(operator: str | Operator, place: str) -> Operator:
+    """The operator itself, or that of ``ops`` with this name.
+
+    Raises ``UnsupportedModel`` for another's operator that may be taken for one of ``ops``, whose names have no dots.
+    """
+    known = find(operator if isinstance(operator, str) else operator.name)
+    if isinstance(operator, str):
+        assert known is not None, f"the rules name {operator}, which is no operator"
+        return known
+    if operator != known and "." not in operator.name:
+        better = f"my_package.{operator.name}"
+        raise UnsupportedModel(f"{place}: the operator {readable(operator.name)} needs a name with a dot, as {better}")
+    return operator
+
+
+def operator_of(given: OnnxOperator) -> Operator | None:
+    """The operator that a node becomes, as far as ``given`` says it."""
+    rule = given.rule
+    return rule.operator if isinstance(rule, Rule) and isinstance(rule.operator, Operator) else None
