@@ -112,6 +112,7 @@ EXAMPLE = Diagnosis(
     {"OMP_NUM_THREADS": "3"},
     Cache("/cache", 7, 1 << 20, 1 << 30, "0700", None),
     Cache("/cache/models", 3, 1 << 29, 4 << 30, "0700", None),
+    ("board = boards:BOARD of the package boards 1.0 (entry points tilewright.targets)",),
     (Caution("frequency", "the governor is powersave", "change it"),),
 )
 

@@ -1036,6 +1036,13 @@ MUTANTS = (
         _OUTPUTS,
     ),
     Mutant(
+        "what a package says of its target is lost",
+        "target/target.py",
+        'return Target.parse(",".join((str(offered[first]), *rest)))',
+        'return Target.parse(",".join((offered[first].arch.value, *rest)))',
+        ("tests/extending/test_target.py",),
+    ),
+    Mutant(
         "another's operator may be called as one of ours",
         "frontend/onnx/read/foreign.py",
         'if operator != known and "." not in operator.name:',

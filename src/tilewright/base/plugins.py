@@ -54,6 +54,12 @@ def installed(group: str, kind: type[Kind]) -> Mapping[str, Kind]:
     return MappingProxyType(found)
 
 
+def offered() -> tuple[str, ...]:
+    """What packages offer of all kinds, as people read it; nothing is loaded."""
+    groups = (group for group in sorted(entry_points().groups) if group.startswith("tilewright."))
+    return tuple(_shown(entry) for group in groups for entry in sorted(entry_points(group=group)))
+
+
 def _shown(entry: EntryPoint) -> str:
     package = "a package" if entry.dist is None else f"the package {entry.dist.name} {entry.dist.version}"
     return f"{entry.name} = {entry.value} of {package} (entry points {entry.group})"

@@ -53,7 +53,9 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         help="one model for all sizes of dimensions known at run time only, or a version for each (default: auto)",
     )
     parser.add_argument(
-        "--target", default="host", help="what to compile for, such as x86_64,znver5 (default: this machine)"
+        "--target",
+        default="host",
+        help="what to compile for: such as x86_64,znver5, or one that a package offers (default: this machine)",
     )
     parser.add_argument(
         "--backend", default="cpu", metavar="NAME", help="what makes code and runs it (default: %(default)s)"

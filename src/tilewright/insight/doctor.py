@@ -20,6 +20,7 @@ from rich.table import Table
 
 from tilewright.base import host
 from tilewright.base.events import Recorder, ignore
+from tilewright.base.plugins import offered
 from tilewright.base.settings import PREFIX, Settings
 from tilewright.base.sizes import format_size
 from tilewright.base.store import Store
@@ -120,6 +121,8 @@ class Diagnosis:
     cache: Cache
     """Of kernels."""
     models: Cache
+    added: tuple[str, ...]
+    """What other packages add (entry points)."""
     warnings: tuple[Caution, ...]
 
     def to_json(self) -> dict[str, object]:
@@ -163,7 +166,7 @@ def examine(
     measured = _measured(target, threads.used) if measure else None
     warnings = tuple(_warnings(processor, threads, measured, figures, cache, environ))
     known = {name: value for name, value in environ.items() if name.startswith((PREFIX, "OMP_"))}
-    return Diagnosis(processor, threads, measured, figures, versions(), known, cache, models, warnings)
+    return Diagnosis(processor, threads, measured, figures, versions(), known, cache, models, offered(), warnings)
 
 
 def versions() -> dict[str, str]:
@@ -297,6 +300,7 @@ def _facts(found: Diagnosis) -> Iterator[tuple[str, str]]:
     yield "settings", ", ".join(f"{name}={value}" for name, value in found.settings.items()) or "none"
     yield "kernels", _usage(cache)
     yield "models", _usage(found.models)
+    yield "added", "; ".join(found.added) or "nothing"
 
 
 def _usage(cache: Cache) -> str:

@@ -2,11 +2,12 @@
 
 A target is written ``x86_64,znver5,-avx512bf16,cores=8,l2=1M``:
 
-    target  = "host" | architecture ["," processor] {"," change}
+    target  = "host" | (architecture ["," processor] | installed) {"," change}
     change  = ("+" | "-") feature | fact "=" number
     fact    = "vector_bits" | "vector_registers" | "fma_per_cycle" | "loads_per_cycle" | "l1" | "l2" | "l3" | "cores"
             | a figure of ``Machine``
 
+``installed`` is the name under which a package that is installed offers a target (entry points ``GROUP``).
 Changes count from left to right, starting at what the processor has (``processors.py``): ``+`` brings what the feature
 implies, ``-`` takes what implies it. Sizes may end in K, M or G. ``str`` gives the shortest such text, and ``parse`` of
 it the same target; the text is what records and caches are kept under. Nothing here needs LLVM.
@@ -21,6 +22,7 @@ from tilewright.base.arguments import checked
 from tilewright.base.errors import BadInput, ParseError, UnsupportedTarget
 from tilewright.base.events import Listener, to_log
 from tilewright.base.names import nearest, shown
+from tilewright.base.plugins import installed
 from tilewright.base.processors import (
     BASELINE,
     FEATURES,
@@ -39,6 +41,8 @@ from tilewright.target.measured import read_figures
 
 __all__ = ["Architecture", "Target"]
 
+GROUP = "tilewright.targets"
+"""Of entry points."""
 _KIB = 1024
 _MAX_FACT = 1 << 50
 _TO_LOG = to_log(logging.getLogger("tilewright"))
@@ -117,7 +121,10 @@ class Target:
             return Target.host()
         arch = next((arch for arch in Architecture if arch.value == first), None)
         if arch is None:
-            known = ", ".join(arch.value for arch in Architecture)
+            offered = installed(GROUP, Target)
+            if first in offered:
+                return Target.parse(",".join((str(offered[first]), *rest)))
+            known = ", ".join((*(arch.value for arch in Architecture), *offered))
             raise ParseError(
                 f"target {shown(text)}: unknown architecture {shown(first)}; known: {known}, and host alone"
             )
