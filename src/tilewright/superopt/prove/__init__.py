@@ -7,6 +7,7 @@ added in ``axioms.rules``; another prover is a module beside ``egglog_prover`` a
     names = find_proof(rule)
 
     axioms, axiom_checks                  what is taken for true, and what that is held to
+    writing                               terms as text of provers
     egglog_clauses, egglog_prover         axioms and goals as egglog's programs; equality saturation
     proofs                                which axioms prove a rule; replayed
     z3_prover                             the same proofs once more, in an encoding of its own

@@ -9,11 +9,10 @@ Every e-graph watches for contradictions: a term of two shapes, two numbers or t
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tilewright.base.errors import BadInput, InternalError
 from tilewright.passes.rules.terms import Rule
-from tilewright.superopt.prove.egglog_clauses import PRELUDE, Clause, Goal, Signatures, axiom_clauses, goal
+from tilewright.superopt.prove.egglog_clauses import PRELUDE, Clause, Goal, axiom_clauses, goal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +34,46 @@ class _Ran:
     fired: frozenset[str]
 
 
-class _Graph(Protocol):
-    """What is used of ``egglog.bindings.EGraph``."""
+class _Graph:
+    """An e-graph of egglog. Raises ``BadInput`` if that is not installed."""
 
-    def run(self, program: str) -> "_Ran":
+    def __init__(self) -> None:
+        try:
+            from egglog.bindings import EGraph
+        except ImportError as error:
+            raise BadInput("egglog is not installed: pip install 'tilewright[superopt]'") from error
+        self._graph = EGraph()
+
+    def run(self, program: str) -> _Ran:
         """Run a program."""
-        ...
+        from egglog.bindings import EggSmolError, RunScheduleOutput
+
+        try:
+            outputs = self._graph.run_program(*self._graph.parse_program(program))
+        except EggSmolError as error:
+            raise InternalError(f"axioms contradict each other, or egglog joins wrongly: {error}") from error
+        reports = [output.report for output in outputs if isinstance(output, RunScheduleOutput)]
+        matched = (item for report in reports for item in report.num_matches_per_rule.items())
+        fired = frozenset(name for name, count in matched if count)
+        return _Ran(any(report.updated for report in reports), fired)
 
     def holds(self, claims: Sequence[str]) -> bool:
         """Whether facts are known."""
-        ...
+        from egglog.bindings import EggSmolError
+
+        try:
+            self._graph.run_program(*self._graph.parse_program(f"(check {' '.join(claims)})"))
+        except EggSmolError:
+            return False
+        return True
 
     def sizes(self) -> Mapping[str, int]:
         """How many terms there are of each constructor."""
-        ...
+        from egglog.bindings import PrintAllFunctionsSize
+
+        outputs = self._graph.run_program(*self._graph.parse_program("(print-size)"))
+        tables = [output.sizes for output in outputs if isinstance(output, PrintAllFunctionsSize)]
+        return {name: count for table in tables for name, count in table}
 
 
 def proves(rule: Rule, axioms: Sequence[Rule], effort: Effort = DEFAULT_EFFORT) -> bool:
@@ -64,26 +89,30 @@ class Prover:
     """Axioms, loaded once, for many rules."""
 
     def __init__(self, axioms: Sequence[Rule]) -> None:
-        self._signatures = Signatures()
+        self._functions: dict[str, str] = {}
+        """Declarations of all constructors, by name."""
         self._rulesets: dict[tuple[str, frozenset[str]], str] = {}
         """By the axiom, and the constructors without which it finds nothing."""
         self._axioms: list[str] = []
         """Of each clause, by its number: the name of the axiom."""
-        self._graph = _new_graph()
+        self._graph = _Graph()
         self._graph.run(PRELUDE)
         for axiom in axioms:
             self.learn(axiom)
 
     def learn(self, axiom: Rule) -> None:
         """One more axiom. Raises ``BadProgram`` if it has no shapes that are known."""
-        signatures = Signatures(dict(self._signatures.declared))
-        clauses = axiom_clauses(axiom, signatures)
-        new = signatures.since(self._signatures)
-        self._signatures = signatures
-        self._graph.run("\n".join(new))
+        functions = dict(self._functions)
+        clauses = axiom_clauses(axiom, functions)
+        self._graph.run("\n".join(self._new(functions)))
+        self._functions = functions
         for clause in clauses:  # one by one: of many rules in one program, egglog 13 takes gigabytes
             self._graph.run(clause.text(self._ruleset(clause), str(len(self._axioms))))
             self._axioms.append(clause.axiom)
+
+    def _new(self, functions: Mapping[str, str]) -> list[str]:
+        """Declarations of those that are not known."""
+        return [text for name, text in functions.items() if name not in self._functions]
 
     def _ruleset(self, clause: Clause) -> str:
         key = clause.axiom, clause.constructors
@@ -106,9 +135,9 @@ class Prover:
 
         Raises ``BadProgram`` if the rule has no shapes that are known.
         """
-        signatures = Signatures(dict(self._signatures.declared))
-        question = goal(rule, signatures)
-        self._graph.run("\n".join(["(push)", *signatures.since(self._signatures), question.program]))
+        functions = dict(self._functions)
+        question = goal(rule, functions)
+        self._graph.run("\n".join(["(push)", *self._new(functions), question.program]))
         try:
             return self._saturated(question, effort, among)
         finally:
@@ -142,40 +171,3 @@ class Prover:
         terms = self._graph.run(f"(run round-{number} 1)")
         shapes = self._graph.run("(run-schedule (saturate (run shapes)))")
         return _Ran(terms.has_news or shapes.has_news, terms.fired)
-
-
-def _new_graph() -> _Graph:
-    try:
-        from egglog.bindings import EggSmolError, EGraph, PrintAllFunctionsSize, RunScheduleOutput
-    except ImportError as error:
-        raise BadInput("egglog is not installed: pip install 'tilewright[superopt]'") from error
-
-    class EgglogGraph:
-        """An e-graph of egglog."""
-
-        def __init__(self) -> None:
-            self._graph = EGraph()
-
-        def run(self, program: str) -> _Ran:
-            try:
-                outputs = self._graph.run_program(*self._graph.parse_program(program))
-            except EggSmolError as error:
-                raise InternalError(f"axioms contradict each other, or egglog joins wrongly: {error}") from error
-            reports = [output.report for output in outputs if isinstance(output, RunScheduleOutput)]
-            matched = (item for report in reports for item in report.num_matches_per_rule.items())
-            fired = frozenset(name for name, count in matched if count)
-            return _Ran(any(report.updated for report in reports), fired)
-
-        def holds(self, claims: Sequence[str]) -> bool:
-            try:
-                self._graph.run_program(*self._graph.parse_program(f"(check {' '.join(claims)})"))
-            except EggSmolError:
-                return False
-            return True
-
-        def sizes(self) -> Mapping[str, int]:
-            outputs = self._graph.run_program(*self._graph.parse_program("(print-size)"))
-            tables = [output.sizes for output in outputs if isinstance(output, PrintAllFunctionsSize)]
-            return {name: count for table in tables for name, count in table}
-
-    return EgglogGraph()

@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.base.errors import BadInput, BadProgram
-from tilewright.ops import Attribute
-from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
-from tilewright.superopt.generic_points import element, point_where
+from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
+from tilewright.superopt.generic_points import point_where
 from tilewright.superopt.normal_form import Normalizer, normal_rule
 from tilewright.superopt.prove.axioms import axioms
+from tilewright.superopt.prove.writing import Named, Writer
 from tilewright.superopt.ranks import at_ranks
-from tilewright.superopt.term_shapes import SHAPED, WINDOW, WINDOW_LISTS, Shape, target_shape
-from tilewright.symbolic.expr import Binary, Const, Expr, Unary, Var
-from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.superopt.term_shapes import WINDOW, Shape
+from tilewright.symbolic.expr import Const, Expr, Var
+from tilewright.symbolic.operations import BinaryOp
 
 LIMIT = 20_000_000
 """Steps of Z3 for one rule: some seconds."""
@@ -83,93 +83,43 @@ def _is_contradiction(text: str, limit: int) -> bool:
     return solver.check() == z3.unsat
 
 
-@dataclass(slots=True)
-class _Writer:
-    """Writes terms; ``names`` has what symbols, variables, leading dimensions and windows are called so far."""
+_SORTS = {Named.TERM: "T", Named.INTEGER: "Int", Named.LEADING: "S", Named.WINDOW: "Window"}
 
-    functions: dict[str, str]
-    unknown: Callable[[str, str], str]
+
+@dataclass(slots=True)
+class _Writer(Writer):
+    """Writes SMT-LIB; ``names`` has what symbols, variables, leading dimensions and windows are called so far."""
+
+    unknown: Callable[[str, str], str] = field(kw_only=True)
     """What is done about a name, of some sort, that stands for nothing yet."""
     names: dict[str, str] = field(default_factory=dict[str, str])
-    texts: dict[Term, str] = field(default_factory=dict[Term, str])
 
-    def named(self, name: str, sort: str) -> str:
-        if name not in self.names:
-            self.names[name] = self.unknown(name, sort)
-        return self.names[name]
+    def named(self, what: Named, name: str) -> str:
+        key = f"{what.value} {name}"
+        if key not in self.names:
+            self.names[key] = self.unknown(key, _SORTS[what])
+        return self.names[key]
 
     def term(self, term: Term) -> str:
         if term not in self.texts:
-            self.texts[term] = self._term(term)
+            self.texts[term] = Writer.term(self, term)
         return self.texts[term]
 
-    def _term(self, term: Term) -> str:
-        match term:
-            case Variable(name):
-                return self.named(f"t {name}", "T")
-            case Number(value):
-                return f"(Number {_real(value)})"
-            case Apply(op, operands, _, _, output):
-                arguments = [(self.term(operand), "T") for operand in operands]
-                arguments += self._attributes(term)
-                return self._applied(f"{op.name}.{output}", arguments, "T")
+    def number(self, value: float) -> str:
+        return f"(Number {_real(value)})"
 
-    def _attributes(self, term: Apply) -> Iterator[tuple[str, str]]:
-        lists: list[tuple[str, str]] = []
-        for name, value in term.attributes:
-            if term.op.name in SHAPED and isinstance(value, tuple):
-                yield self.target(target_shape([item for item in value if isinstance(item, int | Expr)])), "S"
-            elif name == WINDOW:
-                yield self.named(f"w {value}", "Window"), "Window"
-            else:
-                items = [(self.attribute(item), "Int") for item in (value if isinstance(value, tuple) else (value,))]
-                lists += items if name in WINDOW_LISTS else []
-                yield from [] if name in WINDOW_LISTS else items
-        if lists:
-            yield self._applied("Window", lists, "Window"), "Window"
+    def literal(self, value: int) -> str:
+        return str(value) if value >= 0 else f"(- {-value})"
 
-    def _applied(self, kind: str, arguments: Sequence[tuple[str, str]], result: str) -> str:
-        sorts = [sort for _, sort in arguments]
+    def arithmetic(self, op: BinaryOp, a: str, b: str) -> str:
+        if op not in _ARITHMETIC:
+            raise BadProgram(f"`{a} {op.value} {b}` is no sum, difference, product or quotient")
+        return f"({_ARITHMETIC[op]} {a} {b})"
+
+    def declared(self, kind: str, sorts: Sequence[str], result: str) -> str:
         name = f"|{kind}/{''.join(sort[0] for sort in sorts)}|"
         self.functions[name] = f"(declare-fun {name} ({' '.join(sorts)}) {result})"
-        return f"({name} {' '.join(text for text, _ in arguments)})"
-
-    def attribute(self, value: Attribute) -> str:
-        if isinstance(value, int | Expr) and not isinstance(value, bool):
-            return self.integer(value)
-        return str(element(repr(value)))
-
-    def integer(self, value: Expr | int) -> str:
-        match value:
-            case int():
-                return _literal(value)
-            case Const(number):
-                return _literal(int(number))
-            case Var(name):
-                return self.named(f"i {name}", "Int")
-            case Unary(UnaryOp.NEG, a):
-                return f"(- {self.integer(a)})"
-            case Binary(op, a, b) if op in _ARITHMETIC:
-                return f"({_ARITHMETIC[op]} {self.integer(a)} {self.integer(b)})"
-            case _:
-                raise BadProgram(f"the extent `{value}` is no sum, difference, product or quotient")
-
-    def target(self, shape: Shape) -> str:
-        """A shape as an attribute."""
-        return self.shape(shape)
-
-    def shape(self, shape: Shape) -> str:
-        text = "Nil"
-        for place, name in enumerate(sorted(shape.leading)):
-            known = self.named(f"s {name}", "S")
-            text = f"(Both {text} {known})" if place else known
-        for extent in shape.dims:
-            text = f"(D {self.integer(extent)} {text})"
-        return text
-
-
-def _literal(value: int) -> str:
-    return str(value) if value >= 0 else f"(- {-value})"
+        return name
 
 
 def _real(value: float) -> str:
@@ -201,7 +151,7 @@ class _Pattern(_Writer):
 
     def integer(self, value: Expr | int) -> str:
         if isinstance(value, int | Const | Var):
-            return _Writer.integer(self, value)
+            return Writer.integer(self, value)
         self.expected.append((self.unknown(f"c {len(self.expected)}", "Int"), value))
         return self.expected[-1][0]
 
@@ -221,14 +171,14 @@ class _Fact:
     def text(self, pairs: Sequence[tuple[Term, Term]], forms: Normalizer) -> str:
         """Raises ``_Missing``."""
         found, made = [a for a, _ in pairs], [b for _, b in pairs]
-        pattern = _Pattern(self.functions, self._quantify)
+        pattern = _Pattern(self.functions, unknown=self._quantify)
         texts = list(map(pattern.term, found))
         for name, shape in pattern.targets:
             self._read(pattern, name, shape)
         for part in subterms(found):
             if isinstance(part, Variable) or (isinstance(part, Apply) and part.attribute(WINDOW) is not None):
                 self._read(pattern, f"(shape {pattern.term(part)})", forms.shape(part))
-        conclusion = _Writer(self.functions, _missing, pattern.names)
+        conclusion = _Writer(self.functions, unknown=_missing, names=pattern.names)
         self.conditions += [f"(= {name} {conclusion.integer(value)})" for name, value in pattern.expected]
         self.conditions += [f"(= {conclusion.integer(a)} {conclusion.integer(b)})" for a, b in forms.point.required]
         follows = [f"(= {text} {conclusion.term(term)})" for text, term in zip(texts, made, strict=True)]
@@ -278,7 +228,7 @@ def _denial(rule: Rule, functions: dict[str, str]) -> Iterator[str]:
         constants.append(f"(declare-const |{name}| {sort})")
         return f"|{name}|"
 
-    writer = _Writer(functions, declared)
+    writer = _Writer(functions, unknown=declared)
     facts = [f"(= {writer.integer(a)} {writer.integer(b)})" for a, b in forms.point.required]
     for part in subterms([term for pair in pairs for term in pair]):
         facts.append(f"(= (shape {writer.term(part)}) {writer.shape(forms.shape(part))})")
