@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
+from typing import Annotated, TypeAlias, cast
 
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadInput, InternalError, Unsupported
@@ -23,10 +23,6 @@ from tilewright.runtime import artifact
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import accepted
 from tilewright.runtime.runnable import RunnableModel
-
-if TYPE_CHECKING:
-    pass
-
 
 Seconds: TypeAlias = Annotated[float, Within(0, 86_400)]
 Tolerance: TypeAlias = Annotated[float, Within(0, float("inf"))]

@@ -8,14 +8,13 @@ for the first time, which takes as long as compiling does; kernels come from the
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
 from typing import Generic, TypeVar
 
 from tilewright.base.arguments import FilePath, checked
 from tilewright.base.checks import Checks
+from tilewright.base.choices import Choice
 from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
 from tilewright.base.forks import ProcessLock
-from tilewright.base.names import shown
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.driver import Compiled, Options
@@ -34,7 +33,7 @@ VERSIONS = 8
 """Versions that a model keeps: each has its own packed weights."""
 
 
-class Dynamic(Enum):
+class Dynamic(Choice):
     """What is done with dimensions that are known at run time only."""
 
     AUTO = "auto"
@@ -43,16 +42,6 @@ class Dynamic(Enum):
     """One compiled model takes all sizes; what can't be compiled so is refused."""
     SPECIALIZE = "specialize"
     """A version for each size, made when inputs of that size come for the first time."""
-
-    @staticmethod
-    def named(name: "str | Dynamic") -> "Dynamic":
-        """The member of that name. Raises ``BadInput``."""
-        known = {member.value: member for member in Dynamic}
-        if isinstance(name, Dynamic):
-            return name
-        if name not in known:
-            raise BadInput(f"dynamic={shown(name)}: choose one of {', '.join(known)}")
-        return known[name]
 
 
 class Versions(Generic[Key, Made]):

@@ -21,6 +21,11 @@ _MOST_AT_ONCE = 1 << 30
 """Bytes of one call to the system, which takes up to 2 GiB."""
 
 
+def kind_of(facts: os.stat_result) -> str | None:
+    """What a file is that is no regular one; None if there is no word for it."""
+    return _KINDS.get(stat.S_IFMT(facts.st_mode))
+
+
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """A regular file, open for reading. Raises ``OSError``: for what is no regular file at once."""
     try:
@@ -68,6 +73,5 @@ def read_at(descriptor: int, offset: int, target: memoryview) -> int:
 def _check(facts: os.stat_result, path: str | os.PathLike[str]) -> None:
     kind = stat.S_IFMT(facts.st_mode)
     if kind != stat.S_IFREG:
-        what = _KINDS.get(kind, "something else")
         code = errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL
-        raise OSError(code, f"it is {what}, no regular file", os.fspath(path))
+        raise OSError(code, f"it is {kind_of(facts) or 'something else'}, no regular file", os.fspath(path))

@@ -1,12 +1,9 @@
 """How far a compiled model's numbers may be from those of its operators, computed one by one."""
 
-from enum import Enum
-
-from tilewright.base.errors import BadInput
-from tilewright.base.names import shown
+from tilewright.base.choices import Choice
 
 
-class Math(Enum):
+class Math(Choice):
     """A policy for numbers. Whatever it is, results do not depend on the number of threads, nor change from run to run.
 
     Errors are |y - r|_2 / |r|_2 and max|y - r| / max|r| of an output, against the operators in float64.
@@ -21,12 +18,3 @@ class Math(Enum):
     FAST = "fast"
     """The same algorithms wherever they are estimated to be faster at all. Errors add up over more layers; that they
     stay below 1e-4 is likely, and not promised."""
-
-    @staticmethod
-    def named(name: "Math | str") -> "Math":
-        """The policy called ``name``. Raises ``BadInput`` if there is none."""
-        known = {math.value: math for math in Math}
-        found = name if isinstance(name, Math) else known.get(name)
-        if found is None:
-            raise BadInput(f"math={shown(name)} is no policy for numbers; there is {', '.join(known)}")
-        return found

@@ -22,19 +22,13 @@ from typing import BinaryIO
 
 from tilewright.base.errors import BadInput, ResourceLimit
 from tilewright.base.files import reason, replacing, sweep
+from tilewright.base.input_files import kind_of
 from tilewright.base.names import readable
 
 AnyPath = str | os.PathLike[str]
 
 _LONGEST_PATH = 4096
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-}
 
 
 @contextmanager
@@ -73,7 +67,7 @@ def check_output(path: AnyPath, inputs: Iterable[AnyPath] = ()) -> Path:
         to = _shown(os.path.realpath(place))
         raise _refusal(place, f"it is a symbolic link; give the file that it points to ({to}), or remove the link")
     if not stat.S_ISREG(facts.st_mode):
-        what = _KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
+        what = kind_of(facts) or "no regular file"
         raise _refusal(place, f"it is {what}; give another name")
     for given in inputs:
         if _is(given, facts):

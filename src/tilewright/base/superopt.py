@@ -2,11 +2,10 @@
 
 from enum import Enum
 
-from tilewright.base.errors import BadInput
-from tilewright.base.names import shown
+from tilewright.base.choices import Choice
 
 
-class Superopt(Enum):
+class Superopt(Choice):
     """What is spent on the search for a graph that computes the same and takes less time."""
 
     OFF = "off"
@@ -15,15 +14,6 @@ class Superopt(Enum):
     """A search of some seconds; what the compiler's own model rates best is taken."""
     MAX = "max"
     """A search of up to a minute; the best few are measured, and the fastest is taken."""
-
-    @staticmethod
-    def named(name: "Superopt | str") -> "Superopt":
-        """The level called ``name``. Raises ``BadInput`` if there is none."""
-        known = {level.value: level for level in Superopt}
-        found = name if isinstance(name, Superopt) else known.get(name)
-        if found is None:
-            raise BadInput(f"superopt={shown(name)} is no level of the search; there is {', '.join(known)}")
-        return found
 
 
 class Strategy(Enum):

@@ -16,6 +16,7 @@ from rich.table import Table
 from tilewright.base.errors import BadInput
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import (
+    add_choice,
     add_model_arguments,
     duration,
     file_path,
@@ -40,8 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peer-model", type=file_path, metavar="FILE.onnx", help="the model for the peer, if an artifact is measured"
     )
-    engines = [engine.value for engine in Engine]
-    parser.add_argument("--vs", choices=engines, default=engines[0], help="the peer (default: %(default)s)")
+    add_choice(parser, "--vs", next(iter(Engine)), "the peer")
     parser.add_argument("--rounds", type=positive, default=Plan().rounds, help="turns of each (default: %(default)s)")
     parser.add_argument(
         "--slot", type=duration, default=Plan().slot, metavar="SECONDS", help="length of a turn (default: %(default)s)"

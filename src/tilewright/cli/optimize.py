@@ -17,7 +17,16 @@ from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput
 from tilewright.base.outputs import check_output
 from tilewright.base.superopt import Strategy, Superopt
-from tilewright.cli.options import add_compile_arguments, bounds, file_path, positive, settings_of, shapes, tolerance
+from tilewright.cli.options import (
+    add_choice,
+    add_compile_arguments,
+    bounds,
+    file_path,
+    positive,
+    settings_of,
+    shapes,
+    tolerance,
+)
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.rule_files import read_rules
@@ -42,12 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See ``options``; whose costs count, and what to write."""
     add_compile_arguments(parser)
     parser.set_defaults(superopt=Superopt.MAX.value)
-    parser.add_argument(
-        "--cost",
-        choices=[cost.value for cost in Cost],
-        default=Cost.COMPILER.value,
-        help="whose time is to be saved: that of code compiled here, or ONNX Runtime's (default: %(default)s)",
-    )
+    whose = "whose time is to be saved: that of code compiled here, or ONNX Runtime's"
+    add_choice(parser, "--cost", Cost.COMPILER, whose)
     parser.add_argument(
         "--rules",
         type=file_path,
@@ -55,12 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="search by these rules, and those that always pay, only",
     )
-    parser.add_argument(
-        "--strategy",
-        choices=[strategy.value for strategy in Strategy],
-        default=Strategy.BACKTRACKING.value,
-        help="how equal graphs are searched (default: %(default)s)",
-    )
+    add_choice(parser, "--strategy", Strategy.BACKTRACKING, "how equal graphs are searched")
     parser.add_argument(
         "--alpha", type=_alpha, metavar="A", help="go on from graphs that cost at most A times the best so far"
     )

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -67,30 +68,16 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the most that a run uses (default: %(default)s)",
     )
-    parser.add_argument(
-        "--math",
-        choices=[math.value for math in Math],
-        default=Math.DEFAULT.value,
-        help="which algorithms may be used, by their errors (default: %(default)s)",
-    )
+    add_choice(parser, "--math", Math.DEFAULT, "which algorithms may be used, by their errors")
     parser.add_argument(
         "--memory-limit",
         type=size,
         metavar="SIZE",
         help="the most bytes that packed weights and the workspace of a run take together, such as 512MiB",
     )
-    parser.add_argument(
-        "--superopt",
-        choices=[level.value for level in Superopt],
-        default=Superopt.OFF.value,
-        help="how hard to look for a graph that computes the same in less time (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--checks",
-        choices=[checks.value for checks in Checks],
-        default=Checks.ON.value,
-        help="whether an index among the data that is out of range is an error, or the nearest (default: %(default)s)",
-    )
+    add_choice(parser, "--superopt", Superopt.OFF, "how hard to look for a graph that computes the same in less time")
+    checked = "whether an index among the data that is out of range is an error, or the nearest"
+    add_choice(parser, "--checks", Checks.ON, checked)
     parser.add_argument(
         "--records", type=Path, metavar="FILE.db", help="what was tuned (default: TILEWRIGHT_RECORDS, or in the home)"
     )
@@ -122,6 +109,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 _MOST = 1 << 62
+
+
+def add_choice(parser: argparse.ArgumentParser, name: str, usual: Enum, meaning: str) -> None:
+    """An argument that is one of the words of an ``Enum``."""
+    words = [member.value for member in type(usual)]
+    parser.add_argument(name, choices=words, default=usual.value, help=f"{meaning} (default: %(default)s)")
 
 
 def file_path(text: str) -> Path:

@@ -6,7 +6,6 @@ outputs come from the model itself, so a fault of the memory plan shows as outpu
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
 from math import isfinite
 
 from rich.console import Console
@@ -14,8 +13,7 @@ from rich.table import Table
 
 from tilewright import interface
 from tilewright.backend.api import Emission
-from tilewright.base.errors import BadInput
-from tilewright.base.names import shown
+from tilewright.base.choices import Choice
 from tilewright.base.store import Store
 from tilewright.driver import Compiled
 from tilewright.graph import Array, Value
@@ -33,23 +31,13 @@ from tilewright.symbolic.expr import const
 TOLERANCE = 1e-4
 
 
-class Against(Enum):
+class Against(Choice):
     """What a model can be held against."""
 
     ONNXRUNTIME = "onnxruntime"
     """Node by node, without its optimizations."""
     REFERENCE = "reference"
     """The te evaluator, in float64 wherever an operator allows it."""
-
-    @staticmethod
-    def named(name: "Against | str") -> "Against":
-        """The one of that name. Raises ``BadInput``."""
-        if isinstance(name, Against):
-            return name
-        known = {against.value: against for against in Against}
-        if name not in known:
-            raise BadInput(f"a model can't be compared with {shown(name)}; known: {', '.join(known)}")
-        return known[name]
 
 
 @dataclass(frozen=True, slots=True)
