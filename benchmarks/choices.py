@@ -19,7 +19,6 @@ from statistics import median
 
 import numpy as np
 
-from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
 from tilewright.cost.model import estimate
 from tilewright.driver import Compiled, Options, Services, compile_graph
@@ -30,12 +29,13 @@ from tilewright.loops.program import Program
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.pool import Pool
 from tilewright.measure.verdicts import Outcome, Verdict
-from tilewright.passes.alternatives import OF_CONVOLUTIONS
+from tilewright.passes.alternatives.routes import Route, Step
 from tilewright.passes.choose import Choices
 from tilewright.target.target import Target
 from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.space import Digits
-from tilewright.tune.tasks import Route, Step, Task, convolution_tasks
+from tilewright.tune.tasks import Task, nodes_with_routes
+from tilewright.tune.tasks import tasks as open_tasks
 
 from .networks import NETWORKS, ZOO
 from .options import names
@@ -189,7 +189,7 @@ def tasks(networks: Sequence[str], zoo: Path, target: Target) -> Iterator[tuple[
     seen: set[tuple[str, ...]] = set()
     for network in networks:
         made, choices = compiled(load(zoo / f"{network}.onnx"), target)
-        for task in (*convolution_tasks(choices, target, Math.DEFAULT), *_others(made)):
+        for task in (*open_tasks(choices), *_others(made, choices)):
             key = tuple(str(kernel) for route in task.routes for kernel in route.kernels)
             kernels = [kernel for route in task.routes for kernel in route.kernels]
             if key not in seen and not any(kernel.dims for kernel in kernels) and _is_open(task, target):
@@ -213,11 +213,11 @@ def compiled(graph: Graph, target: Target) -> tuple[Compiled, Choices]:
     return made, found[-1]
 
 
-def _others(made: Compiled) -> Iterator[Task]:
-    """The kernels that have nothing of a convolution."""
+def _others(made: Compiled, choices: Choices) -> Iterator[Task]:
+    """The kernels that have nothing of what can be computed in several ways."""
+    known = {node.source for node, _ in nodes_with_routes(choices.graph, choices.facts)}
     for kernel in made.kernels:
-        operators = {node.op.name for group in kernel.groups for node in group.nodes}
-        if not operators & OF_CONVOLUTIONS:
+        if not known & {node.source for group in kernel.groups for node in group.nodes}:
             yield Task(
                 kernel.naive.name, (Route("as it is", (Step(kernel.naive, kernel.constants),)),), len(kernel.groups)
             )

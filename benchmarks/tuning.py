@@ -49,7 +49,7 @@ def compare_ways(
 ) -> None:
     """Measure all ways to compute convolutions, and write the times to `draft`."""
     between = between_bytes(computed(before), before.options.target)
-    ways = WayTuner(before.compiled.choices, before.options.target, before.options.math, options.threads, between)
+    ways = WayTuner(before.compiled.choices, options.threads, between)
     for _ in ways.measure(measurer, lambda: True):
         pass
     ways.accept(measurer)

@@ -1,6 +1,7 @@
 """What a user may choose about numbers and memory: what it changes, and where it is said."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tilewright.base.numerics import Math
 from tilewright.cli.command import main
 from tilewright.driver import Compiled
 from tilewright.insight.rerun import rerun
-from tilewright.passes import winograd
+from tilewright.passes.alternatives.minimal_filtering import F2, F4, MinimalFiltering
 
 Array = NDArray[np.generic]
 CHANNELS = (32, 48, 64)
@@ -27,7 +28,7 @@ TRANSFORMED = 36
 
 
 def convolutions(batch: str = "") -> onnx.ModelProto:
-    """Two 3x3 convolutions of different sizes, for both of which Winograd's algorithm pays (with ``pays``)."""
+    """Two 3x3 convolutions of different sizes, for both of which Winograd's algorithm pays (with ``PAYS``)."""
     random = np.random.default_rng(0)
     sizes = list(pairwise(CHANNELS))
     weights = {
@@ -59,10 +60,13 @@ def memory(model: api.CompiledModel) -> tuple[int, int]:
     return sum(array.nbytes for array in model.executable.constants), workspace
 
 
-@pytest.fixture
-def pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is estimated, Winograd's algorithm pays."""
-    monkeypatch.setattr(winograd, "ADVANTAGE", {2: 1e9, 4: 0.0})
+def weighed(filtering: MinimalFiltering, **factors: float) -> MinimalFiltering:
+    """It, as if its errors asked for something else."""
+    return replace(filtering, errors=replace(filtering.errors, **factors))
+
+
+PAYS = (weighed(F2, estimated=1e9), weighed(F4, estimated=0.0))
+"""Whatever is estimated, Winograd's algorithm pays."""
 
 
 @pytest.fixture
@@ -72,20 +76,21 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(("advantage", "fast"), [(1e9, 2), (0.0, 2)])
-def test_each_policy_permits_more(monkeypatch: pytest.MonkeyPatch, advantage: float, fast: int) -> None:
+def test_each_policy_permits_more(advantage: float, fast: int) -> None:
     """``fast`` has what ``default`` has, and what that refuses as not clearly faster."""
-    monkeypatch.setattr(winograd, "ADVANTAGE", dict.fromkeys(winograd.ADVANTAGE, advantage))
-    monkeypatch.setattr(winograd, "FAST_ADVANTAGE", 0.0)
-    counts = {m: transformed(api.compile(convolutions(), math=m, threads=1).compiled) for m in Math}
+    given = [weighed(filtering, estimated=advantage, fast=0.0) for filtering in (F2, F4)]
+    models = {m: api.compile(convolutions(), math=m, threads=1, alternatives=given) for m in Math}
+    counts = {math: transformed(model.compiled) for math, model in models.items()}
     assert counts == {Math.STRICT: 0, Math.DEFAULT: 0 if advantage else 2, Math.FAST: fast}
 
 
-@pytest.mark.usefixtures("pays")
 def test_errors_of_each_policy() -> None:
     proto, feeds = convolutions(), {"x": image()}
     errors = dict[Math, float]()
     for math in Math:
-        found = api.compile(proto, math=math, threads=1).compare(feeds, against="reference", per_layer=False)
+        found = api.compile(proto, math=math, threads=1, alternatives=PAYS).compare(
+            feeds, against="reference", per_layer=False
+        )
         errors[math] = max(max(value.euclidean, value.largest) for value in found.values)
     assert errors[Math.STRICT] < 2e-6
     assert errors[Math.STRICT] < errors[Math.DEFAULT] < 1e-4
@@ -122,17 +127,16 @@ def test_a_bundle_has_the_policies(path: str, tmp_path: Path) -> None:
     assert rerun(bundle)
 
 
-@pytest.mark.usefixtures("pays")
 def test_the_limit_keeps_what_saves_most_for_a_byte() -> None:
     """Both, one, or none of the convolutions are transformed; each of these fits, and a byte less takes the next."""
     proto = convolutions()
-    full = api.compile(proto, threads=1)
+    full = api.compile(proto, threads=1, alternatives=PAYS)
     strict = api.compile(proto, math="strict", threads=1)
     expected, _ = full(image()), strict(image())
     seen: list[int] = []
     limit = sum(memory(full))
     while limit > sum(memory(strict)):
-        model = api.compile(proto, threads=1, memory_limit=limit)
+        model = api.compile(proto, threads=1, memory_limit=limit, alternatives=PAYS)
         assert sum(memory(model)) <= limit
         assert model.explain().memory.limit == limit
         seen.append(transformed(model.compiled))
@@ -145,14 +149,14 @@ def test_the_limit_keeps_what_saves_most_for_a_byte() -> None:
     assert seen == sorted(seen, reverse=True)
 
 
-@pytest.mark.usefixtures("pays")
 def test_the_leanest_has_a_limit() -> None:
     weights, workspace = memory(api.compile(convolutions(), math="strict", threads=1))
-    assert sum(memory(api.compile(convolutions(), threads=1, memory_limit=weights + workspace))) == weights + workspace
     needed = weights + workspace
+    leanest = api.compile(convolutions(), threads=1, memory_limit=needed, alternatives=PAYS)
+    assert sum(memory(leanest)) == needed
     said = rf"needs {needed} bytes \({weights} of weights, {workspace} of workspace\), and memory_limit={needed - 1};"
     with pytest.raises(ResourceLimit, match=said):
-        api.compile(convolutions(), threads=1, memory_limit=needed - 1)
+        api.compile(convolutions(), threads=1, memory_limit=needed - 1, alternatives=PAYS)
 
 
 def test_a_limit_needs_bounds() -> None:

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.base.numerics import Math
 from tilewright.frontend.onnx.read.importer import load
 from tilewright.target.target import Target
 from tilewright.tune.contraction_space import ContractionSpace
-from tilewright.tune.tasks import convolution_tasks
+from tilewright.tune.tasks import tasks
 
 from ..choices import compiled
 from ..operator_models import Parts, assemble, convolution
@@ -49,6 +48,6 @@ def space_of(layer: Layer, target: Target) -> ContractionSpace:
     arguments = (layer.size, layer.size, layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.kernel // 2)
     model, _ = assemble(parts, convolution(2)(parts, 1, *arguments), "layer")
     _, choices = compiled(load(model), target)
-    (task,) = convolution_tasks(choices, target, Math.DEFAULT)
+    (task,) = tasks(choices)
     route = next(route for route in task.routes if route.name == WAY)
     return ContractionSpace.of(route.kernels[-1], target)

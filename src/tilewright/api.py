@@ -34,6 +34,7 @@ from tilewright.isolation import Asked as IsolatedRequest
 from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
+from tilewright.passes.alternatives import Alternative, known
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.native import NativeExecutable
@@ -67,13 +68,16 @@ def compile(
     isolate: Isolation | bool = False,
     frontends: Sequence[FrontEnd] = (),
     operators: Sequence[OnnxOperator] = (),
+    alternatives: Sequence[Alternative] = (),
     settings: Settings | None = None,
     listener: Listener = ignore,
 ) -> CompiledModel:
     """Compile an ONNX model (a path or a ``ModelProto``) for this machine or another ``target``.
 
     Models of other forms are opened by ``frontends``, which are asked first; ``operators`` say what nodes of other
-    domains mean. Both are also found in packages that are installed (``base.plugins``, ``docs/extending.md``).
+    domains mean; ``alternatives`` are algorithms for single operators, chosen where they are estimated or measured to
+    pay, as those built in are. All are also found in packages that are installed (``base.plugins``,
+    ``docs/extending.md``).
 
     ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
     ``dynamic`` says what is done with those: one model for all sizes, or a version for each (a ``SpecializingModel``).
@@ -101,12 +105,12 @@ def compile(
     policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt), Checks.named(checks))
     both = _both(to_log(_LOG), listener)
     wanted_target, made_by = _target(target, chosen, both), backend_of(backend)
-    options = Options(wanted_target, wanted, bounds or {}, chosen.bounds_check, *policies, made_by)
+    options = Options(wanted_target, wanted, bounds or {}, chosen.bounds_check, *policies, made_by, known(alternatives))
     models = ModelCache.open(chosen, both)
     compilation = _Compilation(opened(model, frontends, operators), options, chosen, listener, models)
     way = Dynamic.named(dynamic)
     if isolate:
-        if frontends or operators:
+        if frontends or operators or alternatives:
             raise BadInput(
                 "isolate= starts a process, which knows only what is installed: install yours, or leave it out"
             )

@@ -27,6 +27,7 @@ from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
 from tilewright.loops.positions import with_checks
 from tilewright.loops.program import Program
+from tilewright.passes.alternatives import BUILT_IN, Alternative, facts_of
 from tilewright.passes.choose import Choices, choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
@@ -80,6 +81,7 @@ class Options:
     ``memory_limit``: the most bytes of packed weights and workspace together; None for no limit. ``superopt``: how hard
     ``superoptimizer`` looks for a better graph; the driver itself does not. ``checks``: of indices that are data.
     ``backend``: what makes code of kernels and runs it.
+    ``alternatives``: algorithms to choose among, for each node.
     """
 
     target: Target
@@ -91,6 +93,7 @@ class Options:
     superopt: Superopt = Superopt.OFF
     checks: Checks = Checks.ON
     backend: Backend = CPU
+    alternatives: tuple[Alternative, ...] = BUILT_IN
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +222,11 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
 
     ``spare``: the most bytes by which alternatives may enlarge weights; None for no limit.
     """
-    target, math, tuned = options.target, options.math, services.tuned
+    asked, tuned = (options.target, options.math), services.tuned
     has_times = tuned is not None and tuned.has_ways()
-    times = times_of(graph, target, math, tuned.microseconds) if tuned is not None and has_times else None
-    choices = choose(graph, target, math, spare, times)
+    facts = facts_of(graph, *asked, options.alternatives)
+    times = times_of(graph, facts, tuned.microseconds) if tuned is not None and has_times else None
+    choices = choose(graph, *asked, spare, times, options.alternatives)
     services.watch(Stage.CHOOSE, choices)
     return choices
 

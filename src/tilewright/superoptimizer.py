@@ -107,7 +107,8 @@ def _check(math: Math) -> None:
 
 def _found(graph: Graph, options: Options, search: Search) -> list[Optimized]:
     """Graphs that cost less, the cheapest first, and the graph itself."""
-    costs = KernelCosts.of(graph, options.target, options.math, interface.bounds_of(graph, options.bounds))
+    bounds = interface.bounds_of(graph, options.bounds)
+    costs = KernelCosts.of(graph, options.target, options.math, bounds, options.alternatives)
     found = search.optimize(graph, costs)
     return [one for one in found if not one.steps or _is_finite(folded(one.after), graph)]
 
@@ -155,8 +156,9 @@ class _Compiling:
     def _key(self, found: Sequence[Optimized]) -> str:
         """That of the choice among ``found``: who compiles the model again takes the same graph."""
         options = self.options
+        names = [alternative.name for alternative in options.alternatives]
         asked = repr(
-            (str(options.target), options.threads, options.math, options.memory_limit, options.checks)
+            (str(options.target), options.threads, options.math, options.memory_limit, options.checks, names)
         ).encode()
         graphs = b"".join(fingerprint(one.after) for one in found)
         return hashlib.sha256(b"superopt" + asked + graphs).hexdigest()

@@ -1,7 +1,7 @@
 """Winograd's transforms and products are the convolution; which convolutions are computed so."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +16,9 @@ from tilewright.driver import Math, Options, compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
 from tilewright.ops.minimal_filtering import FILTERINGS
 from tilewright.ops.winograd import transformed_filter
-from tilewright.passes import winograd
+from tilewright.passes.alternatives import BUILT_IN, Alternative
+from tilewright.passes.alternatives.direct import DIRECT
+from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.choose import choose
 from tilewright.target.target import Target
 
@@ -63,17 +65,15 @@ def operators(nodes: tuple[Node, ...]) -> list[str]:
 WINOGRAD = ["WinogradInput", "Reshape", "WinogradProducts", "Reshape", "WinogradOutput", "Relu"]
 
 
-@contextmanager
-def only(tile: int) -> Generator[None]:
+def only(tile: int) -> tuple[Alternative, ...]:
     """Every convolution is computed by tiles of this size."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(winograd, "ADVANTAGE", {known: -1e9 if known == tile else np.inf for known in FILTERINGS})
-        yield
+    (chosen,) = (known for known in (F2, F3, F4) if known.tile == tile)
+    return DIRECT, replace(chosen, errors=replace(chosen.errors, estimated=-1e9))
 
 
-def chosen(graph: Graph, target: Target = HOST) -> Graph:
+def chosen(graph: Graph, target: Target = HOST, alternatives: Sequence[Alternative] = BUILT_IN) -> Graph:
     """``graph`` as it is computed."""
-    return choose(graph, target).apply(target).graph
+    return choose(graph, target, alternatives=alternatives).apply(target).graph
 
 
 def steps(graph: Graph) -> list[str]:
@@ -81,13 +81,14 @@ def steps(graph: Graph) -> list[str]:
     return [name for name in operators(graph.nodes) if name != "Copy"]
 
 
-def check(graph: Graph, checked: bool = False) -> None:
-    after = chosen(graph)
+def check(graph: Graph, tile: int, checked: bool = False) -> None:
+    after = chosen(graph, alternatives=only(tile))
     verify(after)
     assert steps(after) == WINOGRAD
     given_feeds = feeds(graph)
     expected, evaluated = (evaluate_graph(g, given_feeds)[0].astype(np.float64) for g in (graph, after))
-    (native,) = compile_graph(graph, Options(HOST, threads=2, checked=checked)).executable.run(given_feeds)
+    options = Options(HOST, threads=2, checked=checked, alternatives=only(tile))
+    (native,) = compile_graph(graph, options).executable.run(given_feeds)
     scale = np.abs(expected).max() + 1
     assert np.abs(evaluated - expected).max() <= 1e-4 * scale
     assert np.abs(native - expected).max() <= 1e-4 * scale
@@ -118,8 +119,7 @@ def test_it_is_the_convolution(
     if size[0] + pads[0] + pads[2] < taps or size[1] + pads[1] + pads[3] < taps:
         return
     channels, filters = group * channels, group * filters
-    with only(tile):
-        check(convolution(size, channels, filters, batch=batch, pads=pads, bias=bias, group=group, taps=taps))
+    check(convolution(size, channels, filters, batch=batch, pads=pads, bias=bias, group=group, taps=taps), tile)
 
 
 @given(
@@ -134,21 +134,18 @@ def test_it_is_the_convolution(
 def test_it_is_the_convolution_in_three_dimensions(
     tile: int, size: tuple[int, ...], depth: int, batch: int, group: int, pads: tuple[int, ...]
 ) -> None:
-    with only(tile):
-        check(convolution(size, 16 * group, 16 * group, batch=batch, depth=(depth,), pads=pads, group=group))
+    check(convolution(size, 16 * group, 16 * group, batch=batch, depth=(depth,), pads=pads, group=group), tile)
 
 
 def test_it_stays_within_bounds() -> None:
     """Checked as it runs. (Tiles of 4 x 4 are as large a program, checked, as takes half a minute to compile.)"""
-    with only(2):
-        check(convolution((5, 4), 3, 17), checked=True)
+    check(convolution((5, 4), 3, 17), 2, checked=True)
 
 
 @pytest.mark.parametrize("attributes", [{"strides": (2, 2)}, {"dilations": (2, 2)}], ids=str)
 def test_other_convolutions_stay(attributes: dict[str, tuple[int, ...]]) -> None:
     graph = convolution((12, 12), 32, 32, **attributes)
-    with only(4):
-        assert steps(chosen(graph)) == operators(graph.nodes)
+    assert steps(chosen(graph, alternatives=only(4))) == operators(graph.nodes)
 
 
 def test_where_it_pays() -> None:

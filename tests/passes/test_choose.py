@@ -1,5 +1,7 @@
 """Alternatives and layouts are chosen at least cost: equal to brute force, as the graph then is, within memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,9 @@ from tests.passes.graphs import apply
 from tests.passes.networks import HOST, LANES, Array, conv, networks
 from tilewright.base.numerics import Math
 from tilewright.graph import Graph, Value, verify
-from tilewright.passes.blocks import Reads, is_plain_in_blocks, reads
+from tilewright.passes.alternatives import facts_of
+from tilewright.passes.alternatives.api import computed
+from tilewright.passes.blocks import Reads, is_plain_in_blocks
 from tilewright.passes.choose import Choices, Copy, Problem, Times, choose
 from tilewright.target.target import Target
 
@@ -48,7 +52,7 @@ def test_reading_what_can_not_be_in_blocks_costs_something() -> None:
 
 def check(graph: Graph) -> Choices:
     """Its choices, which must cost what the best of all cost."""
-    problem = Problem.of(graph, HOST, Math.DEFAULT)
+    problem = Problem.of(graph, facts_of(graph, HOST))
     choices = problem.solve(0.0)
     if np.prod([float(len(states)) for states in problem.states.values()]) <= 1e6:
         assert choices.is_best
@@ -66,12 +70,15 @@ def settled(problem: Problem) -> float:
 @given(networks())
 @settings(max_examples=30, deadline=None)
 def test_everybody_gets_what_they_need(graph: Graph) -> None:
-    laid_out = choose(graph, HOST).apply(HOST)
+    choices = choose(graph, HOST)
+    reads = computed(graph, {v: s.way for v, s in choices.states.items()}, graph.names()).reads
+    laid_out = choices.apply(HOST)
     verify(laid_out.graph)
     assert laid_out.graph.outputs == graph.outputs
     assert not set(graph.inputs + graph.outputs) & set(laid_out.layouts)
     for node in laid_out.graph.nodes:
-        how = reads(node, node.outputs[0] in laid_out.layouts, HOST)
+        made = node.outputs[0]
+        how = reads.get(made) or reads.get(replace(made, name=laid_out.copies.get(made.name, "")))
         for read in (v for v in node.inputs if v is not None and v not in graph.constants and node.op.name != "Copy"):
             if read in laid_out.layouts:
                 assert how is not Reads.PLAIN or is_plain_in_blocks(read, HOST)
@@ -105,7 +112,7 @@ def test_larger_weights_stay_within_what_is_to_spare() -> None:
 
 def test_strict_numerics_have_plain_sums_only() -> None:
     choices = choose(convolutions(2), HOST, Math.STRICT)
-    assert all(state.way.tile is None for state in choices.states.values())
+    assert all(state.way.algorithm == "direct" for state in choices.states.values())
 
 
 def test_depthwise_convolutions_stay_with_their_data() -> None:
@@ -134,7 +141,7 @@ def test_what_was_measured_decides() -> None:
     graph = convolutions(2)
     first, second = (node.outputs[0] for node in graph.nodes if node.op.name == "Conv")
     free = choose(graph, HOST)
-    names = {s.way.name for s in Problem.of(graph, HOST, Math.DEFAULT).states[first]}
+    names = {s.way.name for s in Problem.of(graph, facts_of(graph, HOST)).states[first]}
     assert len(names) > 2
     for fastest in names:
         times = {name: 100.0 if name != fastest else 1.0 for name in names}
@@ -158,11 +165,11 @@ def test_estimates_beside_a_time_go_along_with_it() -> None:
 
 def test_a_copy_that_takes_long_is_not_made() -> None:
     graph = convolutions(2)
-    copies = set(Problem.of(graph, HOST, Math.DEFAULT).kernels_that_copy())
+    copies = set(Problem.of(graph, facts_of(graph, HOST)).kernels_that_copy())
     assert Copy(graph.inputs[0], from_blocks=False) in copies
     chosen = {value for value, state in choose(graph, HOST).states.items() if state.is_copied}
     assert graph.inputs[0] in chosen
     (first, _) = (node.outputs[0] for node in graph.nodes if node.op.name == "Conv")
-    ways = {first: {s.way.name: s.way.cycles for s in Problem.of(graph, HOST, Math.DEFAULT).states[first]}}
+    ways = {first: {s.way.name: s.way.cycles for s in Problem.of(graph, facts_of(graph, HOST)).states[first]}}
     slow = choose(graph, HOST, times=Times(ways, dict.fromkeys(copies, 1e12)))
     assert graph.inputs[0] not in {value for value, state in slow.states.items() if state.is_copied}

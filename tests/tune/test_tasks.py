@@ -12,7 +12,7 @@ from tilewright.loops.interpreter import interpret
 from tilewright.measure.build import image_of
 from tilewright.passes.choose import choose
 from tilewright.tune.kernel_space import KernelSpace
-from tilewright.tune.tasks import convolution_tasks
+from tilewright.tune.tasks import tasks
 
 
 def network() -> Graph:
@@ -28,13 +28,12 @@ def network() -> Graph:
 
 @pytest.mark.parametrize("math", [Math.DEFAULT, Math.STRICT])
 def test_equal_convolutions_are_one_task(math: Math) -> None:
-    tasks = convolution_tasks(choose(network(), HOST, math), HOST, math)
-    assert [task.weight for task in tasks] == [2, 1]
+    assert [task.weight for task in tasks(choose(network(), HOST, math))] == [2, 1]
 
 
 def test_all_alternatives_are_routes_and_the_chosen_one_is_first() -> None:
     choices = choose(network(), HOST)
-    task = convolution_tasks(choices, HOST, Math.DEFAULT)[0]
+    task = tasks(choices)[0]
     names = [route.name for route in task.routes]
     assert len(set(names)) == len(names)
     assert {"direct, in blocks", "direct, plain"} <= set(names)
@@ -44,12 +43,12 @@ def test_all_alternatives_are_routes_and_the_chosen_one_is_first() -> None:
 
 
 def test_strict_numerics_have_no_minimal_filtering() -> None:
-    tasks = convolution_tasks(choose(network(), HOST, Math.STRICT), HOST, Math.STRICT)
-    assert not any("F(" in route.name for task in tasks for route in task.routes)
+    found = tasks(choose(network(), HOST, Math.STRICT))
+    assert not any("F(" in route.name for task in found for route in task.routes)
 
 
 def test_routes_can_be_built() -> None:
-    for task in convolution_tasks(choose(network(), HOST), HOST, Math.DEFAULT):
+    for task in tasks(choose(network(), HOST)):
         for route in task.routes:
             assert len(route.kernels) == (3 if "F(" in route.name else 1)
             for kernel in route.kernels:
@@ -59,7 +58,7 @@ def test_routes_can_be_built() -> None:
 
 def test_direct_routes_compute_the_convolution() -> None:
     """For data and weights that are stored as each of them wants."""
-    task = convolution_tasks(choose(network(), HOST), HOST, Math.DEFAULT)[1]
+    task = tasks(choose(network(), HOST))[1]
     random = np.random.default_rng(0)
     data = random.standard_normal((1, 2 * LANES, 12, 12)).astype(np.float32)
     weight = random.standard_normal((LANES, 2 * LANES, 1, 1)).astype(np.float32)

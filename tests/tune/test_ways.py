@@ -10,7 +10,6 @@ import pytest
 from tests.passes.networks import HOST
 from tests.tune.test_tasks import network
 from tilewright.base.events import ignore
-from tilewright.base.numerics import Math
 from tilewright.driver import Options, Services, compile_graph
 from tilewright.graph import evaluate_graph
 from tilewright.loops.identity import identity
@@ -19,10 +18,11 @@ from tilewright.measure.job import Job
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
+from tilewright.passes.alternatives import facts_of
 from tilewright.passes.choose import Copy, Problem, choose
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.recorded import recorded
-from tilewright.tune.tasks import copying, routes
+from tilewright.tune.tasks import copying, nodes_with_routes
 from tilewright.tune.ways import WORTH_MEASURING, WayTuner, times_of
 
 OPTIONS = Options(HOST, threads=1)
@@ -42,20 +42,20 @@ class Bench:
 
 def kernels_of(way: str) -> frozenset[str]:
     graph = choose(network(), HOST).graph
-    found = [
-        route for node in graph.nodes if node.op.name == "Conv" for route in routes(node, graph, HOST, OPTIONS.math)
-    ]
+    found = [route for _, routes in nodes_with_routes(graph, facts_of(graph, HOST)) for route in routes]
     return frozenset(identity(kernel) for route in found if route.name == way for kernel in route.kernels)
 
 
 def tuner() -> WayTuner:
-    return WayTuner(choose(network(), HOST), HOST, Math.DEFAULT, 1, 0)
+    return WayTuner(choose(network(), HOST), 1, 0)
 
 
 @pytest.mark.parametrize("way", ["direct, in blocks", "direct, plain", "F(2x2), in blocks", "F(4x4), in blocks"])
 def test_compile_uses_the_way_that_was_fastest(way: str, tmp_path: Path) -> None:
     first = network().nodes[0].outputs[0]
-    estimates = {state.way.name: state.way.cycles for state in Problem.of(network(), HOST, Math.DEFAULT).states[first]}
+    estimates = {
+        state.way.name: state.way.cycles for state in Problem.of(network(), facts_of(network(), HOST)).states[first]
+    }
     if estimates[way] > WORTH_MEASURING * min(estimates.values()):
         pytest.skip("on this processor, it is not worth measuring")
     path, ways = tmp_path / "r.db", tuner()
@@ -85,7 +85,7 @@ def test_a_way_of_which_a_kernel_is_unknown_has_no_time() -> None:
     def microseconds(naive: Program) -> float | None:
         return 2.0 if identity(naive) in known else None
 
-    times = times_of(graph, HOST, Math.DEFAULT, microseconds)
+    times = times_of(graph, facts_of(graph, HOST), microseconds)
     assert all(of_node == {"direct, plain": 2.0} for of_node in times.ways.values())
     assert not times.copies
 
@@ -100,7 +100,7 @@ def test_kernels_of_ways_are_measured(tmp_path: Path) -> None:
 
 
 def test_weights_are_cold_if_those_of_the_model_are() -> None:
-    cold = WayTuner(choose(network(), HOST), HOST, Math.DEFAULT, 1, 1 << 20)
+    cold = WayTuner(choose(network(), HOST), 1, 1 << 20)
     timed = [job.timing for job in cold.jobs]
     assert any(timing.cold and timing.between_bytes == 1 << 20 for timing in timed)
     assert all(timing.between_bytes == 0 for timing in timed if not timing.cold)

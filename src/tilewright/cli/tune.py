@@ -126,15 +126,15 @@ def _search(
     from tilewright.tune.model_tuner import ModelTuner, between_bytes
     from tilewright.tune.ways import WayTuner
 
-    target, math, threads = before.options.target, before.options.math, before.executable.threads
+    target, threads = before.options.target, before.executable.threads
     between = between_bytes(_computed(before), target)
-    ways = WayTuner(before.compiled.choices, target, math, threads, between)
+    ways = WayTuner(before.compiled.choices, threads, between)
     begin, seconds = time.monotonic(), 60 * options.minutes
     base = before
     if ways.jobs:
         with _Display(console, seconds / 2) as display:
             for done in ways.measure(measurer, display.is_time_left):
-                display.say(f"{done} of {len(ways.jobs)} kernels measured, of all ways to compute convolutions")
+                display.say(f"{done} of {len(ways.jobs)} kernels measured, of all ways to compute nodes")
         base = _with_ways(before, ways, records, options)
         seconds -= time.monotonic() - begin
     search, model = Search(options.search), Model(options.cost_model)
@@ -322,7 +322,7 @@ def _show(comparison: Comparison, search: _Search, path: Path, console: Console)
         table.add_row(gain.name, str(gain.weight), str(gain.tried), *times)
     console.print(table)
     if search.ways is not None:
-        console.print("some convolutions are computed in other ways than the model chose; see explain", highlight=False)
+        console.print("some nodes are computed in other ways than the model chose; see explain", highlight=False)
     times = f"{comparison.before.median * 1e3:.3f} ms before, {comparison.after.median * 1e3:.3f} ms after"
     times += f" ({comparison.ratio:.3f} times as long, in turns)"
     verdict = f"what was found is in {path}, and compile uses it" if comparison.is_kept else "the model's choices stay"

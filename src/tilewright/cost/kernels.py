@@ -5,6 +5,7 @@ arithmetic and its traffic, as in Williams et al., "Roofline" (2009). Weights th
 to the next are read from further away.
 """
 
+from tilewright.base.dtypes import f32
 from tilewright.base.errors import Unsupported
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import estimate
@@ -41,6 +42,13 @@ def pass_cycles(work: Work, target: Target) -> float:
     arithmetic = (work.multiply_adds / target.fma_per_cycle + target.machine.operation_cycles * work.others) / lanes
     rate = target.machine.near_bytes if work.bytes <= target.l2_bytes else target.machine.far_bytes
     return max(arithmetic, work.bytes / rate)
+
+
+def sum_cycles(products: int, weights: int, target: Target) -> float:
+    """Cycles for sums of so many products, with so many weights: those of the arithmetic, or of reading the weights."""
+    size = weights * f32.itemsize
+    streaming = size / target.machine.far_bytes if size > target.l2_bytes else 0.0
+    return max(products / (target.lanes(_WORD) * target.fma_per_cycle), streaming)
 
 
 def _tile_cycles(naive: Program, target: Target) -> float | None:

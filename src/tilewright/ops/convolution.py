@@ -5,7 +5,7 @@ from math import prod
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import same_extent, simplified
 from tilewright.ops.windows import window
 from tilewright.symbolic.expr import TRUE, Const, Expr, cast, const, equal
@@ -13,7 +13,7 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 
-@operator("Conv", FusionKind.CONTRACTION)
+@operator("Conv", FusionKind.CONTRACTION, Trait.SUMS_CHANNELS)
 def conv(
     x: Tensor,
     weight: Tensor,

@@ -73,6 +73,11 @@ class Trait(Flag):
     """Each element of the result is one of an input: which one follows from attributes and shapes."""
     NEUTRAL = 8
     """Where the result has the dtype and the shape of the first input, it is that input."""
+    SUMS_CHANNELS = 16
+    """The second dimension of data and result are channels. Each of the result's has a filter of its own, along the
+    first dimension of the second input ``[filters, channels of a group, taps...]``: what is multiplied with the data
+    around each place, and added up. Attribute ``group``: channels are in so many groups. A kernel of it can work on
+    blocks of channels, and store them in blocks or plain."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Passes: from the graph of a model to the kernels that are compiled.
 
 In: ``graph.Graph``. Out: a graph that computes the same (``normalize``, ``recognize``, ``rules``), with layouts of its
-values (``layout``, ``flatten``), groups of nodes that share a kernel (``fuse``), and the kernel of a group (``lower``).
+values (``choose`` among ``alternatives``, ``layout``, ``flatten``), groups of nodes that share a kernel (``fuse``), and
+the kernel of a group (``lower``).
 
     for group in fuse(normalize(graph)):
         print(group)

@@ -1,4 +1,4 @@
-"""Blocks of channels (NCHWc, Liu et al., "Neo", 2019): which results can be stored so, and who reads what from them.
+"""Blocks of channels (NCHWc, Liu et al., "Neo", 2019): which values can be stored so, and how nodes may need them.
 
 A value in blocks has its channels, the second dimension, in blocks as wide as a vector register, which go last.
 """
@@ -15,10 +15,6 @@ from tilewright.symbolic.simplify import simplify
 from tilewright.target.target import Target
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
-ANCHORS = frozenset({"Conv", "PhaseConv", "WinogradOutput"})
-"""Sums of products over channels, whose results may be in blocks whatever they read."""
-_TRANSFORMS = frozenset({"WinogradInput"})
-"""What is much faster from blocks."""
 _WASTE = 1.5
 """By how much rounding channels up to whole blocks may enlarge a value."""
 _TYPICAL = 32
@@ -58,6 +54,12 @@ def filled(channels: int, width: int) -> float:
     return -(-channels // width) * width / channels
 
 
+def filled_blocks(value: Value, target: Target) -> float:
+    """By how much rounding channels up to whole blocks adds to the work on ``value``."""
+    channels = value.shape[1]
+    return filled(int(channels.value), width_of(value, target)) if isinstance(channels, Const) else 1.0
+
+
 def can_be_blocked(value: Value, target: Target) -> bool:
     """Whether ``value`` has channels that fill blocks."""
     return len(value.shape) > 2 and fills_blocks(value.shape[1], width_of(value, target))
@@ -66,41 +68,6 @@ def can_be_blocked(value: Value, target: Target) -> bool:
 def is_plain_in_blocks(value: Value, target: Target) -> bool:
     """Whether the memory of ``value`` is the same in blocks."""
     return is_row_major(blocked(len(value.shape), width_of(value, target)), value.shape)
-
-
-def reads(node: Node, is_blocked: bool, target: Target) -> Reads:
-    """How ``node`` needs its data, if its result is stored in blocks, or is not."""
-    data = node.inputs[0] if node.inputs else None
-    if node.op.name in _TRANSFORMS and data is not None:
-        return reads_of_transform(data, target)
-    if is_depthwise(node):
-        return Reads.BLOCKED if is_blocked else Reads.PLAIN
-    if node.op.name in ANCHORS and data is not None:
-        must = is_blocked and _mixes_groups(node, width_of(node.outputs[0], target)) and can_be_blocked(data, target)
-        return Reads.BLOCKED if must else Reads.AS_THEY_ARE
-    if node.op.name == "PhasesToSpace":
-        return Reads.AS_THEY_ARE
-    return Reads.RATHER_BLOCKED if is_blocked else Reads.PLAIN
-
-
-def reads_of_transform(data: Value, target: Target) -> Reads:
-    """How the transform of tiles needs its data."""
-    return Reads.BLOCKED if can_be_blocked(data, target) else Reads.AS_THEY_ARE
-
-
-def is_depthwise(node: Node) -> bool:
-    """Whether each channel is convolved with a filter of its own: that goes as well by rows of plain data."""
-    weight = node.inputs[1] if node.op.name == "Conv" else None
-    return weight is not None and weight.shape[1] == ONE and dict(node.attributes).get("group", 1) != 1
-
-
-def _mixes_groups(node: Node, width: int) -> bool:
-    """Whether filters of one block read different channels: several groups share it."""
-    groups = dict(node.attributes).get("group", 1)
-    filters = node.outputs[0].shape[1]
-    if not isinstance(groups, int) or not isinstance(filters, Const):
-        return True
-    return groups != 1 and int(filters.value) // groups % width != 0
 
 
 def is_channelwise(node: Node, target: Target) -> bool:

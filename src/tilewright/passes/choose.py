@@ -1,31 +1,30 @@
 """Alternatives and layouts, chosen for a whole graph at once.
 
-Each value is a variable: how its node computes it, in blocks or plain, and whether it is copied to the other layout as
-well. Nodes cost what the alternative is estimated to take, and the copy; edges, what reading data in another layout
-costs (infinity where that can't be). What costs least is found by ``assignment``, memory included at a price.
+Each value is a variable: the way in which its node computes it, in blocks or plain, and whether it is copied to the
+other layout as well. Nodes cost what the way is estimated to take, and the copy; edges, what reading data in another
+layout costs (infinity where that can't be). What costs least is found by ``assignment``, memory included at a price.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.names import Names
 from tilewright.base.numerics import Math
 from tilewright.graph import Graph, Node, Value
-from tilewright.passes.alternatives import Alternative, Ways, rewrite
+from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, Way, candidates, facts_of
+from tilewright.passes.alternatives.api import AS_IT_IS, computed
 from tilewright.passes.assignment import assign
 from tilewright.passes.blocks import Reads, can_be_blocked, is_plain_in_blocks, points, width_of
 from tilewright.passes.layout import LaidOut, lay_out
-from tilewright.passes.winograd import advantage
 from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
 
 PRICES = 24
 """Steps in which the price of memory is found."""
-GIVEN = Alternative(0.0, is_blocked=False, reads=Reads.AS_THEY_ARE)
+GIVEN = Way(AS_IT_IS, 0.0)
 """That of a value that the graph is given, or that comes with others."""
 
 
@@ -33,7 +32,7 @@ GIVEN = Alternative(0.0, is_blocked=False, reads=Reads.AS_THEY_ARE)
 class State:
     """How a value is made, and whether it is then copied to the other layout."""
 
-    way: Alternative
+    way: Way
     is_copied: bool
 
     @property
@@ -69,7 +68,7 @@ class Choices:
 
     graph: Graph
     states: Mapping[Value, State]
-    names: Names
+    facts: Facts
     cycles: float
     is_best: bool
 
@@ -91,20 +90,24 @@ class Choices:
     def apply(self, target: Target) -> LaidOut:
         """The graph as it was chosen, with copies where layouts change."""
         ways = {value: state.way for value, state in self.states.items()}
-        graph, in_blocks = rewrite(self.graph, ways, self.names)
         copied = frozenset(value for value, state in self.states.items() if state.is_copied)
-        return lay_out(graph, in_blocks, copied, target)
+        return lay_out(computed(self.graph, ways, self.facts.names), copied, target)
 
 
 def choose(
-    graph: Graph, target: Target, math: Math = Math.DEFAULT, spare: int | None = None, times: Times | None = None
+    graph: Graph,
+    target: Target,
+    math: Math = Math.DEFAULT,
+    spare: int | None = None,
+    times: Times | None = None,
+    alternatives: Sequence[Alternative] = BUILT_IN,
 ) -> Choices:
-    """What is estimated to take the fewest cycles; what is in ``times`` needs no estimate.
+    """What is estimated to take the fewest cycles, of all ``alternatives``; what is in ``times`` needs no estimate.
 
     ``spare``: the most bytes by which weights may grow; None for no limit. A price for each byte is raised until they
     suffice.
     """
-    problem = Problem.of(graph, target, math, times)
+    problem = Problem.of(graph, facts_of(graph, target, math, alternatives), times)
     choices = problem.solve(0.0)
     if spare is None or choices.more_bytes <= spare:
         return choices
@@ -123,8 +126,7 @@ class Problem:
     """The variables, and the costs of pairs of states."""
 
     graph: Graph
-    target: Target
-    names: Names
+    facts: Facts
     copies: Mapping[Copy, float] = field(default_factory=dict[Copy, float])
     """Cycles of those copies that were measured."""
     states: dict[Value, tuple[State, ...]] = field(default_factory=dict[Value, tuple[State, ...]])
@@ -133,19 +135,18 @@ class Problem:
     )
 
     @staticmethod
-    def of(graph: Graph, target: Target, math: Math, times: Times | None = None) -> "Problem":
+    def of(graph: Graph, facts: Facts, times: Times | None = None) -> "Problem":
         """That of ``graph``."""
-        problem = Problem(graph, target, graph.names())
-        ways = Ways(graph.constants, problem.names, target, math)
-        alternatives = _alternatives(graph, ways)
-        rate = None if times is None else _rate(alternatives, times, math)
+        problem, math = Problem(graph, facts), facts.math
+        ways = _ways(graph, facts)
+        rate = None if times is None else _rate(ways, times, math)
         if times is not None and rate is not None:
-            alternatives = {v: _measured(found, times.ways.get(v, {}), rate, math) for v, found in alternatives.items()}
+            ways = {v: _measured(found, times.ways.get(v, {}), rate, math) for v, found in ways.items()}
             problem.copies = {copy: rate * microseconds for copy, microseconds in times.copies.items()}
-        wanted = _wanted(graph, alternatives)
+        wanted = _wanted(graph, ways)
         leaving = frozenset(graph.outputs)
         for value in (*graph.inputs, *(v for node in graph.nodes for v in node.outputs)):
-            ways_of_value, wants = alternatives.get(value, (GIVEN,)), wanted.get(value, frozenset())
+            ways_of_value, wants = ways.get(value, (GIVEN,)), wanted.get(value, frozenset())
             problem.states[value] = tuple(problem._states(value, ways_of_value, wants, leaves=value in leaving))
         for node in graph.nodes:
             for value in dict.fromkeys(v for v in node.inputs if v in problem.states):
@@ -177,17 +178,15 @@ class Problem:
         found = assign(nodes, edges)
         states = {value: states[0] for value, states in self.states.items()}
         states |= {v: self.states[v][choice] for v, choice in zip(open_values, found.choices, strict=True)}
-        return Choices(self.graph, states, self.names, found.cost, found.is_best)
+        return Choices(self.graph, states, self.facts, found.cost, found.is_best)
 
-    def _states(
-        self, value: Value, ways: tuple[Alternative, ...], wants: frozenset[Reads], *, leaves: bool
-    ) -> Iterator[State]:
+    def _states(self, value: Value, ways: tuple[Way, ...], wants: frozenset[Reads], *, leaves: bool) -> Iterator[State]:
         for way in ways:
             if not (leaves and way.is_blocked):
                 yield State(way, is_copied=False)
             if way.is_blocked and (leaves or Reads.PLAIN in wants):
                 yield State(way, is_copied=True)
-            if not way.is_blocked and can_be_blocked(value, self.target) and wants & _BLOCKED:
+            if not way.is_blocked and can_be_blocked(value, self.facts.target) and wants & _BLOCKED:
                 yield State(way, is_copied=True)
 
     def _read(self, value: Value, node: Node) -> None:
@@ -204,88 +203,80 @@ class Problem:
             case Reads.AS_THEY_ARE:
                 return 0.0
             case Reads.PLAIN:
-                return 0.0 if state.is_plain or is_plain_in_blocks(value, self.target) else np.inf
+                return 0.0 if state.is_plain or is_plain_in_blocks(value, self.facts.target) else np.inf
             case Reads.BLOCKED:
                 return 0.0 if state.has_blocks else np.inf
             case Reads.RATHER_BLOCKED:
-                return 0.0 if state.has_blocks else self.target.machine.copy_cycles * self._vectors(value)
+                return 0.0 if state.has_blocks else self.facts.target.machine.copy_cycles * self._vectors(value)
 
     def _copying(self, value: Value, state: State) -> float:
         """Of the copy, if there is one."""
         if not state.is_copied:
             return 0.0
         if self._stores_both(value, state):
-            return self.target.machine.copy_cycles * self._vectors(value)
-        machine = self.target.machine
+            return self.facts.target.machine.copy_cycles * self._vectors(value)
+        machine = self.facts.target.machine
         estimated = machine.copy_cycles * self._vectors(value) + machine.shared_kernel_start
         return self.copies.get(Copy(value, state.way.is_blocked), estimated)
 
     def _stores_both(self, value: Value, state: State) -> bool:
         """Whether the kernel that makes ``value`` stores it in both layouts: it can if it makes whole blocks."""
         channels = value.shape[1]
-        whole = isinstance(channels, Const) and int(channels.value) % width_of(value, self.target) == 0
+        whole = isinstance(channels, Const) and int(channels.value) % width_of(value, self.facts.target) == 0
         return state.way.is_blocked and whole
 
     def _vectors(self, value: Value) -> float:
-        return points(value.shape) / width_of(value, self.target)
+        return points(value.shape) / width_of(value, self.facts.target)
 
 
 _BLOCKED = frozenset({Reads.BLOCKED, Reads.RATHER_BLOCKED})
 
 
-def _wanted(graph: Graph, alternatives: Mapping[Value, tuple[Alternative, ...]]) -> dict[Value, frozenset[Reads]]:
+def _wanted(graph: Graph, ways: Mapping[Value, tuple[Way, ...]]) -> dict[Value, frozenset[Reads]]:
     """How each value may be read."""
     wanted: dict[Value, frozenset[Reads]] = {}
     for node in graph.nodes:
-        ways = frozenset(way.reads for way in alternatives[node.outputs[0]])
+        reads = frozenset(way.reads for way in ways[node.outputs[0]])
         for value in node.inputs:
             if value is not None:
-                wanted[value] = wanted.get(value, frozenset()) | ways
+                wanted[value] = wanted.get(value, frozenset()) | reads
     return wanted
 
 
-def _alternatives(graph: Graph, ways: Ways) -> dict[Value, tuple[Alternative, ...]]:
+def _ways(graph: Graph, facts: Facts) -> dict[Value, tuple[Way, ...]]:
     """Those of each node, by its first result."""
-    found: dict[Value, tuple[Alternative, ...]] = {}
-    may_be_blocked: set[Value] = set()
+    found: dict[Value, tuple[Way, ...]] = {}
     for node in graph.nodes:
         result = node.outputs[0]
-        found[result] = ways.of(node, may_be_blocked)
+        found[result] = candidates(node, facts)
         if any(way.is_blocked for way in found[result]):
-            may_be_blocked.add(result)
+            facts.may_be_blocked.add(result)
     return found
 
 
-def _rate(alternatives: Mapping[Value, tuple[Alternative, ...]], times: Times, math: Math) -> float | None:
+def _rate(every: Mapping[Value, tuple[Way, ...]], times: Times, math: Math) -> float | None:
     """The cycles of a microsecond with which estimates and times are mostly alike; None if nothing was measured."""
     rates: list[float] = []
-    for value, ways in alternatives.items():
+    for value, ways in every.items():
         best = min(ways, key=lambda way: way.cycles)
         known = times.ways.get(value, {}).get(best.name)
         if known is not None:
-            rates.append(best.cycles / (known * _handicap(best, math, is_measured=False)))
+            rates.append(best.cycles / (known * best.errors.handicap(math, is_measured=False)))
     return median(rates) if rates else None
 
 
-def _measured(
-    ways: tuple[Alternative, ...], known: Mapping[str, float], rate: float, math: Math
-) -> tuple[Alternative, ...]:
+def _measured(ways: tuple[Way, ...], known: Mapping[str, float], rate: float, math: Math) -> tuple[Way, ...]:
     """Ways with the cycles that were measured, if that of the best estimate was; other estimates go along with it."""
     best = min(ways, key=lambda way: way.cycles)
     if best.name not in known:
         return ways
-    off = known[best.name] * rate * _handicap(best, math, is_measured=False) / best.cycles
+    off = known[best.name] * rate * best.errors.handicap(math, is_measured=False) / best.cycles
 
-    def revised(way: Alternative) -> Alternative:
+    def revised(way: Way) -> Way:
         microseconds = known.get(way.name)
         if microseconds is None:
             return replace(way, cycles=way.cycles * off)
-        cycles = microseconds * rate * _handicap(way, math, is_measured=True)
+        cycles = microseconds * rate * way.errors.handicap(math, is_measured=True)
         return replace(way, cycles=cycles, measured_us=microseconds)
 
     return tuple(map(revised, ways))
-
-
-def _handicap(way: Alternative, math: Math, *, is_measured: bool) -> float:
-    """What the cycles of a way are multiplied by, as it is less accurate."""
-    return 1.0 if way.tile is None else advantage(way.tile, math, is_measured=is_measured)

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from tilewright.base.names import identifier
 from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import apply
-from tilewright.ops import FusionKind
+from tilewright.ops import FusionKind, Trait
 from tilewright.passes.dominators import post_dominators
 from tilewright.symbolic.expr import ONE, ZERO
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
-_STORES_PLAIN = "Conv"
-"""The operator whose kernel leaves blocks as it stores."""
 MAX_NODES = 64
 """Nodes of a group that are not views. Models have a dozen; what is longer would take long to schedule, for no gain."""
 MAX_OPERANDS = 256
@@ -49,7 +47,7 @@ class Group:
 def fuse(graph: Graph, stored_plain: Collection[Value] = ()) -> tuple[Group, ...]:
     """All groups, in an order in which they can run. Every value that leaves the graph must be made by a node.
 
-    ``stored_plain``: copies that a convolution's kernel can make as it stores its result.
+    ``stored_plain``: copies that the kernel of a sum over channels can make as it stores its result.
     """
     return _Fusion(graph, stored_plain).groups()
 
@@ -128,7 +126,7 @@ class _Fusion:
     def _may_follow(self, node: Node, anchor: Node) -> bool:
         """Whether ``node`` may be computed on the part of ``anchor``'s result that has just been made."""
         if node.outputs[0] in self._stored_plain:
-            return anchor.op.name == _STORES_PLAIN and node.outputs[0] not in self._taken
+            return anchor.op.has(Trait.SUMS_CHANNELS) and node.outputs[0] not in self._taken
         joins = self._may_join(node, anchor.outputs[0])
         return joins and (anchor.op.kind is FusionKind.INJECTIVE or _reads_in_place(node))
 

@@ -9,12 +9,21 @@ from dataclasses import dataclass, field, replace
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.kernels.relayout import blocked, lanes_of
 from tilewright.ops.operator import require
-from tilewright.passes.blocks import Reads, reads, width_of
+from tilewright.passes.blocks import Reads, width_of
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
 
 _COPY = require("Copy")
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A graph as it is computed. ``reads``: how its nodes need their data, by their first results."""
+
+    graph: Graph
+    in_blocks: frozenset[Value]
+    reads: Mapping[Value, Reads]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +61,11 @@ def _has_whole_blocks(value: Value | None, laid_out: LaidOut) -> bool:
     return isinstance(channels, Const) and int(channels.value) % lanes_of(laid_out.layouts[value]) == 0
 
 
-def lay_out(graph: Graph, in_blocks: Collection[Value], copied: Collection[Value], target: Target) -> LaidOut:
-    """``graph`` with the values ``in_blocks`` stored so, and those that are ``copied`` in both layouts."""
-    storing = _Storing(graph, in_blocks, copied, target)
+def lay_out(computed: Computed, copied: Collection[Value], target: Target) -> LaidOut:
+    """The graph with its values stored as it says, and those that are ``copied`` in both layouts."""
+    storing = _Storing(computed, copied, target)
     nodes = tuple(storing.nodes())
-    return LaidOut(replace(graph, nodes=nodes), storing.layouts, storing.originals)
+    return LaidOut(replace(computed.graph, nodes=nodes), storing.layouts, storing.originals)
 
 
 class _Storing:
@@ -65,12 +74,14 @@ class _Storing:
     A value that leaves the graph keeps its name where it is plain.
     """
 
-    def __init__(self, graph: Graph, in_blocks: Collection[Value], copied: Collection[Value], target: Target) -> None:
+    def __init__(self, computed: Computed, copied: Collection[Value], target: Target) -> None:
         self.originals: dict[str, str] = {}
+        graph = computed.graph
         self._names = graph.names()
         self._graph = graph
         self._target = target
-        self._in_blocks = in_blocks
+        self._in_blocks = computed.in_blocks
+        self._reads = computed.reads
         self._blocked: dict[Value, Value] = {}
         self._plain: dict[Value, Value] = {}
         made = [value for node in graph.nodes for value in node.outputs]
@@ -122,7 +133,7 @@ class _Storing:
     def _read(self, node: Node, value: Value) -> Value:
         """``value`` as ``node`` reads it: as it needs it, if that is there."""
         made = value if value not in self._blocked else self._made(value)
-        match reads(node, node.outputs[0] in self._in_blocks, self._target):
+        match self._reads[node.outputs[0]]:
             case Reads.PLAIN:
                 return self._plain.get(value, made)
             case Reads.BLOCKED | Reads.RATHER_BLOCKED:

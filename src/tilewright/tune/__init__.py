@@ -13,7 +13,7 @@ compiled again.
     contractions, contraction_space what is searched       search/      who proposes candidates
     features/                       what a model sees      models/      what they are thought to be worth
     kernel_tuner, model_tuner       the search             measurer     measurements that are remembered
-    tasks, ways                     convolutions with all alternatives, and what these take
+    tasks, ways                     nodes with all ways to compute them, and what these take
     nearest                         what similar kernels teach
 
 A new searcher is a file in ``search/``, a new cost model one in ``models/``; a kernel of one's own is a template.

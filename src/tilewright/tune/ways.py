@@ -1,4 +1,4 @@
-"""Algorithms and layouts by measurement: how long each way to compute a convolution takes, and each copy.
+"""Algorithms and layouts by measurement: how long each way to compute a node takes, and each copy.
 
 ``WayTuner`` measures the kernels of all ways, as the compiler schedules them. ``times_of`` finds what was measured, for
 ``passes.choose``, which then decides for the whole graph at once, as it does with estimates.
@@ -7,27 +7,26 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tilewright.base.numerics import Math
 from tilewright.cost.analytic import schedule
-from tilewright.graph import Graph, Node, Value
+from tilewright.graph import Graph, Node
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
-from tilewright.ops.shapes import static
+from tilewright.passes.alternatives import Facts
+from tilewright.passes.alternatives.routes import Route, Step
 from tilewright.passes.choose import Choices, Copy, Problem, Times
 from tilewright.schedule.schedule import Schedule
-from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import CAREFUL
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.recorded import COMPARING, named
-from tilewright.tune.tasks import CONVOLUTIONS, Route, Step, copying, form, routes
+from tilewright.tune.tasks import copying, form, is_static, nodes_with_routes
 
 WORTH_MEASURING = 4.0
 """Ways whose estimate is so many times the best are not measured."""
 
 
-def times_of(graph: Graph, target: Target, math: Math, microseconds: Callable[[Program], float | None]) -> Times:
+def times_of(graph: Graph, facts: Facts, microseconds: Callable[[Program], float | None]) -> Times:
     """What was measured of the ways of ``graph``. ``microseconds``: of a kernel, None for one that was not measured."""
 
     def total(route: Route) -> float | None:
@@ -37,22 +36,22 @@ def times_of(graph: Graph, target: Target, math: Math, microseconds: Callable[[P
 
     ways = {
         node.outputs[0]: {route.name: time for route in found if (time := total(route)) is not None}
-        for node, found in _routes_of(graph, target, math)
+        for node, found in nodes_with_routes(graph, facts)
     }
-    copies = {copy: total(copying(copy, target)) for copy in _copies_of(graph, target, math)}
+    copies = {copy: total(copying(copy, facts.target)) for copy in _copies_of(Problem.of(graph, facts))}
     return Times(ways, {copy: time for copy, time in copies.items() if time is not None})
 
 
 class WayTuner:
     """Measures what decides about the ways of a graph. What is measured is used when it is accepted."""
 
-    def __init__(self, choices: Choices, target: Target, math: Math, threads: int, between_bytes: int) -> None:
+    def __init__(self, choices: Choices, threads: int, between_bytes: int) -> None:
         """``between_bytes``: of weights that a run of the model reads between two runs of a kernel; 0 if all stay in
         the caches."""
-        self._target = target
+        self._target = choices.facts.target
         self._threads = threads
         self._between = between_bytes
-        self.jobs = tuple({job.id: job for job in map(self._job, _steps_of(choices, target, math))}.values())
+        self.jobs = tuple({job.id: job for job in map(self._job, _steps_of(choices))}.values())
 
     def measure(self, measurer: Measurer, is_time_left: Callable[[], bool]) -> Iterator[int]:
         """Measure one kernel after the other while there is time; says how many are done."""
@@ -83,12 +82,13 @@ class WayTuner:
         return Job(str(naive), trace, str(self._target), self._threads, COMPARING, timing, str(scheduled.program))
 
 
-def _steps_of(choices: Choices, target: Target, math: Math) -> Iterator[Step]:
+def _steps_of(choices: Choices) -> Iterator[Step]:
     """The kernels of all ways that are worth measuring; first those of what takes longest."""
+    graph, facts = choices.graph, choices.facts
     distinct: dict[tuple[object, ...], tuple[Node, Sequence[Route]]] = {}
-    for node, found in _routes_of(choices.graph, target, math):
-        distinct.setdefault(form(node), (node, found))
-    problem = Problem.of(choices.graph, target, math)
+    for node, found in nodes_with_routes(graph, facts):
+        distinct.setdefault(form(node, found), (node, found))
+    problem = Problem.of(graph, facts)
 
     def estimates(node: Node) -> dict[str, float]:
         return {state.way.name: state.way.cycles for state in problem.states[node.outputs[0]]}
@@ -98,25 +98,9 @@ def _steps_of(choices: Choices, target: Target, math: Math) -> Iterator[Step]:
         for route in found:
             if known.get(route.name, 0.0) <= WORTH_MEASURING * min(known.values()):
                 yield from route.steps
-    for copy in _copies_of(choices.graph, target, math):
-        yield from copying(copy, target).steps
+    for copy in _copies_of(problem):
+        yield from copying(copy, facts.target).steps
 
 
-def _routes_of(graph: Graph, target: Target, math: Math) -> Iterator[tuple[Node, Sequence[Route]]]:
-    """The convolutions that may be computed in several ways; equal ones share their routes."""
-    known: dict[tuple[object, ...], Sequence[Route]] = {}
-    for node in graph.nodes:
-        if node.op.name in CONVOLUTIONS and _is_static(*node.inputs, *node.outputs):
-            key = form(node)
-            if key not in known:
-                known[key] = routes(node, graph, target, math)
-            if len(known[key]) > 1:
-                yield node, known[key]
-
-
-def _copies_of(graph: Graph, target: Target, math: Math) -> Iterator[Copy]:
-    return (copy for copy in Problem.of(graph, target, math).kernels_that_copy() if _is_static(copy.value))
-
-
-def _is_static(*values: Value | None) -> bool:
-    return all(value is None or static(value.shape) is not None for value in values)
+def _copies_of(problem: Problem) -> Iterator[Copy]:
+    return (copy for copy in problem.kernels_that_copy() if is_static(copy.value))

@@ -5,7 +5,7 @@ that are asked about. A node by itself is a kernel of its own, but for what ride
 kernel that makes their operand, and cost what they read besides.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -19,7 +19,7 @@ from tilewright.cost.kernels import kernel_cycles
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.ops import FusionKind
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives import Ways
+from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, candidates
 from tilewright.passes.choose import choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
@@ -30,8 +30,6 @@ from tilewright.passes.rules import index_of
 from tilewright.superopt.costs.memory import size_of
 from tilewright.target.target import Target
 
-_CONVOLUTIONS = frozenset({"Conv", "PhaseConv"})
-"""Operators with several ways to be computed."""
 _MOVES = frozenset({"Concat", "Gather", "Pad", "Slice", "Tile"})
 """Operators that move elements to other places: a pass over memory, where they can't join their readers."""
 
@@ -44,6 +42,7 @@ class KernelCosts:
     math: Math
     bounds: Mapping[str, int]
     is_cold: bool
+    alternatives: Sequence[Alternative] = BUILT_IN
     _nodes: dict[object, float] = field(default_factory=dict[object, float])
     _seen: dict[int, tuple[Node, float]] = field(default_factory=dict[int, tuple[Node, float]])
     """By identity: most nodes are in many graphs. (Which of its operands are weights never changes.)"""
@@ -51,10 +50,16 @@ class KernelCosts:
     _kernels: dict[str, float] = field(default_factory=dict[str, float])
 
     @staticmethod
-    def of(graph: Graph, target: Target, math: Math, bounds: Mapping[str, int]) -> "KernelCosts":
+    def of(
+        graph: Graph,
+        target: Target,
+        math: Math,
+        bounds: Mapping[str, int],
+        alternatives: Sequence[Alternative] = BUILT_IN,
+    ) -> "KernelCosts":
         """For ``graph``, and what follows from it by rules."""
         size = sum(array.nbytes for array in graph.constants.values())
-        return KernelCosts(target, math, bounds, size > target.l2_bytes)
+        return KernelCosts(target, math, bounds, size > target.l2_bytes, alternatives)
 
     def of_node(self, node: Node, weights: Collection[str]) -> float:
         """Of one node by itself; nodes that are alike are looked at once."""
@@ -73,7 +78,9 @@ class KernelCosts:
     def of_graph(self, graph: Graph) -> float:
         """Of a run of ``graph``: of all its kernels."""
         known = normalize(_with_stand_ins(eliminate_common_subexpressions(graph)))
-        laid_out = flatten_reductions(choose(known, self.target, self.math).apply(self.target))
+        laid_out = flatten_reductions(
+            choose(known, self.target, self.math, alternatives=self.alternatives).apply(self.target)
+        )
         lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
         return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph, laid_out.leaving_blocks))
 
@@ -93,19 +100,20 @@ class KernelCosts:
     def _of_node(self, node: Node, weights: Collection[str]) -> float:
         if node.op.kind is FusionKind.VIEW:
             return 0.0
-        if node.op.name in _CONVOLUTIONS:
-            return self._convolution(node, weights)
+        cycles = self._fastest(node, weights)
+        if cycles > 0:
+            return self.target.machine.kernel_start + cycles
         if node.op.name in _MOVES:
             return self.target.machine.kernel_start + self._passing(node.outputs, 2)
         if node.op.kind is FusionKind.INJECTIVE:
             return self._passing([v for v in node.inputs if v is not None and v.name not in weights][1:], 1)
         return self._alone(node, weights)
 
-    def _convolution(self, node: Node, weights: Collection[str]) -> float:
-        """By the way that is estimated to be the fastest."""
+    def _fastest(self, node: Node, weights: Collection[str]) -> float:
+        """By the way that is estimated to be the fastest; 0 if alternatives do not estimate it."""
         zeros = {value: _zeros(value) for value in node.inputs if value is not None and value.name in weights}
-        ways = Ways(zeros, Names(value.name for value in zeros), self.target, self.math)
-        return self.target.machine.kernel_start + min(way.cycles for way in ways.of(node, ()))
+        facts = Facts(zeros, Names(value.name for value in zeros), self.target, self.math, self.alternatives)
+        return min(way.cycles for way in candidates(node, facts))
 
     def _passing(self, values: Collection[Value], times: int) -> float:
         """Reading or writing ``values`` so many times."""
@@ -118,7 +126,9 @@ class KernelCosts:
         given = list(dict.fromkeys(value for value in node.inputs if value is not None))
         zeros = {value: _zeros(value) for value in given if value.name in weights}
         graph = Graph("node", tuple(v for v in given if v not in zeros), node.outputs, (node,), zeros)
-        laid_out = flatten_reductions(choose(graph, self.target, self.math).apply(self.target))
+        laid_out = flatten_reductions(
+            choose(graph, self.target, self.math, alternatives=self.alternatives).apply(self.target)
+        )
         lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
         return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph))
 

@@ -7,8 +7,9 @@ needs phases with equally many taps, as one convolution has one kernel.
 It is no rule of algebra: a choice of how one operator is computed, which depends on how wide vectors are.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import TypeAlias
 
@@ -20,13 +21,40 @@ from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
 from tilewright.ops.transposed_convolution import phases
 from tilewright.ops.windows import number
+from tilewright.passes.alternatives.api import Building, Facts, Way
+from tilewright.passes.blocks import Reads, points, width_of
 from tilewright.symbolic.expr import Expr, as_expr, const
 
 Attributes: TypeAlias = Mapping[str, Attribute]
 
 
+class InterleavedPhases:
+    """All phases as channels of one convolution, in each way in which that can be computed."""
+
+    name = "interleaved phases"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        found = _interleaved(node, facts.constants, facts.names)
+        if found is None:
+            return
+        result, target = node.outputs[0], facts.target
+        whole = int(str(result.shape[1])) % width_of(result, target) == 0
+        more = target.machine.transform_cycles * points(result.shape) / width_of(result, target)
+        for way in replace(facts, constants=found.parameters, may_be_blocked=set()).ways(found.convolution):
+            yield replace(
+                way,
+                algorithm=f"{way.algorithm} of {self.name}",
+                cycles=way.cycles + more,
+                is_blocked=way.is_blocked and whole,
+                make=partial(_make, found, way),
+            )
+
+
+INTERLEAVED_PHASES = InterleavedPhases()
+
+
 @dataclass(frozen=True, slots=True)
-class Interleaved:
+class _Interleaved:
     """What does the same as a ``PhaseConv``."""
 
     convolution: Node
@@ -34,9 +62,15 @@ class Interleaved:
     parameters: Mapping[Value, Array]
 
 
+def _make(found: _Interleaved, way: Way, node: Node, building: Building) -> None:
+    building.constants.update(found.parameters)
+    building.compute(found.convolution, way)
+    building.append(found.places, Reads.AS_THEY_ARE)
+
+
 def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:
     """Whether all phases have equally many taps, all filters see all channels, and parameters are known."""
-    if node.op.name != "PhaseConv" or any(v is not None and v not in constants for v in node.inputs[1:]):
+    if node.op != _PHASES or any(v is not None and v not in constants for v in node.inputs[1:]):
         return False
     attributes = dict(node.attributes)
     strides = _strides(node)
@@ -44,7 +78,7 @@ def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:
     return attributes.get("group", 1) == 1 and all(dim.are_even for dim in own)
 
 
-def interleaved(node: Node, constants: Mapping[Value, Array], names: Names) -> Interleaved | None:
+def _interleaved(node: Node, constants: Mapping[Value, Array], names: Names) -> _Interleaved | None:
     """What does the same as the ``PhaseConv`` ``node``, if one convolution can.
 
     Filter ``p * CO + co`` makes phase ``p`` of output channel ``co``; phases are in row-major order.
@@ -69,11 +103,14 @@ def interleaved(node: Node, constants: Mapping[Value, Array], names: Names) -> I
     after = [number((y + (begin - 1)) // stride + 1 - own) for begin, y, stride, own in ends]
     options: Attributes = {"pads": (*before, *after), "dilations": dilations}
     called = names.fresh(f"{result.name}.phases")
-    convolution = make_node(require("Conv"), [data, *parameters], [called], options, node.source)
+    convolution = make_node(_CONVOLUTION, [data, *parameters], [called], options, node.source)
     offsets = tuple(begin % stride for begin, stride in zip(begins, strides, strict=True))
     places: Attributes = {"strides": strides, "offsets": offsets, "spatial": spatial}
-    interleaving = make_node(require("PhasesToSpace"), convolution.outputs, [result.name], places, node.source)
-    return Interleaved(convolution, interleaving, parameters)
+    interleaving = make_node(_INTERLEAVE, convolution.outputs, [result.name], places, node.source)
+    return _Interleaved(convolution, interleaving, parameters)
+
+
+_PHASES, _CONVOLUTION, _INTERLEAVE = require("PhaseConv"), require("Conv"), require("PhasesToSpace")
 
 
 def _named(like: Value, array: Array, names: Names) -> Value:

@@ -1,0 +1,111 @@
+"""The operator as its te program has it: by rows of plain data, or in blocks of channels."""
+
+from collections.abc import Iterator
+from math import prod
+
+from tilewright.cost.kernels import sum_cycles
+from tilewright.graph import Node, Value
+from tilewright.graph.ir import apply
+from tilewright.ops import Trait
+from tilewright.ops.operator import require
+from tilewright.passes.alternatives.api import AS_IT_IS, Facts, Way
+from tilewright.passes.blocks import Reads, can_be_blocked, filled, filled_blocks, is_channelwise, points, width_of
+from tilewright.symbolic.expr import ONE, Const
+from tilewright.target.target import Target
+from tilewright.tensor.ir import Compute, topological_order
+
+_BY_PHASES = require("PhaseConv")
+
+
+class Direct:
+    """In blocks: sums over channels, and what is computed channel by channel of what may be in blocks."""
+
+    name = AS_IT_IS
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        (result, *others) = node.outputs
+        if others or len(result.shape) < 3:
+            yield Way(self.name)
+        elif node.op.has(Trait.SUMS_CHANNELS):
+            yield from _sums(node, facts.target)
+        elif node.op == _BY_PHASES and isinstance(result.shape[1], Const):
+            yield _phase_sums(node, facts.target)
+        elif _follows(node, facts):
+            yield from _channelwise(node, facts.target)
+        else:
+            yield Way(self.name)
+
+
+DIRECT = Direct()
+
+
+def _in_blocks(node: Node, cycles: float, reads: Reads) -> Way:
+    return Way(AS_IT_IS, cycles, is_blocked=True, reads=reads)
+
+
+def _sums(node: Node, target: Target) -> Iterator[Way]:
+    """In blocks of filters, or by rows. Where each channel has a filter of its own, data stay as the result is."""
+    result, weight, data = node.outputs[0], node.inputs[1], node.inputs[0]
+    assert weight is not None and data is not None, "sums over channels have data and a weight"
+    cycles = sum_cycles(points(result.shape) * points(weight.shape[1:]), points(weight.shape), target)
+    own = weight.shape[1] == ONE and dict(node.attributes).get("group", 1) != 1
+    if can_be_blocked(result, target) and (not own or can_be_blocked(data, target)):
+        reads = Reads.BLOCKED if own else _reads_of_blocks(node, target)
+        yield _in_blocks(node, cycles * filled_blocks(result, target), reads)
+    machine = target.machine
+    by_rows = machine.element_by_rows * _filled_rows(result, target) if own else machine.sum_by_rows
+    yield Way(AS_IT_IS, cycles * by_rows, reads=Reads.PLAIN if own else Reads.AS_THEY_ARE)
+
+
+def _phase_sums(node: Node, target: Target) -> Way:
+    """A transposed convolution phase by phase: in blocks, as filters of neighbouring places are others."""
+    result, weight = node.outputs[0], node.inputs[1]
+    assert weight is not None, "a convolution has a weight"
+    strides = prod(int(str(extent)) for extent in weight.shape[1 : len(weight.shape) // 2])
+    products = points(result.shape) * points(weight.shape[1:]) // strides
+    cycles = sum_cycles(products, points(weight.shape), target) * filled_blocks(result, target)
+    return _in_blocks(node, cycles, _reads_of_blocks(node, target))
+
+
+def _reads_of_blocks(node: Node, target: Target) -> Reads:
+    """How sums in blocks of filters need their data: in blocks, if those of one block read different channels."""
+    data = node.inputs[0]
+    mixed = _mixes_groups(node, width_of(node.outputs[0], target))
+    return Reads.BLOCKED if mixed and data is not None and can_be_blocked(data, target) else Reads.AS_THEY_ARE
+
+
+def _mixes_groups(node: Node, width: int) -> bool:
+    """Whether several groups share a block."""
+    groups = dict(node.attributes).get("group", 1)
+    filters = node.outputs[0].shape[1]
+    if not isinstance(groups, int) or not isinstance(filters, Const):
+        return True
+    return groups != 1 and int(filters.value) // groups % width != 0
+
+
+def _follows(node: Node, facts: Facts) -> bool:
+    """Whether ``node`` can work on the blocks that others make."""
+    result, target = node.outputs[0], facts.target
+    if not can_be_blocked(result, target):
+        return False
+    widths = {width_of(v, target) for v in node.inputs if v is not None and v in facts.may_be_blocked}
+    return widths == {width_of(result, target)} and is_channelwise(node, target)
+
+
+def _channelwise(node: Node, target: Target) -> Iterator[Way]:
+    """What works channel by channel."""
+    result = node.outputs[0]
+    vectors = points(result.shape) / width_of(result, target)
+    made = topological_order([apply(node.op, node.inputs, dict(node.attributes))[0]])
+    is_window = any(isinstance(op, Compute) and op.reduce_axis for op in made)
+    in_blocks = filled_blocks(result, target) if is_window else 1.0
+    by_rows = target.machine.window_by_rows * _filled_rows(result, target)
+    yield _in_blocks(node, vectors * in_blocks, Reads.RATHER_BLOCKED)
+    yield Way(AS_IT_IS, vectors * (by_rows if is_window else target.machine.element_by_rows))
+
+
+def _filled_rows(value: Value, target: Target) -> float:
+    """By how much rounding rows up to whole registers adds to the work on windows."""
+    extent = value.shape[-1]
+    count = int(extent.value) if isinstance(extent, Const) else 0
+    return filled(count, width_of(value, target)) if count > 0 else 1.0

@@ -1,0 +1,38 @@
+"""What the ways to compute a node cost, so that they can be compared."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import isnan
+
+from tilewright.cost.kernels import kernel_cycles
+from tilewright.graph import Node
+from tilewright.passes.alternatives.api import OWN_TERMS, Facts, Way
+from tilewright.passes.alternatives.routes import route
+
+
+def candidates(node: Node, facts: Facts) -> tuple[Way, ...]:
+    """The ways to compute ``node``, with their cycles, multiplied as their errors ask. A single one costs nothing."""
+    ways = facts.ways(node)
+    if len(ways) == 1:
+        return (replace(ways[0], cycles=0.0),) if isnan(ways[0].cycles) else ways
+    if any(isnan(way.cycles) for way in ways):
+        ways = _estimated(node, ways, facts)
+    return tuple(way if way.errors is OWN_TERMS else _weighed(way, facts) for way in ways)
+
+
+def _weighed(way: Way, facts: Facts) -> Way:
+    return replace(way, cycles=way.errors.handicap(facts.math, is_measured=False) * way.cycles)
+
+
+def _estimated(node: Node, ways: Sequence[Way], facts: Facts) -> tuple[Way, ...]:
+    """Those without cycles get what the analytic model says of their kernels, relative to what it says of the best that
+    has some: that stays comparable with its like."""
+
+    def modelled(way: Way) -> float:
+        kernels = route(node, way, facts.constants, facts.target).kernels
+        return sum(kernel_cycles(kernel, facts.target) for kernel in kernels)
+
+    known = [way for way in ways if not isnan(way.cycles)]
+    best = min(known, key=lambda way: way.cycles, default=None)
+    scale = 1.0 if best is None else best.cycles / modelled(best)
+    return tuple(replace(way, cycles=scale * modelled(way)) if isnan(way.cycles) else way for way in ways)

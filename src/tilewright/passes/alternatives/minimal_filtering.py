@@ -1,0 +1,155 @@
+"""Convolutions with filters of 3 x 3 or 2 x 2 taps by Winograd's minimal filtering, where it is estimated to be faster.
+
+One node becomes three: the transform of the input, a matrix product for each point, and the transform back, which takes
+over the bias and is what an epilogue joins. Filters are transformed here, in float64.
+
+It follows from algebra, but is no rule: a search over graphs sees the convolution.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from tilewright.base.dtypes import f32
+from tilewright.cost.kernels import sum_cycles
+from tilewright.graph import Array, Node, Value
+from tilewright.ops.minimal_filtering import FILTERINGS
+from tilewright.ops.operator import require
+from tilewright.ops.shapes import static
+from tilewright.ops.winograd import transformed_filter
+from tilewright.passes.alternatives.api import OTHER_TERMS, Building, Errors, Facts, Way
+from tilewright.passes.blocks import Reads, can_be_blocked, filled_blocks
+from tilewright.target.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A convolution with strides and dilations of 1: ``[n, c, d..., y, x]``, with at most one ``d``."""
+
+    data: tuple[int, ...]
+    weight: tuple[int, ...]
+    result: tuple[int, ...]
+    group: int
+    pads: tuple[int, ...]
+    """Before the data, in each dimension."""
+
+    @property
+    def depth(self) -> int:
+        """Taps of the filter along ``d``."""
+        return prod(self.weight[2:-2])
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Of the result."""
+        return self.result[2:]
+
+    def grid(self, tile: int) -> tuple[int, ...]:
+        """Tiles along the last two dimensions."""
+        return tuple(-(-extent // tile) for extent in self.extents[-2:])
+
+    def layers(self) -> tuple[int, ...]:
+        """Extents of ``d`` in the transformed data."""
+        return tuple(extent + self.depth - 1 for extent in self.extents[:-2])
+
+    def more_bytes(self, tile: int) -> int:
+        """By how much transformed filters are larger."""
+        taps = prod(self.weight[-2:])
+        return (FILTERINGS[tile].points ** 2 - taps) * max(1, prod(self.weight) // taps) * f32.itemsize
+
+    def cycles(self, tile: int, target: Target) -> float:
+        """In the transformed domain."""
+        points = FILTERINGS[tile].points ** 2
+        tiles = self.result[0] * prod(self.grid(tile))
+        leaving = points * tiles * prod(self.extents[:-2]) * self.result[1]
+        entering = points * tiles * prod(self.layers()) * self.data[1]
+        products = sum_cycles(leaving * prod(self.weight[1:-2]), points * prod(self.weight[:-2]), target)
+        transforms = (entering + leaving) / target.lanes(8 * f32.itemsize) * target.machine.transform_cycles
+        return 2 * target.machine.shared_kernel_start + products + transforms
+
+
+@dataclass(frozen=True, slots=True)
+class MinimalFiltering:
+    """By ``tile`` outputs at a time along each of the last two dimensions."""
+
+    tile: int
+    errors: Errors
+
+    @property
+    def name(self) -> str:
+        return f"F({self.tile}x{self.tile})"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        problem = _problem_of(node, facts.constants, FILTERINGS[self.tile].taps)
+        data = node.inputs[0]
+        if problem is None or data is None:
+            return
+        blocked, target = can_be_blocked(node.outputs[0], facts.target), facts.target
+        cycles = problem.cycles(self.tile, target) * filled_blocks(node.outputs[0], target)
+        reads = Reads.BLOCKED if can_be_blocked(data, target) else Reads.AS_THEY_ARE
+        make = partial(_transformed, problem, self.tile, reads)
+        yield Way(self.name, cycles, blocked, reads, make, problem.more_bytes(self.tile), self.errors)
+
+
+F2, F3 = MinimalFiltering(2, OTHER_TERMS), MinimalFiltering(3, OTHER_TERMS)
+F4 = MinimalFiltering(4, replace(OTHER_TERMS, estimated=1.25))
+"""Errors are about ten times as large, those of the others twice."""
+
+
+def _transformed(problem: Problem, tile: int, reads: Reads, node: Node, building: Building) -> None:
+    """Adds what does the same as ``node`` in the transformed domain."""
+    data, weight, bias = (*node.inputs, None)[:3]
+    assert data is not None and weight is not None, "a convolution has data and a weight"
+    points, grid = FILTERINGS[tile].points, problem.grid(tile)
+    batch, filters = problem.result[:2]
+    # Without depth, the tiles of all images are rows of the same products: a weight is read once for all.
+    images, step = (batch, prod(grid)) if problem.depth > 1 else (1, prod(grid))
+    shared, own = batch // images, problem.data[1] // problem.group
+    options = {"tile": tile, "depth": problem.depth, "pads": problem.pads, "outputs": problem.extents}
+    tiles = building.add(_INPUT, [data], node, "tiles", options, reads)
+    shape = (points**2, images, shared * prod(problem.layers()) * step, problem.group, own)
+    rows = building.add(_RESHAPE, [tiles], node, "rows", {"shape": shape})
+
+    def transform(array: Array) -> Array:
+        return transformed_filter(array, tile, problem.group).astype(np.float32)
+
+    matrices = building.weight(weight, ("winograd", tile, problem.group), transform)
+    products = building.add(_PRODUCTS, [rows, matrices], node, "products", {"step": step})
+    shape = (points, points, batch, *problem.extents[:-2], *grid, filters)
+    places = building.add(_RESHAPE, [products], node, "places", {"shape": shape})
+    inputs = [places, *([] if bias is None else [bias])]
+    building.add(_OUTPUT, inputs, node, "", {"tile": tile, "outputs": problem.extents}, Reads.AS_THEY_ARE)
+
+
+def _problem_of(node: Node, constants: Mapping[Value, Array], taps: int) -> Problem | None:
+    """The extents, if ``node`` is a convolution of the kinds for which this is, with so many taps."""
+    attributes: dict[str, object] = dict(node.attributes)
+    if node.op != _CONVOLUTION or len(node.outputs) != 1 or node.outputs[0].dtype != f32:
+        return None
+    if node.inputs[1] not in constants:
+        return None
+    shapes = [None if value is None else static(value.shape) for value in (*node.inputs[:2], node.outputs[0])]
+    data, weight, result = shapes
+    if data is None or weight is None or result is None or prod(result) == 0:
+        return None
+    group = attributes.get("group", 1)
+    plain = all(_ones(attributes.get(name)) for name in ("strides", "dilations"))
+    if not plain or not isinstance(group, int) or len(weight) not in (4, 5) or weight[-2:] != (taps, taps):
+        return None
+    return Problem(data, weight, result, group, _pads(node, len(data) - 2))
+
+
+_CONVOLUTION, _RESHAPE, _PRODUCTS = require("Conv"), require("Reshape"), require("WinogradProducts")
+_INPUT, _OUTPUT = require("WinogradInput"), require("WinogradOutput")
+
+
+def _pads(node: Node, count: int) -> tuple[int, ...]:
+    """The zeros before the data."""
+    pads = dict(node.attributes).get("pads")
+    return tuple(int(str(pad)) for pad in pads[:count]) if isinstance(pads, tuple) and pads else (0,) * count
+
+
+def _ones(values: object) -> bool:
+    return values in (None, (1, 1), (1, 1, 1))

@@ -1,0 +1,72 @@
+"""Routes: the kernels of one way to compute a node, as if it stood alone. They can be estimated, and measured."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tilewright.graph import Array, Graph, Node, Value
+from tilewright.kernels.relayout import blocked
+from tilewright.loops.program import Program
+from tilewright.passes.alternatives.api import Way, computed
+from tilewright.passes.blocks import Reads, can_be_blocked, width_of
+from tilewright.passes.flatten import flatten_reductions
+from tilewright.passes.fuse import fuse
+from tilewright.passes.layout import LaidOut
+from tilewright.passes.lower import Lowering
+from tilewright.target.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A kernel of a route, and which of its inputs are weights."""
+
+    naive: Program
+    weights: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Kernels that run one after the other. ``name``: of the way."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+    @property
+    def kernels(self) -> tuple[Program, ...]:
+        """Their naive programs."""
+        return tuple(step.naive for step in self.steps)
+
+
+def route(node: Node, way: Way, constants: Mapping[Value, Array], target: Target) -> Route:
+    """The kernels of ``node`` computed so.
+
+    What it makes is stored as the way wants it; what it reads, too, and where that wants nothing as the result is, as
+    mostly in a model. Raises ``Unsupported`` for what has no program.
+    """
+    graph = _alone(node, constants)
+    result = node.outputs[0]
+    made = computed(graph, {result: way}, graph.names())
+    stored = set(made.in_blocks)
+    for data in graph.inputs[:1]:
+        follows = way.reads is Reads.AS_THEY_ARE and way.is_blocked and can_be_blocked(data, target)
+        if follows or way.reads in (Reads.BLOCKED, Reads.RATHER_BLOCKED):
+            stored.add(data)
+    layouts = {value: blocked(len(value.shape), width_of(value, target)) for value in stored}
+    return Route(way.name, tuple(steps_of(flatten_reductions(LaidOut(made.graph, layouts)), target)))
+
+
+def steps_of(laid_out: LaidOut, target: Target) -> Iterator[Step]:
+    """The kernels of a graph."""
+    lowering = Lowering(laid_out, target, {})
+    for group in fuse(laid_out.graph):
+        kernel = lowering.kernel(group)
+        values = zip(kernel.program.params, kernel.arguments, strict=True)
+        weights = tuple(parameter.name for parameter, value in values if value in laid_out.graph.constants)
+        yield Step(replace(kernel.program, name=group.name), weights)
+
+
+def _alone(node: Node, constants: Mapping[Value, Array]) -> Graph:
+    """A graph of one node."""
+    read = [value for value in node.inputs if value is not None]
+    inputs = tuple(dict.fromkeys(value for value in read if value not in constants))
+    own = {value: constants[value] for value in read if value in constants}
+    return Graph(node.op.name, inputs, node.outputs, (node,), own)
