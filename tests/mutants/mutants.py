@@ -2221,16 +2221,16 @@ MUTANTS = (
     ),
     Mutant(
         "places of the result are where the operand's are",
-        "superopt/places.py",
-        "_Axis((at,), to) for to, at in enumerate(perm)",
-        "_Axis((at,), at) for to, at in enumerate(perm)",
+        "ops/movement.py",
+        "BatchAxis((at,), to) for to, at in enumerate(perm)",
+        "BatchAxis((at,), at) for to, at in enumerate(perm)",
         _PLACES,
     ),
     Mutant(
         "operands that do not fit are joined",
-        "superopt/places.py",
-        "for shape in shapes}) == 1",
-        "for shape in shapes}) >= 1",
+        "ops/movement.py",
+        "if len(others) == 1 else None",
+        "if others else None",
         _PLACES,
     ),
     Mutant(
@@ -2242,7 +2242,7 @@ MUTANTS = (
     ),
     Mutant(
         "filters of any group read all channels",
-        "superopt/places.py",
+        "ops/convolution.py",
         'if attributes.get("group", 1) == 1:',
         "if True:",
         _PLACES,

@@ -18,6 +18,8 @@ from tilewright.tensor.over_domain import DomainProgram
 Shape = tuple[int, ...]
 Case = tuple[str, dict[str, Attribute], list[Shape]]
 EXTENTS = st.integers(1, 4)
+BATCHED = [name for name in names() if require(name).batched is not None]
+"""Operators that say which their batch axes are."""
 
 
 def _program(name: str, attributes: dict[str, Attribute], shapes: list[Shape]) -> DomainProgram:
@@ -76,9 +78,10 @@ def slices(draw: st.DrawFn) -> Case:
 @st.composite
 def pools(draw: st.DrawFn) -> Case:
     name = draw(st.sampled_from(["AveragePool", "MaxPool"]))
-    shape = tuple(draw(st.tuples(EXTENTS, EXTENTS, st.integers(3, 5), st.integers(3, 5))))
-    kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
-    return name, {"kernel_shape": kernel, "strides": draw(st.sampled_from([(1, 1), (2, 1)]))}, [shape]
+    spatial = draw(st.integers(1, 2))
+    shape = (*draw(st.tuples(EXTENTS, EXTENTS)), *draw(st.tuples(st.integers(3, 5), st.integers(3, 5)))[:spatial])
+    kernel = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))[:spatial]
+    return name, {"kernel_shape": kernel, "strides": draw(st.sampled_from([(1, 1), (2, 1)]))[:spatial]}, [shape]
 
 
 @st.composite
@@ -97,7 +100,7 @@ def transpositions(draw: st.DrawFn) -> Case:
 
 @st.composite
 def reductions(draw: st.DrawFn) -> Case:
-    name = draw(st.sampled_from(["ReduceSum", "ReduceMean"]))
+    name = draw(st.sampled_from([name for name in BATCHED if name.startswith("Reduce")]))
     return name, {"axes": (-1,)}, [tuple(draw(st.lists(EXTENTS, min_size=2, max_size=3)))]
 
 
@@ -132,6 +135,11 @@ CASES = {
     "MatMul": products(),
     "Conv": convolutions(),
 }
+
+
+def test_all_that_say_where_they_work_are_tried() -> None:
+    moves = {"Concat", "Slice", "AveragePool", "MaxPool", "Pad", "Transpose", "MatMul", "Conv"}
+    assert moves == {name for name in BATCHED if not name.startswith("Reduce")}
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -6,7 +6,8 @@ In: te tensors and attributes. Out: te tensors; shape, dtype, meaning and refere
 
 To add an operator, write a function in the file of its family and decorate it with ``@operator(name, kind, traits)``; a
 new file is also imported here. ``kind`` says how it may be fused (``FusionKind``), ``traits`` what else is known of it
-(``Trait``), which rewrites ask for. Names and rules are those of ONNX.
+(``Trait``), which rewrites ask for; ``batched`` along which dimensions it does the same at each place (``Batch``).
+Names and rules are those of ONNX.
 """
 
 from tilewright.ops import (

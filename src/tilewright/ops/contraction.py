@@ -1,15 +1,29 @@
 """Sums of products: matrix multiplication and its relatives."""
 
+from collections.abc import Sequence
+
 from tilewright.base.errors import BadProgram
+from tilewright.ops.batches import aligned
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import Attributes, Batch, BatchAxis, FusionKind, operator
 from tilewright.ops.shapes import broadcast, element, require_broadcast, same_extent
 from tilewright.symbolic.expr import Expr, cast, const
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 
-@operator("MatMul", FusionKind.CONTRACTION)
+def _products(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch | None:
+    """Matrices of a batch, rows and columns."""
+    match tuple(map(len, shapes)):
+        case (left, right) if left > 1 and right > 1:
+            rank = max(left, right)
+            sides = BatchAxis((left - 2, None), rank - 2), BatchAxis((None, right - 1), rank - 1)
+            return Batch((*aligned((left - 2, right - 2)), *sides), attributes, keeps=True)
+        case _:
+            return None
+
+
+@operator("MatMul", FusionKind.CONTRACTION, batched=_products)
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """``[..., m, k] x [..., k, n] -> [..., m, n]`` by NumPy's rules; a vector is a row or a column, and disappears."""
     if not a.ndim or not b.ndim:

@@ -5,7 +5,7 @@ from math import prod
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
-from tilewright.ops.operator import FusionKind, Trait, operator
+from tilewright.ops.operator import Attributes, Batch, BatchAxis, FusionKind, Trait, operator
 from tilewright.ops.shapes import same_extent, simplified
 from tilewright.ops.windows import window
 from tilewright.symbolic.expr import TRUE, Const, Expr, cast, const, equal
@@ -13,7 +13,19 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 
-@operator("Conv", FusionKind.CONTRACTION, Trait.SUMS_CHANNELS)
+def _images(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch | None:
+    """Images, and filters if each reads all channels; or channels if each has a filter of its own."""
+    images = BatchAxis((0, None), 0)
+    match attributes, shapes:
+        case {"group": int(group), **others}, ((_, channels, *_), (filters, 1, *_)) if channels == filters == group:
+            return Batch((images, BatchAxis((1, 0), 1)), others, keeps=True)
+        case _, ((_, _, *_), (_, _, *_)) if attributes.get("group", 1) == 1:
+            return Batch((images, BatchAxis((None, 0), 1)), attributes, keeps=True)
+        case _:
+            return None
+
+
+@operator("Conv", FusionKind.CONTRACTION, Trait.SUMS_CHANNELS, _images)
 def conv(
     x: Tensor,
     weight: Tensor,

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
+from tilewright.ops.batches import all_but
 from tilewright.ops.build import Index, tensor
-from tilewright.ops.operator import FusionKind, Trait, operator
+from tilewright.ops.operator import Attributes, Batch, BatchAxis, FusionKind, Trait, operator
 from tilewright.ops.shapes import (
     broadcast,
     element,
@@ -23,6 +24,33 @@ from tilewright.tensor.ir import Tensor
 
 _UNLIMITED = (1 << 31) - 1
 """Bounds of slices from this on mean the end, however long a tensor is: exporters write several such numbers."""
+
+
+def _transposed(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch | None:
+    match attributes, shapes:
+        case {"perm": (*perm,)}, (x,) if sorted(map(str, perm)) == sorted(map(str, range(len(x)))):
+            axes = (BatchAxis((at,), to) for to, at in enumerate(perm) if isinstance(at, int))
+            return Batch(tuple(axes), {"perm": ()})
+        case _:
+            return None
+
+
+def _concatenated(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch | None:
+    match attributes:
+        case {"axis": int(axis)} if -len(shapes[0]) <= axis < len(shapes[0]):
+            at = axis % len(shapes[0])
+            others = {(*shape[:at], None, *shape[at + 1 :]) for shape in shapes}
+            return Batch(all_but((at,), len(shapes[0]), len(shapes)), {"axis": 0}) if len(others) == 1 else None
+        case _:
+            return None
+
+
+def _sliced(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch | None:
+    match attributes, shapes:
+        case {"axes": (int(axis),), **bounds}, (x,) if -len(x) <= axis < len(x):
+            return Batch(all_but((axis % len(x),), len(x)), {**bounds, "axes": (0,)})
+        case _:
+            return None
 
 
 @operator("Reshape", FusionKind.VIEW, Trait.MOVES | Trait.NEUTRAL)
@@ -68,7 +96,7 @@ def squeeze(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     return tensor(tuple(x.shape[p] for p in kept), body)
 
 
-@operator("Transpose", FusionKind.VIEW, Trait.MOVES)
+@operator("Transpose", FusionKind.VIEW, Trait.MOVES, _transposed)
 def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
     """Dimension ``p`` of the result is dimension ``perm[p]`` of ``x``; without ``perm``, reversed."""
     order = tuple(range(x.ndim))[::-1] if perm is None else tuple(perm)
@@ -84,7 +112,7 @@ def copy(x: Tensor) -> Tensor:
     return tensor(x.shape, lambda index: x[index])
 
 
-@operator("Concat", FusionKind.INJECTIVE, Trait.MOVES)
+@operator("Concat", FusionKind.INJECTIVE, Trait.MOVES, _concatenated)
 def concat(*inputs: Tensor, axis: int) -> Tensor:
     """The inputs one after the other along ``axis``."""
     if not inputs:
@@ -152,7 +180,7 @@ def trilu(x: Tensor, k: Tensor | None = None, *, upper: bool = True) -> Tensor:
     return tensor(x.shape, body)
 
 
-@operator("Slice", FusionKind.INJECTIVE, Trait.MOVES)
+@operator("Slice", FusionKind.INJECTIVE, Trait.MOVES, _sliced)
 def slice_(
     x: Tensor,
     *,

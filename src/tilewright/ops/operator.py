@@ -81,13 +81,38 @@ class Trait(Flag):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchAxis:
+    """Which dimension of each operand, and of the result, is one; None of what is shared along it."""
+
+    operands: tuple[int | None, ...]
+    result: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """An operator does the same at each place along ``axes``: there, they may as well be samples.
+
+    ``attributes``: of the operator where these dimensions are not there, or of extent 1 if it ``keeps`` them.
+    """
+
+    axes: tuple[BatchAxis, ...]
+    attributes: Attributes
+    keeps: bool = False
+
+
+Batched: TypeAlias = Callable[[Attributes, Sequence[tuple[int, ...]]], Batch | None]
+"""From attributes and the operands' shapes, which need not fit, to the batch axes; None where nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Operator:
-    """A named te function."""
+    """A named te function, and what is known of it; ``batched``: where it has batch axes if it is not elementwise."""
 
     name: str
     function: Function
     kind: FusionKind
     traits: Trait = Trait.NONE
+    batched: Batched | None = None
 
     def has(self, trait: Trait) -> bool:
         """Whether all of ``trait`` is declared."""
@@ -126,13 +151,15 @@ def _signature(function: Function) -> Signature:
 _TABLE: dict[str, Operator] = {}
 
 
-def operator(name: str, kind: FusionKind, traits: Trait = Trait.NONE) -> Callable[[Decorated], Decorated]:
+def operator(
+    name: str, kind: FusionKind, traits: Trait = Trait.NONE, batched: Batched | None = None
+) -> Callable[[Decorated], Decorated]:
     """Enter the decorated function into the table as ``name``."""
 
     def enter(function: Decorated) -> Decorated:
         if name in _TABLE:
             raise InternalError(f"operator {name} is defined twice")
-        _TABLE[name] = Operator(name, function, kind, traits)
+        _TABLE[name] = Operator(name, function, kind, traits, batched)
         return function
 
     return enter

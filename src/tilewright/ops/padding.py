@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from tilewright.base.errors import BadProgram
+from tilewright.ops.batches import all_but
 from tilewright.ops.build import Index, choice, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import Attributes, Batch, FusionKind, operator
 from tilewright.ops.shapes import nearest_index, show, simplified
 from tilewright.symbolic.expr import ZERO, Const, Expr, const, maximum, minimum, select
 from tilewright.symbolic.traversal import all_of
@@ -43,7 +44,16 @@ _SOURCES: Mapping[Mode, Callable[[Expr, Expr], Expr]] = {
 }
 
 
-@operator("Pad", FusionKind.INJECTIVE)
+def _padded(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch | None:
+    match attributes, shapes:
+        case {"before": (*before,), "after": (*after,)}, (x,) if len(before) == len(after) == len(x):
+            padded = (at for at in range(len(x)) if (before[at], after[at]) != (0, 0))
+            return Batch(all_but(tuple(padded), len(x)), attributes, keeps=True)
+        case _:
+            return None
+
+
+@operator("Pad", FusionKind.INJECTIVE, batched=_padded)
 def pad(
     x: Tensor, value: Tensor | None = None, *, before: Sequence[int], after: Sequence[int], mode: str = "constant"
 ) -> Tensor:

@@ -7,6 +7,7 @@ from tilewright.base.dtypes import i64
 from tilewright.base.errors import BadProgram
 from tilewright.loops.extern import extern, for_range, seq, store
 from tilewright.loops.ir import Buffer, Stmt
+from tilewright.ops.batches import windowed
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.reduction import power_of, root_of
@@ -61,7 +62,7 @@ def _pool(
     return _Pool(x, sliding, sliding.outputs(x.shape[2:], ceil_mode), sliding.taps())
 
 
-@operator("MaxPool", FusionKind.REDUCTION)
+@operator("MaxPool", FusionKind.REDUCTION, batched=windowed)
 def max_pool(
     x: Tensor,
     *,
@@ -140,7 +141,7 @@ def lp_pool(
     return tensor(total.shape, lambda index: cast(root_of(total[index], p), x.dtype))
 
 
-@operator("AveragePool", FusionKind.REDUCTION)
+@operator("AveragePool", FusionKind.REDUCTION, batched=windowed)
 def average_pool(
     x: Tensor,
     *,

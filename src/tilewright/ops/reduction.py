@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.base.dtypes import DType, f64, u8
 from tilewright.base.errors import BadProgram
+from tilewright.ops.batches import reduced_rows
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import element, element_count, normalize_axes
@@ -52,7 +53,7 @@ def _enter(
         over = _axes(x, axes, noop_with_empty_axes)
         return narrowed(reduce_over(x, over, keepdims, reducer, lambda v: value(cast(v, wide))), x.dtype)
 
-    operator(name, FusionKind.REDUCTION)(function)
+    operator(name, FusionKind.REDUCTION, batched=reduced_rows)(function)
 
 
 _enter("ReduceSum", te.sum, sums=True)
@@ -149,7 +150,7 @@ def _real(dtype: DType) -> DType:
     return accumulator(dtype) if dtype.is_float else f64
 
 
-@operator("ReduceMean", FusionKind.REDUCTION)
+@operator("ReduceMean", FusionKind.REDUCTION, batched=reduced_rows)
 def reduce_mean(
     x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
 ) -> Tensor:
