@@ -7,7 +7,7 @@ from tests.symbolic.reference import N, X, Y, Z
 from tilewright.symbolic import Bounds, Expr
 from tilewright.symbolic.expr import Const, as_expr, equal
 from tilewright.symbolic.simplify import simplify
-from tilewright.symbolic.solve import solve_false_below, solve_false_from, solve_lower, solve_range, solve_upper
+from tilewright.symbolic.solve import solve_false_from, solve_lower, solve_upper
 from tilewright.symbolic.traversal import substitute
 
 TAIL = X * 8 + Y < N
@@ -24,7 +24,6 @@ def test_the_tail_of_a_split_loop():
     assert number(solve_upper(guard, X, bounds)) == 12
     assert number(solve_false_from(guard, X, bounds)) == 13
     assert solve_lower(guard, X, bounds) is None
-    assert solve_range(guard, X, bounds) == (as_expr(0), as_expr(12))
 
 
 def test_limits_are_expressions_over_run_time_extents():
@@ -35,17 +34,13 @@ def test_limits_are_expressions_over_run_time_extents():
 
 def test_the_borders_of_a_padded_convolution():
     bounds = Bounds({X: 56, Z: 3})
-    guard = (X + Z - 1 >= 0) & (X + Z - 1 < 56)
-    assert solve_range(guard, X, bounds) == (as_expr(1), as_expr(55))
     assert number(solve_lower(X + Z - 1 >= 0, X, bounds)) == 1
     assert number(solve_upper(X + Z - 1 < 56, X, bounds)) == 55
-    assert number(solve_false_below(X >= 5, X, bounds)) == 5
 
 
 def test_guards_that_say_nothing_about_the_variable():
     bounds = Bounds({X: 56, Y: 8, Z: 3})
     assert solve_upper(Y < 4, X, bounds) is None
-    assert solve_range(Y < 4, X, bounds) is None
     assert solve_upper(equal(X, Y), X, bounds) is None
     assert number(solve_upper(Y < 8, X, bounds)) == 56
     assert number(solve_lower(Y < 8, X, bounds)) == 0
@@ -81,8 +76,6 @@ def test_limits_of_sums_are_the_best_possible(guard: Expr, size_i: int, size_j: 
     upper = clip(number(solve_upper(guard, X, bounds)), 0)
     lower = clip(number(solve_lower(guard, X, bounds)), size_i)
     stop = clip(number(solve_false_from(guard, X, bounds)), size_i)
-    start = clip(number(solve_false_below(guard, X, bounds)), 0)
     assert upper == next((x for x in range(size_i) if not always[x]), size_i)
     assert lower == next((x + 1 for x in reversed(range(size_i)) if not always[x]), 0)
     assert stop == next((x + 1 for x in reversed(range(size_i)) if not never[x]), 0)
-    assert start == next((x for x in range(size_i) if not never[x]), size_i)

@@ -1,7 +1,7 @@
 """Making blocks: regions that follow from the body, accesses that go elsewhere, loops around."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tilewright.loops.access import point, regions
 from tilewright.loops.ir import Block, Buffer, Call, Loop, Region, Stmt, Store, Stores
@@ -87,15 +87,6 @@ def moved_accesses(
 ) -> Block:
     """``block`` with its accesses to ``old`` made ones to ``new``, at changed indices."""
     return refreshed(program, map_parts(block, lambda inside: redirected(inside, old, new, change)))
-
-
-def stores_in(stmt: Stmt) -> Iterator[Store]:
-    """All single stores in ``stmt``, in program order."""
-    for node in walk(stmt):
-        if isinstance(node, Store):
-            yield node
-        elif isinstance(node, Stores):
-            yield from node.stores
 
 
 def bindings_by_kind(block: Block) -> tuple[list[Expr], list[Expr]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.conditions import inequalities
 from tilewright.symbolic.expr import FALSE, TRUE, ZERO, Binary, Const, Expr, Var
-from tilewright.symbolic.linear import Polynomial, combine, constant_of, literal, polynomial, scaled, shifted, to_expr
+from tilewright.symbolic.linear import Polynomial, combine, constant_of, literal, scaled, shifted, to_expr
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.proof import Prover
 from tilewright.symbolic.simplify import simplifier, simplify
@@ -35,43 +35,12 @@ def solve_lower(condition: Expr, var: Var, bounds: Bounds) -> Expr | None:
     return _limit_of_all(simple, var, bounds, _true_from, BinaryOp.MAX)
 
 
-def solve_range(condition: Expr, var: Var, bounds: Bounds) -> tuple[Expr, Expr] | None:
-    """The widest ``(a, b)`` such that ``condition`` holds wherever ``a <= var < b``: the part of a loop without guard.
-
-    The sides that ``condition`` does not limit are 0 and the extent of ``var``, which has to be in ``bounds``.
-    """
-    simple = simplify(condition, bounds)
-    low: list[Polynomial] = [{}]
-    high: list[Polynomial] = [polynomial(bounds.extents[var])]
-    for part in conjuncts(simple):
-        found = inequalities(part, bounds)
-        if not found:
-            return None
-        for inequality in found:
-            coefficient = inequality.get((var,), 0)
-            limits, limit = (low, _true_from) if coefficient > 0 else (high, _true_below)
-            one = _limit(inequality, var, bounds, limit)
-            if one is None:
-                return None
-            limits.append(one)
-    start, stop = _combined(low, var, bounds, BinaryOp.MAX), _combined(high, var, bounds, BinaryOp.MIN)
-    return None if start is None or stop is None else (start, stop)
-
-
 def solve_false_from(condition: Expr, var: Var, bounds: Bounds) -> Expr | None:
     """The smallest ``b`` such that ``condition`` is false wherever ``var >= b``: the loop may stop there."""
     simple = simplify(condition, bounds)
     if simple in (TRUE, FALSE):
         return ZERO if simple == FALSE else None
     return _limit_of_any(simple, var, bounds, _true_from, BinaryOp.MIN)
-
-
-def solve_false_below(condition: Expr, var: Var, bounds: Bounds) -> Expr | None:
-    """The largest ``b`` such that ``condition`` is false wherever ``var < b``: the loop may start there."""
-    simple = simplify(condition, bounds)
-    if simple in (TRUE, FALSE):
-        return bounds.extents.get(var) if simple == FALSE else None
-    return _limit_of_any(simple, var, bounds, _true_below, BinaryOp.MAX)
 
 
 _Limit = Callable[[Polynomial, int, Prover], Polynomial | None]

@@ -21,7 +21,6 @@ from tilewright.base.outputs import AnyPath, check_output, output
 from tilewright.runtime.artifact.secret_files import make_secret, read_secret
 
 PREFIX: Final = "ed25519:"
-SIGNATURE_BYTES: Final = 64
 _PUBLIC = re.compile(r"ed25519:([0-9a-f]{64})")
 _DOMAIN: Final = b"tilewright artifact manifest, signature of form 1\0"
 _MOST_BYTES: Final = 1 << 16
