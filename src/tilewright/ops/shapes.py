@@ -1,12 +1,13 @@
 """Shapes of operators, and places in them: broadcasting, axes, row-major numbers, reshapes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, ExprLike, Var, as_expr, maximum, minimum
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, ExprLike, Var, as_expr, const, maximum, minimum
 from tilewright.symbolic.simplify import equivalent, simplify
+from tilewright.symbolic.traversal import substitute
 from tilewright.tensor.ir import Tensor
 
 Shape = tuple[Expr, ...]
@@ -31,6 +32,18 @@ def same_shape(a: Shape, b: Shape) -> bool:
 def simplified(extent: Expr) -> Expr:
     """``extent`` in its simplest form."""
     return simplify(extent, _run_time(extent.variables))
+
+
+def number_at(extent: Expr, values: Mapping[Var, int]) -> int:
+    """``extent`` where variables have ``values``. Raises ``BadProgram`` if another one matters."""
+    known = values.get(extent) if isinstance(extent, Var) else None
+    if known is not None:  # mostly it is one
+        return known
+    given = {variable: const(values[variable]) for variable in extent.variables if variable in values}
+    number = simplified(substitute(extent, given))
+    if not isinstance(number, Const):
+        raise BadProgram(f"{extent} has a symbol that is not bound")
+    return int(number.value)
 
 
 def broadcast(*shapes: Shape) -> Shape:

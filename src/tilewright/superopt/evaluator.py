@@ -19,11 +19,10 @@ from tilewright.base.errors import BadProgram
 from tilewright.base.exact import Exact
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.operator import map_expressions
-from tilewright.ops.shapes import simplified
+from tilewright.ops.shapes import number_at
 from tilewright.passes.rules.terms import Apply, Number, Term, Variable
 from tilewright.superopt.places import Work, work
-from tilewright.symbolic.expr import Const, Expr, Var, const
-from tilewright.symbolic.traversal import substitute
+from tilewright.symbolic.expr import Expr, Var
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.domains import Domain
 from tilewright.tensor.over_domain import DomainProgram
@@ -117,11 +116,4 @@ class Bindings:
 
     def integer(self, value: Expr) -> int:
         """An expression over symbols. Raises ``BadProgram`` for one that is not bound."""
-        known = self.symbols.get(value) if isinstance(value, Var) else None
-        if known is not None:  # mostly it is one
-            return known
-        given = {symbol: const(self.symbols[symbol]) for symbol in value.variables if symbol in self.symbols}
-        number = simplified(substitute(value, given))
-        if not isinstance(number, Const):
-            raise BadProgram(f"{value} has a symbol that is not bound")
-        return int(number.value)
+        return number_at(value, self.symbols)

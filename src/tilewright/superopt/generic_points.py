@@ -13,9 +13,7 @@ from hashlib import blake2b
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.expr import Binary, Const, Expr, Unary, Var, const
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
-
-PRIME = 2**31 - 1
-"""Products of two elements fit into the 64 bits of egglog's integers."""
+from tilewright.tensor.domains import PRIME
 
 MIX = (1_103_515_245, 12_345)
 """Any two numbers: they make a quotient differ from polynomials that occur."""

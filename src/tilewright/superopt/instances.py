@@ -17,12 +17,15 @@ import numpy as np
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.ops import Attribute, Operator
+from tilewright.ops.operator import map_expressions
+from tilewright.ops.shapes import number_at
+from tilewright.passes.rules.binding import spliced
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.evaluator import Bindings, Evaluator
 from tilewright.superopt.generic_points import point_where
 from tilewright.superopt.normal_form import normal_rule
 from tilewright.symbolic import Bounds, simplify
-from tilewright.symbolic.expr import TRUE, Const, Expr, Symbol, Var, const
+from tilewright.symbolic.expr import TRUE, Expr, Symbol, Var, const
 from tilewright.symbolic.traversal import substitute
 from tilewright.tensor.domains import Domain, Modular, Real
 
@@ -84,12 +87,7 @@ class Instance:
 
     def integer(self, value: Expr) -> int:
         """An expression over symbols. Raises ``BadProgram`` for one that is not chosen."""
-        if isinstance(value, Var) and value in self.symbols:  # mostly it is one
-            return self.symbols[value]
-        known = self.simplified(value)
-        if not isinstance(known, Const):
-            raise BadProgram(f"{value} has a symbol without a value")
-        return int(known.value)
+        return number_at(value, self.symbols)
 
     def simplified(self, value: Expr) -> Expr:
         """An expression, symbols replaced by their values."""
@@ -116,17 +114,8 @@ class Instance:
         return Apply(term.op, tuple(map(self.concrete, term.operands)), tuple(written.items()), None, term.output)
 
     def _concrete(self, value: Attribute) -> Attribute:
-        if isinstance(value, Expr):
-            return self.integer(value)
-        if not isinstance(value, tuple) or not any(isinstance(item, Expr) for item in value):
-            return value
-        found: list[int] = []
-        for item in value:
-            if isinstance(item, Var) and item.name.startswith("*"):
-                found += self.leading[item.name[1:]]
-            else:
-                found.append(self.integer(item) if isinstance(item, Expr) else int(item))
-        return tuple(found)
+        leading = {name: tuple(map(const, extents)) for name, extents in self.leading.items()}
+        return map_expressions(spliced(value, leading), self.integer)
 
 
 @dataclass(frozen=True, slots=True)

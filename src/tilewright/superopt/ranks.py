@@ -6,11 +6,11 @@ from inspect import signature
 from itertools import product
 
 from tilewright.base.errors import BadProgram
-from tilewright.ops import Attribute
+from tilewright.passes.rules.binding import spliced
 from tilewright.passes.rules.terms import Apply, Rule, Variable, Written, subterms
 from tilewright.superopt.generic_points import point_where
 from tilewright.superopt.normal_form import normal_rule
-from tilewright.symbolic.expr import Expr, Symbol, Var
+from tilewright.symbolic.expr import Symbol, Var
 
 _MOST = 2
 _FLAGS = ("keepdims", "transpose_a", "transpose_b")
@@ -81,19 +81,6 @@ class _Writing:
         return Variable(v.name, (*self.leading[v.leading], *v.shape), None, v.is_weight)
 
     def _attributes(self, term: Apply) -> Written:
-        written = [(name, self._spread(value)) for name, value in term.attributes]
+        written = [(name, spliced(value, self.leading)) for name, value in term.attributes]
         of = str(term.rest)
         return (*written, *((name, self.flags[of, name]) for name in _open_flags(term) if (of, name) in self.flags))
-
-    def _spread(self, value: Attribute) -> Attribute:
-        if not isinstance(value, tuple):
-            return value
-        found: list[int | Expr] = []
-        for item in value:
-            if isinstance(item, Var) and item.name[1:] in self.leading and item.name.startswith("*"):
-                found += self.leading[item.name[1:]]
-            elif isinstance(item, int | Expr):
-                found.append(item)
-            else:
-                return value
-        return tuple(found)

@@ -20,9 +20,8 @@ from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.measure.turns import Clock, Plan, Run, Timing, measure, ratio
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.operator import map_expressions, require
-from tilewright.ops.shapes import Shape, show, simplified
-from tilewright.symbolic.expr import Const, Expr, Var, const
-from tilewright.symbolic.traversal import substitute
+from tilewright.ops.shapes import Shape, number_at, show
+from tilewright.symbolic.expr import Expr, const
 from tilewright.target.machine import GUESSED_EXTENT
 
 Prepare = Callable[[onnx.ModelProto, Mapping[str, Array], int], Run]
@@ -127,10 +126,7 @@ class OnnxRuntimeCosts:
         return tuple(map(self._number, value.shape))
 
     def _number(self, extent: Expr) -> int:
-        dims: dict[Var, Expr] = {v: const(self.sizes.get(v.given, GUESSED_EXTENT)) for v in extent.variables}
-        known = simplified(substitute(extent, dims))
-        assert isinstance(known, Const), "all variables have values"
-        return int(known.value)
+        return number_at(extent, {v: self.sizes.get(v.given, GUESSED_EXTENT) for v in extent.variables})
 
 
 _NOTHING = make_node(require("Relu"), [Value("x", f32, ())], ["y"], {})

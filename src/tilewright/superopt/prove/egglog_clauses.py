@@ -11,13 +11,13 @@ from typing import ClassVar
 
 from tilewright.base.errors import BadProgram
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
-from tilewright.superopt.generic_points import MIX, PRIME, Point, element, point_where
+from tilewright.superopt.generic_points import MIX, Point, element, point_where
 from tilewright.superopt.normal_form import Normalizer, normal_rule
 from tilewright.superopt.prove.writing import Named, Writer
 from tilewright.superopt.term_shapes import WINDOW
 from tilewright.symbolic.expr import Binary, Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp
-from tilewright.tensor.domains import Modular
+from tilewright.tensor.domains import PRIME, Modular
 
 PRELUDE = """
 (datatype S (Nil) (D i64 S) (Leading i64) (Both S S))

@@ -16,7 +16,6 @@ where the search among all begins. Bounds that do not bind are the solver's own 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol
 
 from tilewright.base.errors import BadInput
 from tilewright.superopt.search.acyclic import Way, components, without_cycles
@@ -49,18 +48,6 @@ class _Answer:
 
     taken: tuple[int, ...]
     is_optimal: bool
-
-
-class _Solver(Protocol):
-    """What is used of HiGHS."""
-
-    def require(self, row: _Row) -> None:
-        """Add a constraint."""
-        ...
-
-    def solve(self, seconds: float) -> _Answer:
-        """Go on from where it was."""
-        ...
 
 
 def cheapest(problem: Problem, start: Plan, seconds: float) -> Cheapest:
@@ -101,7 +88,7 @@ def _makers_without_cycles(problem: Problem, start: Plan) -> _Makers:
 
 def _solved(problem: Problem, makers: _Makers, start: Plan, end: float) -> Cheapest:
     """The cheapest plan of these ``makers``."""
-    solver = _new_solver(problem, start)
+    solver = _Solver(problem, start)
     for row in _rows(problem, makers):
         solver.require(row)
     cuts = 0
@@ -149,40 +136,42 @@ def _way_out(problem: Problem, circle: frozenset[int], taken: Sequence[int]) -> 
     yield from (_Row(ways, number) for number in taken if not circle.isdisjoint(problem.options[number].reads))
 
 
-def _new_solver(problem: Problem, start: Plan) -> _Solver:
-    try:
-        from highspy import Highs, HighsModelStatus, HighsSolution, HighsVarType, kHighsInf
-    except ImportError as error:
-        raise BadInput("highspy is not installed: pip install 'tilewright[superopt]'") from error
+class _Solver:
+    """A program of HiGHS. Raises ``BadInput`` if that is not installed."""
 
-    class HighsSolver:
-        """A program of HiGHS."""
+    def __init__(self, problem: Problem, start: Plan) -> None:
+        try:
+            from highspy import Highs, HighsSolution, HighsVarType
+        except ImportError as error:
+            raise BadInput("highspy is not installed: pip install 'tilewright[superopt]'") from error
+        self._known = HighsSolution()
+        self._known.col_value = [float(number in set(start.values())) for number in range(len(problem.options))]
+        self._highs = Highs()
+        self._highs.setOptionValue("output_flag", False)
+        self._highs.setOptionValue("mip_rel_gap", 0.0)
+        scale = _LARGEST / max((option.cost for option in problem.options if option.cost), default=_LARGEST)
+        for number, option in enumerate(problem.options):
+            self._highs.addCol(option.cost * scale, 0.0, 1.0, 0, [], [])
+            self._highs.changeColIntegrality(number, HighsVarType.kInteger)
 
-        def __init__(self) -> None:
-            self._highs = Highs()
-            self._highs.setOptionValue("output_flag", False)
-            self._highs.setOptionValue("mip_rel_gap", 0.0)
-            scale = _LARGEST / max((option.cost for option in problem.options if option.cost), default=_LARGEST)
-            for number, option in enumerate(problem.options):
-                self._highs.addCol(option.cost * scale, 0.0, 1.0, 0, [], [])
-                self._highs.changeColIntegrality(number, HighsVarType.kInteger)
+    def require(self, row: _Row) -> None:
+        """Add a constraint."""
+        from highspy import kHighsInf
 
-        def require(self, row: _Row) -> None:
-            if row.reader in row.makers:
-                return
-            numbers = list(row.makers) if row.reader is None else [*row.makers, row.reader]
-            factors = [1.0] * len(row.makers) + [-1.0] * (row.reader is not None)
-            least = 1.0 if row.reader is None else 0.0
-            self._highs.addRow(least, kHighsInf, len(numbers), numbers, factors)
+        if row.reader in row.makers:
+            return
+        numbers = list(row.makers) if row.reader is None else [*row.makers, row.reader]
+        factors = [1.0] * len(row.makers) + [-1.0] * (row.reader is not None)
+        least = 1.0 if row.reader is None else 0.0
+        self._highs.addRow(least, kHighsInf, len(numbers), numbers, factors)
 
-        def solve(self, seconds: float) -> _Answer:
-            self._highs.setOptionValue("time_limit", max(seconds, 0.0))
-            self._highs.setSolution(known)
-            self._highs.run()
-            is_optimal = self._highs.getModelStatus() == HighsModelStatus.kOptimal
-            values = self._highs.getSolution().col_value
-            return _Answer(tuple(number for number, value in enumerate(values) if value > 0.5), is_optimal)
+    def solve(self, seconds: float) -> _Answer:
+        """Go on from where it was."""
+        from highspy import HighsModelStatus
 
-    known = HighsSolution()
-    known.col_value = [float(number in set(start.values())) for number in range(len(problem.options))]
-    return HighsSolver()
+        self._highs.setOptionValue("time_limit", max(seconds, 0.0))
+        self._highs.setSolution(self._known)
+        self._highs.run()
+        is_optimal = self._highs.getModelStatus() == HighsModelStatus.kOptimal
+        values = self._highs.getSolution().col_value
+        return _Answer(tuple(number for number, value in enumerate(values) if value > 0.5), is_optimal)

@@ -9,16 +9,16 @@ decide whether the region is well-typed there.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tilewright.base.errors import BadProgram
 from tilewright.base.exact import Exact
 from tilewright.ops.operator import map_expressions
-from tilewright.ops.shapes import simplified, static
+from tilewright.ops.shapes import number_at, static
 from tilewright.superopt.validate.congruence import Attributes, Type
 from tilewright.superopt.validate.extent_relations import Relation, Shape, Sizes, Use, counts, relations, resized
 from tilewright.superopt.validate.regions import Region, Step
-from tilewright.symbolic.expr import Const, Expr, Var, const
-from tilewright.symbolic.traversal import substitute
+from tilewright.symbolic.expr import Expr, Var, const
 
 _TRIALS = 4000
 """Numbers that are tried before the search gives up."""
@@ -57,7 +57,7 @@ def _without_symbols(region: Region) -> Region:
     if len(symbols) > len(_RUN_TIME):
         raise BadProgram(f"{len(symbols)} run-time extents are more than {len(_RUN_TIME)}")
     ordered = sorted(symbols, key=lambda symbol: symbol.name)
-    values = {symbol: const(number) for symbol, number in zip(ordered, _RUN_TIME, strict=False)}
+    values = dict(zip(ordered, _RUN_TIME, strict=False))
     return Region(
         tuple(replace(leaf, type=_typed(leaf.type, values)) for leaf in region.leaves),
         tuple(_stepped(step, values) for step in region.steps),
@@ -73,19 +73,13 @@ def _named(attributes: Attributes) -> Iterator[Var]:
                 yield from item.variables
 
 
-def _typed(kind: Type, values: Mapping[Var, Expr]) -> Type:
-    return Type(kind.dtype, tuple(simplified(substitute(extent, values)) for extent in kind.shape))
+def _typed(kind: Type, values: Mapping[Var, int]) -> Type:
+    return Type(kind.dtype, tuple(const(number_at(extent, values)) for extent in kind.shape))
 
 
-def _stepped(step: Step, values: Mapping[Var, Expr]) -> Step:
-
-    def integer(value: Expr) -> int:
-        known = simplified(substitute(value, values))
-        if not isinstance(known, Const):
-            raise BadProgram(f"{value} is not known")
-        return int(known.value)
-
-    attributes = tuple((name, map_expressions(value, integer)) for name, value in step.attributes.value)
+def _stepped(step: Step, values: Mapping[Var, int]) -> Step:
+    numbers = partial(number_at, values=values)
+    attributes = tuple((name, map_expressions(value, numbers)) for name, value in step.attributes.value)
     types = tuple(_typed(kind, values) for kind in step.types)
     return Step(step.op, step.operands, Exact(attributes), types)
 

@@ -23,11 +23,10 @@ from tilewright.base.errors import NotEquivalent
 from tilewright.base.numerics import Math
 from tilewright.graph import Array, Graph, Value, verify
 from tilewright.measure.difference import difference
-from tilewright.ops.shapes import simplified, static
+from tilewright.ops.shapes import number_at
 from tilewright.superopt.validate.sweep import Checked, Sweep, same_type
 from tilewright.superopt.validate.verdicts import BUDGET, Method
-from tilewright.symbolic.expr import Var, const
-from tilewright.symbolic.traversal import substitute
+from tilewright.symbolic.expr import Var
 
 Runner: TypeAlias = Callable[[Graph, Mapping[str, Array]], Sequence[Array]]
 """Runs a graph on inputs by name; the outputs, in its order."""
@@ -153,7 +152,5 @@ def random_feeds(graph: Graph, seed: int, size: int = _RUN_TIME_EXTENT) -> dict[
 
 def _extents(value: Value, bounds: Mapping[Var, int], size: int) -> tuple[int, ...]:
     symbols = frozenset[Var]().union(*(extent.variables for extent in value.shape))
-    sizes = {symbol: const(min(size, bounds.get(symbol, size))) for symbol in symbols}
-    extents = static(tuple(simplified(substitute(extent, sizes)) for extent in value.shape))
-    assert extents is not None, "all symbols have numbers"
-    return extents
+    sizes = {symbol: min(size, bounds.get(symbol, size)) for symbol in symbols}
+    return tuple(number_at(extent, sizes) for extent in value.shape)
