@@ -15,7 +15,6 @@ graphs leave. A rule that is false at some shape is told from a true one by eval
 
 ``generate`` asks ``prove``, and ``search`` asks ``costs``; nothing else goes from folder to folder. What they share is
 here, in this order: ``places`` and ``evaluator`` (operators and terms on many samples at once, over a domain of
-``tensor.domains``: integers modulo a prime, or float64); ``generic_points`` (extents as random numbers),
-``term_shapes`` and ``normal_form`` (terms, one way to write each); ``ranks`` and ``instances`` (a rule at ranks and at
-sizes).
+``tensor.domains``: integers modulo a prime, or float64); ``ranks`` and ``instances`` (a rule at ranks and at sizes).
+What terms are, their shapes and their normal form are the rule language's (``passes.rules``).
 """

@@ -20,10 +20,10 @@ from tilewright.ops import Attribute, Operator
 from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import number_at
 from tilewright.passes.rules.binding import spliced
+from tilewright.passes.rules.generic_points import point_where
+from tilewright.passes.rules.normal_form import normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.evaluator import Bindings, Evaluator
-from tilewright.superopt.generic_points import point_where
-from tilewright.superopt.normal_form import normal_rule
 from tilewright.symbolic import Bounds, simplify
 from tilewright.symbolic.expr import TRUE, Expr, Symbol, Var, const
 from tilewright.symbolic.traversal import substitute

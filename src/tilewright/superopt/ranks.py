@@ -7,9 +7,9 @@ from itertools import product
 
 from tilewright.base.errors import BadProgram
 from tilewright.passes.rules.binding import spliced
+from tilewright.passes.rules.generic_points import point_where
+from tilewright.passes.rules.normal_form import normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Variable, Written, subterms
-from tilewright.superopt.generic_points import point_where
-from tilewright.superopt.normal_form import normal_rule
 from tilewright.symbolic.expr import Symbol, Var
 
 _MOST = 2

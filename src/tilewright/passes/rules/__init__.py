@@ -9,6 +9,9 @@ writes one writes no code, and ``tilewright rules verify`` proves it.
 
 ``rewrite`` applies rules wherever they match; with those of ``algebra.rules`` it is a pass that always runs. To add a
 rule, write it there if it always makes less work, else into ``search.rules``.
+
+What rules say of all shapes at once, for whoever proves them: ``generic_points`` (extents as random numbers),
+``term_shapes`` and ``normal_form`` (one way to write each term).
 """
 
 from tilewright.passes.rules.apply import applied

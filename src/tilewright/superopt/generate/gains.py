@@ -15,10 +15,10 @@ from random import Random
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops import FusionKind
+from tilewright.passes.rules.generic_points import point_where
+from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
-from tilewright.superopt.generic_points import point_where
 from tilewright.superopt.instances import Instance
-from tilewright.superopt.normal_form import Normalizer, normal_rule
 from tilewright.symbolic.expr import Var
 
 _EXTENTS = (4, 64)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tilewright.base.errors import BadProgram
+from tilewright.passes.rules.generic_points import MIX, Point, element, point_where
+from tilewright.passes.rules.normal_form import Normalizer, normal_rule
+from tilewright.passes.rules.term_shapes import WINDOW
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
-from tilewright.superopt.generic_points import MIX, Point, element, point_where
-from tilewright.superopt.normal_form import Normalizer, normal_rule
 from tilewright.superopt.prove.writing import Named, Writer
-from tilewright.superopt.term_shapes import WINDOW
 from tilewright.symbolic.expr import Binary, Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.tensor.domains import PRIME, Modular

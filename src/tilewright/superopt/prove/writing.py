@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute
+from tilewright.passes.rules.generic_points import element
+from tilewright.passes.rules.term_shapes import SHAPED, WINDOW, WINDOW_LISTS, Shape, target_shape
 from tilewright.passes.rules.terms import Apply, Number, Term, Variable
-from tilewright.superopt.generic_points import element
-from tilewright.superopt.term_shapes import SHAPED, WINDOW, WINDOW_LISTS, Shape, target_shape
 from tilewright.symbolic.expr import Binary, Const, Expr, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 

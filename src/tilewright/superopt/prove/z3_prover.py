@@ -1,22 +1,22 @@
 """A second opinion on proofs, by Z3 (de Moura and Bjørner, TACAS 2008).
 
-Axioms are facts for all values, the rule is denied, and Z3 is asked for a contradiction, in SMT-LIB. Of the first
-prover, only normal forms are used: extents are integers here, not numbers of a field, and what an axiom calls ``k`` is
-read off the shape of what was found. Effort is a count of Z3's own steps, so that the answer is the same on every
-machine. What Z3 does not know is no proof.
+Axioms are facts for all values, the rule is denied, and Z3 is asked for a contradiction, in SMT-LIB. With the first
+prover, normal forms and the order of arguments (``writing``) are shared: extents are integers here, not numbers of a
+field, and what an axiom calls ``k`` is read off the shape of what was found. Effort is a count of Z3's own steps, so
+that the answer is the same on every machine. What Z3 does not know is no proof.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.base.errors import BadInput, BadProgram
+from tilewright.passes.rules.generic_points import point_where
+from tilewright.passes.rules.normal_form import Normalizer, normal_rule
+from tilewright.passes.rules.term_shapes import WINDOW, Shape
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
-from tilewright.superopt.generic_points import point_where
-from tilewright.superopt.normal_form import Normalizer, normal_rule
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.writing import Named, Writer
 from tilewright.superopt.ranks import at_ranks
-from tilewright.superopt.term_shapes import WINDOW, Shape
 from tilewright.symbolic.expr import Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp
 

@@ -14,9 +14,9 @@ from typing import TypeAlias
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.operator import map_expressions
+from tilewright.passes.rules.generic_points import Point
+from tilewright.passes.rules.normal_form import Normalizer
 from tilewright.passes.rules.terms import Apply, Variable
-from tilewright.superopt.generic_points import Point
-from tilewright.superopt.normal_form import Normalizer
 from tilewright.superopt.validate.congruence import Attributes
 from tilewright.symbolic.expr import ONE, Binary, Const, Expr, Symbol, Var, const
 from tilewright.symbolic.operations import BinaryOp

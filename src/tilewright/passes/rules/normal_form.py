@@ -18,9 +18,9 @@ from inspect import Parameter, signature
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute
 from tilewright.ops.operator import Operator, require
+from tilewright.passes.rules.generic_points import Point, as_extent
+from tilewright.passes.rules.term_shapes import REDUCTIONS, WINDOW, Shape, result_shape
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable
-from tilewright.superopt.generic_points import Point, as_extent
-from tilewright.superopt.term_shapes import REDUCTIONS, WINDOW, Shape, result_shape
 from tilewright.symbolic.expr import ONE, Expr, Symbol
 
 _WINDOW_LISTS: Mapping[str, tuple[int, int]] = {"strides": (1, 1), "dilations": (1, 1), "pads": (2, 0)}

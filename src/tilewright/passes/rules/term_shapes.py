@@ -11,8 +11,8 @@ from functools import reduce
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute, Trait
+from tilewright.passes.rules.generic_points import Point, as_extent
 from tilewright.passes.rules.terms import Apply
-from tilewright.superopt.generic_points import Point, as_extent
 from tilewright.symbolic.expr import ONE, Expr, Symbol
 
 
@@ -118,7 +118,7 @@ def result_shape(term: Apply, operands: Sequence[Shape], point: Point) -> Shape:
     """The shape of ``term``, in normal form. Raises ``BadProgram`` if it has none, or none that is known here."""
     rule = _RULES.get(term.op.name, _elementwise if term.op.has(Trait.ELEMENTWISE) else None)
     if rule is None:
-        raise BadProgram(f"there is no rule for the shape of {term.op}; add one to `superopt/term_shapes.py`")
+        raise BadProgram(f"there is no rule for the shape of {term.op}; add one to `passes/rules/term_shapes.py`")
     return rule(Typing(term, tuple(operands), point))
 
 
