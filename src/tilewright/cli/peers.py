@@ -5,8 +5,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from tilewright.base.errors import BadInput, Unsupported
-from tilewright.frontend.onnx.onnxruntime import PROVIDERS, installed, options_for
 from tilewright.graph import Array
 
 
@@ -33,15 +31,11 @@ def sessions(engine: Engine, model: Path, threads: int) -> dict[str, Session]:
 
 def _onnxruntime(model: Path, threads: int) -> dict[str, Session]:
     """All optimizations, one operator at a time; with and without a fusion that slows transformers down on CPUs."""
-    runtime = installed(Unsupported)
-    options = options_for(runtime, threads)
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
+    from tilewright.frontend.onnx.onnxruntime import refusals, session
 
-    def load(disabled: Sequence[str]) -> Session:
-        try:
-            return runtime.InferenceSession(str(model), options, providers=PROVIDERS, disabled_optimizers=disabled)
-        except Exception as error:
-            raise BadInput(f"onnxruntime does not load {model}: {error}") from error
-
-    return {"onnxruntime": load([]), "onnxruntime, less fused": load(["SkipLayerNormFusion"])}
+    with refusals(f"load {model}"):
+        slower = ["SkipLayerNormFusion"]
+        return {
+            "onnxruntime": session(str(model), threads=threads),
+            "onnxruntime, less fused": session(str(model), threads=threads, without=slower),
+        }

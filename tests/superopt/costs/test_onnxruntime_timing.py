@@ -1,5 +1,6 @@
 """Costs in ONNX Runtime: what is measured, how often, and that it runs; no times."""
 
+import sys
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,8 +13,7 @@ from tests.frontend.test_minilm import CONFIG, make_weights
 from tests.measure.test_turns import Clock
 from tests.test_dynamic_models import convolutional
 from tilewright.base.dtypes import f32, i64
-from tilewright.base.errors import BadInput, UnsupportedModel
-from tilewright.frontend.onnx import onnxruntime
+from tilewright.base.errors import BadInput, Unsupported, UnsupportedModel
 from tilewright.frontend.onnx.onnxruntime import prepared
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph, Node, Value, make_node
@@ -177,9 +177,6 @@ def test_a_model_that_is_refused() -> None:
 
 
 def test_without_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr(onnxruntime.importlib, "import_module", missing)
-    with pytest.raises(BadInput, match=r"onnxruntime is not installed: pip install 'tilewright\[demo\]'"):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(Unsupported, match=r"onnxruntime is not installed: pip install 'tilewright\[demo\]'"):
         prepared(onnx.ModelProto(), {}, 1)

@@ -1,128 +1,88 @@
-"""ONNX Runtime, an optional package: what it computes for a model, and models as something that runs."""
+"""ONNX Runtime, an optional package, on the CPU: what it computes for a model, and how fast.
 
-import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, cast
+Its exceptions have no common base that is public, so whatever it raises while it loads or runs a model is caught.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import onnx
 
-from tilewright.base.errors import BadInput, TilewrightError, Unsupported
+from tilewright.base.errors import BadInput, Unsupported
 from tilewright.graph import Array
 
-
-class Binding(Protocol):
-    """Where inputs and outputs of a model lie."""
-
-    def bind_cpu_input(self, name: str, arr_on_cpu: Array) -> None: ...
-    def bind_output(self, name: str) -> None: ...
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 
-class Session(Protocol):
-    """A loaded model. ``run``: all outputs, in the order of the model, if none are named."""
+def session(
+    model: str | bytes,
+    *,
+    threads: int = 0,
+    is_optimized: bool = True,
+    without: Sequence[str] = (),
+    waits_busily: bool = True,
+    instead: str = "",
+) -> "InferenceSession":
+    """A loaded model, given as bytes or as a path, that runs one operator at a time; ``threads=0``: as it chooses.
 
-    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Array], /) -> Sequence[Array]: ...
-    def io_binding(self) -> Binding: ...
-    def run_with_iobinding(self, iobinding: Binding) -> None: ...
-
-
-class Options(Protocol):
-    """How a model is loaded."""
-
-    graph_optimization_level: object
-    execution_mode: object
-    intra_op_num_threads: int
-    inter_op_num_threads: int
-    log_severity_level: int
-
-    def add_session_config_entry(self, key: str, value: str) -> None: ...
-
-
-class _Levels(Protocol):
-    ORT_DISABLE_ALL: object
-    ORT_ENABLE_ALL: object
-
-
-class _Modes(Protocol):
-    ORT_SEQUENTIAL: object
-
-
-class OnnxRuntime(Protocol):
-    """The part of onnxruntime that is used here; it has no type annotations of its own."""
-
-    GraphOptimizationLevel: _Levels
-    ExecutionMode: _Modes
-
-    def SessionOptions(self) -> Options: ...
-    def InferenceSession(
-        self,
-        model: bytes | str,
-        options: Options,
-        *,
-        providers: Sequence[str],
-        disabled_optimizers: Sequence[str] = (),
-    ) -> Session: ...
-
-
-PROVIDERS = ("CPUExecutionProvider",)
-
-
-def installed(error: type[TilewrightError], hint: str = "pip install 'tilewright[demo]'") -> OnnxRuntime:
-    """The package. Raises ``error`` with a ``hint`` if it is not installed."""
+    ``without``: names of optimizations to leave out. ``waits_busily``: so do threads between runs, too. Raises
+    ``Unsupported`` if the package is not installed, with what helps ``instead``.
+    """
     try:
-        return cast(OnnxRuntime, importlib.import_module("onnxruntime"))
-    except ImportError as missing:
-        raise error(f"onnxruntime is not installed: {hint}") from missing
-
-
-def options_for(runtime: OnnxRuntime, threads: int) -> Options:
-    """So many threads, one operator at a time; nothing is logged but errors."""
-    options = runtime.SessionOptions()
+        import onnxruntime as runtime
+    except ImportError as error:
+        raise Unsupported(f"onnxruntime is not installed: pip install 'tilewright[demo]'{instead}") from error
+    options, levels = runtime.SessionOptions(), runtime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if is_optimized else levels.ORT_DISABLE_ALL
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return options
+    options.log_severity_level = 3  # errors only
+    if not waits_busily:
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+    providers = ["CPUExecutionProvider"]
+    return runtime.InferenceSession(model, options, providers=providers, disabled_optimizers=without)
+
+
+@contextmanager
+def refusals(what: str) -> Generator[None]:
+    """Raises ``BadInput`` for what it raises inside: that it does not do ``what``."""
+    try:
+        yield
+    except Unsupported:
+        raise
+    except Exception as error:
+        raise BadInput(f"onnxruntime does not {what}: {error}") from error
 
 
 def values_of(model: onnx.ModelProto, feeds: Mapping[str, Array], wanted: Iterable[str]) -> Mapping[str, Array]:
-    """The ``wanted`` values of ``model``, and its outputs, by ONNX Runtime, node by node, without its optimizations.
+    """The ``wanted`` values of ``model``, and its outputs, node by node, without its optimizations.
 
     Raises ``Unsupported`` if it is not installed, ``BadInput`` if it refuses the model.
     """
-    runtime = installed(Unsupported, "pip install onnxruntime, or against='reference'")
     made = {name for node in model.graph.node for name in node.output}
     outputs = [info.name for info in model.graph.output]
     names = [name for name in dict.fromkeys((*wanted, *outputs)) if name in made or name in outputs]
     opened = onnx.ModelProto()
     opened.CopyFrom(model)
     opened.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
-    options = runtime.SessionOptions()
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    try:
-        session = runtime.InferenceSession(opened.SerializeToString(), options, providers=PROVIDERS)
-        results = session.run(names, feeds)
-    except Exception as error:  # its exceptions have no common base that is public
-        raise BadInput(f"onnxruntime does not run the model: {error}") from error
-    return dict(zip(names, results, strict=True))
+    with refusals("run the model"):
+        loaded = session(opened.SerializeToString(), is_optimized=False, instead=", or against='reference'")
+        return dict(zip(names, loaded.run(names, feeds), strict=True))
 
 
 def prepared(model: onnx.ModelProto, feeds: Mapping[str, Array], threads: int) -> Callable[[], object]:
-    """``model``, optimized as ONNX Runtime does by default, ready to run on ``feeds``.
+    """``model``, optimized as it does by default, ready to run on ``feeds``, again and again.
 
-    Threads do not wait for work between runs, so that several models can take turns. Raises ``BadInput`` if
-    onnxruntime is not installed, or refuses the model.
+    Threads do not wait for work between runs, so that several models can take turns. Raises as ``values_of`` does.
     """
-    runtime = installed(BadInput)
-    options = options_for(runtime, threads)
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    try:
-        session = runtime.InferenceSession(model.SerializeToString(), options, providers=PROVIDERS)
-        binding = session.io_binding()
+    with refusals(f"run {model.graph.name}"):
+        loaded = session(model.SerializeToString(), threads=threads, waits_busily=False)
+        binding = loaded.io_binding()
         for name, array in feeds.items():
             binding.bind_cpu_input(name, array)
         for info in model.graph.output:
             binding.bind_output(info.name)
-        session.run_with_iobinding(binding)
-    except Exception as error:
-        raise BadInput(f"onnxruntime does not run {model.graph.name}: {error}") from error
-    return lambda: session.run_with_iobinding(binding)
+        loaded.run_with_iobinding(binding)
+    return lambda: loaded.run_with_iobinding(binding)

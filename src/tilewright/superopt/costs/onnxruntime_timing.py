@@ -70,8 +70,8 @@ class NodeKind:
 class OnnxRuntimeCosts:
     """Seconds on so many ``threads``. ``sizes``: run-time extents by name, others are ``GUESSED_EXTENT``.
 
-    Needs the extra ``demo``. Both costs raise ``BadInput`` if onnxruntime is not installed or refuses a model, and
-    ``UnsupportedModel`` for a node that can't be written as ONNX.
+    Needs the extra ``demo``. Both costs raise ``Unsupported`` if onnxruntime is not installed, ``BadInput`` if it
+    refuses a model, and ``UnsupportedModel`` for a node that can't be written as ONNX.
     """
 
     threads: int = 1
