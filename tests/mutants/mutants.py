@@ -1653,6 +1653,13 @@ MUTANTS = (
         ("tests/target/test_machine.py",),
     ),
     Mutant(
+        "what follows from an object that is gone is another one's",
+        "base/identity.py",
+        "= objects, make()",
+        "= (), make()",
+        ("tests/base/test_identity.py",),
+    ),
+    Mutant(
         "a processor that came after the lists is of no family",
         "base/host.py",
         'return "znver5" if family > 0x1A else None',

@@ -27,6 +27,7 @@ from tilewright.backend.cpu.values import Value, integer, integers, iota, litera
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import InternalError
+from tilewright.base.identity import ByIdentity
 from tilewright.loops.ir import Buffer
 from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
@@ -63,10 +64,8 @@ class ScalarEmitter:
         self._indices = indices
         self._checks = accesses
         self._once = False
-        self._forms: dict[tuple[int, int], tuple[Buffer, tuple[Expr, ...], LinearForm]] = {}
-        """By the identities of a buffer and of indices, which are kept so that they stay theirs."""
-        self._spots: dict[tuple[int, int], Spot] = {}
-        """By the scope, and the identity of a form, which is kept."""
+        self._forms = ByIdentity[tuple[LinearForm, dict[int, Spot]]]()
+        """Of a buffer and indices; and by the scope, where that is in memory."""
 
     # --- values -----------------------------------------------------------------------------------------------
 
@@ -198,20 +197,13 @@ class ScalarEmitter:
 
     # --- memory -----------------------------------------------------------------------------------------------
 
-    def _form(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
-        key = (id(buffer), id(indices))
-        known = self._forms.get(key)
-        if known is None:
-            known = self._forms[key] = (buffer, indices, flat_form(buffer, indices))
-        return known[2]
-
     def _address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Address:
         """The address of an element; offsets are added outermost variable first, literals last, at the access."""
-        place, form = self.env.places[buffer.name], self._form(buffer, indices)
-        key = self.text.scope, id(form)
-        spot = self._spots.get(key)
+        place, scope = self.env.places[buffer.name], self.text.scope
+        form, spots = self._forms.of(lambda: (flat_form(buffer, indices), {}), buffer, indices)
+        spot = spots.get(scope)
         if spot is None or not spot.is_fixed or spot.place is not place or spot.lane is not self.env.lane_variable:
-            spot = self._spots[key] = self._spot(place, buffer, form)
+            spot = spots[scope] = self._spot(place, buffer, form)
         offset = spot.offset
         for var, factor in spot.unrolled:
             offset += (self.env.scalars[var].literal or 0) * factor

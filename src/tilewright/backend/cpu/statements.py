@@ -20,6 +20,7 @@ from tilewright.backend.cpu.values import Value, integer, memory_type
 from tilewright.backend.cpu.work import look_period
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, InternalError, ResourceLimit, Unsupported, UnsupportedTarget
+from tilewright.base.identity import ByIdentity
 from tilewright.loops.ir import Alloc, Barrier, Block, Buffer, Call, If, Loop, LoopKind, Seq, Stmt, Store, Stores
 from tilewright.loops.memory import Sharing
 from tilewright.loops.visit import own_exprs, walk
@@ -115,8 +116,7 @@ class StatementEmitter:
         indices = IndexChecks(module.sites if module.reports else None)
         accesses = BoundsChecks(module.sites) if module.checked else None
         self.scalars = ScalarEmitter(state.text, state.environment, indices, accesses)
-        self._crossings: dict[int, tuple[Loop, Crossing | None]] = {}
-        """By the identity of a loop, which is kept so that it stays its own."""
+        self._crossings = ByIdentity[Crossing | None]()
 
     def emit(self, stmt: Stmt) -> None:
         """Write ``stmt`` here."""
@@ -183,10 +183,7 @@ class StatementEmitter:
 
     def _crossed(self, loop: Loop) -> Crossing | None:
         """See ``crossing``; inside of other unrolled loops it is asked for again and again."""
-        known = self._crossings.get(id(loop))
-        if known is None:
-            known = self._crossings[id(loop)] = loop, crossing(loop)
-        return known[1]
+        return self._crossings.of(lambda: crossing(loop), loop)
 
     def _crossing(self, box: Crossing) -> None:
         """As many rows at a time as there are lanes."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.base.errors import Unsupported
 from tilewright.base.exact import Exact
+from tilewright.base.identity import ByIdentity
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
 from tilewright.cost.kernels import kernel_cycles
@@ -44,8 +45,8 @@ class KernelCosts:
     is_cold: bool
     alternatives: Sequence[Alternative] = BUILT_IN
     _nodes: dict[object, float] = field(default_factory=dict[object, float])
-    _seen: dict[int, tuple[Node, float]] = field(default_factory=dict[int, tuple[Node, float]])
-    """By identity: most nodes are in many graphs. (Which of its operands are weights never changes.)"""
+    _seen: ByIdentity[float] = field(default_factory=ByIdentity[float])
+    """Most nodes are in many graphs. (Which of its operands are weights never changes.)"""
     _lowered: Lowered = field(default_factory=Lowered)
     _kernels: dict[str, float] = field(default_factory=dict[str, float])
 
@@ -63,10 +64,7 @@ class KernelCosts:
 
     def of_node(self, node: Node, weights: Collection[str]) -> float:
         """Of one node by itself; nodes that are alike are looked at once."""
-        known = self._seen.get(id(node))
-        if known is None:
-            known = self._seen[id(node)] = node, self._of_form(node, weights)
-        return known[1]
+        return self._seen.of(lambda: self._of_form(node, weights), node)
 
     def _of_form(self, node: Node, weights: Collection[str]) -> float:
         entering = tuple(None if v is None else (v.dtype, v.shape, v.name in weights) for v in node.inputs)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
+from tilewright.base.identity import ByIdentity
 from tilewright.loops.ir import If, Loop, Stmt, Store
 from tilewright.loops.visit import children
 from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Select, Var
@@ -42,15 +43,11 @@ class Guards:
     """The guards in statements; those of a statement that is met again are known."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Stmt, tuple[Guard, ...]]] = {}
-        """By the identity of a statement, which is kept so that it stays its own."""
+        self._known = ByIdentity[tuple[Guard, ...]]()
 
     def of(self, stmt: Stmt) -> tuple[Guard, ...]:
         """The guards in ``stmt``, each once, in program order."""
-        known = self._known.get(id(stmt))
-        if known is None:
-            known = self._known[id(stmt)] = stmt, tuple(dict.fromkeys(self._found(stmt)))
-        return known[1]
+        return self._known.of(lambda: tuple(dict.fromkeys(self._found(stmt))), stmt)
 
     def _found(self, stmt: Stmt) -> Iterator[Guard]:
         match stmt:
