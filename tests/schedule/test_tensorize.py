@@ -107,6 +107,18 @@ def test_guarded_splits_are_refused() -> None:
         s.tensorize("ii", gemm())
 
 
+def test_a_guard_around_tiles_stays() -> None:
+    s = matmul(10, 12, 16)
+    naive = s.program
+    s.tile(("i", "j", "k"), (3, 4, 4), names=("io", "jo", "ko", "ii", "ji", "ki"))
+    a, b = te.placeholder((4,), name="a"), te.placeholder((4, 4), name="b")
+    k = te.reduce_axis((0, 4), name="k")
+    row = te.compute((4,), lambda j: te.sum(a[k] * b[k, j], axis=k), name="row")
+    s.tensorize("ji", decl_tensor_intrin(row, "row", reset="row_reset", update="row_update"))
+    assert called(s) == ["row_reset", "row_update"]
+    assert_same(naive, s.program)
+
+
 def test_swapped_operands_name_both_expressions() -> None:
     s = matmul(8, 12, 16, swapped=True)
     tiled(s)

@@ -24,13 +24,14 @@ from tilewright.schedule.tree import (
     LoopRef,
     bounds_at,
     bounds_below,
+    depends_on,
     loop_at,
     refuse,
     rewrite,
 )
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import ONE, TRUE, ZERO, Expr, Var, const, equal
+from tilewright.symbolic.expr import ONE, ZERO, Expr, Var, const, equal
 from tilewright.symbolic.simplify import equivalent, prove, simplify
 from tilewright.symbolic.traversal import substitute
 
@@ -58,8 +59,8 @@ def tensorize(program: Program, loop: LoopRef, intrinsic: TensorIntrinsic) -> tu
     """Replace ``loop`` and everything in it by ``intrinsic``; returns the block that calls it.
 
     A reduction that goes on outside of ``loop`` takes the forms ``reset`` and ``update``. Refuses unless the loops are
-    a perfect nest around one block without a predicate (so splits must be exact), which does, in tiles of the
-    intrinsic's size, what its description says, operand by operand.
+    a perfect nest around one block whose predicate they do not change (so their splits must be exact), which does, in
+    tiles of the intrinsic's size, what its description says, operand by operand.
     """
     place = loop_at(program, loop)
     block, axes = _tiles(program, place)
@@ -86,7 +87,7 @@ def _tiles(program: Program, place: Location[Loop]) -> tuple[Block, tuple[_Axis,
     if not isinstance(block, Block):
         raise refuse("there must be one block inside, and nothing else", LoopRef(inner[-1].var.name))
     ref = BlockRef(block.name)
-    if block.predicate != TRUE:
+    if depends_on(block.predicate, (loop.var for loop in inner)):
         raise refuse(f"the block has the predicate `{block.predicate}`; split by factors that divide the extents", ref)
     bounds = bounds_below(program, (*place.ancestors, *inner))
     variables = [loop.var for loop in inner]
