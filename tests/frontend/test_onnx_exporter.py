@@ -22,7 +22,7 @@ from tests.random_graphs.verdict import compare
 from tests.test_computed_shapes import integers, model, node, random_feeds
 from tests.test_dynamic_models import convolutional
 from tilewright import ops
-from tilewright.base.dtypes import DType, f32, f64, i32
+from tilewright.base.dtypes import DType, f32, f64, i8, i32, u8
 from tilewright.base.errors import BadInput, UnsupportedModel
 from tilewright.frontend.onnx.read import importer
 from tilewright.frontend.onnx.write import exporter
@@ -318,6 +318,7 @@ def test_the_error_names_node_and_operator() -> None:
 def test_what_has_no_form_is_an_error(name: str) -> None:
     feeds = {
         "CumProd": ([(3, 4)], {"axis": 1}),
+        "DotProducts": ([(4, 8), (2, 2, 16, 4)], {"columns": 20}),
         "PhasesToSpace": ([(1, 8, 3, 3)], {"strides": (2, 2), "offsets": (0, 0), "spatial": (6, 6)}),
         "TensorScatter": ([(2, 4, 3), (2, 1, 3)], {}),
         "WinogradInput": ([(1, 2, 8, 8)], {"tile": 2, "depth": 1, "pads": (0, 0), "outputs": (6, 6)}),
@@ -325,7 +326,8 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "WinogradProducts": ([(16, 1, 9, 1, 2), (16, 1, 1, 2, 4)], {"step": 9}),
     }
     shapes, attributes = feeds[name]
-    inputs = [Value(f"x{p}", f32, tuple(map(const, shape))) for p, shape in enumerate(shapes)]
+    dtypes = (u8, i8) if name == "DotProducts" else (f32,) * len(shapes)
+    inputs = [Value(f"x{p}", dtypes[p], tuple(map(const, shape))) for p, shape in enumerate(shapes)]
     made = make_node(require(name), inputs, ["y"], attributes)
     with pytest.raises(UnsupportedModel, match=f"node that makes y: operator {name} can't be written as ONNX: .*; "):
         exporter.export(Graph("g", tuple(inputs), made.outputs, (made,), {}))

@@ -20,6 +20,7 @@ _ARITHMETIC = ("tests/backend/cpu/test_arithmetic.py",)
 _STATEMENTS = ("tests/backend/cpu/test_statements.py", "tests/backend/cpu/test_lanes.py", _SCHEDULES)
 _REGIONS = ("tests/backend/cpu/test_regions.py",)
 _PARTITION = ("tests/backend/cpu/test_partition.py",)
+_INTEGERS = ("tests/passes/test_integer_products.py",)
 _INTRINSICS = ("tests/backend/cpu/test_register_intrinsics.py",)
 _REGISTERS = ("tests/backend/cpu/test_registers.py",)
 _LIMIT = ("tests/backend/cpu/test_limit.py",)
@@ -2786,5 +2787,26 @@ MUTANTS = (
         ' and "memory(none)" in instruction.callee',
         "",
         _INTRINSICS,
+    ),
+    Mutant(
+        "integer products: the zero point of bytes that became signed stays",
+        "passes/integer_products.py",
+        "        zeros = zeros - moved\n",
+        "",
+        _INTEGERS,
+    ),
+    Mutant(
+        "integer products: the sum of a column is not corrected for its own zero point",
+        "passes/integer_products.py",
+        "words.sum(0, dtype=np.int32) - depth * zeros",
+        "words.sum(0, dtype=np.int32)",
+        _INTEGERS,
+    ),
+    Mutant(
+        "tensorize: a guard within the tile is left out",
+        "schedule/tensorize.py",
+        "if depends_on(block.predicate, (loop.var for loop in inner)):",
+        "if depends_on(block.predicate, ()):",
+        ("tests/schedule/test_tensorize.py",),
     ),
 )

@@ -9,6 +9,7 @@ from math import prod
 from tilewright.cost.model import best
 from tilewright.cost.recurrence import is_recurrent, recurrence
 from tilewright.kernels.contraction import Contraction, Extents, analyze, window
+from tilewright.kernels.dot_tiles import DotTiles, instruction_for
 from tilewright.kernels.nests import Lanes, Tiles
 from tilewright.kernels.schedules import (
     drop_unread,
@@ -154,7 +155,9 @@ def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Targ
     block = block_at(s.program, anchor).stmt
     for other in _before(s, anchor):
         yield elementwise(s, other, target)
-    yield Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=False)
+    tiles = Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=False)
+    instruction = instruction_for(block, roles, target)
+    yield tiles if instruction is None else DotTiles.over(tiles, instruction)
 
 
 def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterator[Nest]:

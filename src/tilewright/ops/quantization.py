@@ -5,11 +5,12 @@ A scale or zero point is one number, one for each place along an axis, or one fo
 
 from collections.abc import Callable
 
-from tilewright.base.dtypes import DType, f32, i32, i64, u8
+from tilewright.base.dtypes import DType, f32, i8, i32, i64, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
+from tilewright.ops.contraction import matmul
 from tilewright.ops.operator import FusionKind, Trait, operator
-from tilewright.ops.shapes import broadcast, element, normalize_axis, same_extent, simplified
+from tilewright.ops.shapes import broadcast, element, normalize_axis, require_broadcast, same_extent, simplified
 from tilewright.symbolic.expr import ONE, ZERO, Expr, binary, cast, const, equal, maximum, minimum, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.tensor.ir import Tensor
@@ -111,6 +112,30 @@ def quantization_range(lowest: Tensor, highest: Tensor) -> tuple[Tensor, Tensor]
     scale = tensor((), scale_of)
     zero = tensor((), lambda _: _rounded(binary(BinaryOp.DIV, -bottom(), scale[()]), None, u8))
     return scale, zero
+
+
+@operator("MatMulInteger", FusionKind.CONTRACTION)
+def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
+    """The product of ``a - a_zero`` and ``b - b_zero`` in i32, which wraps around.
+
+    A zero point is one number, or one for each row of ``a`` and each column of ``b``.
+    """
+    per_row = a_zero is not None and a_zero.ndim == 1 and a.ndim > 1
+    rows = tensor((*a_zero.shape, ONE), lambda index: a_zero[index[0]]) if a_zero is not None and per_row else a_zero
+    return matmul(_centered(a, rows), _centered(b, b_zero))
+
+
+def _centered(x: Tensor, zero: Tensor | None) -> Tensor:
+    """In i32."""
+    if x.dtype not in (i8, u8) or (zero is not None and zero.dtype != x.dtype):
+        raise BadProgram(f"MatMulInteger of {x} with the zero point {zero}: both are i8, or both u8")
+    if zero is not None:
+        require_broadcast(zero, x.shape, "MatMulInteger: the zero point")
+
+    def body(index: Index) -> Expr:
+        return cast(x[index], i32) if zero is None else cast(x[index], i32) - cast(element(zero, index), i32)
+
+    return tensor(x.shape, body)
 
 
 @operator("Requantize", FusionKind.INJECTIVE, Trait.ELEMENTWISE)

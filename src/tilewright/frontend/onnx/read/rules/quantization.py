@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.base.dtypes import f32, i32
+from tilewright.base.dtypes import f32
 from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
 from tilewright.graph import Value
 from tilewright.ops import Attribute
@@ -39,24 +39,14 @@ def _along_rows(request: Request, parameter: Value, matrix: Value) -> Value:
     return request.apply("Unsqueeze", parameter, axes=(1,)) if per_row else parameter
 
 
-def _offset(request: Request, matrix: Value, zero_point: Value | None) -> Value:
-    wide = request.apply("Cast", matrix, to=i32)
-    return wide if zero_point is None else request.apply("Sub", wide, request.apply("Cast", zero_point, to=i32))
-
-
-def _product(request: Request, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None) -> Value:
-    """The product in i32, which wraps around."""
-    left = _offset(request, a, None if a_zero is None else _along_rows(request, a_zero, a))
-    return request.apply("MatMul", left, _offset(request, b, b_zero))
-
-
 def _matmul_integer(request: Request) -> Sequence[Value]:
-    return [_product(request, request.input(0), request.optional(2), request.input(1), request.optional(3))]
+    operands = request.input(0), request.input(1), request.optional(2), request.optional(3)
+    return [request.apply("MatMulInteger", *operands)]
 
 
 def _qlinear_matmul(request: Request) -> Sequence[Value]:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = map(request.input, range(8))
-    product = _product(request, a, a_zero, b, b_zero)
+    product = request.apply("MatMulInteger", a, b, a_zero, b_zero)
     scales = [_along_rows(request, a_scale, a), b_scale, _along_rows(request, y_scale, a)]
     left, right, result = (request.apply("Cast", scale, to=f32) for scale in scales)
     multiplier = request.apply("Div", request.apply("Mul", left, right), result)

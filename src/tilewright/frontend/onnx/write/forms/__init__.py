@@ -49,6 +49,7 @@ _COMPILED = "it is a step of compiled code; write the graph as it is before layo
 
 NOT_WRITTEN: Mapping[str, str] = {
     "CumProd": _NEWER,
+    "DotProducts": _COMPILED,
     "PhasesToSpace": _COMPILED,
     "TensorScatter": _NEWER,
     "WinogradInput": _COMPILED,

@@ -1,0 +1,150 @@
+"""How products of quantized matrices are computed: by dot-product instructions, or in i32.
+
+``vpdpbusd`` multiplies u8 by i8 in fours. With ``a' = a + 128`` where ``a`` is signed, and ``b' = b - 128`` where ``b``
+is not, and zero points that move along::
+
+    sum (a - za) (b - zb) = sum a' b' - za' (sum b' - k zb') - zb' sum a'
+
+modulo 2^32, as ONNX has it. What is known of ``b`` when the model is compiled is computed then: so this is for constant
+``b``, which is packed in fours. Mostly ``zb'`` is 0, and what is left is one number for each column to subtract.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.dtypes import i8, i32, u8
+from tilewright.base.names import Names
+from tilewright.graph import Array, Graph, Node, Value, make_node
+from tilewright.kernels.dot_products import LANES, dot_products
+from tilewright.kernels.packing import pack
+from tilewright.ops.operator import Attribute, require
+from tilewright.passes.normalize import normalize
+from tilewright.schedule.index_map import IndexMap
+from tilewright.symbolic.expr import ONE, const
+from tilewright.target.target import Target
+
+Words: TypeAlias = NDArray[np.int32]
+
+GROUP = 4
+"""Products of one instruction, for each accumulator."""
+_PACKED = IndexMap.parse(f"k, n -> n // {LANES}, k // {GROUP}, n % {LANES}, k % {GROUP}")
+_HALF = 128
+
+
+def expand_integer_products(graph: Graph, target: Target) -> Graph:
+    """``graph`` with products of quantized matrices as what ``target`` computes."""
+    if not any(node.op.name == "MatMulInteger" for node in graph.nodes):
+        return graph
+    has_instruction = dot_products(target).get("vpdpbusd") is not None
+    expansion = _Expansion(graph.names(), dict(graph.constants))
+    for node in graph.nodes:
+        if node.op.name == "MatMulInteger":
+            expansion.expand(node, has_instruction)
+        else:
+            expansion.nodes.append(node)
+    return normalize(replace(graph, nodes=tuple(expansion.nodes), constants=expansion.constants))
+
+
+@dataclass(slots=True)
+class _Expansion:
+    """The nodes so far; ``source`` of new ones is that of the node that is expanded."""
+
+    names: Names
+    constants: dict[Value, Array]
+    nodes: list[Node] = field(default_factory=list[Node])
+    node: Node | None = None
+
+    def expand(self, node: Node, has_instruction: bool) -> None:
+        """Add what computes ``node``."""
+        self.node = node
+        a, b, a_zero, b_zero = (*node.inputs, None, None)[:4]
+        assert a is not None and b is not None, "a product has two operands"
+        fits = len(a.shape) > 1 and len(b.shape) == 2 and b in self.constants and min(self.constants[b].shape) > 0
+        if has_instruction and fits and (b_zero is None or b_zero in self.constants):
+            terms = list(self._dot_products(a, b, a_zero, b_zero))
+        else:
+            terms = [self._in_words(a, a_zero, b, b_zero)]
+        result, *others = terms
+        for term in others:
+            result = self._add("Sub", result, term)
+        *before, last = self.nodes
+        self.nodes = [*before, replace(last, outputs=node.outputs)]
+
+    def _in_words(self, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None) -> Value:
+        return self._add("MatMul", self._centered(a, self._by_row(a, a_zero)), self._centered(b, b_zero))
+
+    def _centered(self, matrix: Value, zero: Value | None) -> Value:
+        wide = self._add("Cast", matrix, to=i32)
+        return wide if zero is None else self._add("Sub", wide, self._add("Cast", zero, to=i32))
+
+    def _by_row(self, a: Value, zero: Value | None) -> Value | None:
+        """A zero point of the left matrix, so that it broadcasts: one number, or one for each row."""
+        is_vector = zero is not None and len(zero.shape) == 1 and len(a.shape) > 1
+        return self._add("Unsqueeze", zero, axes=(1,)) if is_vector else zero
+
+    def _dot_products(self, a: Value, b: Value, a_zero: Value | None, b_zero: Value | None) -> Iterator[Value]:
+        """The sum of products, and what is to be subtracted from it."""
+        moved = _HALF if b.dtype == u8 else 0
+        words: Words = self.constants[b].astype(np.int32) - moved
+        zeros: Words = np.zeros(1, np.int32) if b_zero is None else self.constants[b_zero].astype(np.int32).reshape(-1)
+        zeros = zeros - moved
+        depth, columns = words.shape
+        left = self._grouped(self._unsigned(a), depth)
+        yield self._add("DotProducts", left, self._constant(_packed(words.astype(np.int8))), columns=columns)
+        by_column: Words = words.sum(0, dtype=np.int32) - depth * zeros
+        if (zero := self._shifted_zero(a, a_zero)) is not None and by_column.any():
+            yield self._add("Mul", zero, self._constant(by_column))
+        if zeros.any():
+            wide = self._add("Cast", left, to=i32)
+            sums = self._add("ReduceSum", wide, axes=(len(a.shape) - 1,), keepdims=True)
+            yield self._add("Mul", sums, self._constant(zeros))
+
+    def _unsigned(self, a: Value) -> Value:
+        if a.dtype == u8:
+            return a
+        moved = self._add("Add", self._add("Cast", a, to=i32), self._constant(np.array(_HALF, np.int32)))
+        return self._add("Cast", moved, to=u8)
+
+    def _grouped(self, a: Value, depth: int) -> Value:
+        """With zeros after each row, so that it is made of whole groups."""
+        missing = -depth % GROUP
+        if not missing:
+            return a
+        none = (0,) * (len(a.shape) - 1)
+        return self._add("Pad", a, None, before=(*none, 0), after=(*none, missing))
+
+    def _shifted_zero(self, a: Value, zero: Value | None) -> Value | None:
+        """The zero point of ``a'`` in i32; None if it is 0."""
+        moved = np.array(_HALF if a.dtype == i8 else 0, np.int32)
+        if zero is None:
+            return self._constant(moved) if a.dtype == i8 else None
+        if zero in self.constants and not np.any(self.constants[zero].astype(np.int32) + moved):
+            return None
+        by_row = self._by_row(a, zero) if zero.shape != (ONE,) else zero
+        wide = self._add("Cast", by_row, to=i32)
+        return self._add("Add", wide, self._constant(moved.reshape(()))) if moved else wide
+
+    def _constant(self, array: Array) -> Value:
+        assert self.node is not None, "constants are made for a node"
+        dtype = i8 if array.dtype == np.int8 else i32
+        name = self.names.fresh(f"{self.node.outputs[0].name}.constant")
+        value = Value(name, dtype, tuple(map(const, array.shape)))
+        self.constants[value] = array
+        return value
+
+    def _add(self, op: str, *inputs: Value | None, **attributes: Attribute) -> Value:
+        assert self.node is not None, "nodes are added for a node"
+        name = self.names.fresh(f"{self.node.outputs[0].name}.{op.lower()}")
+        self.nodes.append(make_node(require(op), inputs, [name], attributes, self.node.source))
+        return self.nodes[-1].outputs[0]
+
+
+def _packed(b: Array) -> Array:
+    """In groups, and with columns of zeros: whole registers, and pairs of them if it is more than one."""
+    depth, columns = b.shape
+    width = LANES if columns <= LANES else 2 * LANES
+    return pack(np.pad(b, ((0, -depth % GROUP), (0, -columns % width))), _PACKED)

@@ -1,0 +1,130 @@
+"""Quantized matrix products by dot-product instructions, against NumPy's integers."""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+import tilewright
+from tests.frontend.models import model
+from tilewright.driver import Options, compile_graph
+from tilewright.frontend.onnx.read.importer import load
+from tilewright.passes.integer_products import expand_integer_products
+from tilewright.passes.normalize import normalize
+from tilewright.target.target import Target
+
+Array = NDArray[np.generic]
+BEST, OLD = Target.parse("x86_64,znver5"), Target.parse("x86_64,znver3")
+EIGHT = (np.uint8, np.int8)
+
+
+def drawn(dtype: type, *shape: int) -> Array:
+    info = np.iinfo(dtype)
+    return np.random.default_rng(len(shape)).integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Case:
+    """``a [..., m, k]`` times a constant matrix; zero points are constants, but for one that is given at run time."""
+
+    a: Array
+    b: Array
+    a_zero: Array | None = None
+    b_zero: Array | None = None
+    is_given: bool = False
+    rows: str | None = None
+
+    def model(self) -> onnx.ModelProto:
+        known = {"b": self.b, "bz": self.b_zero, "az": None if self.is_given else self.a_zero}
+        known = {name: array for name, array in known.items() if array is not None}
+        shape: list[int | str] = [*self.a.shape]
+        if self.rows is not None:
+            shape[-2] = self.rows
+        kinds = {"a": (self.a, shape), **({"az": (self.a_zero, ())} if self.is_given else {})}
+        inputs = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), extents)
+            for name, (array, extents) in kinds.items()
+            if array is not None
+        ]
+        operands = ["a", "b", "az" if self.a_zero is not None else "", "bz" if self.b_zero is not None else ""]
+        node = helper.make_node("MatMulInteger", operands, ["y"], name="product")
+        constants = [numpy_helper.from_array(array, name) for name, array in known.items()]
+        graph = helper.make_graph([node], "g", inputs, [onnx.ValueInfoProto(name="y")], constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+    @property
+    def feeds(self) -> dict[str, Array]:
+        return {"a": self.a, **({"az": self.a_zero} if self.is_given and self.a_zero is not None else {})}
+
+    @property
+    def expected(self) -> Array:
+        zero = np.int32(0) if self.a_zero is None else self.a_zero.astype(np.int32)
+        left = self.a.astype(np.int32) - (zero[:, None] if zero.ndim else zero)
+        return left @ (self.b.astype(np.int32) - (0 if self.b_zero is None else self.b_zero.astype(np.int32)))
+
+
+def check(case: Case) -> None:
+    (found,) = tilewright.compile(case.model()).run(None, case.feeds)
+    np.testing.assert_array_equal(found, case.expected)
+
+
+@pytest.mark.parametrize(("a", "b"), list(product(EIGHT, EIGHT)))
+@pytest.mark.parametrize("shape", [(5, 7, 6), (33, 300, 65), (1, 64, 32), (13, 4, 16)])
+def test_sizes_and_types(shape: tuple[int, int, int], a: type, b: type) -> None:
+    m, k, n = shape
+    check(Case(drawn(a, m, k), drawn(b, k, n), drawn(a), drawn(b)))
+
+
+@pytest.mark.parametrize("a", EIGHT)
+@pytest.mark.parametrize("b_zero", [None, drawn(np.int8), drawn(np.int8, 40), np.zeros(1, np.int8)])
+@pytest.mark.parametrize("a_zero", ["none", "number", "given", "rows", "neutral"])
+def test_zero_points(a: type, a_zero: str, b_zero: Array | None) -> None:
+    zeros = {"none": None, "rows": drawn(a, 9), "neutral": np.array(0 if a is np.uint8 else -128, a)}
+    check(Case(drawn(a, 9, 21), drawn(np.int8, 21, 40), zeros.get(a_zero, drawn(a)), b_zero, a_zero == "given"))
+
+
+def test_extremes_do_not_saturate() -> None:
+    check(Case(np.full((8, 512), 255, np.uint8), np.full((512, 64), -128, np.int8)))
+    check(Case(np.full((8, 512), -128, np.int8), np.full((512, 64), -128, np.int8), np.array(127, np.int8)))
+
+
+def test_many_matrices_and_run_time_rows() -> None:
+    check(Case(drawn(np.int8, 3, 10, 24), drawn(np.int8, 24, 48), drawn(np.int8)))
+    for rows in (0, 1, 7, 29):
+        check(Case(drawn(np.uint8, rows, 24), drawn(np.int8, 24, 48), drawn(np.uint8), rows="m"))
+
+
+def operators(case: Case, target: Target) -> list[str]:
+    graph = normalize(load(case.model()))
+    assert [node.op.name for node in graph.nodes] == ["MatMulInteger"], "the importer leaves it as it is"
+    return [node.op.name for node in expand_integer_products(graph, target).nodes]
+
+
+def test_what_is_computed() -> None:
+    bytes_ = Case(drawn(np.uint8, 8, 32), drawn(np.int8, 32, 64))
+    assert operators(bytes_, BEST) == ["DotProducts"]
+    assert operators(Case(bytes_.a, bytes_.b, drawn(np.uint8), np.zeros((), np.int8)), BEST) == ["DotProducts", "Sub"]
+    assert operators(bytes_, OLD) == ["Cast", "MatMul"]
+    assert operators(Case(drawn(np.uint8, 32), bytes_.b), BEST) == ["Cast", "MatMul"]
+    no_rows = Case(drawn(np.uint8, 4, 0), drawn(np.int8, 0, 64))
+    assert "DotProducts" not in operators(no_rows, BEST)
+
+
+def test_the_weight_is_not_constant() -> None:
+    node = helper.make_node("MatMulInteger", ["a", "b"], ["y"])
+    a, b = drawn(np.uint8, 4, 8), drawn(np.int8, 8, 16)
+    proto = model([node], {"a": a, "b": b}, ["y"], {})
+    (found,) = tilewright.compile(proto).run(None, {"a": a, "b": b})
+    np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
+
+
+def test_the_instruction_is_used_in_a_register_tile() -> None:
+    case = Case(drawn(np.uint8, 128, 384), drawn(np.int8, 384, 384), drawn(np.uint8))
+    compiled = compile_graph(load(case.model()), Options(target=BEST))
+    text = "".join(kernel.program.intrinsics[0].name + str(kernel.program) for kernel in compiled.kernels)
+    assert "vpdpbusd_add" in text
+    assert "unrolled" in text
