@@ -137,7 +137,7 @@ def test_mistakes() -> None:
         (lambda: s[c].split(k, factor=2, nparts=2), "either factor= "),
         (lambda: s.cache_write(c, "outer space"), "no memory 'outer"),
         (lambda: s.cache_read(a, "local", []), "one reader, not 0"),
-        (lambda: s[c].bind(c.op.axis[0], "threadIdx.x"), "GPU"),
+        (lambda: s[c].bind(c.op.axis[0], "threadIdx.w"), "no axis 'threadIdx.w'"),
     ):
         with pytest.raises(ScheduleError, match=reason):
             mistake()

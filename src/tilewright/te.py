@@ -17,9 +17,13 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from tilewright.backend.cpu.register_code import check_implementations
+from tilewright.backend.reference import Report, run_reference
 from tilewright.base.arguments import checked
-from tilewright.base.errors import BadProgram, ScheduleError
+from tilewright.base.arrays import Array
+from tilewright.base.errors import BadFeed, BadProgram, ScheduleError
 from tilewright.base.names import fresh_name, identifier
 from tilewright.kernels.dot_products import dot_products as _dot_products
 from tilewright.loops.extern import extern as _extern
@@ -78,6 +82,7 @@ __all__ = [
     "prod",
     "reduce_axis",
     "round",
+    "run_on_reference",
     "scan",
     "select",
     "sigmoid",
@@ -169,6 +174,23 @@ def lower(schedule: "TeSchedule") -> Program:
     return schedule.program
 
 
+@_public
+def run_on_reference(
+    schedule: "TeSchedule | Program", inputs: Mapping[str, object], dims: Mapping[str, int] | None = None
+) -> tuple[dict[str, Array], Report]:
+    """What ``schedule`` makes of NumPy arrays on the reference back end, by name, and what the run was like.
+
+    The report counts bytes by memory, operations and barriers, and has races and wrong accesses, which its ``check``
+    raises. ``dims`` gives run-time extents that no shape tells. Raises ``BadFeed`` for inputs that do not fit.
+    """
+    arrays: dict[str, Array] = {}
+    for name, value in inputs.items():
+        if not isinstance(value, np.ndarray):
+            raise BadFeed(f"{name} is {type(value).__name__}; give a NumPy array")
+        arrays[name] = value
+    return run_reference(schedule if isinstance(schedule, Program) else schedule.program, arrays, dims)
+
+
 class TeSchedule:
     """A schedule with one ``Stage`` for each operation: ``s[C]``. ``print(s)`` shows the loops."""
 
@@ -243,6 +265,11 @@ class TeSchedule:
         self.follow(partial)
         self.follow(stage.block)
         return Stage(self, partial)
+
+    @_primitive
+    def place_barriers(self) -> None:
+        """Let the threads of each block wait for each other wherever they have to; the last step of a schedule."""
+        self.schedule.place_barriers()
 
     def loop(self, block: BlockRef, axis: Axis) -> LoopRef:
         """The loop that ``axis`` of ``block`` stands for, if it is around it. Raises ``ScheduleError`` if not."""
@@ -354,7 +381,7 @@ class Stage:
 
     @_primitive
     def bind(self, axis: Axis, thread: str) -> None:
-        """Make the iterations threads of a GPU (``"blockIdx.x"`` ...). Refused so far."""
+        """Make the iterations blocks (``"blockIdx.x"``), threads (``"threadIdx.x"``) or ``"vthread"``s of a grid."""
         self._primitives.bind(self.loop(axis), thread)
 
     @_primitive
@@ -387,8 +414,19 @@ class Stage:
         self._primitives.tensorize(self.loop(axis), intrinsic)
 
     def double_buffer(self) -> None:
-        """Compute one iteration ahead. Refused so far."""
+        """Compute the stage one iteration ahead, in the other half of a buffer twice as large."""
         self._primitives.double_buffer(self.block)
+
+    @_primitive
+    def storage_align(self, axis: int, factor: int, offset: int = 0) -> None:
+        """Make the stride of dimension ``axis`` of the result ``offset`` modulo ``factor`` elements."""
+        for region in self.schedule.block(self.block).writes:
+            self._primitives.storage_align(self.block, region.buffer.name, axis, factor, offset)
+
+    @_primitive
+    def lower_virtual_thread(self, axis: Axis) -> None:
+        """Run the virtual threads of ``axis`` in step."""
+        self._primitives.lower_virtual_thread(self.loop(axis))
 
     @_primitive
     def pragma(self, key: str, value: int | str) -> None:

@@ -257,16 +257,6 @@ def test_run_time_extents_in_parallel() -> None:
     assert_same(naive, s.program, {"m": 3, "n": 5})
 
 
-def test_devices_are_refused() -> None:
-    s = Schedule(lower(line(8)))
-    with refused(s, "needs a GPU target"):
-        s.bind("i", "threadIdx.x")
-    with refused(s, "asynchronous copies"):
-        s.double_buffer("B")
-    with refused(s, "memory banks"):
-        s.storage_align("B", "B", 0, 32, 1)
-
-
 def test_annotations() -> None:
     s = Schedule(lower(line(8)))
     naive = s.program

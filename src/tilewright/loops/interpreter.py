@@ -76,8 +76,26 @@ def interpret(
     may be fed too: it starts with these values. ``kernels`` is called with each kernel, which is interpreted otherwise.
     Raises ``BadFeed`` for feeds that do not fit, and what the module says.
     """
-    extents = run_time_extents(program, {name: array.shape for name, array in arrays.items()}, dims or {})
-    storages: dict[str, Storage] = {}
+    extents, shapes = fed_shapes(program, arrays, dims or {})
+    storages = {
+        param.name: Storage.full(arrays[param.name].copy())
+        if param.name in arrays
+        else Storage.new(param, shapes[param.name])
+        for param in program.params
+    }
+    with np.errstate(all="ignore"):
+        _Machine(program, programs or {}, order, kernels).run(storages, extents)
+    for result in program.results:
+        storages[result.name].check_complete(program.name, result.name)
+    return {result.name: storages[result.name].array for result in program.results}
+
+
+def fed_shapes(
+    program: Program, arrays: Mapping[str, Array], dims: Mapping[str, int]
+) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
+    """The run-time extents of a run on ``arrays``, and the shapes of all parameters; ``BadFeed`` if they do not fit."""
+    extents = run_time_extents(program, {name: array.shape for name, array in arrays.items()}, dims)
+    shapes: dict[str, tuple[int, ...]] = {}
     for param in program.params:
         shape = tuple(_extent(e, _environment(program, extents)) for e in param.shape)
         fed = arrays.get(param.name)
@@ -85,15 +103,11 @@ def interpret(
             raise BadFeed(f"{program.name}: no array is given for {param!r}")
         if fed is not None and (fed.shape != shape or dtypes.from_numpy(fed.dtype) != param.dtype):
             raise BadFeed(f"{program.name}: {param!r} can't be {fed.dtype}{list(fed.shape)}")
-        storages[param.name] = Storage.new(param, shape) if fed is None else Storage.full(fed.copy())
-    unknown = arrays.keys() - storages.keys()
+        shapes[param.name] = tuple(max(extent, 0) for extent in shape)
+    unknown = arrays.keys() - shapes.keys()
     if unknown:
         raise BadFeed(f"{program.name} has no parameter {', '.join(sorted(unknown))}")
-    with np.errstate(all="ignore"):
-        _Machine(program, programs or {}, order, kernels).run(storages, extents)
-    for result in program.results:
-        storages[result.name].check_complete(program.name, result.name)
-    return {result.name: storages[result.name].array for result in program.results}
+    return extents, shapes
 
 
 def run_time_extents(

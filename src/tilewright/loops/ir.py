@@ -18,7 +18,8 @@ Meaning
 -------
 - Statements run in order; a ``Loop`` runs its body for ``var`` = 0 .. extent - 1 (not at all if the extent is <= 0).
   Its kind says how, never what: ``PARALLEL`` iterations may run at once on several workers (with a join at the end),
-  ``VECTORIZED`` ones are lanes, ``UNROLLED`` ones are copies of the body, ``GRID`` ones are a GPU's blocks and threads.
+  ``VECTORIZED`` ones are lanes, ``UNROLLED`` ones are copies of the body; those over blocks, threads and
+  virtual threads are a launch's (``launch.py`` has their rules, and those of ``Barrier``).
 - ``Block`` is the unit of scheduling. On entry its axes take the values of ``bindings`` (over the loops outside). If
   ``predicate`` (over the loops outside) is false, nothing happens. Otherwise, if ``init`` is there and all reduction
   axes are 0, ``init`` runs; then ``body``. Where a reduction axis has no points, ``init`` alone runs, once for each
@@ -210,7 +211,7 @@ class Call(Opaque):
 
 @dataclass(frozen=True, slots=True)
 class Barrier(Opaque):
-    """All threads of a block wait for each other, and then see what the others have stored."""
+    """All threads of a block wait for each other, and then see what the others have stored (``launch.py``)."""
 
 
 Stmt: TypeAlias = Store | Stores | Seq | If | Loop | Alloc | Block | Call | Barrier

@@ -31,6 +31,7 @@ from tilewright.loops.ir import (
     Store,
     Stores,
 )
+from tilewright.loops.launch import problems
 from tilewright.loops.positions import refuse_outside
 from tilewright.loops.printer import format_region
 from tilewright.loops.program import Program
@@ -86,6 +87,8 @@ class _Verifier:
             place = self._declare(place, param)
         self._visit(self._program.body, place)
         refuse_outside(self._program)
+        for problem in problems(self._program):
+            raise BadProgram(f"{self._program.name}: {problem.reason}")
 
     def _fail(self, place: _Place, message: str) -> NoReturn:
         where = f"{self._program.name}, block {place.block}" if place.block else self._program.name

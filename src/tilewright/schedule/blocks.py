@@ -11,8 +11,8 @@ from tilewright.schedule.tree import fresh_loop_vars, fresh_name, nest
 from tilewright.symbolic import traversal as symbolic
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import ZERO, Const, Expr, Read, Var
-from tilewright.symbolic.simplify import prove, simplify
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Read, Var
+from tilewright.symbolic.simplify import equivalent, linear_form, prove, simplify
 from tilewright.symbolic.traversal import all_of
 
 Indices = tuple[Expr, ...]
@@ -87,6 +87,17 @@ def moved_accesses(
 ) -> Block:
     """``block`` with its accesses to ``old`` made ones to ``new``, at changed indices."""
     return refreshed(program, map_parts(block, lambda inside: redirected(inside, old, new, change)))
+
+
+def recovered(block: Block, variable: Var, modulus: Expr, bounds: Bounds) -> Expr | None:
+    """``variable % modulus``, over the axes of ``block`` in loops of ``bounds``; None if none of them tells."""
+    if modulus == ONE:
+        return ZERO
+    for axis, binding in zip(block.axes, block.bindings, strict=True):
+        factor = linear_form(binding, bounds).coefficient(variable)
+        if factor > 0 and equivalent(binding // factor % modulus, variable % modulus, bounds):
+            return axis.var // factor % modulus
+    return None
 
 
 def bindings_by_kind(block: Block) -> tuple[list[Expr], list[Expr]]:

@@ -13,17 +13,21 @@ from tilewright.base.arguments import checked
 from tilewright.base.errors import BadInput, ScheduleError
 from tilewright.loops.memory import Memory
 from tilewright.loops.program import Program
-from tilewright.schedule import devices, loop_kinds
+from tilewright.schedule import loop_kinds
 from tilewright.schedule.annotate import annotate, unannotate
+from tilewright.schedule.bind import bind, require_launches
 from tilewright.schedule.bind_factors import bind_factors
 from tilewright.schedule.cache import cache_read, cache_write
 from tilewright.schedule.compute_at import compute_at
 from tilewright.schedule.compute_inline import compute_inline, reverse_compute_inline
 from tilewright.schedule.decompose_reduction import decompose_reduction
+from tilewright.schedule.double_buffer import double_buffer
 from tilewright.schedule.fuse import fuse
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic
+from tilewright.schedule.lower_virtual_thread import lower_virtual_thread
 from tilewright.schedule.pad import pad
+from tilewright.schedule.place_barriers import place_barriers
 from tilewright.schedule.prefetch import prefetch
 from tilewright.schedule.reorder import reorder
 from tilewright.schedule.reverse_compute_at import reverse_compute_at
@@ -31,6 +35,7 @@ from tilewright.schedule.rfactor import rfactor
 from tilewright.schedule.sampling import check_perfect_tile, sample_categorical, sample_perfect_tile
 from tilewright.schedule.set_scope import set_scope
 from tilewright.schedule.split import Factor, split, tile
+from tilewright.schedule.storage_align import storage_align
 from tilewright.schedule.tensorize import tensorize
 from tilewright.schedule.trace import Argument, Primitive, Result, Sampled, Step, Trace
 from tilewright.schedule.transform_layout import transform_layout
@@ -58,6 +63,7 @@ class Schedule:
         self.trace = Trace()
         self.intrinsics = intrinsics or IntrinsicSet()
         self._random = Random(seed)
+        self._has_launches = False
 
     def __str__(self) -> str:
         return str(self.program)
@@ -66,6 +72,7 @@ class Schedule:
         """Another schedule at the same point, random choices included."""
         other = Schedule(self.program, self.intrinsics)
         other.trace = self.trace
+        other._has_launches = self._has_launches
         other._random.setstate(self._random.getstate())
         return other
 
@@ -134,8 +141,19 @@ class Schedule:
 
     @_primitive
     def bind(self, loop: LoopLike, thread: str) -> None:
-        """Iterations are threads of a GPU. Refused so far."""
-        self._apply(_call(Primitive.BIND, _loop(loop), thread), lambda: devices.bind(self.program, _loop(loop), thread))
+        """Iterations are blocks (``"blockIdx.x"``), threads (``"threadIdx.x"``) or virtual threads (``"vthread"``)."""
+        self._apply(_call(Primitive.BIND, _loop(loop), thread), lambda: bind(self.program, _loop(loop), thread))
+
+    @_primitive
+    def lower_virtual_thread(self, loop: LoopLike) -> None:
+        """Run the virtual threads of ``loop`` in step: the loop moves to around each block, unrolled."""
+        call = _call(Primitive.LOWER_VIRTUAL_THREAD, _loop(loop))
+        self._apply(call, lambda: lower_virtual_thread(self.program, _loop(loop)))
+
+    @_primitive
+    def place_barriers(self) -> None:
+        """Let threads wait for each other wherever they have to; the last step of a schedule with threads."""
+        self._apply(_call(Primitive.PLACE_BARRIERS), lambda: place_barriers(self.program))
 
     # --- where things are computed ------------------------------------------------------------------------------
 
@@ -218,15 +236,15 @@ class Schedule:
 
     @_primitive
     def storage_align(self, block: BlockLike, buffer: str, axis: int, factor: int, offset: int = 0) -> None:
-        """Pad the stride of a dimension. Refused so far."""
+        """Make the stride of a dimension ``offset`` modulo ``factor`` elements."""
         call = _call(Primitive.STORAGE_ALIGN, _block(block), buffer, axis, factor, offset)
-        self._apply(call, lambda: devices.storage_align(self.program, _block(block), buffer, axis, factor, offset))
+        self._apply(call, lambda: storage_align(self.program, _block(block), buffer, axis, factor, offset))
 
     @_primitive
     def double_buffer(self, block: BlockLike) -> None:
-        """Compute one iteration ahead. Refused so far."""
+        """Compute what ``block`` writes one iteration ahead, into the other half of a buffer twice as large."""
         call = _call(Primitive.DOUBLE_BUFFER, _block(block))
-        self._apply(call, lambda: devices.double_buffer(self.program, _block(block)))
+        self._apply(call, lambda: double_buffer(self.program, _block(block)))
 
     # --- hardware, notes, symbols -------------------------------------------------------------------------------
 
@@ -309,11 +327,14 @@ class Schedule:
         """Run a primitive: keep its program and note the step, or raise ``ScheduleError`` and change nothing."""
         try:
             program, made = run()
+            bound = self._has_launches or call.primitive is Primitive.BIND
+            if bound:
+                require_launches(program)
         except Refusal as refusal:
             raise ScheduleError(explain(call, refusal.reason, refusal.place, self.program)) from refusal
         except BadInput as error:
             raise ScheduleError(explain(call, str(error), None, self.program)) from error
-        self.program = program
+        self.program, self._has_launches = program, bound
         self.trace = self.trace.then(Step(call.primitive, call.arguments, call.options, _results(made)))
         return made
 

@@ -45,6 +45,8 @@ class Primitive(Enum):
     PAD = "pad"
     STORAGE_ALIGN = "storage_align"
     DOUBLE_BUFFER = "double_buffer"
+    LOWER_VIRTUAL_THREAD = "lower_virtual_thread"
+    PLACE_BARRIERS = "place_barriers"
     TENSORIZE = "tensorize"
     ANNOTATE = "annotate"
     UNANNOTATE = "unannotate"

@@ -40,7 +40,13 @@ SUITED = {
 }
 """Programs that wishes for rare primitives are tried on."""
 
-NEEDS_ANOTHER_TARGET = {Primitive.BIND, Primitive.STORAGE_ALIGN, Primitive.DOUBLE_BUFFER}
+NEEDS_ANOTHER_TARGET = {
+    Primitive.BIND,
+    Primitive.STORAGE_ALIGN,
+    Primitive.DOUBLE_BUFFER,
+    Primitive.LOWER_VIRTUAL_THREAD,
+    Primitive.PLACE_BARRIERS,
+}
 
 
 @pytest.fixture(scope="module")

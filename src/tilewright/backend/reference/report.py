@@ -1,0 +1,126 @@
+"""What a run on the reference back end says: what was moved and computed, and what was wrong."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tilewright.base.errors import BadProgram
+from tilewright.loops.memory import Memory
+
+Coordinates = tuple[int, int, int]
+"""Along x, y, z."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread of a launch."""
+
+    block: Coordinates
+    thread: Coordinates
+
+    def __str__(self) -> str:
+        return f"thread {self.thread} of block {self.block}"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One element, touched by one thread (None: outside of all launches)."""
+
+    statement: str
+    """Its text, after the name of its block."""
+    is_write: bool
+    buffer: str
+    index: tuple[int, ...]
+    thread: Thread | None
+
+    def __str__(self) -> str:
+        verb = "writes" if self.is_write else "reads"
+        return f"{self.thread or 'the host'} {verb} {self.buffer}{list(self.index)} in `{self.statement}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two threads touch an element, one writes it, and no barrier is between; blocks have none between them."""
+
+    first: Access
+    second: Access
+
+    def __str__(self) -> str:
+        return f"race: {self.first}; {self.second}, with no barrier between"
+
+
+class Fault(Enum):
+    """What can be wrong with one access."""
+
+    OUT_OF_BOUNDS = "outside of the buffer's shape"
+    OUT_OF_SCOPE = "in a memory that the thread does not see: it is another's"
+    NEVER_WRITTEN = "which was never written"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An access that is wrong by itself."""
+
+    fault: Fault
+    access: Access
+
+    def __str__(self) -> str:
+        return f"{self.access}: {self.fault.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """More bytes at once in a memory than one holder has."""
+
+    memory: Memory
+    bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.bytes} bytes are held in {self.memory.name}, which has {self.memory.capacity}"
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that all threads together loaded from a buffer, and stored to it."""
+
+    buffer: str
+    memory: Memory
+    loaded: int
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A run. Of findings that differ in threads and elements only, the first is kept."""
+
+    traffic: tuple[Traffic, ...]
+    operations: int
+    """Arithmetic on values (not on indices and conditions): a multiply-add is two."""
+    barriers: int
+    """Times that all threads of a block met."""
+    races: tuple[Race, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    overflows: tuple[Overflow, ...] = ()
+
+    def loaded(self, memory: Memory | str) -> int:
+        """Bytes loaded from ``memory``, or from the buffer of that name."""
+        return sum(item.loaded for item in self.traffic if memory in (item.memory, item.buffer))
+
+    def stored(self, memory: Memory | str) -> int:
+        """Bytes stored to ``memory``, or to the buffer of that name."""
+        return sum(item.stored for item in self.traffic if memory in (item.memory, item.buffer))
+
+    @property
+    def findings(self) -> tuple[Race | Trouble | Overflow, ...]:
+        """All that was wrong."""
+        return (*self.races, *self.troubles, *self.overflows)
+
+    def check(self) -> None:
+        """Raise ``BadProgram`` if anything was wrong."""
+        if self.findings:
+            raise BadProgram("\n".join(map(str, self.findings)))
+
+    def __str__(self) -> str:
+        lines = [f"{'buffer':<16} {'memory':<10} {'loaded':>12} {'stored':>12}"]
+        lines += (f"{t.buffer:<16} {t.memory.name:<10} {t.loaded:>12} {t.stored:>12}" for t in self.traffic)
+        lines.append(f"{self.operations} operations, {self.barriers} barriers")
+        return "\n".join([*lines, *map(str, self.findings)])

@@ -1,0 +1,186 @@
+"""``place_barriers``: the threads of a block wait for each other where one needs what another has done.
+
+What a phase (a nest of loops over threads, or what thread 0 does alone) touches in memory that threads share is pending
+until a barrier. A phase that conflicts with what is pending, in the same iteration of the loops around or in the one
+before, gets a barrier in front. Regions tell: the two halves of a double buffer do not conflict.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.loops.access import region_over, regions
+from tilewright.loops.ir import NOTHING, Alloc, Barrier, If, Loop, Range, Region, Seq, Stmt
+from tilewright.loops.launch import nests
+from tilewright.loops.memory import Sharing
+from tilewright.loops.program import Program
+from tilewright.loops.visit import seq, seq_items, transform_stmts, walk
+from tilewright.schedule.bind import require_launches
+from tilewright.schedule.ownership import require_own_elements
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.expr import ONE, Binary, Const, Expr, Var
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.simplify import prove, simplify
+from tilewright.symbolic.traversal import substitute
+
+
+def place_barriers(program: Program) -> tuple[Program, None]:
+    """Put barriers into all launches, wherever threads need them and nowhere else; those that are there go first.
+
+    Refuses if a buffer lives where its memory can't be, or threads use elements of each other's. What is scheduled
+    afterwards may need other barriers.
+    """
+    bare = transform_stmts(program.body, lambda stmt: NOTHING if isinstance(stmt, Barrier) else None)
+    without = dataclasses.replace(program, body=bare)
+    require_launches(without, finished=True)
+    require_own_elements(without)
+    launches = list(nests(bare))
+
+    def leave(stmt: Stmt) -> Stmt | None:
+        return _Placing(program.bounds).launch(stmt) if any(stmt is nest for nest in launches) else None
+
+    return dataclasses.replace(program, body=transform_stmts(bare, leave)), None
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """What a phase reads or writes of a buffer that threads share."""
+
+    region: Region
+    is_write: bool
+    is_alone: bool
+    """By thread 0 only."""
+
+    def moved(self, values: Mapping[Var, Expr]) -> "_Touch":
+        """With ``values`` in place of variables."""
+        ranges = tuple((substitute(start, values), substitute(size, values)) for start, size in self.region.ranges)
+        return dataclasses.replace(self, region=Region(self.region.buffer, ranges))
+
+    def over(self, variables: Sequence[Var], bounds: Bounds) -> "_Touch":
+        """With all that any values of ``variables`` touch."""
+        return dataclasses.replace(self, region=region_over(self.region, bounds, variables))
+
+
+class _Placing:
+    """Walks a launch in the order in which it runs; ``_pending`` is what was touched since the last barrier."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._pending: list[_Touch] = []
+        self._known: dict[Stmt, list[_Touch]] = {}
+        """What phases touch; each is looked at several times."""
+
+    def launch(self, stmt: Stmt) -> Stmt:
+        """``stmt`` with barriers."""
+        if isinstance(stmt, Loop) and stmt.kind.is_block:
+            self._bounds = self._bounds.extended({stmt.var: stmt.extent})
+            return dataclasses.replace(stmt, body=self.launch(stmt.body))
+        return self._visit(stmt)
+
+    def _visit(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case Barrier():
+                self._pending = []
+                return stmt
+            case Alloc(buffer, body):
+                return Alloc(buffer, self._visit(body))
+            case Seq():
+                return seq(*map(self._visit, seq_items(stmt)))
+            case Loop() if not stmt.kind.is_thread and _has_phases(stmt.body):
+                return self._loop(stmt)
+            case If() if _has_phases(stmt):
+                return self._if(stmt)
+            case _:
+                return self._phase(stmt)
+
+    def _phase(self, stmt: Stmt) -> Stmt:
+        if stmt in self._known:
+            return self._after_pending(stmt, self._known[stmt])
+        found = regions(stmt, self._bounds)
+        alone = not any(isinstance(node, Loop) and node.kind.is_thread for node in walk(stmt))
+        touches = [_Touch(region, False, alone) for region in found.reads]
+        touches += [_Touch(region, True, alone) for region in found.writes]
+        touches = [t for t in touches if t.region.buffer.memory.sharing is not Sharing.THREAD]
+        self._known[stmt] = touches
+        return self._after_pending(stmt, touches)
+
+    def _after_pending(self, stmt: Stmt, touches: Sequence[_Touch]) -> Stmt:
+        """``stmt``, which begins with ``touches``, with a barrier before it if it needs one."""
+        if any(self._conflict(before, after) for before in self._pending for after in touches):
+            self._pending = list(touches)
+            return seq(Barrier(), stmt)
+        self._pending += (touch for touch in touches if touch not in self._pending)
+        return stmt
+
+    def _if(self, stmt: If) -> Stmt:
+        before = self._pending
+        then, after = self._visit(stmt.then), self._pending
+        self._pending = list(before)
+        otherwise = None if stmt.otherwise is None else self._visit(stmt.otherwise)
+        self._pending += (touch for touch in (*after, *before) if touch not in self._pending)
+        return If(stmt.condition, then, otherwise)
+
+    def _loop(self, loop: Loop) -> Stmt:
+        """Barriers inside for what iterations leave to each other; one before it for what was pending, if need be."""
+        outside, entered = self._bounds, self._pending
+        ago = Var(f"{loop.var.name}.ago")
+        self._bounds = outside.extended({loop.var: loop.extent, ago: loop.extent})
+        self._pending = []
+        body = self._visit(loop.body)
+        for before in (loop.var - 1, loop.var - 1 - ago):
+            if before != loop.var - 1 and _always_meets(body):
+                break
+            self._pending = [touch.moved({loop.var: before}) for touch in self._pending]
+            body = self._visit(body)
+        left = [touch.over((loop.var, ago), self._bounds) for touch in self._pending]
+        self._pending = list(entered)
+        waits = self._visit(body) != body
+        self._bounds = outside
+        if waits or (_always_meets(body) and prove(loop.extent >= ONE, outside)):
+            entered = []
+        self._pending = [*left, *(touch for touch in entered if touch not in left)]
+        changed = dataclasses.replace(loop, body=body)
+        return seq(Barrier(), changed) if waits else changed
+
+    def _conflict(self, a: _Touch, b: _Touch) -> bool:
+        if (
+            a.region.buffer.name != b.region.buffer.name
+            or not (a.is_write or b.is_write)
+            or (a.is_alone and b.is_alone)
+        ):
+            return False
+        return not any(map(self._apart, a.region.ranges, b.region.ranges))
+
+    def _apart(self, a: Range, b: Range) -> bool:
+        """Whether two ranges of a dimension have nothing in common."""
+        match a, b:
+            case (Binary(BinaryOp.MOD, x, Const(int(m))), ext), (Binary(BinaryOp.MOD, y, Const(int(n))), other):
+                step = simplify(x - y, self._bounds)
+                if m == n and ext == other == ONE and isinstance(step, Const):
+                    return int(step.value) % m != 0
+            case _:
+                pass
+        return self._below(a, b) or self._below(b, a)
+
+    def _below(self, a: Range, b: Range) -> bool:
+        return prove(a[0] + a[1] <= b[0], self._bounds)
+
+
+def _has_phases(stmt: Stmt) -> bool:
+    """Whether threads come and go in ``stmt``, so that it is more than one phase."""
+    return any(isinstance(node, Loop) and node.kind.is_thread for node in walk(stmt))
+
+
+def _always_meets(stmt: Stmt) -> bool:
+    """Whether each run of ``stmt`` comes to a barrier."""
+    match stmt:
+        case Barrier():
+            return True
+        case Alloc(_, body):
+            return _always_meets(body)
+        case Seq(statements):
+            return any(map(_always_meets, statements))
+        case Loop(extent=Const(int(times)), body=body):
+            return times > 0 and _always_meets(body)
+        case _:
+            return False
