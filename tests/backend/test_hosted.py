@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import onnx
@@ -13,6 +14,8 @@ from tilewright.backend.hosted import HostedBackend, Kernel
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadInput, Timeout, Unsupported, UnsupportedModel
 from tilewright.loops.interpreter import interpret
+from tilewright.loops.ir import LoopKind
+from tilewright.loops.memory import GLOBAL
 from tilewright.loops.program import Program
 from tilewright.target.target import Target
 
@@ -108,6 +111,37 @@ def test_isolated_processes_know_installed_back_ends_only() -> None:
         tilewright.compile(model(), backend=Interpreted(), isolate=True)
 
 
+class Serial(Interpreted):
+    """Has no vectors."""
+
+    name = "serial"
+    loop_kinds = frozenset({LoopKind.SERIAL, LoopKind.PARALLEL})
+
+
+def test_loops_that_it_has_not_are_refused() -> None:
+    with pytest.raises(UnsupportedModel, match="is unrolled; serial has parallel, serial ones"):
+        tilewright.compile(model(), backend=Serial())
+
+
+class Local(Interpreted):
+    """All in one memory."""
+
+    name = "local"
+    memories: ClassVar = {GLOBAL.name: GLOBAL}
+
+
+def test_memories_that_it_has_not_are_refused() -> None:
+    with pytest.raises(UnsupportedModel, match="is in local; local has global"):
+        tilewright.compile(model(), backend=Local())
+
+
+def test_the_reference_runs_models() -> None:
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+    compiled = tilewright.compile(model(), backend="reference")
+    for found, wanted in zip(compiled.run(None, {"x": x}), expected(x), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_an_unknown_name() -> None:
-    with pytest.raises(BadInput, match=r"backend='cpp'.*cpu"):
+    with pytest.raises(BadInput, match=r"backend='cpp'.*cpu, reference"):
         tilewright.compile(model(), backend="cpp")

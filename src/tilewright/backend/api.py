@@ -8,16 +8,20 @@
 main function of its own, and lets Python call its kernels, is a few lines: ``backend.hosted``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from tilewright.base.arrays import Array
 from tilewright.base.checks import Checks
+from tilewright.base.errors import Unsupported
 from tilewright.base.events import Listener, ignore
 from tilewright.base.settings import Stage
 from tilewright.base.store import Cache
+from tilewright.loops.ir import Alloc, Loop, LoopKind
+from tilewright.loops.memory import Memory
 from tilewright.loops.program import Program
+from tilewright.loops.visit import walk
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.symbolic.check import Origin
@@ -100,6 +104,16 @@ class Backend(Protocol):
         """What ``compile(backend=)`` calls it."""
         ...
 
+    @property
+    def memories(self) -> Mapping[str, Memory]:
+        """Where buffers may live, by the names that programs have for them."""
+        ...
+
+    @property
+    def loop_kinds(self) -> frozenset[LoopKind]:
+        """How loops may run."""
+        ...
+
     def emit(self, main: Program, kernels: Sequence[Program], target: Target, emission: Emission = Emission()) -> Code:
         """The code of ``main``, and of the kernels that it calls by name.
 
@@ -110,3 +124,14 @@ class Backend(Protocol):
     def listing(self, program: Program, target: Target, stage: Stage) -> str:
         """The code of one kernel, to read: as it was written (``Stage.LLVM``), or as the machine's (``Stage.ASM``)."""
         ...
+
+
+def require_fit(program: Program, backend: Backend) -> None:
+    """Raises ``Unsupported`` for a loop or an allocation of a kind that ``backend`` has not."""
+    for stmt in walk(program.body):
+        if isinstance(stmt, Loop) and stmt.kind not in backend.loop_kinds:
+            known = ", ".join(sorted(kind.value for kind in backend.loop_kinds))
+            raise Unsupported(f"the loop {stmt.var.name} is {stmt.kind.value}; {backend.name} has {known} ones")
+        if isinstance(stmt, Alloc) and stmt.buffer.memory not in backend.memories.values():
+            known = ", ".join(backend.memories)
+            raise Unsupported(f"{stmt.buffer.name} is in {stmt.buffer.memory.name}; {backend.name} has {known}")

@@ -10,14 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tilewright.backend.api import PLAIN, Emission, Needs
+from tilewright.backend.api import PLAIN, Emission, Needs, require_fit
+from tilewright.backend.cpu.backend import CPU
 from tilewright.base.arrays import Array
 from tilewright.base.errors import Timeout, Unsupported, UnsupportedKernel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.settings import Stage
 from tilewright.base.store import Cache
 from tilewright.loops.interpreter import interpret
-from tilewright.loops.ir import Call, Callee, Stmt
+from tilewright.loops.ir import Call, Callee, LoopKind, Stmt
+from tilewright.loops.memory import Memory
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.runtime.executable import Executable, copy_back
@@ -30,9 +32,14 @@ Kernel: TypeAlias = Callable[[Mapping[str, Array], Mapping[str, int]], None]
 
 
 class HostedBackend(ABC):
-    """Says how one kernel is written and run. ``name``: what ``compile(backend=)`` calls it."""
+    """Says how one kernel is written and run. ``name``: what ``compile(backend=)`` calls it.
+
+    ``memories`` and ``loop_kinds`` are those of CPUs, unless it says otherwise.
+    """
 
     name: str
+    memories: Mapping[str, Memory] = CPU.memories
+    loop_kinds: frozenset[LoopKind] = CPU.loop_kinds
 
     @abstractmethod
     def write(self, program: Program, target: Target) -> str:
@@ -49,6 +56,7 @@ class HostedBackend(ABC):
         texts: dict[str, str] = {}
         for program in kernels:
             try:
+                require_fit(program, self)
                 texts[program.name] = self.write(program, target)
             except Unsupported as error:
                 raise UnsupportedKernel(program.name, str(error)) from error

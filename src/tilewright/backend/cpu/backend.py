@@ -1,13 +1,18 @@
 """The back end of CPUs: one native main, kernels as modules of their own, parallel regions on the worker pool."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.backend.api import PLAIN, Emission
 from tilewright.backend.cpu import image
 from tilewright.base.settings import Stage
+from tilewright.loops.ir import LoopKind
+from tilewright.loops.memory import GLOBAL, LOCAL, Memory
 from tilewright.loops.program import Program
 from tilewright.target.target import Target
+
+OF_CPUS = frozenset({LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED})
+"""Loops as CPUs run them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +20,16 @@ class CpuBackend:
     """Object code through LLVM for the processors of ``target``; what it makes can be saved."""
 
     name: str = "cpu"
+
+    @property
+    def memories(self) -> Mapping[str, Memory]:
+        """What all workers see, and what is one's own."""
+        return {memory.name: memory for memory in (GLOBAL, LOCAL)}
+
+    @property
+    def loop_kinds(self) -> frozenset[LoopKind]:
+        """Those that are not of a grid."""
+        return OF_CPUS
 
     def emit(self, main: Program, kernels: Sequence[Program], target: Target, emission: Emission = PLAIN) -> image.Code:
         """See ``Backend``."""
