@@ -76,7 +76,20 @@ def seeds() -> Iterator[bytes]:
 
 
 WORDS = (
-    *("block ", "reads ", "writes ", "init:", "alloc ", " in local", " where ", "if ", "kernel ", "sync shared"),
+    *(
+        "block ",
+        "reads ",
+        "writes ",
+        "init:",
+        "alloc ",
+        " in local",
+        " where ",
+        "if ",
+        "kernel ",
+        "barrier",
+        " in shared",
+        "threadIdx.x(4)",
+    ),
     *("range(", "parallel(", "vectorized(", "unrolled(", "spatial ", "reduce ", "ordered "),
     *("select(", "f32(", "i64(", "bool", " // ", " % ", " +: "),
 )

@@ -26,6 +26,8 @@ _REGISTERS = ("tests/backend/cpu/test_registers.py",)
 _LIMIT = ("tests/backend/cpu/test_limit.py",)
 _UNSWITCH = ("tests/backend/cpu/test_unswitch.py",)
 _NORMALIZE = ("tests/passes/test_normalize.py",)
+_LAUNCHES = ("tests/schedule/test_launches.py",)
+_REFERENCE = ("tests/backend/reference/test_reference.py",)
 _FOUND = ("tests/backend/cpu/test_found_by_random_schedules.py", _SCHEDULES)
 _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
 
@@ -86,6 +88,34 @@ _VALIDATION = ("tests/superopt/validate/test_regions.py", "tests/superopt/valida
 _PROOFS = "tests/superopt/prove/test_proofs.py"
 
 MUTANTS = (
+    Mutant(
+        "iterations leave nothing to each other that threads wait for",
+        "schedule/place_barriers.py",
+        "for before in (loop.var - 1, loop.var - 1 - ago):",
+        "for before in ():",
+        _LAUNCHES,
+    ),
+    Mutant(
+        "both halves of a double buffer are one",
+        "schedule/double_buffer.py",
+        "return (own % 2, *",
+        "return (own * 0, *",
+        _LAUNCHES,
+    ),
+    Mutant(
+        "threads take each other's elements",
+        "schedule/ownership.py",
+        "if first.threads != other.threads or not is_same:",
+        "if first.threads != other.threads:",
+        _LAUNCHES,
+    ),
+    Mutant(
+        "threads that write at once do not race",
+        "backend/reference/cells.py",
+        "yield from self._writer.meeting(at, self._writer.who[at] != who, True)\n\n    def _unordered",
+        "\n    def _unordered",
+        _REFERENCE,
+    ),
     Mutant(
         "signed compare becomes unsigned",
         "backend/cpu/arithmetic.py",

@@ -1,11 +1,14 @@
 """Primitives of devices: blocks, threads, virtual threads, memories of blocks, double buffers, barriers."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.loops.workloads import matmul
 from tests.schedule.movement import assert_same, refused, small_integers
 from tilewright.backend.reference import run_reference
 from tilewright.base.errors import BadProgram
+from tilewright.loops.dissolve import dissolve
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.ir import Barrier, Block, Loop, LoopKind
 from tilewright.loops.launch import launches
@@ -193,6 +196,30 @@ def test_a_double_buffer_needs_one_barrier_a_step(double: bool) -> None:
     (launch,) = launches(s.program)
     assert str(launch.memory[0][1]) == ("128" if double else "64")
     assert "B_shared_2[vk_0 % 2, v0, v1]" in str(s.program) or not double
+
+
+def test_what_a_reduction_starts_with_waits_too() -> None:
+    """Where blocks dissolve, it goes before the loops of the reduction, and their barriers."""
+    a, b = te.placeholder((8, 4), name="A"), te.placeholder((4, 4), name="B")
+    k = te.reduce_axis((0, 4), name="k")
+    p = te.compute((8, 4), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="P")
+    naive = lower(te.compute((8, 4), lambda i, j: p[i, 3 - j], name="C"))
+    s = Schedule(naive)
+    rows, columns = s.get_loops("C")
+    outer, inner = s.split(rows, (2, None))
+    s.bind(outer, "blockIdx.x")
+    s.bind(columns, "threadIdx.x")
+    s.set_scope("P", SHARED)
+    _, own, step = s.compute_at("P", inner)
+    s.reorder(step, own)
+    s.cache_read("P", "B", SHARED)
+    (fetch, *_) = s.compute_at("B_shared", step)
+    s.bind(own, "threadIdx.x")
+    s.bind(fetch, "threadIdx.x")
+    s.place_barriers()
+    assert_runs(naive, s.program)
+    feeds = small_integers(naive, {})
+    run_reference(replace(s.program, body=dissolve(s.program.body)), feeds)[1].check()
 
 
 def test_double_buffers_without_threads() -> None:

@@ -11,6 +11,7 @@ RESERVED = frozenset(
     [
         "alloc",
         "annotate",
+        "barrier",
         "block",
         "else",
         "for",
@@ -25,7 +26,6 @@ RESERVED = frozenset(
         "program",
         "reads",
         "select",
-        "sync",
         "where",
         "writes",
         "False",

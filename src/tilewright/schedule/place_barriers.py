@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.loops.access import region_over, regions
-from tilewright.loops.ir import NOTHING, Alloc, Barrier, If, Loop, Range, Region, Seq, Stmt
+from tilewright.loops.ir import NOTHING, Alloc, Barrier, Block, Buffer, If, Loop, Range, Region, Seq, Stmt
 from tilewright.loops.launch import nests
 from tilewright.loops.memory import Sharing
 from tilewright.loops.program import Program
@@ -18,10 +18,11 @@ from tilewright.loops.visit import seq, seq_items, transform_stmts, walk
 from tilewright.schedule.bind import require_launches
 from tilewright.schedule.ownership import require_own_elements
 from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ONE, Binary, Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.simplify import prove, simplify
-from tilewright.symbolic.traversal import substitute
+from tilewright.symbolic.traversal import free_vars, substitute
 
 
 def place_barriers(program: Program) -> tuple[Program, None]:
@@ -122,7 +123,9 @@ class _Placing:
 
     def _loop(self, loop: Loop) -> Stmt:
         """Barriers inside for what iterations leave to each other; one before it for what was pending, if need be."""
-        outside, entered = self._bounds, self._pending
+        outside = self._bounds
+        waits = any(self._conflict(before, after) for before in self._pending for after in self._starts(loop))
+        entered: list[_Touch] = [] if waits else self._pending
         ago = Var(f"{loop.var.name}.ago")
         self._bounds = outside.extended({loop.var: loop.extent, ago: loop.extent})
         self._pending = []
@@ -134,13 +137,24 @@ class _Placing:
             body = self._visit(body)
         left = [touch.over((loop.var, ago), self._bounds) for touch in self._pending]
         self._pending = list(entered)
-        waits = self._visit(body) != body
+        waits = waits or self._visit(body) != body
         self._bounds = outside
         if waits or (_always_meets(body) and prove(loop.extent >= ONE, outside)):
             entered = []
         self._pending = [*left, *(touch for touch in entered if touch not in left)]
         changed = dataclasses.replace(loop, body=body)
         return seq(Barrier(), changed) if waits else changed
+
+    def _starts(self, loop: Loop) -> list[_Touch]:
+        """What reductions over ``loop`` begin with: where blocks dissolve, it goes before the loop."""
+        starting: set[Buffer] = set()
+        for block in (node for node in walk(loop) if isinstance(node, Block) and node.init is not None):
+            reduced = [b for axis, b in zip(block.axes, block.bindings, strict=True) if axis.kind is IterKind.REDUCE]
+            if any(loop.var in free_vars(binding) for binding in reduced):
+                starting.update(region.buffer for region in block.writes)
+        shared = {buffer for buffer in starting if buffer.memory.sharing is not Sharing.THREAD}
+        found = regions(loop, self._bounds, wanted=shared).writes if shared else ()
+        return [_Touch(region, True, False) for region in found]
 
     def _conflict(self, a: _Touch, b: _Touch) -> bool:
         if (
