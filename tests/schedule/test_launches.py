@@ -68,7 +68,7 @@ def test_a_launch_can_be_read_off() -> None:
     s.place_barriers()
     (launch,) = launches(s.program)
     assert [str(size) for size in (*launch.grid, *launch.threads)] == ["2", "1", "1", "10", "1", "1"]
-    assert [(memory.name, str(size)) for memory, size in launch.memory] == [("shared", "40")]
+    assert [(memory.name, str(size)) for memory, size in launch.memory] == [("shared", "64")]
     assert launch.nest.kind is LoopKind.BLOCK_X
     assert not launches(smooth(8))
 
@@ -147,7 +147,7 @@ def test_place_barriers_refuses_what_no_block_has() -> None:
     s = Schedule(smooth(16))
     outer, _ = s.split(s.get_loops("B")[0], (None, 8))
     s.bind(outer, "blockIdx.x")
-    s.set_scope("P", Memory("small", 32, Sharing.BLOCK))
+    s.set_scope("P", Memory("small", 32, Sharing.BLOCK, alignment=8))
     s.compute_at("P", outer)
     with refused(s, "a block allocates 40 bytes in small, which has 32"):
         s.place_barriers()

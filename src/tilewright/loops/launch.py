@@ -16,7 +16,9 @@ from tilewright.loops.ir import Alloc, Barrier, Buffer, If, Loop, LoopKind, Stmt
 from tilewright.loops.memory import Memory, Sharing
 from tilewright.loops.program import Program
 from tilewright.loops.visit import allocations, buffers, children, read_buffers, walk
+from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ONE, Const, Expr, Extent, const, maximum
+from tilewright.symbolic.simplify import simplify
 from tilewright.symbolic.traversal import free_vars
 
 BLOCKS = (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z)
@@ -79,11 +81,12 @@ def _larger(a: Expr, b: Expr) -> Expr:
 
 
 def bytes_of(buffer: Buffer) -> Expr:
-    """The size of ``buffer``."""
+    """What ``buffer`` takes of its memory."""
     size: Expr = const(buffer.dtype.itemsize)
     for extent in buffer.shape:
         size = size * extent
-    return size
+    unit = buffer.memory.alignment
+    return simplify((size + (unit - 1)) // unit * unit, Bounds())
 
 
 # Rules ---------------------------------------------------------------------------------------------------------------

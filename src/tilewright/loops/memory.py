@@ -38,7 +38,7 @@ class Memory:
     """Bytes that one holder (the device, a block, a thread) has of it; None: as much as there is."""
     sharing: Sharing
     alignment: int = 64
-    """Bytes; where buffers in it start."""
+    """Bytes: buffers in it start at multiples, and so take multiples."""
     way: Way = Way.ACCESS
 
     def __repr__(self) -> str:

@@ -17,11 +17,16 @@ def serial(program: Program, loop: LoopRef) -> tuple[Program, None]:
 def unroll(program: Program, loop: LoopRef) -> tuple[Program, None]:
     """The body once for each iteration (where the extent becomes constant). Refuses if that is too much code."""
     changed, _ = _with_kind(program, loop_at(program, loop), LoopKind.UNROLLED)
-    count = copies(changed.body)
+    require_few_copies(changed, loop)
+    return changed, None
+
+
+def require_few_copies(program: Program, loop: LoopRef) -> None:
+    """Refuse if ``program``, in which ``loop`` was unrolled, is too much code."""
+    count = copies(program.body)
     if count > MOST_COPIES:
         reason = f"with the iterations of `{loop}` written out, there are {count} statements, more than {MOST_COPIES}"
         raise refuse(f"{reason}; split the loop, and unroll the inner one", loop)
-    return changed, None
 
 
 def vectorize(program: Program, loop: LoopRef) -> tuple[Program, None]:

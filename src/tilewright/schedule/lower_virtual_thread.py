@@ -13,6 +13,7 @@ from tilewright.loops.ir import Alloc, Block, Buffer, If, Loop, LoopKind, Seq, S
 from tilewright.loops.program import Program
 from tilewright.loops.visit import seq
 from tilewright.schedule.blocks import axis_vars, moved_accesses, recovered
+from tilewright.schedule.loop_kinds import require_few_copies
 from tilewright.schedule.tree import (
     BlockRef,
     Location,
@@ -40,7 +41,9 @@ def lower_virtual_thread(program: Program, loop: LoopRef) -> tuple[Program, None
     place = loop_at(program, loop)
     if place.stmt.kind is not LoopKind.VIRTUAL_THREAD:
         raise refuse(f"`{loop}` is {place.stmt.kind.value}; bind it to vthread first", loop)
-    return rewrite(program, place, _Interleaving(program, place).visit(place.stmt.body, {})), None
+    lowered = rewrite(program, place, _Interleaving(program, place).visit(place.stmt.body, {}))
+    require_few_copies(lowered, loop)
+    return lowered, None
 
 
 class _Interleaving:

@@ -233,7 +233,7 @@ program f(A: f32[8]) -> (B: f32[8]):
         B[u * 2 + j] = S[u * 2 + j]
 """
     for capacity in (held - 1, held):
-        program = parse_program(text, memories=[Memory("small", capacity, memory)])
+        program = parse_program(text, memories=[Memory("small", capacity, memory, alignment=4)])
         _, report = run_reference(program, {"A": ramp(8)})
         assert [item.bytes for item in report.overflows] == ([held] if capacity < held else [])
         assert not report.races

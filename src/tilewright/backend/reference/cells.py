@@ -73,10 +73,19 @@ class Cells:
         self._far_readers = (_Marks(far), _Marks(far))
 
     @property
+    def bytes(self) -> int:
+        """What one copy takes of the memory."""
+        return self._taken(self.size)
+
+    @property
     def bytes_by_owner(self) -> int:
-        """The most bytes that one holder has."""
+        """The most that one holder has."""
         owned = self._owner[self._owner >= 0]
-        return int(np.bincount(owned).max()) * self.buffer.dtype.itemsize if owned.size else 0
+        return self._taken(int(np.bincount(owned).max())) if owned.size else 0
+
+    def _taken(self, elements: int) -> int:
+        unit = self.buffer.memory.alignment
+        return -(-elements * self.buffer.dtype.itemsize // unit) * unit
 
     def forget(self) -> None:
         """Contents become undefined, and nobody's; who touched them is remembered, as the memory is the same."""

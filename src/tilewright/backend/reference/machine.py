@@ -347,15 +347,15 @@ class _Machine:
         if self._now is not None and not is_own:
             self._kept[buffer.name] = cells
         if is_own or buffer.memory.sharing is not Sharing.THREAD:
-            self._hold(buffer.memory, cells.size * buffer.dtype.itemsize)
+            self._hold(buffer.memory, cells.bytes)
         return cells
 
     def _release(self, cells: Cells) -> None:
         """The memory of a block stays taken while the block runs; what threads have among them is counted now."""
-        memory, size = cells.buffer.memory, cells.size * cells.buffer.dtype.itemsize
+        memory, size = cells.buffer.memory, cells.bytes
         if memory.sharing is Sharing.THREAD and not cells.copies:
-            self._hold(memory, cells.bytes_by_owner)
             size = cells.bytes_by_owner
+            self._hold(memory, size)
         if memory.sharing is not Sharing.BLOCK:
             self._held[memory] -= size
 
