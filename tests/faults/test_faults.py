@@ -22,7 +22,6 @@ from tests.frontend.test_external_data import external
 from tests.measure.jobs import job, runner
 from tilewright.base.errors import InternalError, TilewrightError
 from tilewright.base.settings import Settings
-from tilewright.measure.exchange import export_lines, import_lines
 from tilewright.measure.limits import Limits
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
@@ -105,12 +104,11 @@ class Load(Save):
 
 
 class KeepRecords(Scenario):
-    """Records are added, found, exported, and imported."""
+    """Records are added and found."""
 
     def prepare(self) -> None:
-        for name in ("r.db", "other.db"):
-            for suffix in ("", "-wal", "-shm"):
-                (self.folder / f"{name}{suffix}").unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm"):
+            (self.folder / f"r.db{suffix}").unlink(missing_ok=True)
 
     def act(self) -> None:
         outcome = Outcome(Verdict.OK, times_us=(1.0, 2.0))
@@ -120,10 +118,6 @@ class KeepRecords(Scenario):
             found = records.find(job("a"))
             assert found is not None
             assert found.times_us == (1.0, 2.0)
-            assert export_lines(records, self.folder / "lines") == 1
-        with Records.open(self.folder / "other.db") as others:
-            imported = import_lines(others, self.folder / "lines")
-            assert (imported.added, imported.refused) == (1, ())
 
 
 class Tune(KeepRecords):

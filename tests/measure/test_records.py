@@ -1,6 +1,5 @@
 """The records database: what is acknowledged is there; what is wrong with a file is said."""
 
-import json
 import os
 import signal
 import sqlite3
@@ -17,8 +16,7 @@ from tests.measure.jobs import job, product
 from tilewright.base.errors import BadInput, CorruptRecord, ResourceLimit
 from tilewright.loops.program import Program
 from tilewright.measure.database import refuse_network
-from tilewright.measure.exchange import MAX_LINE, export_lines, import_lines
-from tilewright.measure.job import IR_VERSION, Job, Timing
+from tilewright.measure.job import Job, Timing
 from tilewright.measure.records import Records
 from tilewright.measure.row import Record, Row, State
 from tilewright.measure.schema import CURRENT, Schema
@@ -334,41 +332,6 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             assert acknowledged <= set(kept)
             assert len(kept) == len(set(kept))
             records.check()
-
-
-# --- JSON lines ---------------------------------------------------------------------------------------------------
-
-
-def test_export_and_import(tmp_path: Path) -> None:
-    with Records.open(made(tmp_path / "a.db", GOOD, CRASHED)) as a:
-        a.put(JOB, State.CONFIRMED)
-    with Records.open(tmp_path / "a.db") as a, Records.open(tmp_path / "b.db") as b:
-        assert export_lines(a, tmp_path / "lines") == 2
-        assert import_lines(b, tmp_path / "lines").added == 2
-        assert list(b.all()) == list(a.all())
-        assert import_lines(b, tmp_path / "lines").known == 2
-
-
-def test_damaged_lines_are_left_out(tmp_path: Path) -> None:
-    made(tmp_path / "a.db", GOOD, CRASHED)
-    with Records.open(tmp_path / "a.db") as records:
-        export_lines(records, tmp_path / "lines")
-    first, second = (tmp_path / "lines").read_bytes().splitlines(keepends=True)
-    bad = [
-        first.replace(b"3.0", b"NaN"),
-        b"\x80\x04cos system\n",
-        b"x" * (2 * MAX_LINE) + b"\n",
-        json.dumps({"ir_version": IR_VERSION}).encode() + b"\n",
-        first.replace(b'"ir_version": 2', b'"ir_version": 1'),
-        first.replace(b'"state": "searched"', b'"state": "divine"'),
-        b"\0" * 100 + b"\n",
-        b"[" * 100_000 + b"\n",
-    ]
-    (tmp_path / "bad").write_bytes(b"".join([first, *bad, second, second[:50]]))
-    with Records.open(tmp_path / "b.db") as records:
-        found = import_lines(records, tmp_path / "bad")
-        assert (found.added, len(found.refused)) == (2, len(bad) + 1)
-        assert found.refused[0].startswith("line 2: ")
 
 
 def test_a_database_is_not_joined_by_copying(tmp_path: Path) -> None:

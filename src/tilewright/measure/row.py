@@ -1,4 +1,4 @@
-"""A record as text: the columns of the database, and a line of an export. Nothing that is read is trusted."""
+"""A record as text: the columns of the database. Nothing that is read is trusted."""
 
 import json
 from dataclasses import asdict, dataclass
