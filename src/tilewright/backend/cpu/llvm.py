@@ -118,8 +118,9 @@ def _instruction(value: llvm.ValueRef) -> Instruction:
 def _without_strength_reduction() -> Generator[None]:
     """Without the pass that chooses induction variables: half of LLVM's time, and the code is no faster for it.
 
-    Schedules and the code generator have placed addresses already. LLVM has the option once for a process, and there
-    may be others who use it: the pass is off for a moment only. The caller holds the lock.
+    Schedules and the code generator have placed addresses already. LLVM has the option once for a process: nothing that
+    a function, a target machine or a pipeline says reaches the pass, but a level that leaves out more. There may be
+    others who use it, so it is off for a moment only. The caller holds the lock.
     """
     llvm.set_option("tilewright", "-disable-lsr=true")
     try:
