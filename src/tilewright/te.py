@@ -36,8 +36,9 @@ from tilewright.loops.reader import format_loops as _format_loops
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic
 from tilewright.schedule.intrinsics import decl_tensor_intrin as _decl_tensor_intrin
 from tilewright.schedule.schedule import FactorLike, Schedule
-from tilewright.schedule.trace import Trace
+from tilewright.schedule.trace import Argument, Trace
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, variable_names
+from tilewright.schedule.user_primitive import UserPrimitive
 from tilewright.symbolic.check import checked_index as _checked_index
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Expr, Extent
@@ -416,6 +417,14 @@ class Stage:
     def double_buffer(self) -> None:
         """Compute the stage one iteration ahead, in the other half of a buffer twice as large."""
         self._primitives.double_buffer(self.block)
+
+    def apply(self, primitive: UserPrimitive | str, *arguments: Axis | Argument) -> None:
+        """Somebody else's primitive; axes of this stage stand for their loops."""
+        loops = [self.loop(one) if isinstance(one, IterVar) else one for one in arguments]
+        made = self._primitives.apply(primitive, *loops)
+        new = [one for one in made if isinstance(one, LoopRef)]
+        if new:
+            self.schedule.follow(self.block, new)
 
     @_primitive
     def storage_align(self, axis: int, factor: int, offset: int = 0) -> None:

@@ -1074,6 +1074,13 @@ MUTANTS = (
         ("tests/extending/test_target.py",),
     ),
     Mutant(
+        "what another's primitive makes is not verified",
+        "schedule/user_primitive.py",
+        "            verify(after)",
+        "            pass",
+        ("tests/extending/test_primitive.py",),
+    ),
+    Mutant(
         "another's operator may be called as one of ours",
         "frontend/onnx/read/foreign.py",
         'if operator != known and "." not in operator.name:',

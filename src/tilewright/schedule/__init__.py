@@ -3,8 +3,9 @@
 In: a loop program (``loops``), mostly the naive one. Out: a program that does the same faster. ``Schedule`` has a
 method for each primitive; ``replay`` applies a trace again. A primitive is a pure function ``(program, ...) ->
 (program, what it made)`` in a file of its own, which checks first and refuses by ``raise refuse(reason, place)``; to
-add one, write that file, and add a member to ``trace.Primitive`` and a method to ``Schedule``. ``tree.py`` and
-``blocks.py`` find and rewrite, ``dependence.py`` and ``region.py`` say what is legal. ::
+add one, write that file, and add a member to ``trace.Primitive`` and a method to ``Schedule``. A user's own is applied
+by ``Schedule.apply`` (``user_primitive.py``). ``tree.py`` and ``blocks.py`` find and rewrite, ``dependence.py`` and
+``region.py`` say what is legal. ::
 
     s = Schedule(lower(C))
     yo, xo, yi, xi = s.tile(("y", "x"), (8, 8), names=("yo", "xo", "yi", "xi"))

@@ -1,6 +1,6 @@
 """Replaying a trace: the same steps on a program, with the recorded decisions or with others."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from inspect import Signature, signature
 
@@ -8,7 +8,8 @@ from tilewright.base.errors import ScheduleError
 from tilewright.loops.program import Program
 from tilewright.schedule.intrinsics import IntrinsicSet
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.trace import SAMPLING, Argument, Primitive, Result, Sampled, Step, Trace
+from tilewright.schedule.trace import SAMPLING, Argument, Primitive, Result, Sampled, Step, Trace, UserStep
+from tilewright.schedule.user_primitive import UserPrimitive
 
 
 def replay(
@@ -16,14 +17,15 @@ def replay(
     program: Program,
     decisions: Mapping[int, tuple[int, ...]] | None = None,
     intrinsics: IntrinsicSet | None = None,
+    primitives: Sequence[UserPrimitive] = (),
 ) -> Schedule:
     """The schedule that the steps of ``trace`` make of ``program``, step by step.
 
     ``decisions`` replaces what sampling steps decided, by the position of the step. On the program that the trace was
     recorded for, the result is the same program; on others (another size), handles are followed by where they came
-    from. Raises ``ScheduleError`` where a step is refused.
+    from. ``primitives``: those of others, beside the installed ones. Raises ``ScheduleError`` where a step is refused.
     """
-    schedule = Schedule(program, intrinsics)
+    schedule = Schedule(program, intrinsics, primitives=primitives)
     known: dict[Argument, Argument] = {}
     for position, step in enumerate(trace.steps):
         decided = tuple(int(result) for result in step.results if isinstance(result, Sampled))
@@ -42,6 +44,8 @@ def _run(
     if step.primitive in SAMPLING:
         options["decision"] = decided[0] if step.primitive is Primitive.SAMPLE_CATEGORICAL else decided
     arguments = tuple(_followed(value, known) for value in step.arguments)
+    if isinstance(step.primitive, UserStep):
+        return schedule.apply(step.primitive.value, *arguments, **options)
     try:
         _signature(step.primitive).bind(schedule, *arguments, **options)
     except TypeError as error:

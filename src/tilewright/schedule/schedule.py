@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 
 from tilewright.base.arguments import checked
 from tilewright.base.errors import BadInput, ScheduleError
+from tilewright.base.plugins import installed
 from tilewright.loops.memory import Memory
 from tilewright.loops.program import Program
 from tilewright.schedule import loop_kinds
@@ -37,9 +38,10 @@ from tilewright.schedule.set_scope import set_scope
 from tilewright.schedule.split import Factor, split, tile
 from tilewright.schedule.storage_align import storage_align
 from tilewright.schedule.tensorize import tensorize
-from tilewright.schedule.trace import Argument, Primitive, Result, Sampled, Step, Trace
+from tilewright.schedule.trace import Argument, Primitive, Result, Sampled, Step, Trace, UserStep
 from tilewright.schedule.transform_layout import transform_layout
 from tilewright.schedule.tree import BlockRef, Handle, LoopRef, Refusal, block_at, loops_of, refuse
+from tilewright.schedule.user_primitive import GROUP, UserPrimitive
 
 LoopLike: TypeAlias = LoopRef | str
 BlockLike: TypeAlias = BlockRef | str
@@ -54,14 +56,21 @@ Found = TypeVar("Found")
 class Schedule:
     """A program under rewriting, with the trace of how it came about.
 
-    ``intrinsics`` are those that ``tensorize`` knows by name; ``seed`` starts the random choices of the sampling
-    methods.
+    ``intrinsics`` are those that ``tensorize`` knows by name, ``primitives`` those that ``apply`` knows, beside the
+    installed ones; ``seed`` starts the random choices of the sampling methods.
     """
 
-    def __init__(self, program: Program, intrinsics: IntrinsicSet | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        program: Program,
+        intrinsics: IntrinsicSet | None = None,
+        seed: int = 0,
+        primitives: Sequence[UserPrimitive] = (),
+    ) -> None:
         self.program = program
         self.trace = Trace()
         self.intrinsics = intrinsics or IntrinsicSet()
+        self._primitives = {one.name: one for one in reversed(primitives)}
         self._random = Random(seed)
         self._has_launches = False
 
@@ -70,7 +79,7 @@ class Schedule:
 
     def copy(self) -> "Schedule":
         """Another schedule at the same point, random choices included."""
-        other = Schedule(self.program, self.intrinsics)
+        other = Schedule(self.program, self.intrinsics, primitives=[*self._primitives.values()])
         other.trace = self.trace
         other._has_launches = self._has_launches
         other._random.setstate(self._random.getstate())
@@ -282,6 +291,25 @@ class Schedule:
         """Put numbers in place of symbolic split factors, by name."""
         numbers = {name: int(value) for name, value in values.items()}
         self._apply(_call(Primitive.BIND_FACTORS, **values), lambda: bind_factors(self.program, numbers))
+
+    @_primitive
+    def apply(self, primitive: UserPrimitive | str, *arguments: Argument, **options: Argument) -> tuple[Handle, ...]:
+        """Somebody else's primitive, or the name of one that is known; returns the handles that it made."""
+        known = self._look(lambda: self._found(primitive))
+        call = self._look(lambda: known.called(self.program, arguments, options))
+        step = Step(UserStep(known.name), call.arguments, tuple(call.options.items()))
+        made = self._apply(step, lambda: call.run(self.program))
+        self._primitives = {**self._primitives, known.name: known}
+        return made
+
+    def _found(self, primitive: UserPrimitive | str) -> UserPrimitive:
+        if isinstance(primitive, UserPrimitive):
+            return primitive
+        offered = {one.name: one for one in installed(GROUP, UserPrimitive).values()}
+        found = (offered | self._primitives).get(primitive)
+        if found is None:
+            raise refuse(f"no primitive is called {primitive}: give it by primitives=, or install its package")
+        return found
 
     # --- random choices -----------------------------------------------------------------------------------------
 

@@ -59,6 +59,13 @@ SAMPLING = frozenset({Primitive.SAMPLE_PERFECT_TILE, Primitive.SAMPLE_CATEGORICA
 
 
 @dataclass(frozen=True, slots=True)
+class UserStep:
+    """The name of somebody else's primitive (``user_primitive``), which has a dot."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sampled:
     """A number that a sampling step decided; stands for ``value`` in the arguments of later steps."""
 
@@ -84,7 +91,7 @@ _VERSION = 1
 class Step:
     """One primitive: its arguments (the optional ones by name), and the handles or numbers that it gave."""
 
-    primitive: Primitive
+    primitive: Primitive | UserStep
     arguments: tuple[Argument, ...]
     options: Options = ()
     results: tuple[Result, ...] = ()
@@ -96,7 +103,8 @@ class Step:
     def call(self) -> str:
         """The step as a call, without the schedule and the results: ``split("i", (None, 8))``."""
         options = (f"{name}={_text(value)}" for name, value in self.options)
-        return f"{self.primitive.value}({', '.join([*map(_text, self.arguments), *options])})"
+        name, own = self.primitive.value, isinstance(self.primitive, UserStep)
+        return f"{'apply' if own else name}({', '.join([*[_text(name)] * own, *map(_text, self.arguments), *options])})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +172,11 @@ def _step_to_json(step: Step) -> dict[str, _Json]:
 
 def _step_from_json(data: _Json) -> Step:
     fields = _dict(data)
+    name = fields.get("primitive")
     try:
-        primitive = Primitive(fields.get("primitive"))
+        primitive = UserStep(name) if isinstance(name, str) and "." in name else Primitive(name)
     except ValueError as error:
-        raise BadInput(f"the trace has a primitive that this version has not: {fields.get('primitive')}") from error
+        raise BadInput(f"the trace has a primitive that this version has not: {name}") from error
     arguments = tuple(map(_from_json, _list(fields.get("arguments"))))
     options = tuple((name, _from_json(value)) for name, value in _dict(fields.get("options")).items())
     results: list[Result] = []

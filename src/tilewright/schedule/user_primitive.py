@@ -1,0 +1,94 @@
+"""Primitives from outside: anybody's function from program to program, as a step of traces.
+
+    STRIPE = UserPrimitive("my_package.stripe", stripe)     # stripe(program, loop: LoopRef, ways: int)
+    s.apply(STRIPE, "i", 4)
+
+The function is like one of Tilewright's: it checks first, refuses by ``raise refuse(reason, place)``, and returns the
+new program and the handles that it made. That it keeps the meaning, only its author can say.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import TypeAlias, get_type_hints
+
+from tilewright.base.errors import BadInput, BadProgram
+from tilewright.base.names import shown
+from tilewright.loops.program import Program
+from tilewright.loops.verify import verify
+from tilewright.schedule.trace import Argument, Sampled
+from tilewright.schedule.tree import BlockRef, Handle, LoopRef, Refusal, refuse
+
+GROUP = "tilewright.primitives"
+"""Of entry points."""
+Made: TypeAlias = Handle | tuple[Handle, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class UserPrimitive:
+    """``function(program, *arguments, **options)`` gives a program and handles; traces call it ``name``.
+
+    The name has a dot, so that it is none of Tilewright's. Where a parameter is annotated as ``LoopRef`` or
+    ``BlockRef``, the name of one does as well.
+    """
+
+    name: str
+    function: Callable[..., tuple[Program, Made]]
+
+    def __post_init__(self) -> None:
+        if "." not in self.name:
+            raise BadInput(f"the primitive {shown(self.name)} needs a name with a dot, as my_package.{self.name}")
+
+    def called(self, program: Program, arguments: Sequence[Argument], options: Mapping[str, Argument]) -> "Call":
+        """Its arguments, handles for their names. Raises ``Refusal`` if there are too many, or some are missing."""
+        try:
+            bound = signature(self.function).bind(program, *arguments, **options)
+            kinds = get_type_hints(self.function)
+        except (TypeError, NameError) as error:
+            raise refuse(f"{self.name}: {error}") from error
+        names = [name for name in signature(self.function).parameters if name in bound.arguments]
+        positional = [_handle(kinds.get(name), value) for name, value in zip(names[1:], arguments, strict=False)]
+        named = {name: _handle(kinds.get(name), value) for name, value in options.items()}
+        return Call(self, (*positional, *arguments[len(positional) :]), named)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A primitive and its arguments."""
+
+    primitive: UserPrimitive
+    arguments: tuple[Argument, ...]
+    options: Mapping[str, Argument]
+
+    def run(self, program: Program) -> tuple[Program, tuple[Handle, ...]]:
+        """What it makes of ``program``. Raises ``Refusal``, also if that is no program of the same arrays."""
+        try:
+            after, made = self._made(program)
+        except (Refusal, BadInput):
+            raise
+        except Exception as error:
+            raise refuse(f"it raised {type(error).__name__}: {error}") from error
+        try:
+            verify(after)
+        except BadProgram as error:
+            raise refuse(f"what it makes is wrong: {error}") from error
+        if (after.params, after.results) != (program.params, program.results):
+            raise refuse("what it makes has other parameters or results")
+        return after, made if isinstance(made, tuple) else () if made is None else (made,)
+
+    def _made(self, program: Program) -> tuple[Program, Made]:
+        options = {name: _plain(value) for name, value in self.options.items()}
+        return self.primitive.function(program, *map(_plain, self.arguments), **options)
+
+
+def _plain(value: Argument) -> Argument:
+    """Numbers that were sampled as such."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return value.value if isinstance(value, Sampled) else value
+
+
+def _handle(kind: object, value: Argument) -> Argument:
+    if isinstance(value, str) and kind is LoopRef:
+        return LoopRef(value)
+    return BlockRef(value) if isinstance(value, str) and kind is BlockRef else value
