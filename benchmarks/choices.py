@@ -20,20 +20,22 @@ from statistics import median
 import numpy as np
 
 from tilewright.base.settings import Stage
+from tilewright.cost.analytic import open_space
 from tilewright.cost.model import estimate
 from tilewright.driver import Compiled, Options, Services, compile_graph
 from tilewright.frontend.onnx.read.importer import load
 from tilewright.graph import Graph
-from tilewright.kernels.space import Nest
+from tilewright.kernels.nests import Nest
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.pool import Pool
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.passes.alternatives.routes import Route, Step
 from tilewright.passes.choose import Choices
+from tilewright.schedule.schedule import Schedule
+from tilewright.space.space import Digits, Space
 from tilewright.target.target import Target
-from tilewright.tune.kernel_space import KernelSpace
-from tilewright.tune.space import Digits
+from tilewright.tune.spaces import kernel_space
 from tilewright.tune.tasks import Task, nodes_with_routes
 from tilewright.tune.tasks import tasks as open_tasks
 
@@ -57,7 +59,7 @@ Key = tuple[int, ...]
 class Trials:
     """The candidates of one kernel that were measured."""
 
-    space: KernelSpace
+    space: Space
     seconds: dict[Key, float] = field(default_factory=dict[Key, float])
 
     @property
@@ -110,7 +112,7 @@ def explore(trials: Trials, count: int, pool: Pool) -> None:
         trials.measure(near[: count - len(trials.seconds)], pool)
 
 
-def _strata(space: KernelSpace, count: int) -> Iterator[Key]:
+def _strata(space: Space, count: int) -> Iterator[Key]:
     """One candidate at random from each of `count` strata of the model's estimates."""
     random = np.random.default_rng(0)
     size = int(np.prod(space.radices))
@@ -122,7 +124,7 @@ def _strata(space: KernelSpace, count: int) -> Iterator[Key]:
         yield _key(digits[int(random.choice(stratum))])
 
 
-def _neighbours(space: KernelSpace, at: Key) -> list[Key]:
+def _neighbours(space: Space, at: Key) -> list[Key]:
     """Candidates in which one knob is a step away."""
     radices = space.radices
     steps = [(place, at[place] + by) for place in range(len(at)) for by in (-1, 1)]
@@ -168,7 +170,7 @@ class Judge:
     def _trials(self, kernel: Program, routes: int) -> Trials:
         text = str(kernel)
         if text not in self._known:
-            self._known[text] = Trials(KernelSpace.of(kernel, self._target))
+            self._known[text] = Trials(kernel_space(kernel, self._target))
             explore(self._known[text], self._count // routes, self._pool)
         return self._known[text]
 
@@ -198,7 +200,7 @@ def tasks(networks: Sequence[str], zoo: Path, target: Target) -> Iterator[tuple[
 
 
 def _is_open(task: Task, target: Target) -> bool:
-    return len(task.routes) > 1 or int(np.prod(KernelSpace.of(task.routes[0].kernels[0], target).radices)) > 1
+    return len(task.routes) > 1 or int(np.prod(kernel_space(task.routes[0].kernels[0], target).radices)) > 1
 
 
 def compiled(graph: Graph, target: Target) -> tuple[Compiled, Choices]:
@@ -244,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for network, task in every:
             verdict = judge.judge(task)
             verdicts.append(verdict)
-            rates.extend(rate(n, target) for k in task.routes[0].kernels for n in KernelSpace.of(k, target).space.nests)
+            rates.extend(rate(n, target) for k in task.routes[0].kernels for n in open_space(Schedule(k), target).nests)
             print(
                 f"{verdict.chosen:5.2f} of the best of {verdict.tried}, rank correlation {verdict.correlation:5.2f}, "
                 f"{verdict.microseconds:8.1f} us, {network} {task.name}: {task.routes[0].name}"

@@ -7,15 +7,17 @@ the weights asked into each cache. The weights are cold in each run. Wants a qui
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
 from tilewright.frontend.onnx.read.importer import load
+from tilewright.kernels import tile_blocks
 from tilewright.measure.job import Job
 from tilewright.measure.pool import Pool
+from tilewright.space.space import Space
 from tilewright.target.target import Target
-from tilewright.tune import contractions
-from tilewright.tune.contraction_space import ContractionSpace
+from tilewright.tune import spaces
 from tilewright.tune.kernel_tuner import CAREFUL, compared
 from tilewright.tune.recorded import named
 
@@ -26,21 +28,21 @@ from .options import numbers
 ROUNDS = 6
 
 
-def space_of(rows: int, size: int, target: Target) -> ContractionSpace:
+def space_of(rows: int, size: int, target: Target) -> Space:
     """The space of a product of `rows` rows with a square matrix of weights."""
     parts = Parts(np.random.default_rng(0))
     model, _ = assemble(parts, matmul(parts, 1, rows, size, size), "product")
     made, _ = compiled(load(model), target)
-    return ContractionSpace.of(made.kernels[-1].naive, target)
+    return spaces.space_of(made.kernels[-1].naive, target)
 
 
-def jobs_of(space: ContractionSpace) -> dict[int, Job]:
+def jobs_of(space: Space) -> dict[int, Job]:
     """By the cache that the weights are asked into; 0: they are not asked for."""
-    place = list(space.numbers).index(contractions.PREFETCH)
+    place = [knob.name for knob in space.knobs].index(tile_blocks.PREFETCH)
     weights = max(space.naive.inputs, key=lambda buffer: np.prod([int(str(extent)) for extent in buffer.shape])).name
     timing = replace(CAREFUL, cold=(weights,), between_bytes=2 * space.target.l3_bytes)
     found: dict[int, Job] = {}
-    for digit, cache in enumerate(space.numbers[contractions.PREFETCH][:, 0].tolist()):
+    for digit, cache in enumerate(cast("tuple[int, ...]", space.knobs[place].values)):
         digits = space.analytic().copy()
         digits[place] = digit
         trace = space.schedule(digits).trace.to_json()
@@ -70,9 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with Pool(1) as pool:
         for rows in options.rows:
             space = space_of(rows, options.size, options.target)
-            chosen = space.template.describe(space.analytic())
+            chosen = space.describe(space.analytic())
             times = ", ".join(f"{cache}: {time:.0f}" for cache, time in microseconds(jobs_of(space), pool).items())
-            tile, cache = chosen[contractions.TILE], chosen[contractions.PREFETCH]
+            tile, cache = chosen[tile_blocks.TILE], chosen[tile_blocks.PREFETCH]
             print(f"{rows:4} rows, tile {tile}, cache {cache}; us by the cache: {times}", flush=True)
 
 

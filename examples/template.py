@@ -10,11 +10,11 @@ from tilewright import te
 from tilewright.loops.ir import LoopKind
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
-from tilewright.tune.knobs import Policy
-from tilewright.tune.orders import All
+from tilewright.space.config import Config, extent
+from tilewright.space.knobs import Policy
+from tilewright.space.orders import All
+from tilewright.space.space import Space, size
 from tilewright.tune.search.random import RandomSearcher
-from tilewright.tune.space import size
-from tilewright.tune.template import Config, TemplateSpace, extent
 
 
 def matmul(s: Schedule, config: Config) -> None:
@@ -40,7 +40,7 @@ def product(rows: int, columns: int, depth: int) -> Program:
 
 def main() -> None:
     """The space of the product of two 128 x 128 matrices, and one schedule out of it."""
-    space = TemplateSpace.of(matmul, product(128, 128, 128))
+    space = Space.of(matmul, product(128, 128, 128))
     for knob in space.knobs:
         print(f"{knob.name:10}{len(knob.values):4} values")
     candidate = RandomSearcher(space, seed=1).propose(1)[0]

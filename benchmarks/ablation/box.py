@@ -12,20 +12,19 @@ from math import isqrt, log, prod
 import numpy as np
 
 from tilewright.schedule.schedule import Schedule
-from tilewright.tune.contraction_space import ContractionSpace
-from tilewright.tune.space import Digits, Mask
+from tilewright.space.space import Digits, Mask, Space
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
     """`groups`: the knobs of `space` that one knob of the box stands for. `values`: of each group, (values, knobs)."""
 
-    space: ContractionSpace
+    space: Space
     groups: tuple[tuple[int, ...], ...]
     values: tuple[Digits, ...]
 
     @staticmethod
-    def of(space: ContractionSpace, most: int, seed: int = 0) -> "Box":
+    def of(space: Space, most: int, seed: int = 0) -> "Box":
         """At most `most` candidates, the compiler's choice among them as the first value of each group."""
         groups = _groups(space.radices)
         draws = isqrt(most // space.radices[groups[0][0]])
@@ -67,7 +66,7 @@ def _groups(radices: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     return (largest,), tuple(others[:middle]), tuple(others[middle:])
 
 
-def _drawn(space: ContractionSpace, knobs: tuple[int, ...], most: int, random: np.random.Generator) -> Digits:
+def _drawn(space: Space, knobs: tuple[int, ...], most: int, random: np.random.Generator) -> Digits:
     """At most `most` different values of a group, the compiler's choice first."""
     radices = [space.radices[knob] for knob in knobs]
     own = int(np.ravel_multi_index(tuple(space.analytic()[list(knobs)]), radices))

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.frontend.onnx.read.importer import load
+from tilewright.space.space import Space
 from tilewright.target.target import Target
-from tilewright.tune.contraction_space import ContractionSpace
+from tilewright.tune import spaces
 from tilewright.tune.tasks import tasks
 
 from ..choices import compiled
@@ -42,7 +43,7 @@ LAYERS = {
 }
 
 
-def space_of(layer: Layer, target: Target) -> ContractionSpace:
+def space_of(layer: Layer, target: Target) -> Space:
     """The template's space of a direct convolution of what comes in blocks of channels."""
     parts = Parts(np.random.default_rng(0))
     arguments = (layer.size, layer.size, layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.kernel // 2)
@@ -50,4 +51,4 @@ def space_of(layer: Layer, target: Target) -> ContractionSpace:
     _, choices = compiled(load(model), target)
     (task,) = tasks(choices)
     route = next(route for route in task.routes if route.name == WAY)
-    return ContractionSpace.of(route.kernels[-1], target)
+    return spaces.space_of(route.kernels[-1], target)

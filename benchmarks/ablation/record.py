@@ -19,10 +19,10 @@ from tilewright.measure.job import Job, Timing
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Verdict
+from tilewright.space.space import Digits
 from tilewright.target.target import Target
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.search.ledger import consecutive
-from tilewright.tune.space import Digits
 
 from ..options import names
 from .box import Box

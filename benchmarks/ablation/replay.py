@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from tilewright.space.space import Digits
 from tilewright.tune.kernel_tuner import Setup
 from tilewright.tune.models.boosted import BoostedTrees
 from tilewright.tune.models.looptree import LoopTree
@@ -17,7 +18,6 @@ from tilewright.tune.search.annealing import AnnealingSearcher, Plan
 from tilewright.tune.search.genetic import GeneticSearcher
 from tilewright.tune.search.random import RandomSearcher
 from tilewright.tune.search.searcher import Searcher
-from tilewright.tune.space import Digits
 
 from .features import Floats
 from .table import Table, TableSpace

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.tune.space import Digits, Mask
+from tilewright.space.space import Digits, Mask
 
 from .features import Floats
 

@@ -5,7 +5,7 @@ import pytest
 from tilewright import te
 from tilewright.cost.analytic import open_space, schedule
 from tilewright.cost.model import estimate
-from tilewright.kernels.schedules import Order
+from tilewright.kernels.tiling import Order
 from tilewright.loops.ir import Loop
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program

@@ -1,5 +1,7 @@
 """The model: what it counts, that it rates populations at once, and that its choice is the best it rates."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -7,12 +9,13 @@ from tilewright import te
 from tilewright.base.dtypes import f32
 from tilewright.cost.analytic import open_space, schedule
 from tilewright.cost.model import best, estimate, panel_width, tile_cycles
-from tilewright.kernels.nests import Registers, TileFacts, Tiles, tile_knobs
+from tilewright.kernels.nests import Nest, Registers, TileFacts, Tiles, tile_knobs
 from tilewright.kernels.packing import Matrix
-from tilewright.kernels.space import Knob, Population, all_of
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
+from tilewright.space.knobs import Knob
+from tilewright.space.population import Population, all_of
 from tilewright.target.target import Target
 
 TARGET = Target.parse("x86_64,znver5")
@@ -50,7 +53,7 @@ def test_of_equal_estimates_the_first_is_chosen_however_they_are_rounded(monkeyp
         return found
 
     monkeypatch.setattr("tilewright.cost.model.estimate", rounded)
-    assert best(space, TARGET).choices == (choices[1],)
+    assert best(space, TARGET) == (choices[1],)
 
 
 def test_a_choice_costs_the_same_alone_and_among_others() -> None:
@@ -60,7 +63,7 @@ def test_a_choice_costs_the_same_alone_and_among_others() -> None:
     together = estimate(nest, every, TARGET)
     one_by_one = [estimate(nest, Population(every.names, every.numbers[[p]]), TARGET)[0] for p in range(len(every))]
     np.testing.assert_allclose(together, one_by_one)
-    assert every[int(np.argmin(together))] == best(space, TARGET).choices[0]
+    assert every[int(np.argmin(together))] == best(space, TARGET)[0]
 
 
 def test_no_tile_beats_the_peak() -> None:
@@ -96,7 +99,7 @@ def test_tiles_fit_in_the_registers_of_every_target(text: str) -> None:
     space = open_space(s, target)
     (nest,) = space.nests
     assert isinstance(nest, Tiles)
-    values = dict(zip((knob.name for knob in nest.knobs), best(space, target).choices[0], strict=True))
+    values = dict(zip((knob.name for knob in nest.knobs), best(space, target)[0], strict=True))
     columns = values["lanes"] // nest.registers.lanes * values["panels"]
     assert values["rows"] * columns + columns + 1 <= target.vector_registers
     assert values["rows"] * columns >= 4
@@ -111,3 +114,22 @@ def test_panels_are_whole_registers() -> None:
     for columns in (1, 16, 40, 1000):
         width = panel_width(Matrix(columns, 8, 128, f32, 0), TARGET)
         assert width % 16 == 0 and (width == 16 or width // 2 < columns + 16)
+
+
+class Strange(Nest):
+    """A nest of which no model knows anything."""
+
+    def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
+        s.unroll(s.get_loops(self.name)[values["which"]])
+
+
+def test_a_nest_that_no_model_knows_is_not_free() -> None:
+    """Nor cheaper than the same elements where they are known."""
+    which = Knob("which", (0, 1))
+    few, many = (Strange("strange", (which,), points=points) for points in (100, 100_000))
+    costs = [estimate(nest, nest.population(), TARGET) for nest in (few, many)]
+    assert costs[0].shape == (2,)
+    assert 0 < costs[0][0] * 1000 == pytest.approx(costs[1][0])
+    a = te.placeholder((1000, 100), name="a")
+    (known,) = open_space(Schedule(lower(te.compute((1000, 100), lambda i, j: a[i, j] * 2.0, name="b"))), TARGET).nests
+    assert costs[1][0] > estimate(known, known.population(), TARGET).max()

@@ -12,10 +12,10 @@ from tilewright.cost.model import best
 from tilewright.driver import Options, compile_graph
 from tilewright.graph import Graph
 from tilewright.kernels.contraction import Roles, analyze
-from tilewright.kernels.nests import Registers, TileFacts, Tiles, tile_knobs
-from tilewright.kernels.space import Knob, Space
+from tilewright.kernels.nests import Nests, Registers, TileFacts, Tiles, tile_knobs
 from tilewright.loops.lower import lower
 from tilewright.schedule.tree import all_blocks
+from tilewright.space.knobs import Knob
 from tilewright.target.target import Target
 
 HOST = replace(Target.host(), l1_bytes=32 << 10, l2_bytes=1 << 20)
@@ -43,7 +43,7 @@ def chosen(facts: TileFacts, target: Target = TARGET) -> dict[str, int]:
     nest = Tiles(
         "product", knobs_of(facts, registers), Roles(1, 0), facts, registers, parallel=False, stream_ahead=1 << 14
     )
-    (choice,) = best(Space((nest,)), target).choices
+    (choice,) = best(Nests((nest,)), target)
     return dict(zip((knob.name for knob in nest.knobs), choice, strict=True))
 
 

@@ -7,14 +7,13 @@ from examples import template
 from tests.schedule.movement import assert_same
 from tilewright.base.errors import ScheduleError
 from tilewright.loops.interpreter import interpret
+from tilewright.space.space import Space, size
 from tilewright.tune.search.random import RandomSearcher
-from tilewright.tune.space import size
-from tilewright.tune.template import TemplateSpace
 
 
 def test_random_candidates_compute_the_product() -> None:
     program = template.product(6, 10, 4)
-    space = TemplateSpace.of(template.matmul, program)
+    space = Space.of(template.matmul, program)
     random = np.random.default_rng(0)
     a, b = random.integers(-3, 4, (6, 4)).astype(np.float32), random.integers(-3, 4, (4, 10)).astype(np.float32)
     programs: set[str] = set()
@@ -30,7 +29,7 @@ def test_random_candidates_compute_the_product() -> None:
 
 
 def test_size() -> None:
-    assert size(TemplateSpace.of(template.matmul, template.product(128, 128, 128))) == 8 * 6 * 5 * 2 * 8 * 2
+    assert size(Space.of(template.matmul, template.product(128, 128, 128))) == 8 * 6 * 5 * 2 * 8 * 2
 
 
 def test_main_prints_a_schedule(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,6 @@ from tilewright.base.errors import ScheduleError
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import best
 from tilewright.kernels.nests import fits
-from tilewright.kernels.space import Candidate
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
@@ -72,22 +71,19 @@ def test_candidates_keep_the_meaning(program: Program) -> None:
     space = open_space(opened, TARGET)
     expected = interpret(program, arrays)
     sizes = [len(nest.population()) for nest in space.nests]
-    assert space.size() == np.prod(sizes) > 1
+    assert np.prod(sizes) > 1
     for _ in range(6):
-        candidate = Candidate(
-            tuple(n.population()[int(random.integers(size))] for n, size in zip(space.nests, sizes, strict=True))
-        )
+        choices = [n.population()[int(random.integers(size))] for n, size in zip(space.nests, sizes, strict=True)]
         s = opened.copy()
-        space.apply(s, candidate)
+        space.apply(s, choices)
         for name, value in interpret(s.program, arrays).items():
             np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6)
-        assert len(space.describe(candidate)) == sum(len(nest.knobs) for nest in space.nests)
 
 
 def test_what_is_not_in_the_space_is_refused_before_anything_changes() -> None:
     s = Schedule(matmul())
     space = open_space(s, TARGET)
-    (choice,) = best(space, TARGET).choices
+    (choice,) = best(space, TARGET)
     before = (s.program, s.trace)
     large = tuple(
         max(knob.values) if knob.name in ("lanes", "rows") else n
@@ -95,7 +91,7 @@ def test_what_is_not_in_the_space_is_refused_before_anything_changes() -> None:
     )
     for choices in ((), (choice, choice), (choice[:-1],), ((7, *choice[1:]),), (large,)):
         with pytest.raises(ScheduleError):
-            space.apply(s, Candidate(choices))
+            space.apply(s, choices)
         assert (s.program, s.trace) == before
 
 

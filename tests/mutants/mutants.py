@@ -1194,7 +1194,7 @@ MUTANTS = (
     ),
     Mutant(
         "registers of short rows overlap",
-        "kernels/schedules.py",
+        "kernels/tiling.py",
         "if rows and isinstance(extent, Const) and int(extent.value) < lanes:",
         "if rows and not extent:",
         (f"{_LAYOUT}::test_depthwise_convolutions_of_plain_data_go_by_rows",),
@@ -1840,9 +1840,23 @@ MUTANTS = (
     Mutant(
         "the template for contractions allows to write out anything",
         "tune/contraction_space.py",
-        "np.less_equal(vectors, contractions.MOST_WRITTEN_OUT)",
+        "np.less_equal(vectors, MOST_WRITTEN_OUT)",
         "np.greater_equal(vectors, 0)",
         ("tests/tune/test_contraction_space.py",),
+    ),
+    Mutant(
+        "blocks of tiles are gone through as the compiler goes through tiles",
+        "kernels/tile_blocks.py",
+        "around = [*(axis for axis in self.spatial if axis not in blocked), *ordered(blocked, OUTER)]",
+        "around = list(self.spatial)",
+        ("tests/tune/test_contraction_space.py",),
+    ),
+    Mutant(
+        "a nest that no model knows is free",
+        "cost/model.py",
+        "return np.full(len(population), nest.points * unknown_cycles(target))",
+        "return np.zeros(len(population))",
+        ("tests/cost/test_model.py",),
     ),
     Mutant(
         "cold inputs stay warm",
@@ -1874,8 +1888,8 @@ MUTANTS = (
     ),
     Mutant(
         "candidates that do not fit are applied",
-        "kernels/space.py",
-        "        for nest, choice in zip(self.nests, candidate.choices, strict=True):\n            nest.check(choice)\n",
+        "kernels/nests.py",
+        "        for nest, choice in zip(self.nests, choices, strict=True):\n            nest.check(choice)\n",
         "",
         ("tests/kernels/test_space.py",),
     ),

@@ -13,14 +13,14 @@ from tilewright.measure.records import Records
 from tilewright.measure.row import State
 from tilewright.measure.verdicts import Verdict
 from tilewright.target.target import Target
-from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.recorded import CONFIRMING_AGAIN
+from tilewright.tune.spaces import kernel_space
 
 CHEATING = (sys.executable, "-P", str(Path(__file__).with_name("cheating_child.py")))
 HOST = Target.parse(TARGET)
-SPACE = KernelSpace.of(replace(product("mm", 40), name="tuned"), HOST)
+SPACE = kernel_space(replace(product("mm", 40), name="tuned"), HOST)
 
 
 def test_a_wrong_candidate_never_becomes_the_best(tmp_path: Path) -> None:

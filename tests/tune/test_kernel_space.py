@@ -8,16 +8,16 @@ from tests.measure.jobs import product
 from tilewright.cost.analytic import schedule
 from tilewright.loops.interpreter import interpret
 from tilewright.schedule.schedule import Schedule
+from tilewright.space.space import Space, digits_of, index_of, size
 from tilewright.target.target import Target
-from tilewright.tune.kernel_space import KernelSpace
-from tilewright.tune.space import digits_of, index_of, size
+from tilewright.tune.spaces import kernel_space
 
 HOST = Target.host()
 PRODUCT = product("mm", 9)
-SPACE = KernelSpace.of(PRODUCT, HOST)
+SPACE = kernel_space(PRODUCT, HOST)
 
 
-def everything(space: KernelSpace) -> np.ndarray:
+def everything(space: Space) -> np.ndarray:
     return np.array([digits_of(index, space.radices) for index in range(size(space))], np.int64)
 
 
@@ -37,7 +37,7 @@ def test_every_allowed_candidate_computes_the_same(data: st.DataObject) -> None:
     allowed = everything(SPACE)
     allowed = allowed[SPACE.allowed(allowed)]
     digits = allowed[data.draw(st.integers(0, len(allowed) - 1))]
-    assert (SPACE.digits(SPACE.candidate(digits)) == digits).all()
+    assert (SPACE.digits(SPACE.describe(digits)) == digits).all()
     random = np.random.default_rng(0)
     inputs = {name: random.standard_normal((9, 9)).astype(np.float32) for name in "AB"}
     found = interpret(SPACE.schedule(digits).program, inputs)["C"]

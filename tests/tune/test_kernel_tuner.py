@@ -16,16 +16,17 @@ from tilewright.measure.job import Job, Timing
 from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.schedule.schedule import Schedule
+from tilewright.space.config import Config
+from tilewright.space.space import Space
 from tilewright.target.target import Target
-from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import FINALISTS, KernelTuner, Setup, Start, compared
 from tilewright.tune.measurer import NOTHING_PREDICTED, Measurer
 from tilewright.tune.model_tuner import Computed, ModelTuner
 from tilewright.tune.recorded import SEARCHING
-from tilewright.tune.template import Config, Templated
+from tilewright.tune.spaces import kernel_space
 
 HOST = Target.parse(TARGET)
-SPACE = KernelSpace.of(replace(product("mm", 64), name="tuned"), HOST)
+SPACE = kernel_space(replace(product("mm", 64), name="tuned"), HOST)
 
 
 class MadeUp(Measurer):
@@ -129,7 +130,7 @@ def test_a_search_in_which_everything_fails_ends_and_says_why() -> None:
 
 
 def test_a_space_that_is_exhausted_is_over() -> None:
-    small = KernelSpace.of(replace(product("mm", 2), name="tuned"), HOST)
+    small = kernel_space(replace(product("mm", 2), name="tuned"), HOST)
     tuner = KernelTuner(small, MadeUp(), Setup(first=1000, batch=1000))
     tuner.round()
     assert tuner.is_over
@@ -236,7 +237,7 @@ def lucky(s: Schedule, config: Config) -> None:
 
 
 def test_a_space_that_is_mostly_invalid_finishes_and_says_why() -> None:
-    space = Templated.of(lucky, product("mm", 12), HOST)
+    space = Space.of(lucky, product("mm", 12), HOST)
     measurer = MadeUp()
     tuner = KernelTuner(space, measurer, Setup(first=16, batch=16))
     while not tuner.is_over:

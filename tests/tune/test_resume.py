@@ -13,11 +13,11 @@ from tilewright.measure.job import Job
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.target.target import Target
-from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import KernelTuner, Setup, Start
 from tilewright.tune.measurer import Measurer
+from tilewright.tune.spaces import kernel_space
 
-SPACE = KernelSpace.of(replace(product("mm", 64), name="tuned"), Target.parse(TARGET))
+SPACE = kernel_space(replace(product("mm", 64), name="tuned"), Target.parse(TARGET))
 ROUNDS = 4
 
 

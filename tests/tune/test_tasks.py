@@ -11,7 +11,7 @@ from tilewright.graph import Graph, Value
 from tilewright.loops.interpreter import interpret
 from tilewright.measure.build import image_of
 from tilewright.passes.choose import choose
-from tilewright.tune.kernel_space import KernelSpace
+from tilewright.tune.spaces import kernel_space
 from tilewright.tune.tasks import tasks
 
 
@@ -52,7 +52,7 @@ def test_routes_can_be_built() -> None:
         for route in task.routes:
             assert len(route.kernels) == (3 if "F(" in route.name else 1)
             for kernel in route.kernels:
-                space = KernelSpace.of(kernel, HOST)
+                space = kernel_space(kernel, HOST)
                 image_of(space.schedule(space.analytic()).program, HOST).executable(1)
 
 

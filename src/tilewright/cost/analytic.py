@@ -10,7 +10,7 @@ from tilewright.cost.model import best
 from tilewright.cost.recurrence import is_recurrent, recurrence
 from tilewright.kernels.contraction import Contraction, Extents, analyze, window
 from tilewright.kernels.dot_tiles import DotTiles, instruction_for
-from tilewright.kernels.nests import Lanes, Tiles
+from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
 from tilewright.kernels.schedules import (
     drop_unread,
     inline_all,
@@ -19,7 +19,6 @@ from tilewright.kernels.schedules import (
     schedule_reduction,
     schedule_rows,
 )
-from tilewright.kernels.space import Nest, Space
 from tilewright.kernels.transforms import first_stages, schedule_transform
 from tilewright.loops.ir import Block, Store
 from tilewright.schedule.schedule import Schedule
@@ -36,15 +35,15 @@ WINDOW_TAPS = 32
 
 def schedule(s: Schedule, target: Target) -> Schedule:
     """Schedule ``s`` (a naive program) in place, and return it: the model's best candidate of its space."""
-    space = open_space(s, target)
-    space.apply(s, best(space, target))
+    nests = open_space(s, target)
+    nests.apply(s, best(nests, target))
     return s
 
 
-def open_space(s: Schedule, target: Target) -> Space:
+def open_space(s: Schedule, target: Target) -> Nests:
     """Inline what shall be in ``s`` (a naive program), in place; what is open then.
 
-    Candidates of the space apply to ``s``, and to copies of it.
+    Choices of the nests apply to ``s``, and to copies of it.
     """
     if is_recurrent(s.program):
         return recurrence(s, target)
@@ -54,15 +53,15 @@ def open_space(s: Schedule, target: Target) -> Space:
     reductions = [b for b in all_blocks(s.program.body) if is_reduction(b)]
     roles = None if anchor is None else analyze(block_at(s.program, anchor).stmt)
     if anchor is not None and roles is not None:  # inlining may have shown that it is none: an extent of 1 has no axis
-        return Space(tuple(_contraction(s, anchor, roles, target)))
+        return Nests(tuple(_contraction(s, anchor, roles, target)))
     if reductions:
-        return Space(tuple(_reductions(s, reductions, target)))
+        return Nests(tuple(_reductions(s, reductions, target)))
     if stages and _are_stages(s):
         result = all_blocks(s.program.body)[-1]
         channels = Extents(s.program.dims)(result.axes[-1])
         large = is_large(s, result, target)
-        return Space((Lanes.of(result, _transform, target.vector_bits, large, _TRANSFORM, channels),))
-    return Space(tuple(elementwise(s, block, target) for block in all_blocks(s.program.body)))
+        return Nests((Lanes.of(result, _transform, target.vector_bits, large, _TRANSFORM, channels),))
+    return Nests(tuple(elementwise(s, block, target) for block in all_blocks(s.program.body)))
 
 
 _TRANSFORM = 36

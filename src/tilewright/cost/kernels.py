@@ -5,11 +5,13 @@ arithmetic and its traffic, as in Williams et al., "Roofline" (2009). Weights th
 to the next are read from further away.
 """
 
+from math import prod
+
 from tilewright.base.dtypes import f32
-from tilewright.base.errors import Unsupported
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import estimate
 from tilewright.cost.work import Work, count
+from tilewright.kernels.contraction import Extents
 from tilewright.kernels.nests import Tiles
 from tilewright.kernels.schedules import is_reduction
 from tilewright.loops.program import Program
@@ -32,8 +34,17 @@ def kernel_cycles(naive: Program, target: Target, cold_bytes: int = 0) -> float:
     tiles = _tile_cycles(naive, target)
     if tiles is not None:
         return machine.kernel_start + max(tiles, streaming)
-    work = count(naive, {dim.var.name: dim.bound or GUESSED_EXTENT for dim in naive.dims})
-    return machine.kernel_start + (streaming if work is None else max(pass_cycles(work, target), streaming))
+    work = count(naive, {dim.var.name: dim.bound or GUESSED_EXTENT for dim in naive.dims}) or _most_work(naive)
+    return machine.kernel_start + max(pass_cycles(work, target), streaming)
+
+
+def _most_work(naive: Program) -> Work:
+    """What is taken for the work of a program whose loops are as long as data say: an operation for each element of all
+    that it is given or makes."""
+    extents = Extents(naive.dims)
+    sizes = [prod(map(extents.of, buffer.shape)) for buffer in naive.params]
+    touched = sum(size * buffer.dtype.itemsize for size, buffer in zip(sizes, naive.params, strict=True))
+    return Work(0, sum(sizes), touched)
 
 
 def pass_cycles(work: Work, target: Target) -> float:
@@ -55,11 +66,7 @@ def _tile_cycles(naive: Program, target: Target) -> float | None:
     """Of the register tiles of ``naive``; None if it has none."""
     if not any(map(is_reduction, all_blocks(naive.body))):
         return None
-    try:
-        space = open_space(Schedule(naive), target)
-    except Unsupported:
-        return None
-    tiles = [nest for nest in space.nests if isinstance(nest, Tiles)]
+    tiles = [nest for nest in open_space(Schedule(naive), target).nests if isinstance(nest, Tiles)]
     if not tiles:
         return None
     return sum(float(estimate(nest, nest.population(), target).min()) for nest in tiles)

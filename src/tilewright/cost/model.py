@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend.cpu.prepare.partition import MAX_COPIED, MAX_PIECES
-from tilewright.kernels.nests import Lanes, Registers, TileFacts, Tiles, fits, tile_knobs
+from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
-from tilewright.kernels.schedules import Order
-from tilewright.kernels.space import Candidate, Choice, Knob, Nest, Population, Space, all_of
+from tilewright.kernels.tiling import Order
 from tilewright.schedule.prefetch import CACHES
+from tilewright.space.knobs import Knob
+from tilewright.space.population import Choice, Population, all_of
 from tilewright.target.machine import GUESSED_EXTENT, MOST_CHUNKS
 from tilewright.target.target import Target
 
@@ -46,9 +47,9 @@ def _levels(target: Target) -> tuple[_Level, ...]:
     )
 
 
-def best(space: Space, target: Target) -> Candidate:
-    """The candidate with the smallest estimate; of equals, the first."""
-    return Candidate(tuple(_best(nest, target) for nest in space.nests))
+def best(nests: Nests, target: Target) -> tuple[Choice, ...]:
+    """The choice with the smallest estimate for each nest; of equals, the first."""
+    return tuple(_best(nest, target) for nest in nests.nests)
 
 
 _ROUNDING = 1e-9
@@ -70,7 +71,13 @@ def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
         case Lanes(live=live):
             return _lane_cycles(live, population, target)
         case _:
-            return np.zeros(len(population))
+            return np.full(len(population), nest.points * unknown_cycles(target))
+
+
+def unknown_cycles(target: Target) -> float:
+    """Cycles of a point of a nest of which nothing is known: without lanes, and all of it comes from memory and goes
+    back there. An upper estimate, so that what is known is preferred."""
+    return target.machine.operation_cycles + 2 * target.vector_bits / 8 / target.machine.far_bytes
 
 
 def panel_width(matrix: Matrix, target: Target) -> int:

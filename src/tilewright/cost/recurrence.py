@@ -8,9 +8,8 @@ runs in lanes along its last axis.
 from collections.abc import Iterator
 
 from tilewright.kernels.contraction import Extents, analyze
-from tilewright.kernels.nests import Lanes, Tiles
+from tilewright.kernels.nests import Lanes, Nests, Tiles
 from tilewright.kernels.schedules import inline_all, is_reduction, schedule_elementwise
-from tilewright.kernels.space import Space
 from tilewright.loops.ir import Block
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
@@ -28,7 +27,7 @@ def is_recurrent(program: Program) -> bool:
     return any(_is_step(block) for block in all_blocks(program.body))
 
 
-def recurrence(s: Schedule, target: Target) -> Space:
+def recurrence(s: Schedule, target: Target) -> Nests:
     """Inline what shall be in the naive program of one or more scans, in place; what is open then."""
     steps = [block for block in all_blocks(s.program.body) if _is_step(block)]
     inline_all(s, keep=frozenset(region.buffer.name for block in steps for region in block.writes))
@@ -36,7 +35,7 @@ def recurrence(s: Schedule, target: Target) -> Space:
     finished = {nest.name for nest in tiled} | {reader for nest in tiled for reader in _readers(s, nest)}
     others = [b for b in all_blocks(s.program.body) if b.name not in finished and not is_reduction(b)]
     bits = target.vector_bits
-    return Space((*tiled, *(Lanes.of(b, schedule_elementwise, bits, _is_large(s, b, target)) for b in others)))
+    return Nests((*tiled, *(Lanes.of(b, schedule_elementwise, bits, _is_large(s, b, target)) for b in others)))
 
 
 def _is_step(block: Block) -> bool:

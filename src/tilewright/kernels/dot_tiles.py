@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from tilewright.kernels.contraction import Contraction
 from tilewright.kernels.dot_products import LANES, dot_products
 from tilewright.kernels.nests import Tiles
-from tilewright.kernels.schedules import Order, driving_loop, extent_of, finish_tiles, outer_order, privatized
-from tilewright.kernels.space import Knob
+from tilewright.kernels.schedules import driving_loop, extent_of
+from tilewright.kernels.tiling import Order, finish_tiles, outer_order, privatized
 from tilewright.loops.ir import Block, Store
 from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef, block_at
+from tilewright.space.knobs import Knob
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Const, Read
 from tilewright.symbolic.traversal import reads_in

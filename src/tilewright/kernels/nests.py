@@ -1,15 +1,21 @@
-"""The classes of nests: register tiles over a reduction, and loops that run in lanes."""
+"""Nests: the parts of a kernel that are scheduled by themselves: register tiles over a reduction, loops in lanes.
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+A nest has knobs that are numbers; a *choice* gives each of them one of its values. The nests of a kernel together are
+the compiler's own space of its schedules.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from operator import mul
 
 import numpy as np
 
+from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
-from tilewright.kernels.schedules import Order, schedule_elementwise, schedule_tiles
-from tilewright.kernels.space import BoolArray, Knob, Nest, Population
+from tilewright.kernels.schedules import schedule_elementwise
+from tilewright.kernels.tiling import Order, Plan, axes_of, outer_order, schedule_tiles
 from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.ir import Block, Buffer, Store
 from tilewright.loops.memory import GLOBAL
@@ -17,11 +23,84 @@ from tilewright.loops.program import Program
 from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, block_at, consumers
+from tilewright.space.config import Config
+from tilewright.space.knobs import Knob
+from tilewright.space.population import BoolArray, Choice, Population, all_of
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Var, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars, reads_in, substitute, walk
+from tilewright.target.machine import GUESSED_EXTENT
 from tilewright.target.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Nest(ABC):
+    """A part of a kernel that is scheduled by itself. ``name``: that of the block it is about."""
+
+    name: str
+    knobs: tuple[Knob[int], ...]
+    points: int = field(default=GUESSED_EXTENT, kw_only=True)
+    """How many elements it computes, with those of reductions: what it is estimated by if no model knows its class."""
+
+    @abstractmethod
+    def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
+        """Apply primitives to ``s``; ``values`` by the knobs' names."""
+
+    def allowed(self, population: Population) -> BoolArray:
+        """Which of these choices make sense together; all, unless a class says otherwise."""
+        return np.ones(len(population), np.bool_)
+
+    def population(self) -> Population:
+        """All allowed choices."""
+        everything = all_of(self.knobs)
+        return everything.where(self.allowed(everything))
+
+    def check(self, choice: Choice) -> None:
+        """Raises ``ScheduleError`` for a choice that is not in the space."""
+        names = tuple(knob.name for knob in self.knobs)
+        if len(choice) != len(names):
+            raise ScheduleError(f"{self.name}: {choice} has not one number for each of {', '.join(names)}")
+        for knob, number in zip(self.knobs, choice, strict=True):
+            if number not in knob.values:
+                raise ScheduleError(f"{self.name}: {knob.name}={number} is none of {knob.values}")
+        if not self.allowed(Population(names, np.array([choice], np.int64)))[0]:
+            given = ", ".join(f"{name}={number}" for name, number in zip(names, choice, strict=True))
+            raise ScheduleError(f"{self.name}: {given} do not go together: they need more registers than there are")
+
+
+@dataclass(frozen=True, slots=True)
+class Nests:
+    """All parts of a kernel, once its blocks are inlined as far as they shall be: what the compiler chooses from."""
+
+    nests: tuple[Nest, ...]
+
+    @property
+    def knobs(self) -> tuple[Knob[int], ...]:
+        """Those of all nests; each has the name of its nest before its own."""
+        return tuple(Knob(f"{nest.name}.{knob.name}", knob.values) for nest in self.nests for knob in nest.knobs)
+
+    def apply(self, s: Schedule, choices: Sequence[Choice]) -> None:
+        """Schedule ``s``, which is as it was when the nests were found in it, by a choice for each of them.
+
+        Raises ``ScheduleError`` for choices of other nests, before anything is changed.
+        """
+        if len(choices) != len(self.nests):
+            raise ScheduleError(f"{len(choices)} choices are not one for each of {_listed(self.nests)}")
+        for nest, choice in zip(self.nests, choices, strict=True):
+            nest.check(choice)
+        for nest, choice in zip(self.nests, choices, strict=True):
+            nest.schedule(s, dict(zip((knob.name for knob in nest.knobs), choice, strict=True)))
+
+    def generate(self, s: Schedule, config: Config) -> None:
+        """The same by the decisions of ``config`` (``Generator``)."""
+        decisions = map(config.decide, self.knobs)
+        self.apply(s, [tuple(next(decisions) for _ in nest.knobs) for nest in self.nests])
+
+
+def _listed(nests: Sequence[Nest]) -> str:
+    return f"the {len(nests)} nests {', '.join(nest.name for nest in nests)}"
+
 
 VECTORS = (1, 2, 4)
 """Registers side by side in a row of a tile: LLVM widens a vector of three registers to four, and then spills."""
@@ -217,16 +296,22 @@ class Tiles(Nest):
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
         """As the class says."""
-        tile = Tile(values["lanes"], values["rows"], values["panels"])
-        if values["pack"] and isinstance(self.roles, Contraction):
-            pack_panel(s, self.anchor, self.roles.panel, tile.lanes)
-        unrolled, order = bool(values["unroll"]), Order(values["order"])
-        schedule_tiles(s, self.anchor, self.roles, tile, self.parallel, unrolled, order)
-        if values["prefetch"] and isinstance(self.roles, Contraction):
-            s.prefetch(self.roles.panel, self.stream_ahead, values["prefetch"])
+        block = block_at(s.program, self.anchor).stmt
+        outer = outer_order(axes_of(block, IterKind.SPATIAL), self.roles, Order(values["order"]))
+        reduction = axes_of(block, IterKind.REDUCE)
+        tile, written_out = Tile(values["lanes"], values["rows"], values["panels"]), len(reduction) * values["unroll"]
+        self.go(s, Plan(tile, outer, reduction, written_out=written_out), values["pack"], values["prefetch"])
+
+    def go(self, s: Schedule, plan: Plan, pack: int, prefetch: int) -> None:
+        """Schedule as ``plan`` says; ``pack``, ``prefetch``: values of these knobs."""
+        if pack and isinstance(self.roles, Contraction):
+            pack_panel(s, self.anchor, self.roles.panel, plan.tile.lanes)
+        schedule_tiles(s, self.anchor, self.roles, plan, self.parallel)
+        if prefetch and isinstance(self.roles, Contraction):
+            s.prefetch(self.roles.panel, self.stream_ahead, prefetch)
 
 
-def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:
+def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:
     """The shapes and orders of tiles."""
     # A window's rows share what they read, so more of them are better than wider ones.
     vectors = [v for v in VECTORS if v == 1 or (facts.vector > (v - 1) * registers.lanes and not facts.is_window)]

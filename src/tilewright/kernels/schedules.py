@@ -4,18 +4,16 @@ Each function takes a fresh ``Schedule`` of a naive program and applies primitiv
 all, and replays.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from enum import Enum
 
 from tilewright.base.errors import InternalError, ScheduleError
-from tilewright.kernels.contraction import Contraction, Roles, Tile
 from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.ir import Alloc, Block, Loop, Region
-from tilewright.loops.memory import GLOBAL, LOCAL
+from tilewright.loops.memory import LOCAL
 from tilewright.schedule.compute_inline import is_unread
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of, walk
+from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, loops_of, walk
 from tilewright.symbolic.bounds import interval
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Const, Var
@@ -30,17 +28,6 @@ MOSTLY_EMPTY = 4
 """Of a register, one part of so many."""
 RUN_TIME = 1 << 30
 """What extents are taken for that are known at run time only."""
-
-
-class Order(Enum):
-    """The order of the loops around register tiles, outermost first: which operand stays in cache for how long."""
-
-    COLUMNS_ROWS = 0
-    """Batch axes, columns, rows: a strip of the panel stays for all rows."""
-    ROWS_COLUMNS = 1
-    """Batch axes, rows, columns: rows stay for all of the panel."""
-    PANEL_FIRST = 2
-    """All axes of the panel, then the others: it is read once, and the other operand for each strip of it."""
 
 
 def is_reduction(block: Block) -> bool:
@@ -88,137 +75,6 @@ def driver(block: Block, axis: int) -> LoopRef:
     return LoopRef(binding.name)
 
 
-def schedule_tiles(
-    s: Schedule,
-    anchor: BlockRef,
-    roles: Roles,
-    tile: Tile,
-    parallel: bool,
-    unroll_reduction: bool = False,
-    order: Order = Order.COLUMNS_ROWS,
-) -> None:
-    """Keep a tile of the output in registers over the whole reduction; what follows is done on the tile.
-
-    With ``unroll_reduction``, what several steps of the reduction read is loaded once (windows that overlap).
-    """
-    epilogue = privatized(s, anchor)
-    block = block_at(s.program, anchor).stmt
-    spatial = {p: driving_loop(s, anchor, p) for p, a in enumerate(block.axes) if a.kind is IterKind.SPATIAL}
-    reduced = [driving_loop(s, anchor, p) for p, a in enumerate(block.axes) if a.kind is IterKind.REDUCE]
-    factors = {roles.vector: tile.lanes}
-    if roles.rows is not None:
-        factors[roles.rows] = tile.rows
-    if roles.panels is not None:
-        factors[roles.panels] = tile.panels
-    outer: dict[int, LoopRef] = dict(spatial)
-    inner: dict[int, LoopRef] = {}
-    for axis, factor in factors.items():
-        outer[axis], inner[axis] = s.split(spatial[axis], (None, factor))
-    # Loops that run once go outermost: the parallel ones are then directly inside each other, and share one region.
-    loops = [outer[axis] for axis in outer_order(outer, roles, order)]
-    loops.sort(key=lambda loop: extent_of(s, loop) > 1)
-    # Rows before panels: a broadcast is then used up at once, and only the panels' few vectors stay in registers.
-    inside = [inner[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
-    s.reorder(*loops, *reduced, *inside)
-    for loop in (*(reduced if unroll_reduction else ()), *inside[:-1]):
-        s.unroll(loop)
-    s.vectorize(inside[-1])
-    around = finish_tiles(s, anchor, epilogue, loops, tile.lanes)
-    if parallel:
-        for loop in around:
-            if extent_of(s, loop) > 1:
-                s.parallel(loop)
-
-
-def finish_tiles(s: Schedule, anchor: BlockRef, epilogue: BlockRef, loops: list[LoopRef], lanes: int) -> list[LoopRef]:
-    """Do what follows on the register tile that ``anchor`` makes inside of ``loops``; returns what may be parallel.
-
-    That are the loops around the epilogue: all of ``loops`` where it needs no more than a tile.
-    """
-    made = block_at(s.program, anchor).stmt.writes[0].buffer.name
-    around = _loops_of_epilogue(s, epilogue, loops)
-    if around == loops:
-        _finish_tile(s, epilogue, loops[-1], made)
-    else:
-        _finish_later(s, epilogue, around, made, lanes)
-    _fill_lanes(s, anchor, lanes)
-    return around or loops
-
-
-def outer_order(axes: Collection[int], roles: Roles, order: Order) -> list[int]:
-    """Axes of a block in the order of the loops around tiles, outermost first."""
-    columns = (roles.panels, roles.vector)
-    last = (roles.rows, *columns) if order is Order.ROWS_COLUMNS else (*columns, roles.rows)
-    ordered = [axis for axis in axes if axis not in last] + [axis for axis in last if axis is not None and axis in axes]
-    if order is Order.PANEL_FIRST and isinstance(roles, Contraction):
-        ordered.sort(key=lambda axis: axis not in roles.panel_axes)
-    return ordered
-
-
-def privatized(s: Schedule, anchor: BlockRef) -> BlockRef:
-    """The block that reads the anchor's result, which becomes private: the fused epilogue, or a plain copy."""
-    block = block_at(s.program, anchor).stmt
-    readers = consumers(s.program, block)
-    if not readers:
-        return s.cache_write(anchor, block.writes[0].buffer.name, LOCAL)
-    s.set_scope(block.writes[0].buffer.name, LOCAL)
-    return BlockRef(readers[0].name)
-
-
-def _loops_of_epilogue(s: Schedule, epilogue: BlockRef, loops: list[LoopRef]) -> list[LoopRef]:
-    """Move the epilogue into ``loops``, as far in as all that it reads is made there; returns those around it then.
-
-    All of them but where it reads more than a tile (all lanes of a block that has one channel read the first).
-    """
-    around = list(loops)
-    while around:
-        with suppress(ScheduleError):
-            s.reverse_compute_at(epilogue, around[-1])
-            break
-        around.pop()
-    return around
-
-
-def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> None:
-    """The epilogue, which is done in ``at`` on each tile of the buffer ``made``, in the lanes of the tile."""
-    position = [ref(loop) for loop in loops_of(s.program, epilogue)].index(at)
-    own = [ref(loop) for loop in loops_of(s.program, epilogue)[position + 1 :]]
-    lanes = _lanes_read(s, epilogue, made)
-    if lanes in own[:-1]:  # what was made in blocks is stored plain
-        own = [*(loop for loop in own if loop != lanes), lanes]
-        s.reorder(*own)
-    for loop in own[:-1]:
-        s.unroll(loop)
-    if own:
-        s.vectorize(own[-1])
-
-
-def _finish_later(s: Schedule, epilogue: BlockRef, around: list[LoopRef], made: str, lanes: int) -> None:
-    """The epilogue, which is done on several tiles of the buffer ``made``: too many for registers and to unroll."""
-    s.set_scope(made, GLOBAL)
-    own = [ref(loop) for loop in loops_of(s.program, epilogue)[len(around) :]]
-    if own:
-        _vectorize(s, own[-1], lanes)
-
-
-def _fill_lanes(s: Schedule, block: BlockRef, lanes: int) -> None:
-    """A row of what ``block`` makes that is shorter than ``lanes`` takes as much room: registers do not overlap."""
-    written = block_at(s.program, block).stmt.writes[0].buffer
-    rows = [f"d{position}" for position in range(len(written.shape) - 1)]
-    extent = written.shape[-1]
-    if rows and isinstance(extent, Const) and int(extent.value) < lanes:
-        s.transform_layout(block, written.name, f"{', '.join(rows)}, x -> {', '.join(rows)}, x % {lanes}")
-
-
-def _lanes_read(s: Schedule, block: BlockRef, buffer: str) -> LoopRef | None:
-    """The loop along which ``block`` reads the last dimension of ``buffer``, if one drives it alone."""
-    stmt = block_at(s.program, block).stmt
-    region = next(region for region in stmt.reads if region.buffer.name == buffer)
-    bindings = zip(stmt.axes, stmt.bindings, strict=True)
-    binding = next((value for axis, value in bindings if axis.var == region.ranges[-1][0]), None)
-    return LoopRef(binding.name) if isinstance(binding, Var) else None
-
-
 def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:
     """Lanes along the last axis; the other axes in parallel.
 
@@ -238,7 +94,7 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     while len(loops) > 1 and extent_of(s, loops[-1]) < (width if joined < contiguous else width // MOSTLY_EMPTY):
         loops[-2:] = [s.fuse(loops[-2], loops[-1])]
         joined += 1
-    outer = [*loops[:-1], *_vectorize(s, loops[-1], lanes)]
+    outer = [*loops[:-1], *vectorize_last(s, loops[-1], lanes)]
     if parallel:
         _spread(s, outer)
 
@@ -304,7 +160,7 @@ def _free_loops(s: Schedule, block: BlockRef) -> list[LoopRef]:
     return [ref(loop) for loop in loops[start:]]
 
 
-def _vectorize(s: Schedule, loop: LoopRef, lanes: int) -> list[LoopRef]:
+def vectorize_last(s: Schedule, loop: LoopRef, lanes: int) -> list[LoopRef]:
     """At most ``lanes`` iterations of ``loop`` become lanes; returns the loop around them, if there is one."""
     if extent_of(s, loop) <= lanes:
         s.vectorize(loop)
@@ -413,7 +269,7 @@ def _vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes:
     others = [ref(loop) for loop in own if loop.var not in spatial]
     if columns:
         s.reorder(*others, *columns)
-        _vectorize(s, columns[-1], lanes)
+        vectorize_last(s, columns[-1], lanes)
     for loop in others[-1:]:
         if extent_of(s, loop) <= REGISTERS:
             s.unroll(loop)

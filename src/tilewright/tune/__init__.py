@@ -9,8 +9,7 @@ compiled again.
     for progress in tuner.run(is_time_left): ...
     gains = tuner.confirm()
 
-    space, kernel_space, template,
-    contractions, contraction_space what is searched       search/      who proposes candidates
+    spaces, contraction_space       what is searched       search/      who proposes candidates
     features/                       what a model sees      models/      what they are thought to be worth
     kernel_tuner, model_tuner       the search             measurer     measurements that are remembered
     tasks, ways                     nodes with all ways to compute them, and what these take

@@ -19,9 +19,9 @@ from tilewright.measure.job import Job, Timing
 from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.schedule.schedule import Schedule
+from tilewright.space.space import Digits, Floats, Space
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING
-from tilewright.tune.space import Digits, Floats, Tunable
 from tilewright.tune.strategy import model_of, searcher_of
 
 QUICK = Timing(repeats=3, least_seconds=0.001)
@@ -144,7 +144,7 @@ class KernelTuner:
 
     def __init__(
         self,
-        space: Tunable,
+        space: Space,
         measurer: Measurer,
         setup: Setup,
         cold: Cold | None = None,

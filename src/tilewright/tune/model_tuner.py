@@ -6,11 +6,9 @@ optimistically what is left, weighted by how often the model runs the kernel.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, prod
 
-from tilewright.base.errors import ScheduleError
 from tilewright.loops.identity import identity
 from tilewright.loops.program import Program
 from tilewright.measure.build import shape_of
@@ -18,13 +16,11 @@ from tilewright.measure.job import Job
 from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
 from tilewright.target.target import Target
-from tilewright.tune.contraction_space import ContractionSpace
-from tilewright.tune.kernel_space import KernelSpace
 from tilewright.tune.kernel_tuner import Cold, KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.nearest import nearest_schedule
 from tilewright.tune.recorded import named
-from tilewright.tune.space import Tunable
+from tilewright.tune.spaces import space_of
 
 ALPHA = 0.2
 """How much what was gained counts, against what might be."""
@@ -172,8 +168,8 @@ def _kernels(
         merged[key] = replace(known, calls=known.calls + one.calls)
     between = between_bytes(computed, target)
     for one in merged.values():
-        space = None if one.naive.dims else _space(named(one.naive), target)
-        if space is not None and len(space.radices):
+        space = None if one.naive.dims else space_of(named(one.naive), target)
+        if space is not None and space.knobs:
             cold = Cold(one.weights, between) if between else Cold()
             borrowed = None if records is None else nearest_schedule(records, space.naive, target, setup.threads)
             yield Kernel(one.naive.name, one.calls, KernelTuner(space, measurer, setup, cold, borrowed))
@@ -189,11 +185,3 @@ def between_bytes(computed: Sequence[Computed], target: Target) -> int:
     if total <= target.l2_bytes:
         return 0
     return 1 << (min(total, 2 * target.l3_bytes) - 1).bit_length()
-
-
-def _space(program: Program, target: Target) -> Tunable | None:
-    """None for what has no space: a body in loop IR is scheduled in one way."""
-    for kind in (ContractionSpace, KernelSpace):
-        with suppress(ScheduleError):
-            return kind.of(program, target)
-    return None

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tilewright.base.search import Model, Search
+from tilewright.space.space import Digits, Floats, Searchable
 from tilewright.tune.models.boosted import BoostedTrees
 from tilewright.tune.models.model import CostModel
 from tilewright.tune.models.random import RandomScores
@@ -11,10 +12,9 @@ from tilewright.tune.search.genetic import GeneticSearcher
 from tilewright.tune.search.grid import GridSearcher
 from tilewright.tune.search.random import RandomSearcher
 from tilewright.tune.search.searcher import Searcher
-from tilewright.tune.space import Digits, Floats, Space
 
 
-def searcher_of(search: Search, space: Space, score: Callable[[Digits], Floats], seed: int) -> Searcher:
+def searcher_of(search: Search, space: Searchable, score: Callable[[Digits], Floats], seed: int) -> Searcher:
     """The searcher of ``space``, in which ``score`` rates candidates."""
     match search:
         case Search.ANNEALING:

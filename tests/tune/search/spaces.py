@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.space.space import Digits, Mask, digits_of, size
 from tilewright.tune.search.annealing import AnnealingSearcher
 from tilewright.tune.search.genetic import GeneticSearcher
 from tilewright.tune.search.grid import GridSearcher
 from tilewright.tune.search.random import RandomSearcher
 from tilewright.tune.search.searcher import FloatArray, Searcher
-from tilewright.tune.space import Digits, Mask, digits_of, size
 
 
 def everything(digits: Digits) -> Mask:

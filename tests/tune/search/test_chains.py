@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tune.search.spaces import Numbers, a_tenth, bowl, brute_force, constant, rows, table
+from tilewright.space.space import Digits
 from tilewright.tune.search.annealing import AnnealingSearcher, Plan
 from tilewright.tune.search.chains import Annealing, Best, Chains, neighbours
 from tilewright.tune.search.ledger import Ledger
 from tilewright.tune.search.searcher import FloatArray
-from tilewright.tune.space import Digits
 
 
 def test_a_neighbour_differs_in_one_knob() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tests.tune.search.spaces import rows, table
+from tilewright.space.space import Digits
 from tilewright.tune.search.diversity import objective, select_diverse
 from tilewright.tune.search.searcher import FloatArray
-from tilewright.tune.space import Digits
 
 POOL = table([(0, 0), (0, 1), (1, 0), (2, 3), (2, 2)])
 

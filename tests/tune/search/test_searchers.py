@@ -20,12 +20,12 @@ from tests.tune.search.spaces import (
     rows,
     table,
 )
+from tilewright.space.space import Digits, digits_of
 from tilewright.tune.search.annealing import AnnealingSearcher, Plan
 from tilewright.tune.search.genetic import Evolution, GeneticSearcher
 from tilewright.tune.search.grid import GridSearcher
 from tilewright.tune.search.ledger import Ledger, consecutive
 from tilewright.tune.search.random import RandomSearcher
-from tilewright.tune.space import Digits, digits_of
 
 NAMES = list(MAKERS)
 

@@ -2,9 +2,9 @@
 
 Enters: a scheduled loop program, mostly a sketch whose split factors are symbols, and an array with the factors of each
 candidate. Leaves: an array (candidates, features) of float64. ``nest.py`` reads the program once, ``quantities.py``
-turns what it says into array functions; of these numbers, ``itervar.py`` and ``curve.py`` make features. ``knobs.py``
-needs no program. A new kind of feature is a file beside these, a function of ``Extractor`` and ``Factors``. What can't
-be read raises ``Unsupported``: no candidate gets features that are made up. ::
+turns what it says into array functions; of these numbers, ``itervar.py`` and ``curve.py`` make features. A new kind of
+feature is a file beside these, a function of ``Extractor`` and ``Factors``. What can't be read raises ``Unsupported``:
+no candidate gets features that are made up. ::
 
     s = Schedule(lower(C))
     s.split("i", (None, Var("f")))
@@ -18,7 +18,6 @@ for each.
 
 from tilewright.tune.features.curve import curve_buffers, curve_features
 from tilewright.tune.features.itervar import itervar_columns, itervar_features
-from tilewright.tune.features.knobs import knob_features, one_hot, table
 from tilewright.tune.features.nest import Structure, describe
 from tilewright.tune.features.quantities import NO_FACTORS, Extractor, Factors, Quantities
 
@@ -33,7 +32,4 @@ __all__ = [
     "describe",
     "itervar_columns",
     "itervar_features",
-    "knob_features",
-    "one_hot",
-    "table",
 ]

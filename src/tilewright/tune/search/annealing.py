@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tilewright.space.space import Digits, Searchable
 from tilewright.tune.search.chains import Annealing, Chains, Score
 from tilewright.tune.search.diversity import select_diverse
 from tilewright.tune.search.ledger import Ledger
 from tilewright.tune.search.searcher import FloatArray
-from tilewright.tune.space import Digits, Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class AnnealingSearcher:
     the same of all candidates, batches are random and diverse.
     """
 
-    def __init__(self, space: Space, score: Score, seed: int = 0, plan: Plan | None = None) -> None:
+    def __init__(self, space: Searchable, score: Score, seed: int = 0, plan: Plan | None = None) -> None:
         self._ledger = Ledger(space, seed)
         self._score = score
         self._plan = plan or Plan()

@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tilewright.space.space import Digits
 from tilewright.tune.search.ledger import Ledger, keys_of
 from tilewright.tune.search.searcher import FloatArray
-from tilewright.tune.space import Digits
 
 Score: TypeAlias = Callable[[Digits], FloatArray]
 """How good candidates are thought to be, ``(candidates,)``: more is better. Finite, and may be negative."""

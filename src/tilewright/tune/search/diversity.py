@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from tilewright.space.space import Digits, Mask
 from tilewright.tune.search.searcher import FloatArray
-from tilewright.tune.space import Digits, Mask
 
 
 def objective(digits: Digits, scores: FloatArray, diversity: float) -> float:

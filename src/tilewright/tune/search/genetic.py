@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.space.space import Digits, Searchable
 from tilewright.tune.search.ledger import Ledger
 from tilewright.tune.search.searcher import FloatArray
-from tilewright.tune.space import Digits, Space
 
 _NUDGES = 32
 """How often children with one more changed knob are tried for those that are taken or not allowed."""
@@ -33,7 +33,7 @@ class Evolution:
 class GeneticSearcher:
     """Random candidates for a generation, then children (``Searcher``)."""
 
-    def __init__(self, space: Space, seed: int = 0, evolution: Evolution | None = None) -> None:
+    def __init__(self, space: Searchable, seed: int = 0, evolution: Evolution | None = None) -> None:
         self._ledger = Ledger(space, seed)
         self._evolution = evolution or Evolution()
         self._digits = np.empty((0, len(space.radices)), np.int64)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from tilewright.space.space import Digits, Searchable, size
 from tilewright.tune.search.ledger import Ledger, consecutive
 from tilewright.tune.search.searcher import FloatArray
-from tilewright.tune.space import Digits, Space, size
 
 _CHUNK = 1 << 12
 
@@ -12,7 +12,7 @@ _CHUNK = 1 << 12
 class GridSearcher:
     """One after the other (``Searcher``). For spaces that shall be measured completely."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Searchable) -> None:
         self._ledger = Ledger(space, seed=0)
         self._next = 0
 

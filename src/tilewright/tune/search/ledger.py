@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tilewright.tune.space import Digits, Mask, Space, size
+from tilewright.space.space import Digits, Mask, Searchable, size
 
 _ENUMERABLE = 1 << 20
 """Candidates of a space that is gone through one by one when random candidates no longer find what is left."""
@@ -19,7 +19,7 @@ class Ledger:
     searcher that has learned the same goes on in the same way, also in another process.
     """
 
-    def __init__(self, space: Space, seed: int) -> None:
+    def __init__(self, space: Searchable, seed: int) -> None:
         self.space = space
         self.radices = np.array(space.radices, np.int64)
         self._seed = seed

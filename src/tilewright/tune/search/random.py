@@ -1,14 +1,14 @@
 """Random search: every candidate is as likely as every other. What all other searchers have to beat."""
 
+from tilewright.space.space import Digits, Searchable
 from tilewright.tune.search.ledger import Ledger
 from tilewright.tune.search.searcher import FloatArray
-from tilewright.tune.space import Digits, Space
 
 
 class RandomSearcher:
     """Uniform, without repeats (``Searcher``)."""
 
-    def __init__(self, space: Space, seed: int = 0) -> None:
+    def __init__(self, space: Searchable, seed: int = 0) -> None:
         self._ledger = Ledger(space, seed)
 
     def propose(self, count: int) -> Digits:

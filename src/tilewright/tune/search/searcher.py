@@ -5,7 +5,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.tune.space import Digits
+from tilewright.space.space import Digits
 
 FloatArray: TypeAlias = NDArray[np.float64]
 """(candidates,)."""

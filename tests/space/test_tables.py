@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from tilewright.base.errors import BadInput
-from tilewright.tune.features import knob_features, one_hot, table
-from tilewright.tune.space import Digits
+from tilewright.space.space import Digits
+from tilewright.space.tables import knob_features, one_hot, table
 
 TABLES = (table([(1, 8), (2, 4), (8, 1)]), table([(0, 1, 2), (2, 1, 0)]), one_hot(3), table([(64,), (512,)]))
 

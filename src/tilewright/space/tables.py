@@ -1,4 +1,4 @@
-"""Knob features: what the knobs of a space are set to, as it is (the configuration features of AutoTVM).
+"""Knobs as numbers: what the knobs of a space are set to, as it is (the configuration features of AutoTVM).
 
 A knob is a table with a row of numbers for each of its values: the sizes of a split, the positions of a permutation,
 a single number, or, for values that are not numbers, as many zeros as there are others and a one.
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.errors import BadInput
-from tilewright.tune.space import Digits
+from tilewright.space.knobs import Knob, Value
 
 Floats: TypeAlias = NDArray[np.float64]
+Digits: TypeAlias = NDArray[np.int64]
 
 
 def table(values: Sequence[Sequence[float]]) -> Floats:
@@ -26,6 +27,13 @@ def table(values: Sequence[Sequence[float]]) -> Floats:
 def one_hot(values: int) -> Floats:
     """The table, (values, values), of a knob whose values are no numbers."""
     return np.eye(values)
+
+
+def table_of(knob: Knob[Value]) -> Floats:
+    """The table of a knob; kinds of loops are no numbers."""
+    values = [value if isinstance(value, tuple) else (value,) for value in knob.values]
+    numbers = [[number for number in value if isinstance(number, int)] for value in values]
+    return table(numbers) if all(map(len, numbers)) else one_hot(len(values))
 
 
 def knob_features(tables: Sequence[Floats], digits: Digits) -> Floats:

@@ -10,27 +10,22 @@ candidate, with a config that has the decisions (Chen et al., NeurIPS 2018). ``e
         s.reorder(yo, xo, *config.reorder("order", (k, yi), All()), xi)
         config.annotate("inner", s, (yi, xi))
 
-    space = TemplateSpace.of(matmul, program)
+    space = Space.of(matmul, program)
+
+The compiler's own spaces ask in the same way (``Generator``).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
-
-import numpy as np
 
 from tilewright.base.errors import BadInput, ScheduleError
 from tilewright.loops.ir import LoopKind
-from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef, Refusal, loop_at
+from tilewright.space.knobs import Kinds, Knob, Policy, Sizes, Value, annotate_knob, choice_knob, split_knob
+from tilewright.space.orders import All, Orders, reorder_knob
 from tilewright.symbolic.expr import Const
-from tilewright.target.target import Target
-from tilewright.tune.features.knobs import knob_features, one_hot, table
-from tilewright.tune.knobs import Kinds, Knob, Policy, Sizes, Value, annotate_knob, choice_knob, split_knob
-from tilewright.tune.orders import All, Orders, reorder_knob
-from tilewright.tune.space import Digits, Floats, Mask
 
 T = TypeVar("T", bound=Value)
 
@@ -80,7 +75,8 @@ class Config(ABC):
         """One of the knob's values."""
 
 
-Template: TypeAlias = Callable[[Schedule, Config], None]
+Generator: TypeAlias = Callable[[Schedule, Config], None]
+"""Schedules a program, and asks for whatever is open. Templates are such functions."""
 
 
 class Collector(Config):
@@ -97,7 +93,7 @@ class Collector(Config):
         return knob.values[0]
 
 
-class Entity(Config):
+class Decided(Config):
     """The config of a candidate: has a decision for each knob, in the order in which they were collected."""
 
     def __init__(self, knobs: tuple[Knob[Value], ...], digits: tuple[int, ...]) -> None:
@@ -114,108 +110,6 @@ class Entity(Config):
         """Raises ``BadInput`` if the template has not asked for all knobs."""
         if self._rest:
             raise BadInput(f"{_changed(self._rest[0][0].name)}; a template must define the same knobs on each run")
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateSpace:
-    """All schedules that a template can make of a program (``Space``)."""
-
-    template: Template
-    opened: Schedule
-    """What the template goes on from. Not to be changed: ``schedule`` copies."""
-    knobs: tuple[Knob[Value], ...]
-    tables: tuple[Floats, ...]
-    """Of each knob, what its values are as numbers: see ``knob_features``."""
-
-    @classmethod
-    def of(cls, template: Template, start: Program | Schedule) -> "TemplateSpace":
-        """Run the template to see its knobs, on a program or on what a schedule has made of one already.
-
-        Raises ``ScheduleError`` if the first values of all knobs are no valid schedule together.
-        """
-        opened = start if isinstance(start, Schedule) else Schedule(start)
-        collector = Collector()
-        template(opened.copy(), collector)
-        return cls(template, opened, tuple(collector.knobs), tuple(map(_table, collector.knobs)))
-
-    @property
-    def radices(self) -> tuple[int, ...]:
-        """How many values each knob has."""
-        return tuple(len(knob.values) for knob in self.knobs)
-
-    def allowed(self, digits: Digits) -> Mask:
-        """All of them, as far as is known before scheduling."""
-        return np.ones(len(digits), np.bool_)
-
-    def schedule(self, digits: Digits) -> Schedule:
-        """The schedule of one candidate, ``(knobs,)``. Raises ``ScheduleError`` if it is invalid."""
-        entity = Entity(self.knobs, self._checked(digits))
-        s = self.opened.copy()
-        self.template(s, entity)
-        entity.check_finished()
-        return s
-
-    def features(self, digits: Digits) -> Floats:
-        """What the knobs are set to, as numbers: (candidates, numbers of all knobs)."""
-        return knob_features(self.tables, digits)
-
-    def describe(self, digits: Digits) -> dict[str, Value]:
-        """The decisions of one candidate by the knobs' names. Raises ``ScheduleError`` if it is none of the space."""
-        return {knob.name: knob.values[digit] for knob, digit in zip(self.knobs, self._checked(digits), strict=True)}
-
-    def _checked(self, digits: Digits) -> tuple[int, ...]:
-        given = tuple(int(digit) for digit in digits)
-        fits = len(given) == len(self.knobs) and all(0 <= d < r for d, r in zip(given, self.radices, strict=True))
-        if not fits:
-            raise ScheduleError(f"{given} is no candidate of a space with radices {self.radices}")
-        return given
-
-
-@dataclass(frozen=True, slots=True)
-class Templated:
-    """A template's schedules of a program for a target, as a tuner searches them (``Tunable``).
-
-    Nothing is known of them before they are measured.
-    """
-
-    naive: Program
-    target: Target
-    space: TemplateSpace
-
-    @classmethod
-    def of(cls, template: Template, naive: Program, target: Target) -> "Templated":
-        """Raises ``ScheduleError`` as ``TemplateSpace.of`` does."""
-        return cls(naive, target, TemplateSpace.of(template, naive))
-
-    @property
-    def radices(self) -> tuple[int, ...]:
-        """How many values each knob has."""
-        return self.space.radices
-
-    def allowed(self, digits: Digits) -> Mask:
-        """All of them, as far as is known before scheduling."""
-        return self.space.allowed(digits)
-
-    def schedule(self, digits: Digits) -> Schedule:
-        """The schedule of one candidate. Raises ``ScheduleError`` if it is invalid."""
-        return self.space.schedule(digits)
-
-    def features(self, digits: Digits) -> Floats:
-        """What the knobs are set to."""
-        return self.space.features(digits)
-
-    def analytic(self) -> None:
-        """Nothing is known."""
-
-    def estimates(self, digits: Digits) -> None:
-        """Nothing is known."""
-
-
-def _table(knob: Knob[Value]) -> Floats:
-    """The numbers of each value; kinds of loops are none."""
-    values = [value if isinstance(value, tuple) else (value,) for value in knob.values]
-    numbers = [[number for number in value if isinstance(number, int)] for value in values]
-    return table(numbers) if all(map(len, numbers)) else one_hot(len(values))
 
 
 def extent(s: Schedule, loop: LoopRef) -> int:

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from tilewright.base.errors import BadInput
 from tilewright.schedule.tree import LoopRef
-from tilewright.tune.knobs import Knob, Permutation
+from tilewright.space.knobs import Knob, Permutation
 
 Loops: TypeAlias = tuple[LoopRef, ...]
 
@@ -47,9 +47,13 @@ class Interval:
 
     def permutations(self, loops: Loops) -> tuple[Permutation, ...]:
         """``(end - begin)!``."""
-        if not 0 <= self.begin <= self.end <= len(loops):
-            raise BadInput(f"{self} is no interval of {len(loops)} loops")
-        before, after = tuple(range(self.begin)), tuple(range(self.end, len(loops)))
+        return self.positions(len(loops))
+
+    def positions(self, count: int) -> tuple[Permutation, ...]:
+        """The orders of so many loops."""
+        if not 0 <= self.begin <= self.end <= count:
+            raise BadInput(f"{self} is no interval of {count} loops")
+        before, after = tuple(range(self.begin)), tuple(range(self.end, count))
         return tuple((*before, *inside, *after) for inside in permutations(range(self.begin, self.end)))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.tune.space import digits_of, index_of
+from tilewright.space.space import digits_of, index_of
 
 RADICES = st.lists(st.integers(1, 1000), max_size=12).map(tuple)
 

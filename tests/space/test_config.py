@@ -13,11 +13,11 @@ from tilewright.loops.lower import lower
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef
+from tilewright.space.config import Config, extent
+from tilewright.space.knobs import Policy
+from tilewright.space.orders import Candidates
+from tilewright.space.space import Digits, Space, digits_of, size
 from tilewright.symbolic.expr import Extent
-from tilewright.tune.knobs import Policy
-from tilewright.tune.orders import Candidates
-from tilewright.tune.space import Digits, digits_of, size
-from tilewright.tune.template import Config, TemplateSpace, extent
 
 
 def tiled(s: Schedule, config: Config) -> None:
@@ -48,14 +48,14 @@ def row(*digits: int) -> Digits:
 
 
 def test_size_of_the_matmul() -> None:
-    space = TemplateSpace.of(tiled, lower(matmul(128, 128, 128)))
+    space = Space.of(tiled, lower(matmul(128, 128, 128)))
     assert space.radices == (8, 8)
     assert size(space) == 64
     assert space.allowed(np.zeros((5, 2), np.int64)).tolist() == [True] * 5
 
 
 def test_digits_are_decisions() -> None:
-    space = TemplateSpace.of(tiled, lower(matmul(12, 8, 4)))
+    space = Space.of(tiled, lower(matmul(12, 8, 4)))
     assert space.describe(row(2, 3)) == {"tile_y": (4, 3), "tile_x": (1, 8)}
     s = space.schedule(row(2, 3))
     assert [str(loop) for loop in s.get_loops("C")] == ["i_0", "j_0", "k", "i_1", "j_1"]
@@ -64,7 +64,7 @@ def test_digits_are_decisions() -> None:
 
 def test_candidates_keep_the_meaning_or_are_refused() -> None:
     program = lower(matmul(5, 7, 3))
-    space = TemplateSpace.of(every_knob, program)
+    space = Space.of(every_knob, program)
     random = np.random.default_rng(1)
     refusals = 0
     for _ in range(40):
@@ -85,7 +85,7 @@ def test_candidates_keep_the_meaning_or_are_refused() -> None:
 
 
 def test_all_decisions_reach_the_program() -> None:
-    space = TemplateSpace.of(every_knob, lower(matmul(8, 12, 4)))
+    space = Space.of(every_knob, lower(matmul(8, 12, 4)))
     kinds = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.VECTORIZED)
     position = next(i for i, value in enumerate(space.knobs[3].values) if value == kinds)
     text = str(space.schedule(row(4, 1, 1, position, 1)).program)
@@ -101,7 +101,7 @@ def test_all_decisions_reach_the_program() -> None:
 
 
 def test_every_index_is_another_decision() -> None:
-    space = TemplateSpace.of(every_knob, lower(matmul(8, 12, 4)))
+    space = Space.of(every_knob, lower(matmul(8, 12, 4)))
     indices = range(0, size(space), 7)
     described = {str(space.describe(row(*digits_of(index, space.radices)))) for index in indices}
     assert len(described) == len(indices)
@@ -109,7 +109,7 @@ def test_every_index_is_another_decision() -> None:
 
 
 def test_a_candidate_of_another_space_is_refused() -> None:
-    space = TemplateSpace.of(tiled, lower(matmul(12, 8, 4)))
+    space = Space.of(tiled, lower(matmul(12, 8, 4)))
     for digits in [row(0), row(0, 0, 0), row(6, 0), row(0, -1)]:
         with pytest.raises(ScheduleError, match="no candidate of a space with radices"):
             space.schedule(digits)
@@ -121,7 +121,7 @@ def test_a_knob_has_one_definition() -> None:
         config.choice("a", (1, 2))
 
     with pytest.raises(BadInput, match="knob 'a' twice"):
-        TemplateSpace.of(twice, lower(matmul(4, 4, 4)))
+        Space.of(twice, lower(matmul(4, 4, 4)))
 
 
 def test_knobs_do_not_depend_on_decisions() -> None:
@@ -137,7 +137,7 @@ def test_knobs_do_not_depend_on_decisions() -> None:
             config.choice("b", (1, 2))
 
     for template, digits in [(more, row(1)), (other, row(1, 0)), (fewer, row(1, 0))]:
-        space = TemplateSpace.of(template, lower(matmul(4, 4, 4)))
+        space = Space.of(template, lower(matmul(4, 4, 4)))
         space.schedule(np.zeros_like(digits))
         with pytest.raises(BadInput, match="knob 'b'"):
             space.schedule(digits)
@@ -147,7 +147,7 @@ def test_kinds_of_a_gpu_are_refused() -> None:
     def bound(s: Schedule, config: Config) -> None:
         config.annotate("kinds", s, s.get_loops("C")[:1], (LoopKind.SERIAL, LoopKind.BLOCK_X))
 
-    space = TemplateSpace.of(bound, lower(matmul(4, 4, 4)))
+    space = Space.of(bound, lower(matmul(4, 4, 4)))
     with pytest.raises(ScheduleError, match="bind"):
         space.schedule(row(1))
 

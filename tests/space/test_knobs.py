@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tilewright.base.errors import BadInput
 from tilewright.loops.ir import LoopKind
 from tilewright.schedule.tree import LoopRef
-from tilewright.tune.knobs import Knob, Policy, Sizes, annotate_knob, choice_knob, split_knob
-from tilewright.tune.orders import All, Candidates, Identity, Interleave, Interval, Orders, reorder_knob
+from tilewright.space.knobs import Knob, Policy, Sizes, annotate_knob, choice_knob, split_knob
+from tilewright.space.orders import All, Candidates, Identity, Interleave, Interval, Orders, reorder_knob
 
 # splits ---------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,176 @@
+"""Register tiles: a tile of the output stays in registers over the whole reduction, and what follows is done on it.
+
+One schedule for all that have such tiles: the compiler's own choices go from tile to tile (``Plan`` without blocks),
+the larger space of contractions gathers tiles in blocks and splits reductions (``tile_blocks``).
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tilewright.base.errors import ScheduleError
+from tilewright.kernels.contraction import Contraction, Roles, Tile
+from tilewright.kernels.schedules import driving_loop, extent_of, ref, vectorize_last
+from tilewright.loops.ir import Block
+from tilewright.loops.memory import GLOBAL, LOCAL
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef, LoopRef, block_at, consumers, loops_of
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Const, Var
+
+
+class Order(Enum):
+    """The order of the loops around register tiles, outermost first: which operand stays in cache for how long."""
+
+    COLUMNS_ROWS = 0
+    """Batch axes, columns, rows: a strip of the panel stays for all rows."""
+    ROWS_COLUMNS = 1
+    """Batch axes, rows, columns: rows stay for all of the panel."""
+    PANEL_FIRST = 2
+    """All axes of the panel, then the others: it is read once, and the other operand for each strip of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one goes through tiles. Axes are those of the block, by their positions."""
+
+    tile: Tile
+    outer: tuple[int, ...]
+    """The spatial axes, in the order of the loops around tiles, or around their blocks; outermost first."""
+    reduction: tuple[int, ...]
+    """The axes that are reduced, in the order of their loops."""
+    blocks: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Tiles of a block along the axes that have blocks, in the order of the loops over the tiles of a block."""
+    steps: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Iterations of the inner parts of loops of the reduction; these parts are innermost."""
+    written_out: int = 0
+    """So many of the innermost loops of the reduction are unrolled: what several of their steps read is loaded once."""
+
+
+def axes_of(block: Block, kind: IterKind) -> tuple[int, ...]:
+    """The positions of the axes of a kind."""
+    return tuple(position for position, axis in enumerate(block.axes) if axis.kind is kind)
+
+
+def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, parallel: bool) -> None:
+    """Keep a tile of the output in registers over the whole reduction; what follows is done on the tile."""
+    epilogue = privatized(s, anchor)
+    block = block_at(s.program, anchor).stmt
+    outer = {position: driving_loop(s, anchor, position) for position in axes_of(block, IterKind.SPATIAL)}
+    reduced = {position: driving_loop(s, anchor, position) for position in plan.reduction}
+    sizes = {roles.vector: plan.tile.lanes, roles.rows: plan.tile.rows, roles.panels: plan.tile.panels}
+    of_tile: dict[int, LoopRef] = {}
+    for axis, size in sizes.items():
+        if axis is not None:
+            outer[axis], of_tile[axis] = s.split(outer[axis], (None, size))
+    # Rows before panels: a broadcast is then used up at once, and only the panels' few vectors stay in registers.
+    inside = [of_tile[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
+    within: list[LoopRef] = []
+    for axis, tiles in plan.blocks.items():
+        outer[axis], of_block = s.split(outer[axis], (None, min(tiles, extent_of(s, outer[axis]))))
+        within.append(of_block)
+    parts: list[LoopRef] = []
+    for axis, count in plan.steps.items():
+        reduced[axis], part = s.split(reduced[axis], (None, count))
+        parts.append(part)
+    # Loops that run once go outermost: the parallel ones are then directly inside each other, and share one region.
+    around = sorted((outer[axis] for axis in plan.outer), key=lambda loop: extent_of(s, loop) > 1)
+    steps = [*reduced.values(), *parts]
+    s.reorder(*around, *within, *steps, *inside)
+    for loop in (*steps[len(steps) - plan.written_out :], *inside[:-1]):
+        s.unroll(loop)
+    s.vectorize(inside[-1])
+    finished = finish_tiles(s, anchor, epilogue, [*around, *within], plan.tile.lanes)
+    for loop in finished[: len(around)] if parallel else ():
+        if extent_of(s, loop) > 1:
+            s.parallel(loop)
+
+
+def finish_tiles(s: Schedule, anchor: BlockRef, epilogue: BlockRef, loops: list[LoopRef], lanes: int) -> list[LoopRef]:
+    """Do what follows on the register tile that ``anchor`` makes inside of ``loops``; returns what may be parallel.
+
+    That are the loops around the epilogue: all of ``loops`` where it needs no more than a tile.
+    """
+    made = block_at(s.program, anchor).stmt.writes[0].buffer.name
+    around = _loops_of_epilogue(s, epilogue, loops)
+    if around == loops:
+        _finish_tile(s, epilogue, loops[-1], made)
+    else:
+        _finish_later(s, epilogue, around, made, lanes)
+    _fill_lanes(s, anchor, lanes)
+    return around or loops
+
+
+def outer_order(axes: Collection[int], roles: Roles, order: Order) -> tuple[int, ...]:
+    """Axes of a block in the order of the loops around tiles, outermost first."""
+    columns = (roles.panels, roles.vector)
+    last = (roles.rows, *columns) if order is Order.ROWS_COLUMNS else (*columns, roles.rows)
+    ordered = [axis for axis in axes if axis not in last] + [axis for axis in last if axis is not None and axis in axes]
+    if order is Order.PANEL_FIRST and isinstance(roles, Contraction):
+        ordered.sort(key=lambda axis: axis not in roles.panel_axes)
+    return tuple(ordered)
+
+
+def privatized(s: Schedule, anchor: BlockRef) -> BlockRef:
+    """The block that reads the anchor's result, which becomes private: the fused epilogue, or a plain copy."""
+    block = block_at(s.program, anchor).stmt
+    readers = consumers(s.program, block)
+    if not readers:
+        return s.cache_write(anchor, block.writes[0].buffer.name, LOCAL)
+    s.set_scope(block.writes[0].buffer.name, LOCAL)
+    return BlockRef(readers[0].name)
+
+
+def _loops_of_epilogue(s: Schedule, epilogue: BlockRef, loops: list[LoopRef]) -> list[LoopRef]:
+    """Move the epilogue into ``loops``, as far in as all that it reads is made there; returns those around it then.
+
+    All of them but where it reads more than a tile (all lanes of a block that has one channel read the first).
+    """
+    around = list(loops)
+    while around:
+        with suppress(ScheduleError):
+            s.reverse_compute_at(epilogue, around[-1])
+            break
+        around.pop()
+    return around
+
+
+def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> None:
+    """The epilogue, which is done in ``at`` on each tile of the buffer ``made``, in the lanes of the tile."""
+    position = [ref(loop) for loop in loops_of(s.program, epilogue)].index(at)
+    own = [ref(loop) for loop in loops_of(s.program, epilogue)[position + 1 :]]
+    lanes = _lanes_read(s, epilogue, made)
+    if lanes in own[:-1]:  # what was made in blocks is stored plain
+        own = [*(loop for loop in own if loop != lanes), lanes]
+        s.reorder(*own)
+    for loop in own[:-1]:
+        s.unroll(loop)
+    if own:
+        s.vectorize(own[-1])
+
+
+def _finish_later(s: Schedule, epilogue: BlockRef, around: list[LoopRef], made: str, lanes: int) -> None:
+    """The epilogue, which is done on several tiles of the buffer ``made``: too many for registers and to unroll."""
+    s.set_scope(made, GLOBAL)
+    own = [ref(loop) for loop in loops_of(s.program, epilogue)[len(around) :]]
+    if own:
+        vectorize_last(s, own[-1], lanes)
+
+
+def _fill_lanes(s: Schedule, block: BlockRef, lanes: int) -> None:
+    """A row of what ``block`` makes that is shorter than ``lanes`` takes as much room: registers do not overlap."""
+    written = block_at(s.program, block).stmt.writes[0].buffer
+    rows = [f"d{position}" for position in range(len(written.shape) - 1)]
+    extent = written.shape[-1]
+    if rows and isinstance(extent, Const) and int(extent.value) < lanes:
+        s.transform_layout(block, written.name, f"{', '.join(rows)}, x -> {', '.join(rows)}, x % {lanes}")
+
+
+def _lanes_read(s: Schedule, block: BlockRef, buffer: str) -> LoopRef | None:
+    """The loop along which ``block`` reads the last dimension of ``buffer``, if one drives it alone."""
+    stmt = block_at(s.program, block).stmt
+    region = next(region for region in stmt.reads if region.buffer.name == buffer)
+    bindings = zip(stmt.axes, stmt.bindings, strict=True)
+    binding = next((value for axis, value in bindings if axis.var == region.ranges[-1][0]), None)
+    return LoopRef(binding.name) if isinstance(binding, Var) else None

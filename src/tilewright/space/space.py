@@ -1,0 +1,163 @@
+"""``Space``: all schedules that a generator makes of one program.
+
+A *generator* schedules a program, and asks a ``Config`` for each decision that it leaves open: a *candidate* is what it
+does with one set of decisions. Which decisions there are, and what each may be, are its *knobs*. Searchers see a
+finite set: a candidate is a digit for each knob of a mixed-radix number, the position of what was decided among the
+values of the knob. A *population* is an array of digits, a row for each candidate and a column for each knob; searchers
+and models work on whole populations at once. Candidate ``index`` has the digits of ``index``, that of the first knob
+least significant.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.errors import ScheduleError
+from tilewright.loops.program import Program
+from tilewright.schedule.schedule import Schedule
+from tilewright.space.config import Collector, Decided, Generator
+from tilewright.space.knobs import Knob, Value
+from tilewright.space.tables import knob_features, table_of
+from tilewright.target.target import Target
+
+Digits: TypeAlias = NDArray[np.int64]
+"""(candidates, knobs), or (knobs,) of one."""
+Mask: TypeAlias = NDArray[np.bool_]
+Floats: TypeAlias = NDArray[np.float64]
+
+
+class Searchable(Protocol):
+    """What searchers see of a space."""
+
+    @property
+    def radices(self) -> tuple[int, ...]:
+        """How many values each knob has."""
+        ...
+
+    def allowed(self, digits: Digits) -> Mask:
+        """Which candidates of a population make sense, as far as that is known without scheduling them."""
+        ...
+
+
+class Known(Protocol):
+    """What is known of the candidates of a space before anything is measured."""
+
+    @property
+    def first(self) -> Digits:
+        """The candidate that is thought best."""
+        ...
+
+    def allowed(self, digits: Digits) -> Mask:
+        """See ``Searchable``."""
+        ...
+
+    def estimates(self, digits: Digits) -> Floats:
+        """(candidates,): what each is thought to take, in any unit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The schedules of ``naive`` for a target. Some may turn out to be invalid only when they are scheduled."""
+
+    naive: Program
+    target: Target
+    opened: Schedule
+    """What the generator goes on from. Not to be changed: ``schedule`` copies."""
+    generator: Generator
+    knobs: tuple[Knob[Value], ...]
+    known: Known | None = None
+    _tables: tuple[Floats, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_tables", tuple(table_of(knob) for knob in self.knobs))
+
+    @classmethod
+    def of(cls, generator: Generator, naive: Program, target: Target | None = None) -> "Space":
+        """That of a template: it runs once, to see its knobs. ``target``: this machine, if none is given.
+
+        Raises ``ScheduleError`` if the first values of all knobs are no valid schedule together.
+        """
+        opened, collector = Schedule(naive), Collector()
+        generator(opened.copy(), collector)
+        return cls(naive, target or Target.host(), opened, generator, tuple(collector.knobs))
+
+    @property
+    def radices(self) -> tuple[int, ...]:
+        """How many values each knob has."""
+        return tuple(len(knob.values) for knob in self.knobs)
+
+    def allowed(self, digits: Digits) -> Mask:
+        """Which candidates make sense, as far as that is known; all, if nothing is."""
+        return np.ones(len(digits), np.bool_) if self.known is None else self.known.allowed(digits)
+
+    def schedule(self, digits: Digits) -> Schedule:
+        """The schedule of one candidate, ``(knobs,)``. Raises ``ScheduleError`` if it is invalid."""
+        decided = Decided(self.knobs, self._checked(digits))
+        if not self.allowed(digits[None])[0]:
+            raise ScheduleError(f"{self.describe(digits)} do not go together: they are no candidate of the space")
+        s = self.opened.copy()
+        self.generator(s, decided)
+        decided.check_finished()
+        return s
+
+    def features(self, digits: Digits) -> Floats:
+        """What the knobs are set to, as logarithms of numbers: (candidates, numbers of all knobs)."""
+        return np.log2(1.0 + knob_features(self._tables, digits))
+
+    def analytic(self) -> Digits | None:
+        """The candidate that is thought best before anything is measured; None if nothing is known."""
+        return None if self.known is None else self.known.first
+
+    def estimates(self, digits: Digits) -> Floats | None:
+        """(candidates,): what each is thought to take, in any unit; None if nothing is known."""
+        return None if self.known is None else self.known.estimates(digits)
+
+    def describe(self, digits: Digits) -> dict[str, Value]:
+        """The decisions of one candidate by the knobs' names. Raises ``ScheduleError`` if it is none of the space."""
+        return {knob.name: knob.values[digit] for knob, digit in zip(self.knobs, self._checked(digits), strict=True)}
+
+    def digits(self, decisions: dict[str, Value]) -> Digits:
+        """The candidate with these decisions: the inverse of ``describe``. Raises ``ScheduleError`` for others."""
+        try:
+            found = [knob.values.index(decisions[knob.name]) for knob in self.knobs]
+        except (KeyError, ValueError) as error:
+            raise ScheduleError(f"{decisions} are not the decisions of a candidate: {error}") from error
+        return np.array(found, np.int64)
+
+    def _checked(self, digits: Digits) -> tuple[int, ...]:
+        given = tuple(int(digit) for digit in digits)
+        fits = len(given) == len(self.knobs) and all(0 <= d < r for d, r in zip(given, self.radices, strict=True))
+        if not fits:
+            raise ScheduleError(f"{given} is no candidate of a space with radices {self.radices}")
+        return given
+
+
+def size(space: Searchable) -> int:
+    """The number of candidates, those that are not allowed included."""
+    result = 1
+    for radix in space.radices:
+        result *= radix
+    return result
+
+
+def digits_of(index: int, radices: tuple[int, ...]) -> tuple[int, ...]:
+    """The digits of ``index``, that of the first knob least significant. Raises ``IndexError`` beyond the last one."""
+    digits: list[int] = []
+    rest = index
+    for radix in radices:
+        rest, digit = divmod(rest, radix)
+        digits.append(digit)
+    if rest or index < 0:
+        raise IndexError(f"{index} is no index of a space with radices {radices}")
+    return tuple(digits)
+
+
+def index_of(digits: tuple[int, ...], radices: tuple[int, ...]) -> int:
+    """The index that has these digits."""
+    index = 0
+    for digit, radix in zip(reversed(digits), reversed(radices), strict=True):
+        index = index * radix + digit
+    return index

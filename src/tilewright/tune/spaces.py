@@ -1,0 +1,81 @@
+"""The spaces in which the compiler's kernels are searched: what is open follows from what their nests are."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.cost.analytic import open_space
+from tilewright.cost.model import best, estimate
+from tilewright.kernels.contraction import Contraction
+from tilewright.kernels.nests import Nest, Nests, Tiles
+from tilewright.loops.program import Program
+from tilewright.schedule.schedule import Schedule
+from tilewright.space.population import Choice, IntArray, Population
+from tilewright.space.space import Digits, Floats, Mask, Space
+from tilewright.target.target import Target
+from tilewright.tune.contraction_space import contraction_space
+
+
+def space_of(naive: Program, target: Target) -> Space:
+    """The space of a naive program: the larger one, if it ends with a contraction."""
+    opened = Schedule(naive)
+    nests = open_space(opened, target)
+    last = nests.nests[-1] if nests.nests else None
+    if isinstance(last, Tiles) and isinstance(last.roles, Contraction):
+        return contraction_space(naive, target, opened, nests, last)
+    return _of_nests(naive, target, opened, nests)
+
+
+def kernel_space(naive: Program, target: Target) -> Space:
+    """What the compiler itself chooses from for a naive program, whatever its nests are."""
+    opened = Schedule(naive)
+    return _of_nests(naive, target, opened, open_space(opened, target))
+
+
+def _of_nests(naive: Program, target: Target, opened: Schedule, nests: Nests) -> Space:
+    return Space(naive, target, opened, nests.generate, nests.knobs, OfNests(nests, target))
+
+
+@dataclass(frozen=True, slots=True)
+class OfNests:
+    """What the analytic model knows of the nests of a kernel (``Known``): their knobs, one nest after the other."""
+
+    nests: Nests
+    target: Target
+
+    @property
+    def first(self) -> Digits:
+        """The candidate that the compiler takes where nothing was measured."""
+        return self._digits(best(self.nests, self.target))
+
+    def allowed(self, digits: Digits) -> Mask:
+        """Which candidates have numbers that go together."""
+        mask = np.ones(len(digits), np.bool_)
+        for nest, population in self._populations(digits):
+            mask &= nest.allowed(population)
+        return mask
+
+    def estimates(self, digits: Digits) -> Floats:
+        """What the analytic model thinks of each candidate, in cycles of its nests together: smaller is better."""
+        total = np.zeros(len(digits))
+        for nest, population in self._populations(digits):
+            total += estimate(nest, population, self.target)
+        return total
+
+    def _digits(self, choices: tuple[Choice, ...]) -> Digits:
+        numbers = [number for choice in choices for number in choice]
+        places = [knob.values.index(number) for knob, number in zip(self.nests.knobs, numbers, strict=True)]
+        return np.array(places, np.int64)
+
+    def _populations(self, digits: Digits) -> list[tuple[Nest, Population]]:
+        """The numbers of each nest."""
+        found: list[tuple[Nest, Population]] = []
+        start = 0
+        for nest in self.nests.nests:
+            names = tuple(knob.name for knob in nest.knobs)
+            numbers: IntArray = np.empty((len(digits), len(names)), np.int64)
+            for place, knob in enumerate(nest.knobs):
+                numbers[:, place] = np.array(knob.values, np.int64)[digits[:, start + place]]
+            found.append((nest, Population(names, numbers)))
+            start += len(names)
+        return found
