@@ -71,6 +71,7 @@ _LEFT = ("tests/measure/test_runner.py::test_a_process_that_is_left_behind",)
 _DAMAGE = ("tests/measure/test_runner.py::test_who_dies_of_anothers_damage_is_measured_again",)
 _MODEL_CACHE = ("tests/test_model_cache.py",)
 _POLICIES = ("tests/test_policies.py",)
+_ALTERNATIVE = "tests/extending/test_alternative.py"
 
 _EXPORTER = ("tests/frontend/test_onnx_exporter.py",)
 
@@ -2151,6 +2152,27 @@ MUTANTS = (
         "if problem.solve(middle).more_bytes <= spare else",
         "if problem.solve(middle).more_bytes <= 2 * spare else",
         (_CHOOSE,),
+    ),
+    Mutant(
+        "alternatives: what another one makes is not looked at",
+        "passes/alternatives/api.py",
+        "if self.nodes[-1].outputs != node.outputs:",
+        "if False:",
+        (_ALTERNATIVE,),
+    ),
+    Mutant(
+        "alternatives: estimates by the model are not put to the scale of the others",
+        "passes/alternatives/estimates.py",
+        "replace(way, cycles=scale * modelled(way))",
+        "replace(way, cycles=0.0)",
+        (_ALTERNATIVE,),
+    ),
+    Mutant(
+        "alternatives: nodes of one form with other ways share their routes",
+        "tune/tasks.py",
+        "tuple(shapes), tuple(way.name for way in ways)",
+        "tuple(shapes)",
+        (_ALTERNATIVE,),
     ),
     Mutant(
         "fast numbers are the default's",

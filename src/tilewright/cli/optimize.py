@@ -134,6 +134,7 @@ def _found_by_rules(graph: "Graph", options: argparse.Namespace, listener: "List
 def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
     from tilewright.base.numerics import Math
     from tilewright.driver import Options, Services
+    from tilewright.passes.alternatives import known
     from tilewright.superopt.costs.onnxruntime_timing import OnnxRuntimeCosts
     from tilewright.superoptimizer import optimize_for, superoptimize
     from tilewright.target.target import Target
@@ -149,7 +150,7 @@ def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") ->
     target = Target.parse(options.target)
     limit = options.memory_limit
     policies = (math, limit, level, Checks.named(options.checks))
-    given = Options(target, options.threads, bounds(options.bounds), False, *policies)
+    given = Options(target, options.threads, bounds(options.bounds), False, *policies, alternatives=known())
     with recorded(settings_of(options).records, target, options.threads, listener) as tuned:
         made = superoptimize(graph, given, Services(listener=listener, tuned=tuned), search)
     return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin)

@@ -22,6 +22,7 @@ from tilewright.insight.places import sources
 from tilewright.loops.ir import Block, Loop, LoopKind
 from tilewright.loops.visit import walk
 from tilewright.ops import FusionKind
+from tilewright.passes.alternatives.api import AS_IT_IS
 from tilewright.passes.choose import Choices
 from tilewright.superopt.search.result import Applied
 from tilewright.symbolic.expr import Const, Expr, given_name
@@ -49,6 +50,8 @@ class NodeFate:
     node: str
     fate: str
     kernels: tuple[str, ...]
+    way: str = ""
+    """How it is computed, if not as the operator is defined: the name of a way (``passes.alternatives``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,10 @@ class Explanation:
                 out.print(
                     f"{fate.value} ({len(names)}): {plain(*names)}", highlight=False, markup=False, soft_wrap=True
                 )
+        for way in dict.fromkeys(row.way for row in self.nodes if row.way):
+            names = [row.node for row in self.nodes if row.way == way]
+            text = f"computed by {way} ({len(names)}): {plain(*names)}"
+            out.print(text, highlight=False, markup=False, soft_wrap=True)
         for finding in self.findings:
             text = f"{finding.kind}: {plain(finding.subject)}: {finding.reason}; {finding.next_step}"
             out.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -233,10 +240,13 @@ def _fates(compiled: Compiled, imported: Graph, places: Iterable[str]) -> tuple[
     nodes: dict[str, list[Node]] = {place: [] for place in places}
     for node in imported.nodes:
         nodes.setdefault(node.source, []).append(node)
-    return tuple(
-        NodeFate(source, _fate(source in kernels, of_source, constant, needed).value, tuple(kernels.get(source, ())))
-        for source, of_source in nodes.items()
-    )
+    ways = {node.source: way.name for node, way in compiled.choices.ways() if way.algorithm != AS_IT_IS}
+
+    def fate(source: str) -> NodeFate:
+        known = _fate(source in kernels, nodes[source], constant, needed).value
+        return NodeFate(source, known, tuple(kernels.get(source, ())), ways.get(source, ""))
+
+    return tuple(map(fate, nodes))
 
 
 def _fate(in_kernel: bool, nodes: Sequence[Node], constant: set[Node], needed: set[Node]) -> Fate:
@@ -322,8 +332,7 @@ def _untuned(kernels: Sequence[ScheduledKernel]) -> Iterator[Finding]:
 
 
 def _measured(choices: Choices) -> Iterator[Finding]:
-    for node in choices.graph.nodes:
-        way = choices.states[node.outputs[0]].way
+    for node, way in choices.ways():
         if way.measured_us is not None:
             reason = (
                 f"computed {way.name}, which took {way.measured_us:.1f} us when all ways to compute it were measured"

@@ -82,6 +82,10 @@ class Choices:
         """What was decided of each value, by its name: how it is made, and whether it is copied."""
         return {value.name: (state.way.name, state.is_copied) for value, state in self.states.items()}
 
+    def ways(self) -> Iterator[tuple[Node, Way]]:
+        """The nodes, and how each is computed."""
+        return ((node, self.states[node.outputs[0]].way) for node in self.graph.nodes)
+
     @property
     def more_bytes(self) -> int:
         """By how much weights grow; filters that several nodes share are counted for each."""
