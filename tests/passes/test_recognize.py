@@ -69,11 +69,12 @@ def layer_normalization(
     bias: bool = True,
     axes: tuple[int, ...] = (-1,),
     spread: tuple[int, ...] | None = None,
+    epsilon: Value | None = None,
 ) -> Value:
     """The mean over ``axes``, the variance over ``spread`` (None: those, too)."""
     centered = b("Sub", X, b("ReduceMean", X, axes=axes))
     squared = power(b, centered, exponent, square)
-    root = b("Sqrt", b("Add", b("ReduceMean", squared, axes=spread or axes), b.number(1e-5)))
+    root = b("Sqrt", b("Add", b("ReduceMean", squared, axes=spread or axes), epsilon or b.number(1e-5)))
     normal = b("Div", centered, root) if quotient == "Div" else b("Mul", b("Reciprocal", root), centered)
     scaled = b("Mul", b.vector(1), normal)
     return b("Add", scaled, b.vector(2)) if bias else scaled
@@ -153,6 +154,8 @@ LEFT: dict[str, Callable[[Builder], Value]] = {
     "a softmax of two other axes": lambda b: quotient_of_axes(b, 1, -1),
     "means over two axes": lambda b: centered_twice(b, 1, -1),
     "means over two other axes": lambda b: centered_twice(b, -1, 1),
+    "an epsilon for each row": lambda b: layer_normalization(b, epsilon=b.number(1e-5, (3, 1))),
+    "an epsilon that is computed": lambda b: layer_normalization(b, epsilon=b("Exp", b("ReduceMax", X))),
     "no maximum": lambda b: b("Div", b("Exp", X), b("ReduceSum", b("Exp", X), axes=(-1,))),
     "another root": lambda b: gelu(b, 1, root=1.5),
     "another value's sigmoid": lambda b: b("Mul", b("Sigmoid", b("Neg", X)), X),

@@ -8,14 +8,18 @@ choose. The ``epsilon`` of a normalization, a constant, becomes an attribute, wh
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import pi, sqrt
 
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.ops import Attribute
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import normalize_axes
-from tilewright.passes.patterns import Any, Apply, Match, Matcher, Number, Pattern
+from tilewright.passes.rules.binding import Binding
+from tilewright.passes.rules.index import Index, index_of
+from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable
+from tilewright.passes.rules.unify import bindings_at, operators_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +32,54 @@ class Composite:
 
 
 @dataclass(frozen=True, slots=True)
+class Match:
+    """What the terms of a pattern stand for."""
+
+    binding: Binding
+    index: Index
+
+    def value(self, term: Term) -> Value:
+        return self.binding.values[term]
+
+    def node(self, term: Apply) -> Node:
+        """That makes the value of ``term``."""
+        return self.index.producers[self.value(term).name][0]
+
+    def number(self, term: Term) -> float | None:
+        """The element of a constant that has one; None of any other value."""
+        array = self.index.arrays.get(self.value(term).name)
+        return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
+
+
+@dataclass(frozen=True, slots=True)
 class Recognition:
     """A pattern and what it is called; ``build`` returns None where the match is something else after all."""
 
     name: str
-    pattern: Pattern
+    pattern: Apply
     build: Callable[[Match], Composite | None]
+    rule: Rule = field(init=False)
+    """The pattern, as it is matched."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rule", Rule(self.name, (), (self.pattern,), ()))
 
 
 def recognize(graph: Graph) -> Graph:
     """``graph`` with composite operators in the place of their parts; parts that nobody else reads are left over."""
-    matcher = Matcher(graph)
-    return replace(graph, nodes=tuple(_raised(node, matcher) for node in graph.nodes))
+    index = index_of(graph)
+    return replace(graph, nodes=tuple(_raised(node, index) for node in graph.nodes))
 
 
-def _raised(node: Node, matcher: Matcher) -> Node:
+def _raised(node: Node, index: Index) -> Node:
     result = node.outputs[0]
     if len(node.outputs) != 1 or not result.dtype.is_float or result.dtype.bits < 32:
         return node
-    for recognition in RECOGNITIONS:
-        for match in matcher.matches(recognition.pattern, result):
-            composite = recognition.build(match)
+    for recognition in RECOGNITIONS.get(node.op.name, ()):
+        if not operators_below(recognition.pattern) <= index.operands[result.name]:
+            continue
+        for binding in bindings_at(recognition.rule, node, index):
+            composite = recognition.build(Match(binding, index))
             if composite is not None:
                 op = require(composite.op)
                 raised = make_node(op, composite.inputs, [result.name], composite.attributes, node.source)
@@ -57,16 +88,21 @@ def _raised(node: Node, matcher: Matcher) -> Node:
     return node
 
 
-def _add(a: Pattern, b: Pattern) -> Apply:
-    return Apply("Add", (a, b))
+def _apply(op: str, *operands: Term, rest: str | None = None, **attributes: Attribute) -> Apply:
+    """``rest``: the name of attributes that may be any."""
+    return Apply(require(op), operands, tuple(attributes.items()), rest)
 
 
-def _mul(a: Pattern, b: Pattern) -> Apply:
-    return Apply("Mul", (a, b))
+def _add(a: Term, b: Term) -> Apply:
+    return _apply("Add", a, b)
 
 
-def _div(a: Pattern, b: Pattern) -> Apply:
-    return Apply("Div", (a, b))
+def _mul(a: Term, b: Term) -> Apply:
+    return _apply("Mul", a, b)
+
+
+def _div(a: Term, b: Term) -> Apply:
+    return _apply("Div", a, b)
 
 
 def _trailing_axis(node: Node) -> int | None:
@@ -79,102 +115,125 @@ def _trailing_axis(node: Node) -> int | None:
     return normal[0] if normal and normal == tuple(range(normal[0], rank)) else None
 
 
-def _layer_normalization(match: Match) -> Composite | None:
-    axis = _trailing_axis(match.nodes["mean"])
-    if axis is None or axis != _trailing_axis(match.nodes["variance"]):
+def _layer_normalization(match: Match, mean: Apply, variance: Apply, *, has_bias: bool) -> Composite | None:
+    axis, epsilon = _trailing_axis(match.node(mean)), match.number(_EPSILON)
+    if axis is None or epsilon is None or axis != _trailing_axis(match.node(variance)):
         return None
-    x, scale, bias = match.values["x"], match.values["scale"], match.values.get("bias")
-    inputs = [x, scale] if bias is None else [x, scale, bias]
-    if any(len(v.shape) > len(x.shape) - axis for v in inputs[1:]):
+    x, *others = map(match.value, (_X, _SCALE, _BIAS) if has_bias else (_X, _SCALE))
+    if any(len(v.shape) > len(x.shape) - axis for v in others):
         return None
-    return Composite("LayerNormalization", inputs, {"axis": axis, "epsilon": match.numbers["epsilon"]})
+    return Composite("LayerNormalization", [x, *others], {"axis": axis, "epsilon": epsilon})
 
 
-def _rms_normalization(match: Match) -> Composite | None:
-    axis = _trailing_axis(match.nodes["mean"])
-    x, scale = match.values["x"], match.values["scale"]
-    if axis is None or len(scale.shape) > len(x.shape) - axis:
+def _rms_normalization(match: Match, mean: Apply) -> Composite | None:
+    axis, epsilon = _trailing_axis(match.node(mean)), match.number(_EPSILON)
+    x, scale = match.value(_X), match.value(_SCALE)
+    if axis is None or epsilon is None or len(scale.shape) > len(x.shape) - axis:
         return None
-    return Composite("RMSNormalization", [x, scale], {"axis": axis, "epsilon": match.numbers["epsilon"]})
+    return Composite("RMSNormalization", [x, scale], {"axis": axis, "epsilon": epsilon})
 
 
-def _softmax(match: Match) -> Composite | None:
-    largest, total = dict(match.nodes["largest"].attributes), dict(match.nodes["total"].attributes)
+def _softmax(match: Match, highest: Apply, sums: Apply) -> Composite | None:
+    largest, total = dict(match.node(highest).attributes), dict(match.node(sums).attributes)
     axes = largest.get("axes")
     same = axes == total.get("axes") and largest.get("keepdims", True) is total.get("keepdims", True) is True
     if not same or not isinstance(axes, tuple) or len(axes) != 1:
         return None
-    return Composite("Softmax", [match.values["x"]], {"axis": int(str(axes[0]))})
+    return Composite("Softmax", [match.value(_X)], {"axis": int(str(axes[0]))})
 
 
 def _activation(op: str, **attributes: Attribute) -> Callable[[Match], Composite]:
-    return lambda match: Composite(op, [match.values["x"]], attributes)
+    return lambda match: Composite(op, [match.value(_X)], attributes)
 
 
-_X, _SCALE, _BIAS = Any("x"), Any("scale"), Any("bias")
+_X, _SCALE, _BIAS, _EPSILON = (Variable(name, (), name) for name in ("x", "scale", "bias", "epsilon"))
+"""Of any shapes."""
 
 
-def _powers(x: Pattern, exponent: int) -> tuple[Pattern, ...]:
+def _powers(x: Term, exponent: int) -> tuple[Apply, ...]:
     """``x ** exponent``: the importer writes known exponents as attributes."""
-    integer = frozenset({("exponent", exponent)})
-    return Apply("IntegerPower", (x,), attributes=integer), Apply("Pow", (x, Number(near=float(exponent))))
+    return _apply("IntegerPower", x, exponent=exponent), _apply("Pow", x, Number(float(exponent)))
 
 
-def _squares(x: Pattern) -> tuple[Pattern, ...]:
+def _squares(x: Term) -> tuple[Apply, ...]:
     return (*_powers(x, 2), _mul(x, x))
 
 
-def _over_root(numerator: Pattern, radicand: Pattern) -> tuple[Pattern, ...]:
+def _over_root(numerator: Term, radicand: Term) -> tuple[Apply, ...]:
     """``numerator / sqrt(radicand)`` as it is written."""
-    root = Apply("Sqrt", (radicand,))
+    root = _apply("Sqrt", radicand)
     return (
         _div(numerator, root),
-        _mul(numerator, Apply("Reciprocal", (root,))),
-        _mul(numerator, _div(Number(near=1.0), root)),
-        _div(numerator, Apply("Pow", (radicand, Number(near=0.5)))),
-        _mul(numerator, Apply("Pow", (radicand, Number(near=-0.5)))),
+        _mul(numerator, _apply("Reciprocal", root)),
+        _mul(numerator, _div(Number(1.0), root)),
+        _div(numerator, _apply("Pow", radicand, Number(0.5))),
+        _mul(numerator, _apply("Pow", radicand, Number(-0.5))),
     )
 
 
 def _normalizations() -> list[Recognition]:
-    centered = Apply("Sub", (_X, Apply("ReduceMean", (_X,), "mean")))
+    mean = _apply("ReduceMean", _X, rest="mean")
+    centered = _apply("Sub", _X, mean)
     found: list[Recognition] = []
     for square in _squares(centered):
-        for normal in _over_root(centered, _add(Apply("ReduceMean", (square,), "variance"), Number("epsilon"))):
+        variance = _apply("ReduceMean", square, rest="variance")
+        build = partial(_layer_normalization, mean=mean, variance=variance)
+        for normal in _over_root(centered, _add(variance, _EPSILON)):
             scaled = _mul(normal, _SCALE)
-            found.append(Recognition("layer normalization", _add(scaled, _BIAS), _layer_normalization))
-            found.append(Recognition("layer normalization without bias", scaled, _layer_normalization))
+            found.append(Recognition("layer normalization", _add(scaled, _BIAS), partial(build, has_bias=True)))
+            found.append(Recognition("layer normalization without bias", scaled, partial(build, has_bias=False)))
     for square in _squares(_X):
-        for normal in _over_root(_X, _add(Apply("ReduceMean", (square,), "mean"), Number("epsilon"))):
-            found.append(Recognition("RMS normalization", _mul(normal, _SCALE), _rms_normalization))
+        squares = _apply("ReduceMean", square, rest="mean")
+        for normal in _over_root(_X, _add(squares, _EPSILON)):
+            build = partial(_rms_normalization, mean=squares)
+            found.append(Recognition("RMS normalization", _mul(normal, _SCALE), build))
     return found
 
 
 def _softmaxes() -> list[Recognition]:
-    exponential = Apply("Exp", (Apply("Sub", (_X, Apply("ReduceMax", (_X,), "largest"))),))
-    return [Recognition("softmax", _div(exponential, Apply("ReduceSum", (exponential,), "total")), _softmax)]
+    largest = _apply("ReduceMax", _X, rest="largest")
+    exponential = _apply("Exp", _apply("Sub", _X, largest))
+    total = _apply("ReduceSum", exponential, rest="total")
+    return [Recognition("softmax", _div(exponential, total), partial(_softmax, highest=largest, sums=total))]
 
 
-def _half_of_products(factor: Pattern) -> tuple[Pattern, ...]:
+def _half_of_products(factor: Term) -> tuple[Apply, ...]:
     """``0.5 * x * factor``, in any order."""
-    half = Number(near=0.5)
+    half = Number(0.5)
     return _mul(_mul(_X, factor), half), _mul(_X, _mul(half, factor)), _mul(_mul(_X, half), factor)
 
 
 def _activations() -> list[Recognition]:
     found: list[Recognition] = []
-    for scaled in (_div(_X, Number(near=sqrt(2))), _mul(_X, Number(near=sqrt(0.5)))):
-        for pattern in _half_of_products(_add(Apply("Erf", (scaled,)), Number(near=1.0))):
+    for scaled in (_div(_X, Number(sqrt(2))), _mul(_X, Number(sqrt(0.5)))):
+        for pattern in _half_of_products(_add(_apply("Erf", scaled), Number(1.0))):
             found.append(Recognition("GELU", pattern, _activation("Gelu")))
     for cube in (*_powers(_X, 3), _mul(_X, _mul(_X, _X))):
-        inner = _mul(_add(_X, _mul(cube, Number(near=0.044715))), Number(near=sqrt(2 / pi)))
-        for pattern in _half_of_products(_add(Apply("Tanh", (inner,)), Number(near=1.0))):
+        inner = _mul(_add(_X, _mul(cube, Number(0.044715))), Number(sqrt(2 / pi)))
+        for pattern in _half_of_products(_add(_apply("Tanh", inner), Number(1.0))):
             found.append(Recognition("GELU by tanh", pattern, _activation("Gelu", approximate="tanh")))
-    clipped = Apply("Clip", (_add(_X, Number(near=3.0)), Number(near=0.0), Number(near=6.0)))
-    for pattern in (_div(_mul(_X, clipped), Number(near=6.0)), _mul(_X, _div(clipped, Number(near=6.0)))):
+    clipped = _apply("Clip", _add(_X, Number(3.0)), Number(0.0), Number(6.0))
+    for pattern in (_div(_mul(_X, clipped), Number(6.0)), _mul(_X, _div(clipped, Number(6.0)))):
         found.append(Recognition("hard swish", pattern, _activation("HardSwish")))
-    found.append(Recognition("swish", _mul(_X, Apply("Sigmoid", (_X,))), _activation("Swish")))
+    found.append(
+        Recognition(
+            "swish",
+            _mul(
+                _X,
+                _apply("Sigmoid", _X),
+            ),
+            _activation("Swish"),
+        )
+    )
     return found
 
 
-RECOGNITIONS: tuple[Recognition, ...] = (*_normalizations(), *_softmaxes(), *_activations())
+def _by_operator(recognitions: Sequence[Recognition]) -> Mapping[str, Sequence[Recognition]]:
+    found: dict[str, list[Recognition]] = {}
+    for recognition in recognitions:
+        found.setdefault(recognition.pattern.op.name, []).append(recognition)
+    return found
+
+
+RECOGNITIONS = _by_operator([*_normalizations(), *_softmaxes(), *_activations()])
+"""By the operator that a pattern ends with."""
