@@ -137,6 +137,12 @@ def test_poison_is_no_result() -> None:
         assert (array.view(np.uint8) == PATTERN).all()
 
 
+def test_a_single_number_is_poisoned_too() -> None:
+    number = np.array(7, np.int32)
+    poison(number)
+    assert number != 7
+
+
 def test_integers_are_exact() -> None:
     assert tolerance(i8) == 0
     assert tolerance(boolean) == 0

@@ -22,6 +22,7 @@ from tilewright.insight.compare import TOLERANCE, all_values, compare
 from tilewright.insight.profile import extents_of
 from tilewright.insight.references import in_float64
 from tilewright.insight.repro import PROGRAM, SETTINGS, TRACE
+from tilewright.kernels.dot_products import all_dot_products
 from tilewright.loops.parser import parse_program
 from tilewright.measure.difference import difference
 from tilewright.runtime.manifest import Manifest, Symbol
@@ -96,7 +97,7 @@ def _rerun_kernel(asked: _Asked, console: Console) -> bool:
     program, trace = asked.texts
     options = asked.options
     naive = parse_program(program)
-    schedule = replay(Trace.from_json(trace), naive)
+    schedule = replay(Trace.from_json(trace), naive, intrinsics=all_dot_products())
     executable = build_program(schedule.program, options.target, threads=options.threads, checked=True)
     feeds = random_inputs(executable.manifest, asked.seed)
     results = executable.run(feeds)

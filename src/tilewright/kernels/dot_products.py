@@ -37,15 +37,18 @@ declare <16 x {wide}> @llvm.x86.{llvm}.512(<16 x {wide}>, <{all} x {left}>, <{al
 
 def dot_products(target: Target) -> IntrinsicSet:
     """Those that ``target`` has: ``vpdpbusd`` (u8 x i8 -> i32) and ``vdpbf16ps`` (bf16 x bf16 -> f32)."""
-    known = _of_x86() if target.arch is Architecture.X86_64 else ()
+    known = all_dot_products().intrinsics if target.arch is Architecture.X86_64 else ()
     return IntrinsicSet(tuple(i for i in known if i.update is not None and all(map(target.has, i.update.features))))
 
 
 @cache
-def _of_x86() -> tuple[TensorIntrinsic, ...]:
-    return (
-        _declared("vpdpbusd", "avx512.vpdpbusd", (u8, i8, i32), "avx512vnni"),
-        _declared("vdpbf16ps", "avx512bf16.dpbf16ps", (bf16, bf16, f32), "avx512bf16"),
+def all_dot_products() -> IntrinsicSet:
+    """Those of all processors: what a trace or the text of a program may name."""
+    return IntrinsicSet(
+        (
+            _declared("vpdpbusd", "avx512.vpdpbusd", (u8, i8, i32), "avx512vnni"),
+            _declared("vdpbf16ps", "avx512bf16.dpbf16ps", (bf16, bf16, f32), "avx512bf16"),
+        )
     )
 
 

@@ -15,6 +15,7 @@ from tilewright.backend.cpu.image import build_one
 from tilewright.base.errors import BadArtifact, BadInput, MeasureError, TilewrightError
 from tilewright.base.files import reason, replace_file
 from tilewright.base.store import Recent
+from tilewright.kernels.dot_products import all_dot_products
 from tilewright.loops.ir import Alloc, Buffer
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
@@ -94,8 +95,9 @@ class Builder:
     def _scheduled(self, job: Job) -> Program:
         """What primitives have made of a program that was legal is so, too: it is built as the compiler builds it."""
         if job.scheduled:
-            return parse_program(job.scheduled)
-        return replay(Trace.from_json(job.trace), self._program(job.program)).program
+            return parse_program(job.scheduled, all_dot_products().forms)
+        trace, naive = Trace.from_json(job.trace), self._program(job.program)
+        return replay(trace, naive, intrinsics=all_dot_products()).program
 
     def _program(self, text: str) -> Program:
         """The program, verified; that of last time is often the one that is wanted."""

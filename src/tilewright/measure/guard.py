@@ -51,7 +51,7 @@ def poison(array: Array) -> None:
     if array.dtype.kind in "fV":  # V: NumPy's kind of bfloat16
         array.fill(np.array(np.nan).astype(array.dtype)[()])
     else:
-        array.view(np.uint8)[...] = PATTERN
+        array.reshape(-1).view(np.uint8)[...] = PATTERN
 
 
 def same_bytes(a: Array, b: Array) -> bool:

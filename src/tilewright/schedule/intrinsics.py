@@ -54,6 +54,12 @@ class IntrinsicSet:
         """The intrinsic ``name``, or None."""
         return next((intrinsic for intrinsic in self.intrinsics if intrinsic.name == name), None)
 
+    @property
+    def forms(self) -> tuple[Intrinsic, ...]:
+        """All that programs may call."""
+        forms = (form for i in self.intrinsics for form in (i.compute, i.reset, i.update))
+        return tuple(form for form in forms if form is not None)
+
     def with_intrinsic(self, intrinsic: TensorIntrinsic) -> "IntrinsicSet":
         """This set and ``intrinsic``, in place of another one of the same name."""
         return IntrinsicSet((*(i for i in self.intrinsics if i.name != intrinsic.name), intrinsic))

@@ -1,6 +1,7 @@
 """What is known of similar kernels: a schedule that was best for one of another size is a candidate for this one."""
 
 from tilewright.base.errors import TilewrightError
+from tilewright.kernels.dot_products import all_dot_products
 from tilewright.loops.identity import doublings_apart
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
@@ -22,6 +23,6 @@ def nearest_schedule(records: Records, naive: Program, target: Target, threads: 
         return None
     closest = min(similar, key=lambda record: doublings_apart(parse_program(record.job.program), naive))
     try:
-        return replay(Trace.from_json(closest.job.trace), naive)
+        return replay(Trace.from_json(closest.job.trace), naive, intrinsics=all_dot_products())
     except TilewrightError:
         return None

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.events import Listener, Warned
+from tilewright.kernels.dot_products import all_dot_products
 from tilewright.loops.program import Program
 from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
@@ -64,7 +65,7 @@ class Recorded:
             return None  # what is measured has fixed extents
         try:
             for record in self._best(naive, State.CONFIRMED):
-                made = replay(Trace.from_json(record.job.trace), naive)
+                made = replay(Trace.from_json(record.job.trace), naive, intrinsics=all_dot_products())
                 return Tuned(made, record.outcome.median_us or 0.0)
         except TilewrightError as error:
             self._listener(Warned(f"{naive.name} is scheduled by the model, as its record can't be used: {error}"))

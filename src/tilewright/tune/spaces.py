@@ -7,6 +7,7 @@ import numpy as np
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import best, estimate
 from tilewright.kernels.contraction import Contraction
+from tilewright.kernels.dot_tiles import DotTiles
 from tilewright.kernels.nests import Nest, Nests, Tiles
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
@@ -17,11 +18,11 @@ from tilewright.tune.contraction_space import contraction_space
 
 
 def space_of(naive: Program, target: Target) -> Space:
-    """The space of a naive program: the larger one, if it ends with a contraction."""
+    """The space of a naive program: the larger one, if it ends with a contraction that no instruction shapes."""
     opened = Schedule(naive)
     nests = open_space(opened, target)
     last = nests.nests[-1] if nests.nests else None
-    if isinstance(last, Tiles) and isinstance(last.roles, Contraction):
+    if isinstance(last, Tiles) and isinstance(last.roles, Contraction) and not isinstance(last, DotTiles):
         return contraction_space(naive, target, opened, nests, last)
     return _of_nests(naive, target, opened, nests)
 

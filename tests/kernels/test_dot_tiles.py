@@ -1,0 +1,75 @@
+"""Register tiles by dot-product instructions: what the compiler chooses, and that a tuner can build it."""
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright.base.dtypes import DType, i8, i32, u8
+from tilewright.cost.analytic import open_space, schedule
+from tilewright.kernels.dot_products import all_dot_products
+from tilewright.kernels.dot_tiles import DotTiles
+from tilewright.loops.ir import Call
+from tilewright.loops.lower import lower
+from tilewright.loops.parser import parse_program
+from tilewright.loops.program import Program
+from tilewright.loops.visit import walk
+from tilewright.measure.build import Builder
+from tilewright.measure.job import Job
+from tilewright.ops.operator import require
+from tilewright.schedule.replay import replay
+from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
+from tilewright.tensor.build import placeholder
+from tilewright.tune.spaces import kernel_space, space_of
+
+BEST = Target.parse("x86_64,znver5")
+
+
+def product(m: int, k: int, n: int, columns: int) -> Program:
+    a, b = placeholder((m, k), u8, "a"), placeholder((n // 16, k // 4, 16, 4), i8, "b")
+    return lower(require("DotProducts").apply([a, b], {"columns": columns})[0])
+
+
+def called(program: Program) -> set[str]:
+    return {stmt.callee for stmt in walk(program.body) if isinstance(stmt, Call)}
+
+
+@pytest.mark.parametrize("columns", [96, 90])
+@pytest.mark.parametrize("rows", [1, 13, 64])
+def test_the_compiler_chooses_a_tile_by_instructions(rows: int, columns: int) -> None:
+    naive = product(rows, 64, 96, columns)
+    (nest,) = open_space(Schedule(naive), BEST).nests
+    assert isinstance(nest, DotTiles)
+    assert nest.values("lanes") == (16, 32)  # 64 is no part of 96
+    assert called(schedule(Schedule(naive), BEST).program) == {"vpdpbusd_zero", "vpdpbusd_add"}
+
+
+def test_other_processors_have_other_tiles() -> None:
+    naive = product(13, 64, 96, 96)
+    old = Target.parse("x86_64,znver3")
+    assert not any(isinstance(nest, DotTiles) for nest in open_space(Schedule(naive), old).nests)
+    assert not called(schedule(Schedule(naive), old).program)
+
+
+@pytest.mark.parametrize(("left", "right"), [(u8, u8), (i8, i8)])
+def test_other_types_have_other_tiles(left: DType, right: DType) -> None:
+    a, b = placeholder((8, 64), left, "a"), placeholder((64, 32), right, "b")
+    wide = [require("Cast").apply([x], {"to": i32})[0] for x in (a, b)]
+    naive = lower(require("MatMul").apply(wide, {})[0])
+    assert not called(schedule(Schedule(naive), BEST).program)
+
+
+def test_traces_and_texts_are_built_by_others() -> None:
+    naive = product(13, 64, 96, 90)
+    made = schedule(Schedule(naive), BEST)
+    assert parse_program(str(made.program), all_dot_products().forms) == made.program
+    assert replay(made.trace, naive, intrinsics=all_dot_products()).program == made.program
+    by_trace = Job(str(naive), made.trace.to_json(), str(BEST))
+    by_text = replace(by_trace, scheduled=str(made.program))
+    objects = [Builder(1 << 30).build(job).objects for job in (by_trace, by_text)]
+    assert objects[0] == objects[1]
+
+
+def test_they_are_searched_by_their_own_knobs() -> None:
+    naive = product(13, 64, 96, 96)
+    assert space_of(naive, BEST).knobs == kernel_space(naive, BEST).knobs
