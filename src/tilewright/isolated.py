@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from tilewright.api import compile as compile_model
+from tilewright.base import fields
 from tilewright.base.errors import TilewrightError
 from tilewright.base.events import Advanced, Event
 from tilewright.base.memory import out_of_memory
 from tilewright.isolation import MAX_MESSAGE, MAX_TEXT, settings_of
-from tilewright.measure import fields
 from tilewright.measure.limits import limit_memory
 from tilewright.measure.messages import receive_blocking, send_blocking
 from tilewright.measure.processes import die_with

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from tilewright.base import errors
+from tilewright.base import errors, fields
 from tilewright.base.errors import BadInput, InternalError, ResourceLimit, TilewrightError
 from tilewright.base.events import Advanced, Listener, Warned
 from tilewright.base.files import reason
@@ -33,7 +33,6 @@ from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.driver import Options
 from tilewright.frontend.api import Source
-from tilewright.measure import fields
 from tilewright.measure.messages import BadMessageError, receive_blocking, send_blocking
 from tilewright.measure.processes import kill_group
 from tilewright.measure.spawn import Spawned, spawn

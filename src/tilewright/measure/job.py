@@ -9,10 +9,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 
+from tilewright.base import fields
 from tilewright.base.errors import CorruptRecord, TilewrightError
 from tilewright.loops.identity import family, identity
 from tilewright.loops.parser import parse_program
-from tilewright.measure import fields
 from tilewright.target.target import Target
 
 IR_VERSION = 2

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from tilewright.base import fields
 from tilewright.base.errors import MeasureError
-from tilewright.measure import fields
 from tilewright.measure.job import Job, read_timing
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict, is_time
 

@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict, dataclass
 from enum import Enum
 
+from tilewright.base import fields
 from tilewright.base.errors import BadInput, CorruptRecord
-from tilewright.measure import fields
 from tilewright.measure.job import Job, read_timing
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict, is_time
 from tilewright.schedule.trace import Trace

@@ -15,9 +15,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 
+from tilewright.base import fields
 from tilewright.base.errors import MeasureError
 from tilewright.base.files import reason
-from tilewright.measure import fields
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
 from tilewright.measure.messages import MAX_REQUEST, Request, read_outcome, receive_blocking, send_blocking

@@ -12,8 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.base import fields
 from tilewright.base.errors import CorruptRecord
-from tilewright.measure import fields
 from tilewright.measure.job import IR_VERSION, job_id, workload_keys
 from tilewright.measure.row import State
 from tilewright.measure.verdicts import Verdict

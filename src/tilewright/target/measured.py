@@ -9,8 +9,8 @@ processor, is not used, and a warning says so.
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
+from tilewright.base import fields
 from tilewright.base.errors import BadInput
 from tilewright.base.events import Listener, Warned
 from tilewright.base.files import own_folder, reason
@@ -34,7 +34,7 @@ def read_figures(path: Path | None, processor: str, listener: Listener) -> dict[
         return {}
     except OSError as error:
         fault = reason(error)
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         fault = str(error)
     listener(Warned(f"the measured figures of this machine in {path} are not used: {fault}; {_REMEDY}"))
     return {}
@@ -54,22 +54,14 @@ def write_figures(path: Path, processor: str, figures: Mapping[str, float]) -> N
 
 
 def _parsed(text: str, processor: str) -> dict[str, float]:
-    """Raises ``ValueError`` for what ``write_figures`` does not write of ``processor``."""
-    content = _object(json.loads(text))
-    name = content.get("processor")
-    if content.get("form") != _FORM or not isinstance(name, str):
+    """Raises ``ValueError`` or ``TypeError`` for what ``write_figures`` does not write of ``processor``."""
+    content = fields.mapping(json.loads(text))
+    if content.get("form") != _FORM:
         raise ValueError("it is no file of figures")
+    name, figures = fields.text(content.get("processor")), fields.mapping(content.get("figures"))
     if name != processor:
         raise ValueError(f"they are of {shown(name)}, and this is {shown(processor)}")
-    figures = _object(content.get("figures"))
     unknown = next((name for name in figures if name not in FIGURES), None)
     if unknown is not None:
         raise ValueError(f"there is no figure {shown(unknown)}")
     return {name: figure(name, str(value)) for name, value in figures.items()}
-
-
-def _object(value: object) -> dict[str, object]:
-    """An object of JSON. Raises ``ValueError`` for another value."""
-    if not isinstance(value, dict):
-        raise ValueError("it is no file of figures")
-    return cast("dict[str, object]", value)

@@ -13,11 +13,11 @@ Text is decoded strictly, and then encoded again: what does not give the same by
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
-from tilewright.base import dtypes
+from tilewright.base import dtypes, fields
 from tilewright.base.checks import Checks
 from tilewright.base.errors import CorruptArtifact, UnsupportedDType
 from tilewright.base.numerics import Math
@@ -67,7 +67,7 @@ class Description:
 def to_json(described: Description) -> bytes:
     """The text: ASCII, in a fixed order."""
     build, manifest = described.build, described.manifest
-    fields = {
+    content = {
         "format": FORMAT,
         "abi": abi.VERSION,
         "tilewright": build.tool,
@@ -87,7 +87,7 @@ def to_json(described: Description) -> bytes:
         "calls": manifest.calls,
         "members": [{"name": m.name, "size": m.size, "sha256": m.sha256} for m in described.members],
     }
-    lines = (f"{json.dumps(name)}: {_lines(value)}" for name, value in fields.items())
+    lines = (f"{json.dumps(name)}: {_lines(value)}" for name, value in content.items())
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode("ascii")
 
 
@@ -111,71 +111,72 @@ def from_json(text: bytes) -> Description:
     if len(text) > _MAX_TEXT:
         raise CorruptArtifact(f"its manifest has {len(text)} bytes, more than {_MAX_TEXT}")
     try:
-        fields = _fields(json.loads(text.decode("ascii")), "the manifest")
-        _check_versions(fields)
-        described = _described(fields)
+        content = fields.mapping(json.loads(text.decode("ascii")))
+        _check_versions(content)
+        described = _described(content)
     except KeyError as error:
         raise CorruptArtifact(f"its manifest has no {error}") from error
-    except (ValueError, RecursionError, UnsupportedDType) as error:
+    except (TypeError, ValueError, RecursionError, UnsupportedDType) as error:
         raise CorruptArtifact(f"its manifest can't be read: {error}") from error
     if to_json(described) != text:
         raise CorruptArtifact("its manifest is not as Tilewright writes it")
     return described
 
 
-def _check_versions(fields: Mapping[str, object]) -> None:
-    maker = fields.get("tilewright")
+def _check_versions(content: Mapping[str, object]) -> None:
+    maker = content.get("tilewright")
     for name, known in (("format", FORMAT), ("abi", abi.VERSION)):
-        if fields.get(name) != known:
+        if content.get(name) != known:
             raise CorruptArtifact(
-                f"it has {name} {fields.get(name)!r}, and this Tilewright runs {name} {known}; "
+                f"it has {name} {content.get(name)!r}, and this Tilewright runs {name} {known}; "
                 f"compile the model again, or use Tilewright {maker}, which made it"
             )
 
 
-def _described(fields: Mapping[str, object]) -> Description:
-    target = _fields(fields["target"], "target")
+def _described(content: Mapping[str, object]) -> Description:
+    target = fields.mapping(content["target"])
     build = Build(
-        _text(fields["tilewright"]),
-        None if fields["source"] is None else _text(fields["source"]),
-        _text(target["name"]),
-        _text(target["architecture"]),
-        _list(target["features"], _text),
+        fields.text(content["tilewright"]),
+        None if content["source"] is None else fields.text(content["source"]),
+        fields.text(target["name"]),
+        fields.text(target["architecture"]),
+        _list(target["features"], fields.text),
     )
     manifest = Manifest(
-        inputs=_list(fields["inputs"], _spec),
-        outputs=_list(fields["outputs"], _spec),
-        constants=_list(fields["constants"], _spec),
-        symbols=_list(fields["symbols"], _symbol),
-        workspace=_extent(fields["workspace"]),
-        scratch=_number(fields["scratch"]),
-        sites=_list(fields["sites"], _text),
-        calls=_list(fields["calls"], _text),
-        math=Math(_text(fields["math"])),
-        checks=Checks(_text(fields["checks"])),
+        inputs=_list(content["inputs"], _spec),
+        outputs=_list(content["outputs"], _spec),
+        constants=_list(content["constants"], _spec),
+        symbols=_list(content["symbols"], _symbol),
+        workspace=_extent(content["workspace"]),
+        scratch=_number(content["scratch"]),
+        sites=_list(content["sites"], fields.text),
+        calls=_list(content["calls"], fields.text),
+        math=Math(fields.text(content["math"])),
+        checks=Checks(fields.text(content["checks"])),
     )
-    return Description(build, manifest, _list(fields["members"], _member))
+    return Description(build, manifest, _list(content["members"], _member))
 
 
 def _spec(value: object) -> TensorSpec:
-    fields = _fields(value, "a tensor")
-    return TensorSpec(_text(fields["name"]), dtypes.parse(_text(fields["dtype"])), _list(fields["shape"], _extent))
+    given = fields.mapping(value)
+    dtype = dtypes.parse(fields.text(given["dtype"]))
+    return TensorSpec(fields.text(given["name"]), dtype, _list(given["shape"], _extent))
 
 
 def _symbol(value: object) -> Symbol:
-    fields = _fields(value, "a symbol")
-    maximum, formula = fields["maximum"], fields["value"]
+    given = fields.mapping(value)
+    maximum, formula = given["maximum"], given["value"]
     return Symbol(
-        _text(fields["name"]),
-        _number(fields["minimum"]),
+        fields.text(given["name"]),
+        _number(given["minimum"]),
         None if maximum is None else _number(maximum),
         None if formula is None else _formula(formula, 0),
     )
 
 
 def _member(value: object) -> Contents:
-    fields = _fields(value, "a member")
-    return Contents(_text(fields["name"]), _number(fields["size"]), _text(fields["sha256"]))
+    given = fields.mapping(value)
+    return Contents(fields.text(given["name"]), _number(given["size"]), fields.text(given["sha256"]))
 
 
 def _extent(value: object) -> Extent:
@@ -191,25 +192,11 @@ def _formula(value: object, depth: int) -> Formula:
     if depth == _MAX_DEPTH:
         raise CorruptArtifact(f"its manifest has a formula of more than {_MAX_DEPTH} levels")
     sign, left, right = cast(list[object], value)
-    return _text(sign), _formula(left, depth + 1), _formula(right, depth + 1)
-
-
-def _fields(value: object, what: str) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        raise CorruptArtifact(f"its manifest: {what} is no object")
-    return cast(dict[str, object], value)
+    return fields.text(sign), _formula(left, depth + 1), _formula(right, depth + 1)
 
 
 def _list(value: object, each: Callable[[object], Item]) -> tuple[Item, ...]:
-    if not isinstance(value, list):
-        raise CorruptArtifact(f"its manifest has {value!r:.40} where a list belongs")
-    return tuple(each(item) for item in cast(Sequence[object], value))
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise CorruptArtifact(f"its manifest has {value!r:.40} where a text belongs")
-    return value
+    return tuple(map(each, fields.items(value)))
 
 
 def _number(value: object) -> int:
@@ -221,6 +208,7 @@ def _number(value: object) -> int:
 
 
 def _integer(value: object) -> int:
-    if type(value) is not int or abs(value) > MAX_NUMBER:
-        raise CorruptArtifact(f"its manifest has {value!r:.40} where a number belongs")
-    return value
+    number = fields.whole(value)
+    if abs(number) > MAX_NUMBER:
+        raise CorruptArtifact(f"its manifest has {number!r:.40} where a number belongs")
+    return number
