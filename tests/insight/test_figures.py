@@ -24,7 +24,7 @@ def test_a_latency_is_a_number_of_cycles(samples: list[float], latency: float) -
     assert finding("fma_latency", samples, latency).value == latency
 
 
-@pytest.mark.parametrize("value", [1.1, 81.0, -9.0])
+@pytest.mark.parametrize("value", [1.1, 81.0, -9.0, 0.0])
 def test_what_no_machine_has_is_not_kept(value: float) -> None:
     found = finding("far_bytes", [value] * 5, 10.0)
     assert found.problem == "it is too far from that of any known machine"

@@ -78,7 +78,7 @@ def finding(name: str, samples: Sequence[float], built_in: float) -> Finding:
     low, middle, high = quantiles(samples, n=4)
     is_latency = name == "fma_latency"  # a number of cycles
     value = float(max(1, round(middle))) if is_latency else rounded(name, middle)
-    spread = (high - low) / abs(middle)
+    spread = (high - low) / max(abs(middle), 1e-9)
     problem = None
     if spread > MOST_SPREAD:
         problem = f"it varies by {spread:.0%}: something else runs"
@@ -113,12 +113,17 @@ def _missing(name: str, built_in: float) -> Finding:
 
 
 def _per_cycle(rate: Probe, clock: Probe) -> Sample:
-    """What happens in a cycle at ``rate``; the clock is the faster of those before and after."""
+    """What happens in a cycle at ``rate``."""
+    return lambda: 1.0 / _cycles(lambda: 1e-9 / rate(), clock)()
+
+
+def _cycles(seconds: Sample, clock: Probe) -> Sample:
+    """``seconds`` in cycles; the clock is the faster of those before and after."""
 
     def sample() -> float:
         time.sleep(_REST)
-        before, found = clock(), rate()
-        return found / max(before, clock())
+        before, found = clock(), seconds()
+        return found * 1e9 * max(before, clock())
 
     return sample
 
@@ -126,8 +131,8 @@ def _per_cycle(rate: Probe, clock: Probe) -> Sample:
 def _latency(target: Target, clock: Probe) -> Sample:
     """Of one chain of multiply-adds."""
     lanes = target.lanes(8 * _WORD)
-    steps = _per_cycle(fma_probe(target, chains=1, seconds=_SECONDS), clock)
-    return lambda: 2 * lanes / steps()
+    rate = fma_probe(target, chains=1, seconds=_SECONDS)
+    return _cycles(lambda: 2e-9 * lanes / rate(), clock)
 
 
 def _bytes(target: Target, clock: Probe, size: int) -> Sample:
@@ -146,8 +151,7 @@ def _bytes(target: Target, clock: Probe, size: int) -> Sample:
 def _region(target: Target, clock: Probe, threads: int) -> Sample:
     """Of one more parallel region, as workers have in a kernel of several."""
     few, many = (_run(_regions(count), target, threads) for count in (1, 1 + _REGIONS))
-    regions = _per_cycle(lambda: _REGIONS / (many() - few()) / 1e9, clock)
-    return lambda: 1.0 / regions()
+    return _cycles(lambda: (many() - few()) / _REGIONS, clock)
 
 
 def _regions(count: int) -> Program:
