@@ -1,5 +1,6 @@
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from tests.schedule.movement import assert_same
@@ -123,6 +124,30 @@ def test_rfactor() -> None:
     partial = s.rfactor(b, ki)
     assert len(partial.op.axis) == 2
     assert_same(naive, s.program)
+
+
+def test_devices() -> None:
+    """The primitives of threads, in the literature's notation; the reference back end's page has the others."""
+    a = te.placeholder((8, 8), name="A")
+    b = te.compute((8, 8), lambda i, j: a[j, i] * 2.0, name="B")
+    s = te.create_schedule(b)
+    copy = s.cache_read(a, "shared", [b])
+    i, j = b.op.axis
+    grid, virtual = s[b].split(i, factor=2)
+    s[b].bind(grid, "blockIdx.x")
+    s[b].bind(virtual, "vthread")
+    copy.compute_at(s[b], virtual)
+    s[b].bind(j, "threadIdx.x")
+    copy.bind(copy.op.axis[0], "threadIdx.x")
+    copy.storage_align(0, 4, 3)
+    s[b].lower_virtual_thread(virtual)
+    s.place_barriers()
+    values = np.arange(64, dtype=np.float32).reshape(8, 8)
+    outputs, report = te.run_on_reference(s, {"A": values})
+    report.check()
+    np.testing.assert_array_equal(outputs["B"], values.T * 2)
+    assert "alloc A_shared: f32[2, 8, 3] in shared" in str(s)
+    assert report.barriers == 4
 
 
 def test_mistakes() -> None:

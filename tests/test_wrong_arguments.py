@@ -379,6 +379,8 @@ def test_primitives(name: str) -> None:
         ("set_scope", ("local",)),
         ("tensorize", (K, "name")),
         ("pragma", ("key", 1)),
+        ("storage_align", (0, 4, 1)),
+        ("lower_virtual_thread", (K,)),
     ],
 )
 def test_stages(name: str, right: tuple[object, ...]) -> None:

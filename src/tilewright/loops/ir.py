@@ -65,24 +65,14 @@ class LoopKind(Enum):
     THREAD_Z = "threadIdx.z"
     VIRTUAL_THREAD = "vthread"
 
-    @property
-    def is_block(self) -> bool:
+    def __init__(self, word: str) -> None:
+        # Attributes, as passes ask each loop.
+        self.is_block = word.startswith("block")
         """Whether the iterations are blocks of a grid."""
-        return self in _BLOCKS
-
-    @property
-    def is_thread(self) -> bool:
+        self.is_thread = word.startswith("thread")
         """Whether the iterations are threads of a block."""
-        return self in _THREADS
-
-    @property
-    def is_of_device(self) -> bool:
+        self.is_of_device = self.is_block or self.is_thread or word == "vthread"
         """Whether only a device with a grid of threads has such loops."""
-        return self.is_block or self.is_thread or self is LoopKind.VIRTUAL_THREAD
-
-
-_BLOCKS = (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z)
-_THREADS = (LoopKind.THREAD_X, LoopKind.THREAD_Y, LoopKind.THREAD_Z)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
