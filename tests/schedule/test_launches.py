@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.backend.cpu.support import run_native
 from tests.loops.workloads import matmul
 from tests.schedule.movement import assert_same, refused, small_integers
 from tilewright.backend.reference import run_reference
@@ -230,7 +231,12 @@ def test_double_buffers_without_threads() -> None:
     s.cache_read("C", "A", GLOBAL)
     s.compute_at("A_global", outer)
     s.double_buffer("A_global")
+    s.storage_align("A_global", "A_global_2", 1, 8, 5)
+    assert "alloc A_global_2: f32[2, 5, 5]" in str(s.program)
     assert_same(lower(matmul(5, 6, 7)), s.program)
+    feeds = small_integers(s.program, {})
+    (product,) = run_native(s.program, feeds)
+    assert (product == feeds["A"] @ feeds["B"]).all()
     with refused(s, "recurrence"):
         s.double_buffer("A_global")
 
