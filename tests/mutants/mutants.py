@@ -2574,6 +2574,20 @@ MUTANTS = (
         _VALIDATION,
     ),
     Mutant(
+        "two graphs: what may do nothing does nothing",
+        "superopt/validate/congruence.py",
+        " and self.types[source] == Type(result.dtype, result.shape):",
+        ":",
+        _VALIDATION,
+    ),
+    Mutant(
+        "smaller sizes: reshapes keep no groups",
+        "superopt/validate/extent_relations.py",
+        "_regrouped if use.op.has(Trait.REGROUPS) else ",
+        "",
+        _VALIDATION,
+    ),
+    Mutant(
         "smaller sizes: windows are of any size",
         "superopt/validate/extent_relations.py",
         "yield from _kept(use.operand(1)[2:])",

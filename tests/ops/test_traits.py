@@ -139,6 +139,17 @@ def test_moves(name: str) -> None:
     assert same(run(op, [1 / array for array in arrays], attributes), 1 / result)
 
 
+@pytest.mark.parametrize("name", MOVES)
+def test_regroups(name: str) -> None:
+    """Those that give other shapes; where one stays, whatever order there is may be that of the operator."""
+    op, (count, shape, attributes) = require(name), MOVES[name]
+    arrays = [np.arange(prod(shape), dtype=np.float32).reshape(shape)] * count
+    result = run(op, arrays, attributes)
+    assert result is not None
+    keeps = result.shape != shape and same(result.reshape(-1), arrays[0].reshape(-1))
+    assert op.has(Trait.REGROUPS) == keeps
+
+
 def test_what_only_names_elements_anew_moves_them() -> None:
     for name in names():
         assert require(name).kind is not FusionKind.VIEW or require(name).has(Trait.MOVES)

@@ -25,6 +25,8 @@ from tilewright.tensor.ir import Tensor
 _UNLIMITED = (1 << 31) - 1
 """Bounds of slices from this on mean the end, however long a tensor is: exporters write several such numbers."""
 
+_RESHAPES = Trait.MOVES | Trait.NEUTRAL | Trait.REGROUPS
+
 
 def _transposed(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch | None:
     match attributes, shapes:
@@ -53,14 +55,14 @@ def _sliced(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch 
             return None
 
 
-@operator("Reshape", FusionKind.VIEW, Trait.MOVES | Trait.NEUTRAL)
+@operator("Reshape", FusionKind.VIEW, _RESHAPES)
 def reshape(x: Tensor, *, shape: Sequence[int | Expr], allow_zero: bool = False) -> Tensor:
     """The same elements in row-major order; 0 copies an extent, -1 is inferred (ONNX)."""
     target = infer_reshape(x.shape, shape, allow_zero)
     return tensor(target, lambda index: x[reshape_indices(x.shape, target, index)])
 
 
-@operator("Flatten", FusionKind.VIEW, Trait.MOVES | Trait.NEUTRAL)
+@operator("Flatten", FusionKind.VIEW, _RESHAPES)
 def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
     """A matrix: the dimensions before ``axis`` are its rows, the others its columns."""
     if not -x.ndim <= axis <= x.ndim:
@@ -70,7 +72,7 @@ def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
     return tensor(target, lambda index: x[reshape_indices(x.shape, target, index)])
 
 
-@operator("Unsqueeze", FusionKind.VIEW, Trait.MOVES | Trait.NEUTRAL)
+@operator("Unsqueeze", FusionKind.VIEW, _RESHAPES)
 def unsqueeze(x: Tensor, *, axes: Sequence[int]) -> Tensor:
     """Extents of 1 inserted at ``axes`` of the result."""
     rank = x.ndim + len(axes)
@@ -80,7 +82,7 @@ def unsqueeze(x: Tensor, *, axes: Sequence[int]) -> Tensor:
     return tensor(shape, lambda index: x[tuple(i for p, i in enumerate(index) if p not in inserted)])
 
 
-@operator("Squeeze", FusionKind.VIEW, Trait.MOVES | Trait.NEUTRAL)
+@operator("Squeeze", FusionKind.VIEW, _RESHAPES)
 def squeeze(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     """Extents of 1 removed: those at ``axes``, or all."""
     ones = tuple(p for p, extent in enumerate(x.shape) if extent == ONE)

@@ -78,6 +78,8 @@ class Trait(Flag):
     first dimension of the second input ``[filters, channels of a group, taps...]``: what is multiplied with the data
     around each place, and added up. Attribute ``group``: channels are in so many groups. A kernel of it can work on
     blocks of channels, and store them in blocks or plain."""
+    REGROUPS = 32
+    """The elements of the first input in their row-major order, mostly in another shape."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from tilewright.kernels.phases import split_phases
 from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
+from tilewright.ops import Trait
 from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import Shape, static
 from tilewright.passes.checks import known_ranges, numbered, without_known_checks
@@ -160,15 +161,12 @@ def _seen_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> V
     """
     while static(value.shape) is not None and value not in group.outputs:
         readers = [node for node in group.nodes if value in node.inputs]
-        if len(readers) != 1 or readers[0].op.name not in _RESHAPES or static(readers[0].outputs[0].shape) is None:
+        if len(readers) != 1 or not readers[0].op.has(Trait.REGROUPS) or static(readers[0].outputs[0].shape) is None:
             break
         if value in layouts and not is_row_major(layouts[value], value.shape):
             break
         value = readers[0].outputs[0]
     return value
-
-
-_RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
 
 def _renamed(shape: Shape, extents: Mapping[Var, Expr]) -> Shape:

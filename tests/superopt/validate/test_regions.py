@@ -29,11 +29,11 @@ def test_equal_computations_have_one_number() -> None:
     x, w = net.x("x", 3), net.w("w", 3)
     same = net.constant("copy of w", net.constants[w].copy())
     made = [net("Add", x, w), net("Add", x, same), net("Add", w, x), net("Add", x, net.w("v", 3))]
-    made.append(net("Identity", made[0]))
+    made += [net("Identity", made[0]), net("Reshape", made[0], shape=(3,)), net("Reshape", made[0], shape=(3, 1))]
     numbers = _numbers(net)
-    first, copied, turned, other, alias = (numbers[value.name] for value in made)
-    assert first == copied == alias
-    assert len({first, turned, other}) == 3
+    first, copied, turned, other, alias, reshaped, column = (numbers[value.name] for value in made)
+    assert first == copied == alias == reshaped
+    assert len({first, turned, other, column}) == 4
 
 
 def test_literals_are_constants_of_one_number() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from tilewright.base.dtypes import DType
 from tilewright.base.exact import Exact
 from tilewright.graph import Array, Graph, Node, Value
-from tilewright.ops import Attribute, FusionKind, Operator
+from tilewright.ops import Attribute, FusionKind, Operator, Trait
 from tilewright.symbolic.expr import Expr
 
 Attributes: TypeAlias = tuple[tuple[str, Attribute], ...]
@@ -74,8 +74,9 @@ class Congruence:
 
     def results(self, node: Node, operands: Sequence[int | None]) -> tuple[int, ...]:
         """The numbers of the outputs of ``node``."""
-        if node.op.name == "Identity" and operands[0] is not None:
-            return (operands[0],)
+        source, result = operands[0] if operands else None, node.outputs[0]
+        if node.op.has(Trait.NEUTRAL) and source is not None and self.types[source] == Type(result.dtype, result.shape):
+            return (source,)
         attributes = tuple(sorted(node.attributes, key=lambda named: named[0]))
         key = (node.op, Exact(attributes), tuple(operands))
         known = self._nodes.get(key)

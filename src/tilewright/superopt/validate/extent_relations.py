@@ -12,7 +12,7 @@ from math import prod
 from typing import TypeAlias
 
 from tilewright.base.errors import BadProgram
-from tilewright.ops import Attribute, Operator
+from tilewright.ops import Attribute, Operator, Trait
 from tilewright.ops.operator import map_expressions
 from tilewright.passes.rules.generic_points import Point
 from tilewright.passes.rules.normal_form import Normalizer
@@ -143,7 +143,7 @@ def _named(value: Attribute) -> Attribute:
 
 def relations(use: Use) -> list[Relation]:
     """What a step asks of extents, as far as it is known; what is not known shows when the operator is applied."""
-    special = _SPECIAL.get(use.op.name)
+    special = _regrouped if use.op.has(Trait.REGROUPS) else _SPECIAL.get(use.op.name)
     return [*(_of_shapes(use) if special is None else special(use))]
 
 
@@ -239,9 +239,7 @@ def _pooled(use: Use) -> Iterator[Relation]:
 _SPECIAL: Mapping[str, Callable[[Use], Iterator[Relation]]] = {
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pooled),
     "Conv": _convolved,
-    "Flatten": _regrouped,
     "PhaseConv": _convolved_by_phases,
-    "Reshape": _regrouped,
     "Slice": _cut,
 }
 """Operators of which more is asked, or another thing, than that they are well-typed."""
