@@ -308,16 +308,18 @@ def test_mean_variance_normalization(axes: tuple[int, ...], dtype: DType, epsilo
 
 
 def test_the_error_names_node_and_operator() -> None:
-    feeds = {"x": np.zeros((1, 1, 4, 4), np.uint8)}
-    proto = single_node("ConvInteger", feeds, {"w": np.ones((1, 1, 2, 2), np.uint8)})
-    with pytest.raises(UnsupportedModel, match=r"node n \(ConvInteger\): operator Conv .*does not take i32; convert"):
-        exporter.export(importer.load(proto))
+    inputs = [Value(name, i32, tuple(map(const, shape))) for name, shape in (("x", (1, 1, 4, 4)), ("w", (1, 1, 2, 2)))]
+    made = make_node(require("Conv"), inputs, ["y"], {"pads": (0, 0, 0, 0)}, "node n (Conv)")
+    with pytest.raises(UnsupportedModel, match=r"node n \(Conv\): operator Conv .*does not take i32; convert"):
+        exporter.export(Graph("g", tuple(inputs), made.outputs, (made,), {}))
 
 
 @pytest.mark.parametrize("name", NOT_WRITTEN)
 def test_what_has_no_form_is_an_error(name: str) -> None:
     feeds = {
+        "ChannelGroups": ([(1, 6, 5)], {"before": (1,), "after": (0,), "group": 4}),
         "CumProd": ([(3, 4)], {"axis": 1}),
+        "DotConvolution": ([(1, 2, 5, 4), (2, 2, 3, 16, 4)], {"filters": 20}),
         "DotProducts": ([(4, 8), (2, 2, 16, 4)], {"columns": 20}),
         "PhasesToSpace": ([(1, 8, 3, 3)], {"strides": (2, 2), "offsets": (0, 0), "spatial": (6, 6)}),
         "TensorScatter": ([(2, 4, 3), (2, 1, 3)], {}),
@@ -326,7 +328,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "WinogradProducts": ([(16, 1, 9, 1, 2), (16, 1, 1, 2, 4)], {"step": 9}),
     }
     shapes, attributes = feeds[name]
-    dtypes = (u8, i8) if name == "DotProducts" else (f32,) * len(shapes)
+    dtypes = (u8, i8) if name.startswith("Dot") else (f32,) * len(shapes)
     inputs = [Value(f"x{p}", dtypes[p], tuple(map(const, shape))) for p, shape in enumerate(shapes)]
     made = make_node(require(name), inputs, ["y"], attributes)
     with pytest.raises(UnsupportedModel, match=f"node that makes y: operator {name} can't be written as ONNX: .*; "):

@@ -8,6 +8,7 @@ from tilewright.base.dtypes import DType, i8, i32, u8
 from tilewright.cost.analytic import open_space, schedule
 from tilewright.kernels.dot_products import all_dot_products
 from tilewright.kernels.dot_tiles import DotTiles
+from tilewright.kernels.relayout import relayout
 from tilewright.loops.ir import Call
 from tilewright.loops.lower import lower
 from tilewright.loops.parser import parse_program
@@ -20,6 +21,7 @@ from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
 from tilewright.tensor.build import placeholder
+from tilewright.tensor.ir import Tensor
 from tilewright.tune.spaces import kernel_space, space_of
 
 BEST = Target.parse("x86_64,znver5")
@@ -42,6 +44,19 @@ def test_the_compiler_chooses_a_tile_by_instructions(rows: int, columns: int) ->
     assert isinstance(nest, DotTiles)
     assert nest.values("lanes") == (16, 32)  # 64 is no part of 96
     assert called(schedule(Schedule(naive), BEST).program) == {"vpdpbusd_zero", "vpdpbusd_add"}
+
+
+def test_one_strip_of_columns() -> None:
+    a, b = placeholder((8, 64), u8, "a"), placeholder((1, 16, 16, 4), i8, "b")
+    columns = {"columns": 16}
+    for naive in (lower(require("DotProducts").apply([a, b], columns)[0]), _simplified(a, b)):
+        assert called(schedule(Schedule(naive), BEST).program) == {"vpdpbusd_zero", "vpdpbusd_add"}
+
+
+def _simplified(a: Tensor, b: Tensor) -> Program:
+    """As it is where layouts were chosen: the strip is 0."""
+    product = require("DotProducts").apply([a, b], {"columns": 16})[0]
+    return lower(relayout([product], {})[product])
 
 
 def test_other_processors_have_other_tiles() -> None:

@@ -2903,4 +2903,11 @@ MUTANTS = (
         "if depends_on(block.predicate, ()):",
         ("tests/schedule/test_tensorize.py",),
     ),
+    Mutant(
+        "integer products: images are padded with 0 instead of their zero point",
+        "passes/integer_products.py",
+        "            return self._unsigned(zero)\n",
+        "            return None\n",
+        _INTEGERS,
+    ),
 )

@@ -1,6 +1,6 @@
 """Quantized matrix products by dot-product instructions, against NumPy's integers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -112,6 +112,74 @@ def test_what_is_computed() -> None:
     assert operators(Case(drawn(np.uint8, 32), bytes_.b), BEST) == ["Cast", "MatMul"]
     no_rows = Case(drawn(np.uint8, 4, 0), drawn(np.int8, 0, 64))
     assert "DotProducts" not in operators(no_rows, BEST)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution of ``x`` by a constant weight, whose zero points are numbers (of the weight: for each filter)."""
+
+    x: Array
+    weight: Array
+    x_zero: int = 0
+    zeros: tuple[int, ...] = (0,)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+
+    def model(self) -> onnx.ModelProto:
+        constants = {
+            "w": self.weight,
+            "xz": np.array(self.x_zero, self.x.dtype),
+            "wz": np.array(self.zeros, self.weight.dtype),
+        }
+        moves = {"pads": self.pads, "strides": self.strides, "dilations": self.dilations}
+        node = helper.make_node("ConvInteger", ["x", "w", "xz", "wz"], ["y"], **moves)
+        return model([node], {"x": self.x}, ["y"], constants)
+
+    @property
+    def expected(self) -> Array:
+        top, left, bottom, right = self.pads
+        x = np.pad(self.x.astype(np.int32) - self.x_zero, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        weight = self.weight.astype(np.int32) - np.array(self.zeros, np.int32)[:, None, None, None]
+        (sy, sx), (dy, dx), (kernel_y, kernel_x) = self.strides, self.dilations, weight.shape[2:]
+        height, width = (
+            (e - (k - 1) * d - 1) // s * s + 1
+            for e, k, d, s in zip(x.shape[2:], weight.shape[2:], self.dilations, self.strides, strict=True)
+        )
+        parts = [
+            np.einsum(
+                "nchw,fc->nfhw",
+                x[:, :, a * dy : a * dy + height : sy, b * dx : b * dx + width : sx],
+                weight[:, :, a, b],
+            )
+            for a in range(kernel_y)
+            for b in range(kernel_x)
+        ]
+        return np.sum(parts, axis=0, dtype=np.int32)
+
+
+@pytest.mark.parametrize(("x", "x_zero"), [(np.uint8, 0), (np.uint8, 200), (np.int8, 0), (np.int8, -128), (np.int8, 5)])
+@pytest.mark.parametrize(
+    ("weight", "zeros"), [(np.int8, (0,)), (np.uint8, (128,)), (np.uint8, (7,)), (np.int8, (0, 1) * 9)]
+)
+def test_convolutions(x: type, x_zero: int, weight: type, zeros: tuple[int, ...]) -> None:
+    case = Window(drawn(x, 2, 6, 9, 8), drawn(weight, 18, 6, 3, 2), x_zero, zeros, (1, 0, 2, 1), (2, 1), (1, 2))
+    (found,) = tilewright.compile(case.model()).run(None, {"x": case.x})
+    np.testing.assert_array_equal(found, case.expected)
+
+
+def test_how_convolutions_are_computed() -> None:
+    def names(case: Window, target: Target) -> list[str]:
+        graph = normalize(load(case.model()))
+        assert [node.op.name for node in graph.nodes] == ["ConvInteger"], "the importer leaves it as it is"
+        return [node.op.name for node in expand_integer_products(graph, target).nodes]
+
+    plain = Window(drawn(np.uint8, 1, 8, 5, 5), drawn(np.int8, 16, 8, 3, 3))
+    assert names(plain, BEST) == ["ChannelGroups", "DotConvolution"]
+    assert names(plain, OLD)[-1] == "Conv"
+    assert names(replace(plain, zeros=(1,)), BEST)[-1] == "Conv"
+    compiled = compile_graph(load(plain.model()), Options(target=BEST))
+    assert any("vpdpbusd_add" in str(kernel.program) for kernel in compiled.kernels)
 
 
 def test_the_weight_is_not_constant() -> None:

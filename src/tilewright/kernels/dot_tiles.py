@@ -15,10 +15,10 @@ from tilewright.kernels.tiling import Order, finish_tiles, outer_order, privatiz
 from tilewright.loops.ir import Block, Store
 from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.tree import LoopRef, block_at
+from tilewright.schedule.tree import LoopRef, block_at, depends_on
 from tilewright.space.knobs import Knob
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import Const, Read
+from tilewright.symbolic.expr import Const, const
 from tilewright.symbolic.traversal import reads_in
 from tilewright.target.target import Target
 
@@ -31,19 +31,17 @@ def instruction_for(block: Block, roles: Contraction, target: Target) -> TensorI
     broadcast = next((read for read in reads_in(block.body.value) if read.source.name == roles.broadcast), None)
     if panel is None or broadcast is None:
         return None
-    group = block.axes[-1]
+    group, vector = block.axes[-1], block.axes[roles.vector]
+    places = (vector.var, vector.var % LANES) if vector.extent == const(LANES) else (vector.var % LANES,)
+    is_packed = any(panel.indices[-2:] == (place, group.var) for place in places)
+    if not is_packed or not any(depends_on(index, (group.var,)) for index in broadcast.indices[-1:]):
+        return None
     types = (broadcast.dtype, panel.dtype, block.writes[0].buffer.dtype)
     for intrinsic in dot_products(target).intrinsics:
         a, b, c = intrinsic.description.params
-        if types == (a.dtype, b.dtype, c.dtype) and _shape(panel) == b.shape and group.extent == b.shape[-1]:
+        if types == (a.dtype, b.dtype, c.dtype) and group.extent == b.shape[-1]:
             return intrinsic
     return None
-
-
-def _shape(panel: Read) -> tuple[object, ...]:
-    """Of what one step reads, where the last index is the place in the group alone."""
-    source = panel.source
-    return tuple(source.shape[-2:]) if len(panel.indices) == 4 else ()
 
 
 @dataclass(frozen=True, slots=True)

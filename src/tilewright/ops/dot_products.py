@@ -1,11 +1,15 @@
-"""Products of matrices of bytes, as dot-product instructions take them."""
+"""Products of matrices of bytes, and convolutions, as dot-product instructions take them: summed up in groups."""
+
+from collections.abc import Sequence
 
 from tilewright.base.dtypes import i8, i32, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import same_extent, simplified
-from tilewright.symbolic.expr import ExprLike, as_expr, cast
+from tilewright.ops.windows import window
+from tilewright.symbolic.expr import ZERO, Const, Expr, ExprLike, as_expr, cast, const, select
+from tilewright.symbolic.traversal import all_of
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
@@ -32,3 +36,56 @@ def dot_products(a: Tensor, b: Tensor, *, columns: ExprLike) -> Tensor:
     product = tensor((*a.shape[:-1], simplified(strips * lanes)), body)
     shape = (*a.shape[:-1], as_expr(columns))
     return product if shape == product.shape else tensor(shape, lambda index: product[index])
+
+
+@operator("ChannelGroups", FusionKind.INJECTIVE)
+def channel_groups(
+    x: Tensor, around: Tensor | None = None, *, before: Sequence[int], after: Sequence[int], group: int
+) -> Tensor:
+    """``[N, C, spatial...]`` as ``[N, C/group, spatial..., group]``, padded with the number ``around`` (0).
+
+    ``before`` and ``after``: elements that are added to the spatial dimensions. The last group is filled up likewise.
+    """
+    channels = x.shape[1]
+    filling = const(0, x.dtype) if around is None else around[(ZERO,) * around.ndim]
+    extents = [simplified(e + b + a) for e, b, a in zip(x.shape[2:], before, after, strict=True)]
+
+    def body(index: Index) -> Expr:
+        batch, outer, *places, inner = index
+        channel, own = outer * group + inner, [p - b for p, b in zip(places, before, strict=True)]
+        is_filled = isinstance(channels, Const) and int(channels.value) % group == 0
+        inside = [] if is_filled else [channel < channels]
+        inside += [p >= ZERO for p, b in zip(own, before, strict=True) if b > 0]
+        inside += [p < e for p, e, a in zip(own, x.shape[2:], after, strict=True) if a > 0]
+        return select(all_of(*inside), x[(batch, channel, *own)], filling) if inside else x[(batch, channel, *own)]
+
+    return tensor((x.shape[0], simplified((channels + (group - 1)) // group), *extents, const(group)), body)
+
+
+@operator("DotConvolution", FusionKind.CONTRACTION)
+def dot_convolution(
+    a: Tensor, b: Tensor, *, filters: int, strides: Sequence[int] | None = None, dilations: Sequence[int] | None = None
+) -> Tensor:
+    """A convolution of ``a [N, C/4, spatial..., 4]`` (u8) by ``b [F/16, C/4, kernel..., 16, 4]`` (i8), in i32.
+
+    The result is ``[N, filters, spatial...]``; filters that were added to fill ``b`` are left out.
+    """
+    rank = a.ndim - 3
+    if rank < 1 or b.ndim != rank + 4 or (a.dtype, b.dtype) != (u8, i8):
+        raise BadProgram(f"DotConvolution of {a} by {b}: u8 in groups of channels, and filters of i8 are needed")
+    strips, groups, *kernel, lanes, group = b.shape
+    sliding = window(tensor(a.shape[:-1], lambda index: a[(*index, ZERO)]), tuple(kernel), strides, None, dilations)
+    outer, inner = te.reduce_axis((0, groups), name="c"), te.reduce_axis((0, group), name="g")
+    taps = sliding.taps()
+
+    def body(index: Index) -> Reduction:
+        batch, *places, filter_ = index
+        left = a[(batch, outer.var, *sliding.positions(places, taps), inner.var)]
+        right = b[(filter_ // lanes, outer.var, *(k.var for k in taps), filter_ % lanes, inner.var)]
+        return te.sum(cast(left, i32) * cast(right, i32), axis=(outer, *taps, inner))
+
+    places = sliding.outputs(a.shape[2:-1])
+    product = tensor((a.shape[0], *places, simplified(strips * lanes)), body)
+    return tensor(
+        (a.shape[0], const(filters), *places), lambda index: product[(index[0], *index[2:], index[1])], name="by_filter"
+    )

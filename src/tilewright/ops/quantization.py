@@ -3,12 +3,13 @@
 A scale or zero point is one number, one for each place along an axis, or one for each block of places along it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tilewright.base.dtypes import DType, f32, i8, i32, i64, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.contraction import matmul
+from tilewright.ops.convolution import conv
 from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import broadcast, element, normalize_axis, require_broadcast, same_extent, simplified
 from tilewright.symbolic.expr import ONE, ZERO, Expr, binary, cast, const, equal, maximum, minimum, select, unary
@@ -125,12 +126,36 @@ def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: T
     return matmul(_centered(a, rows), _centered(b, b_zero))
 
 
+@operator("ConvInteger", FusionKind.CONTRACTION)
+def conv_integer(
+    x: Tensor,
+    weight: Tensor,
+    x_zero: Tensor | None = None,
+    weight_zero: Tensor | None = None,
+    *,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int | Expr] | None = None,
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+) -> Tensor:
+    """The convolution of ``x - x_zero`` by ``weight - weight_zero`` in i32, which wraps around.
+
+    ``x`` has one zero point, which is also what it is padded with; the weight has one, or one for each filter.
+    """
+    own = weight_zero
+    if own is not None and own.ndim == 1:
+        vector, ones = own, (ONE,) * (weight.ndim - 1)
+        own = tensor((*vector.shape, *ones), lambda index: vector[index[0]])
+    data, filters = _centered(x, x_zero), _centered(weight, own)
+    return conv(data, filters, strides=strides, pads=pads, dilations=dilations, group=group)
+
+
 def _centered(x: Tensor, zero: Tensor | None) -> Tensor:
     """In i32."""
     if x.dtype not in (i8, u8) or (zero is not None and zero.dtype != x.dtype):
-        raise BadProgram(f"MatMulInteger of {x} with the zero point {zero}: both are i8, or both u8")
+        raise BadProgram(f"{x} with the zero point {zero}: both are i8, or both u8")
     if zero is not None:
-        require_broadcast(zero, x.shape, "MatMulInteger: the zero point")
+        require_broadcast(zero, x.shape, "The zero point")
 
     def body(index: Index) -> Expr:
         return cast(x[index], i32) if zero is None else cast(x[index], i32) - cast(element(zero, index), i32)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.dtypes import i8, i32, u8
+from tilewright.base.dtypes import from_numpy, i8, i32, u8
 from tilewright.base.names import Names
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.kernels.dot_products import LANES, dot_products
@@ -33,16 +33,17 @@ GROUP = 4
 """Products of one instruction, for each accumulator."""
 _PACKED = IndexMap.parse(f"k, n -> n // {LANES}, k // {GROUP}, n % {LANES}, k % {GROUP}")
 _HALF = 128
+_QUANTIZED = frozenset({"MatMulInteger", "ConvInteger"})
 
 
 def expand_integer_products(graph: Graph, target: Target) -> Graph:
     """``graph`` with products of quantized matrices as what ``target`` computes."""
-    if not any(node.op.name == "MatMulInteger" for node in graph.nodes):
+    if not any(node.op.name in _QUANTIZED for node in graph.nodes):
         return graph
     has_instruction = dot_products(target).get("vpdpbusd") is not None
     expansion = _Expansion(graph.names(), dict(graph.constants))
     for node in graph.nodes:
-        if node.op.name == "MatMulInteger":
+        if node.op.name in _QUANTIZED:
             expansion.expand(node, has_instruction)
         else:
             expansion.nodes.append(node)
@@ -63,8 +64,11 @@ class _Expansion:
         self.node = node
         a, b, a_zero, b_zero = (*node.inputs, None, None)[:4]
         assert a is not None and b is not None, "a product has two operands"
-        fits = len(a.shape) > 1 and len(b.shape) == 2 and b in self.constants and min(self.constants[b].shape) > 0
-        if has_instruction and fits and (b_zero is None or b_zero in self.constants):
+        is_known = b in self.constants and self.constants[b].size > 0 and (b_zero is None or b_zero in self.constants)
+        if node.op.name == "ConvInteger":
+            fits = has_instruction and is_known and self._fits(node, b, b_zero)
+            terms = list(self._dot_convolution(a, b, a_zero) if fits else self._conv_in_words(a, b, a_zero, b_zero))
+        elif has_instruction and is_known and len(a.shape) > 1 and len(b.shape) == 2:
             terms = list(self._dot_products(a, b, a_zero, b_zero))
         else:
             terms = [self._in_words(a, a_zero, b, b_zero)]
@@ -103,6 +107,45 @@ class _Expansion:
             sums = self._add("ReduceSum", wide, axes=(len(a.shape) - 1,), keepdims=True)
             yield self._add("Mul", sums, self._constant(zeros))
 
+    def _conv_in_words(self, x: Value, weight: Value, x_zero: Value | None, zeros: Value | None) -> Iterator[Value]:
+        assert self.node is not None, "nodes are added for a node"
+        if zeros is not None and zeros.shape:
+            zeros = self._add("Unsqueeze", zeros, axes=tuple(range(1, len(weight.shape))))
+        filters = self._centered(weight, zeros)
+        yield self._add("Conv", self._centered(x, x_zero), filters, **dict(self.node.attributes))
+
+    def _fits(self, node: Node, weight: Value, zeros: Value | None) -> bool:
+        """Whether nothing is to be added for each window, and all filters see all channels, with known pads."""
+        attributes = dict(node.attributes)
+        pads = attributes["pads"]
+        is_whole = isinstance(pads, tuple) and all(isinstance(pad, int) and pad >= 0 for pad in pads)
+        known = np.zeros(1, np.int32) if zeros is None else self.constants[zeros].astype(np.int32)
+        neutral = np.all(known == (_HALF if weight.dtype == u8 else 0))
+        return is_whole and bool(neutral) and attributes["group"] == 1
+
+    def _dot_convolution(self, x: Value, weight: Value, x_zero: Value | None) -> Iterator[Value]:
+        """The convolution of what is padded with its zero point, and one number for each filter."""
+        assert self.node is not None, "nodes are added for a node"
+        attributes = dict(self.node.attributes)
+        words: Words = self.constants[weight].astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
+        filters, rank = len(words), words.ndim - 2
+        pads = attributes.pop("pads")
+        assert isinstance(pads, tuple), "see `_fits`"
+        around, places = self._around(x, x_zero), {"before": pads[:rank], "after": pads[rank:]}
+        grouped = self._add("ChannelGroups", self._unsigned(x), around, **places, group=GROUP)
+        moves = {name: attributes[name] for name in ("strides", "dilations")}
+        packed = self._constant(_packed_filters(words.astype(np.int8)))
+        yield self._add("DotConvolution", grouped, packed, filters=filters, **moves)
+        if (zero := self._shifted_zero(x, x_zero)) is not None:
+            by_filter: Words = words.reshape(filters, -1).sum(1, dtype=np.int32)
+            yield self._add("Mul", zero, self._constant(by_filter.reshape(filters, *[1] * rank)))
+
+    def _around(self, x: Value, zero: Value | None) -> Value | None:
+        """The zero point of ``x'``, in u8; None if it is 0."""
+        if zero is not None:
+            return self._unsigned(zero)
+        return None if x.dtype == u8 else self._constant(np.array(_HALF, np.uint8))
+
     def _unsigned(self, a: Value) -> Value:
         if a.dtype == u8:
             return a
@@ -130,7 +173,7 @@ class _Expansion:
 
     def _constant(self, array: Array) -> Value:
         assert self.node is not None, "constants are made for a node"
-        dtype = i8 if array.dtype == np.int8 else i32
+        dtype = from_numpy(array.dtype)
         name = self.names.fresh(f"{self.node.outputs[0].name}.constant")
         value = Value(name, dtype, tuple(map(const, array.shape)))
         self.constants[value] = array
@@ -141,6 +184,15 @@ class _Expansion:
         name = self.names.fresh(f"{self.node.outputs[0].name}.{op.lower()}")
         self.nodes.append(make_node(require(op), inputs, [name], attributes, self.node.source))
         return self.nodes[-1].outputs[0]
+
+
+def _packed_filters(weight: Array) -> Array:
+    """``[F, C, kernel...]`` as ``[F/16, C/4, kernel..., 16, 4]``: as matrices, one for each tap."""
+    filters, channels, *kernel = weight.shape
+    taps = np.moveaxis(weight.reshape(filters, channels, -1), 2, 0)
+    packed = np.stack([_packed(np.ascontiguousarray(tap.T)) for tap in taps], axis=2)
+    strips, groups = packed.shape[:2]
+    return packed.reshape(strips, groups, *kernel, LANES, GROUP)
 
 
 def _packed(b: Array) -> Array:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tilewright.base.dtypes import f32, i32
+from tilewright.base.dtypes import f32
 from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
 from tilewright.frontend.onnx.read.rules.windows import (
     Sliding,
@@ -137,14 +137,14 @@ def _columns_to_image(request: Request) -> Sequence[Value]:
 
 
 def _conv_integer(request: Request) -> Sequence[Value]:
-    data, weight = _centered(request, 0, 2, by_filter=False), _centered(request, 1, 3, by_filter=True)
-    return [_integer_convolution(request, data, weight, None)]
+    return [_integer_convolution(request, (0, 2), (1, 3))]
 
 
 def _qlinear_conv(request: Request) -> Sequence[Value]:
     """Computed in i32, scaled in f32, rounded to the nearest even number (ONNX, QuantizeLinear)."""
-    data, weight = _centered(request, 0, 2, by_filter=False), _centered(request, 3, 5, by_filter=True)
-    total = _integer_convolution(request, data, weight, request.optional(8))
+    total, bias = _integer_convolution(request, (0, 2), (3, 5)), request.optional(8)
+    if bias is not None:
+        total = request.apply("Add", total, _by_channel(request, bias, 1, len(total.shape)))
     scales = [request.input(position) for position in (1, 4, 6)]
     factor = request.apply("Div", request.apply("Mul", scales[0], scales[1]), scales[2])
     factor = _by_channel(request, factor, 1, len(total.shape))
@@ -157,20 +157,14 @@ def _qlinear_conv(request: Request) -> Sequence[Value]:
     return [request.apply("Cast", request.apply("Clip", result, *limits), to=zero.dtype)]
 
 
-def _integer_convolution(request: Request, data: Value, weight: Value, bias: Value | None) -> Value:
-    attributes = window_attributes(request, data, kernel_of(request, weight))
-    return request.apply("Conv", data, weight, bias, **attributes, group=request.integer("group", 1))
-
-
-def _centered(request: Request, position: int, zero_position: int, by_filter: bool) -> Value:
-    """An input as i32, without its zero point: that is what padding means, too."""
-    data, zero = request.input(position), request.optional(zero_position)
-    wide = request.apply("Cast", data, to=i32)
-    if zero is None:
-        return wide
-    zero = request.apply("Cast", zero, to=i32)
-    zero = _by_channel(request, zero, 0, len(data.shape)) if by_filter else _scalar(request, zero)
-    return request.apply("Sub", wide, zero)
+def _integer_convolution(request: Request, data: tuple[int, int], weight: tuple[int, int]) -> Value:
+    """Of two inputs, each with its zero point, if that is there: by their positions."""
+    x, filters = request.input(data[0]), request.input(weight[0])
+    zero, zeros = request.optional(data[1]), request.optional(weight[1])
+    zero = None if zero is None else _scalar(request, zero)
+    zeros = _scalar(request, zeros) if zeros is not None and zeros.shape == (const(1),) else zeros
+    attributes = window_attributes(request, x, kernel_of(request, filters))
+    return request.apply("ConvInteger", x, filters, zero, zeros, **attributes, group=request.integer("group", 1))
 
 
 def _by_channel(request: Request, parameter: Value, axis: int, rank: int) -> Value:

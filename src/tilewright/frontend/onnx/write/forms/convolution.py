@@ -69,6 +69,13 @@ def _deformable_conv(writing: Writing) -> None:
     writing.result("DeformConv", operands, kernel_shape=static(kernel), **groups, **window.attributes)
 
 
+def _conv_integer(writing: Writing) -> None:
+    kernel = writing.value(1).shape[2:]
+    window = slid(writing, kernel, None)
+    options = {"kernel_shape": static(kernel), "group": writing.integer("group"), **window.attributes}
+    writing.result("ConvInteger", [window.data, *writing.inputs[1:]], **options)
+
+
 def _columns_to_image(writing: Writing) -> None:
     sizes = [writing.vector(writing.ints(name) or ()) for name in ("image", "block")]
     moves = {name: writing.ints(name) for name in ("strides", "pads", "dilations")}
@@ -177,6 +184,7 @@ def _weight(
 FORMS: Mapping[str, FormFunction] = {
     "Col2Im": _columns_to_image,
     "Conv": _conv,
+    "ConvInteger": _conv_integer,
     "DeformConv": _deformable_conv,
     "PhaseConv": _phase_conv,
     "PhaseFilters": _phase_filters,
