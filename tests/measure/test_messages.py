@@ -51,6 +51,7 @@ def test_requests_and_outcomes() -> None:
     assert Request.read(json.loads(json.dumps(request.message()))) == request
     crash = Outcome(Verdict.CRASH, "SIGSEGV", Phase.CHECK)
     assert read_outcome(outcome_message(crash)) == crash
+    assert read_outcome({**outcome_message(crash), "predicted": 5.0}) == crash  # no child says what it is thought of
 
 
 def test_a_long_text_is_cut() -> None:

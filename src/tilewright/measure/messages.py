@@ -16,7 +16,7 @@ from typing import Final
 from tilewright.base import fields
 from tilewright.base.errors import MeasureError
 from tilewright.measure.job import Job, read_timing
-from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict, is_time
+from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict
 
 MAX_ANSWER: Final = 64 << 10
 """Bytes of a message from a child. A longer one breaks the contract."""
@@ -174,37 +174,18 @@ class Request:
 
 def outcome_message(outcome: Outcome) -> dict[str, object]:
     """An outcome as it is sent."""
-    return {
-        "verdict": outcome.verdict.value,
-        "detail": outcome.detail[:MAX_DETAIL],
-        "phase": None if outcome.phase is None else outcome.phase.value,
-        "times_us": list(outcome.times_us[:_MAX_TIMES]),
-        "baseline_us": outcome.baseline_us,
-        "drift": outcome.drift,
-        "seconds": dict(outcome.seconds),
-        "machine": dict(outcome.machine),
-    }
+    times = list(outcome.times_us[:_MAX_TIMES])
+    said = {"verdict": outcome.verdict.value, "detail": outcome.detail[:MAX_DETAIL], "times_us": times}
+    return {**outcome.around(), **said}
 
 
 def read_outcome(message: Mapping[str, object]) -> Outcome:
     """What was sent. Raises ``BadMessageError`` if it is malformed, or says what can't be."""
     try:
-        phase = message["phase"]
-        outcome = Outcome(
-            Verdict(message["verdict"]),
-            fields.text(message["detail"])[:MAX_DETAIL],
-            None if phase is None else Phase(phase),
-            tuple(map(fields.number, fields.items(message["times_us"])[:_MAX_TIMES])),
-            fields.optional(message["baseline_us"]),
-            fields.optional(message["drift"]),
-            fields.numbers(message["seconds"]),
-            fields.numbers(message["machine"]),
-        )
+        detail, times = fields.text(message["detail"])[:MAX_DETAIL], fields.items(message["times_us"])[:_MAX_TIMES]
+        return Outcome.read(message["verdict"], detail, times, {**message, "predicted": None})
     except (KeyError, TypeError, ValueError) as error:
         raise BadMessageError(f"not an outcome: {error!r}") from error
-    if bool(outcome.times_us) != (outcome.verdict is Verdict.OK) or not all(map(is_time, outcome.times_us)):
-        raise BadMessageError(f"the verdict {outcome.verdict.value} with the times {outcome.times_us[:3]}")
-    return outcome
 
 
 # --- what a child says ----------------------------------------------------------------------------------------------

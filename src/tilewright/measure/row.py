@@ -7,7 +7,7 @@ from enum import Enum
 from tilewright.base import fields
 from tilewright.base.errors import BadInput, CorruptRecord
 from tilewright.measure.job import Job, read_timing
-from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict, is_time
+from tilewright.measure.verdicts import MAX_DETAIL, Outcome
 from tilewright.schedule.trace import Trace
 from tilewright.target.target import Target
 
@@ -58,14 +58,6 @@ class Row:
     def of(job: Job, outcome: Outcome, state: State = State.SEARCHED) -> "Row":
         """The row that says this."""
         config = {"threads": job.threads, "seed": job.seed, "timing": asdict(job.timing)}
-        environment = {
-            "phase": None if outcome.phase is None else outcome.phase.value,
-            "baseline_us": outcome.baseline_us,
-            "drift": outcome.drift,
-            "seconds": dict(outcome.seconds),
-            "machine": dict(outcome.machine),
-            "predicted": outcome.predicted,
-        }
         return Row(
             job.program,
             job.target,
@@ -74,7 +66,7 @@ class Row:
             outcome.verdict.value,
             outcome.detail[:MAX_DETAIL].encode(errors="replace").decode(),
             json.dumps(outcome.times_us),
-            json.dumps(environment, sort_keys=True),
+            json.dumps(outcome.around(), sort_keys=True),
             state.value,
         )
 
@@ -82,13 +74,9 @@ class Row:
         """What the row says. Raises ``CorruptRecord`` if something is malformed or out of range."""
         try:
             self.program.encode()  # a ValueError if it is no text that can be kept
-            record = Record(self._job(), self._outcome(), State(self.state))
+            return Record(self._job(), self._outcome(), State(self.state))
         except (ValueError, TypeError, KeyError, RecursionError, BadInput) as fault:
             raise CorruptRecord(f"malformed: {fault}") from fault
-        times = record.outcome.times_us
-        if not all(map(is_time, times)) or bool(times) != (record.outcome.verdict is Verdict.OK):
-            raise CorruptRecord(f"the verdict {self.status} can't go with the times {list(times[:3])}")
-        return record
 
     def _job(self) -> Job:
         if len(self.program) > MAX_PROGRAM or len(self.schedule) > MAX_PROGRAM:
@@ -108,19 +96,7 @@ class Row:
         )
 
     def _outcome(self) -> Outcome:
-        around = fields.mapping(json.loads(self.environment))
         times = fields.items(json.loads(self.times_us))
         if len(times) > _MAX_TIMES:
             raise ValueError(f"{len(times)} times; at most {_MAX_TIMES} can be right")
-        phase = around["phase"]
-        return Outcome(
-            Verdict(self.status),
-            self.error,
-            None if phase is None else Phase(phase),
-            tuple(map(fields.number, times)),
-            fields.optional(around["baseline_us"]),
-            fields.optional(around["drift"]),
-            fields.numbers(around["seconds"]),
-            fields.numbers(around["machine"]),
-            fields.optional(around["predicted"]),
-        )
+        return Outcome.read(self.status, self.error, times, fields.mapping(json.loads(self.environment)))

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from statistics import median
 
+from tilewright.base import fields
+
 MAX_DETAIL = 2000
 """Characters of an error text that are kept."""
 
@@ -77,6 +79,37 @@ class Outcome:
         """Median absolute deviation of the times from their median."""
         middle = self.median_us
         return None if middle is None else median(abs(time - middle) for time in self.times_us)
+
+    def around(self) -> dict[str, object]:
+        """What was found beside the verdict, its text and the times, as JSON has it."""
+        return {
+            "phase": None if self.phase is None else self.phase.value,
+            "baseline_us": self.baseline_us,
+            "drift": self.drift,
+            "seconds": dict(self.seconds),
+            "machine": dict(self.machine),
+            "predicted": self.predicted,
+        }
+
+    @staticmethod
+    def read(verdict: object, detail: object, times: object, around: Mapping[str, object]) -> "Outcome":
+        """What somebody else wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` if that can't be."""
+        phase = around["phase"]
+        outcome = Outcome(
+            Verdict(verdict),
+            fields.text(detail),
+            None if phase is None else Phase(phase),
+            tuple(map(fields.number, fields.items(times))),
+            fields.optional(around["baseline_us"]),
+            fields.optional(around["drift"]),
+            fields.numbers(around["seconds"]),
+            fields.numbers(around["machine"]),
+            fields.optional(around["predicted"]),
+        )
+        found = outcome.times_us
+        if bool(found) != (outcome.verdict is Verdict.OK) or not all(map(is_time, found)):
+            raise ValueError(f"the verdict {outcome.verdict.value} can't go with the times {list(found[:3])}")
+        return outcome
 
 
 def is_time(value: float) -> bool:
