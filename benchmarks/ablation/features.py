@@ -6,14 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.loops.program import Program
-from tilewright.tune.features import (
-    NO_FACTORS,
-    Extractor,
-    curve_buffers,
-    curve_features,
-    itervar_columns,
-    itervar_features,
-)
+from tilewright.tune.features import NO_FACTORS, Extractor, curve_features, loop_contexts
 
 Floats = NDArray[np.float64]
 
@@ -28,18 +21,7 @@ class Seen:
 
 def seen(program: Program) -> Seen:
     """The features of a scheduled program."""
-    extractor = Extractor.of(program)
-    structure = extractor.structure
-    values: dict[str, list[float]] = {}
-    for column, value in zip(itervar_columns(structure), itervar_features(extractor, NO_FACTORS)[0], strict=True):
-        values.setdefault(column.rpartition(".")[0], []).append(value)
-    buffers = curve_buffers(structure)
-    rows: list[list[float]] = []
-    for step in buffers[0].steps:
-        loop = str(structure.loops[step.loop].var)
-        of_buffers = (values.get(f"{loop}.{buffer.name}", []) for buffer in buffers)
-        rows.append([*values[loop], *(value for of_buffer in of_buffers for value in of_buffer)])
-    return Seen(np.array(rows), curve_features(extractor, NO_FACTORS)[0])
+    return Seen(loop_contexts(program), curve_features(Extractor.of(program), NO_FACTORS)[0])
 
 
 def stacked(contexts: list[Floats]) -> Floats:

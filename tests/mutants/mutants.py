@@ -1860,6 +1860,20 @@ MUTANTS = (
         ("tests/tune/test_contraction_space.py",),
     ),
     Mutant(
+        "installed searchers have no names",
+        "tune/strategy.py",
+        "{**dict(others), **{",
+        "{**{",
+        ("tests/extending/test_tuning.py::test_installed_ones_have_names",),
+    ),
+    Mutant(
+        "a network over loops looks at as many candidates as trees do",
+        "tune/strategy.py",
+        "FEW if model is Model.TREE_GRU else None",
+        "None",
+        ("tests/tune/test_kernel_tuner.py::test_the_network_over_loops_is_asked_for_few_candidates",),
+    ),
+    Mutant(
         "a nest that no model knows is free",
         "cost/model.py",
         "return np.full(len(population), nest.points * unknown_cycles(target))",

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from math import inf
 
 import numpy as np
@@ -12,20 +13,25 @@ from tests.measure.jobs import HOST as TARGET
 from tests.measure.jobs import product
 from tilewright.base.errors import ScheduleError
 from tilewright.base.search import Model, Search
+from tilewright.loops.program import Program
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.schedule.schedule import Schedule
 from tilewright.space.config import Config
-from tilewright.space.space import Space
+from tilewright.space.space import Digits, Floats, Space
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import FINALISTS, KernelTuner, Setup, Start, compared
 from tilewright.tune.measurer import NOTHING_PREDICTED, Measurer
 from tilewright.tune.model_tuner import Computed, ModelTuner
+from tilewright.tune.models import rater
+from tilewright.tune.models.looptree import LoopTree
 from tilewright.tune.recorded import SEARCHING
 from tilewright.tune.spaces import kernel_space
+from tilewright.tune.strategy import searcher_of
 
 HOST = Target.parse(TARGET)
+NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 SPACE = kernel_space(replace(product("mm", 64), name="tuned"), HOST)
 
 
@@ -86,19 +92,61 @@ def test_equal_seeds_propose_the_same(start: Start) -> None:
 def test_each_searcher_goes_on_from_the_analytic_choice(search: Search) -> None:
     """To other candidates each round, rated before they are measured if a model is asked."""
     measurer = MadeUp()
-    tuner = tuned(measurer, Setup(first=16, batch=16, search=search, model=Model.RANDOM), 3)
-    assert len(tuner.history.digits) == len({tuple(digits) for digits in tuner.history.digits}) == 48
+    tuner = tuned(measurer, Setup(first=8, batch=8, search=search, model=Model.RANDOM), 3)
+    assert len(tuner.history.digits) == len({tuple(digits) for digits in tuner.history.digits}) == 24
     assert measurer.asked[0] == tuner.job(SPACE.analytic()).id
     assert bool(measurer.predicted) is search.asks_a_model
 
 
 def test_searchers_differ() -> None:
-    tried: list[list[str]] = []
+    """What they propose: nothing is scheduled for that. A generation of the genetic one is 100."""
+    tried: list[bytes] = []
     for search in Search:
-        measurer = MadeUp()
-        tuned(measurer, Setup(first=64, batch=64, search=search, model=Model.RANDOM), 3)  # a generation is 100
-        tried.append(measurer.asked)
-    assert len({tuple(asked) for asked in tried}) == len(Search)
+        searcher = searcher_of(search, Model.RANDOM, SPACE, lambda digits: digits.sum(axis=1) / 100, 0)
+        proposed: list[Digits] = []
+        for _ in range(3):
+            proposed.append(searcher.propose(64))
+            searcher.learn(proposed[-1], proposed[-1].sum(axis=1) / 10)
+        tried.append(np.concatenate(proposed).tobytes())
+    assert len(set(tried)) == len(Search)
+
+
+class Averages:
+    """In place of the network, which needs torch."""
+
+    def __init__(self, tree: LoopTree, seed: int) -> None:
+        self._width = tree.width
+
+    def fit(self, features: Floats, throughputs: Floats) -> None:
+        assert features.shape == (*throughputs.shape, self._width)
+
+    def score(self, features: Floats) -> Floats:
+        return np.nan_to_num(np.nanmean(features, axis=1))
+
+
+@pytest.mark.parametrize("network", [Averages, pytest.param(None, marks=NEEDS_TORCH)])
+def test_the_network_over_loops_is_asked_for_few_candidates(
+    network: type[Averages] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each must be scheduled to be rated."""
+    if network is not None:
+        monkeypatch.setattr(rater, "TreeGRU", network)
+    scheduled: list[bytes] = []
+    contexts = rater.loop_contexts
+
+    def watched(program: Program) -> Floats:
+        scheduled.append(str(program).encode())
+        return contexts(program)
+
+    monkeypatch.setattr(rater, "loop_contexts", watched)
+    measurer = MadeUp()
+    tuner = tuned(measurer, Setup(first=6, batch=6, model=Model.TREE_GRU), 2)
+    assert len(measurer.asked) == 12
+    assert 12 < len(scheduled) < 300
+    assert len(measurer.predicted) == 12
+    scores = tuner._score(np.array(tuner.history.digits))
+    assert np.isfinite(scores).all()
+    assert len(set(scores.tolist())) > 6
 
 
 def test_rounds_grow_with_what_is_known() -> None:

@@ -25,5 +25,8 @@ class Model(Enum):
 
     TREES = "trees"
     """Gradient-boosted trees over the features of a candidate."""
+    TREE_GRU = "tree-gru"
+    """A recurrent network over the loops of a candidate (Chen et al., 2018), which must be scheduled for that: some
+    milliseconds each, so fewer of them are looked at. Needs torch."""
     RANDOM = "random"
     """Scores that say nothing: what is found with them is found without a model."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tilewright.model import CompiledModel
     from tilewright.tune.measurer import Measurer
     from tilewright.tune.model_tuner import Computed, Gain, Kernel, ModelTuner, Progress
+    from tilewright.tune.strategy import Models, Searches
     from tilewright.tune.ways import WayTuner
 
 _SHOWN = 12
@@ -50,11 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_compile_arguments(parser)
     parser.add_argument("--minutes", type=duration, default=10.0, help="of searching, at most (default: %(default)s)")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the search (default: 0)")
-    searches, models = (tuple(choice.value for choice in kind) for kind in (Search, Model))
-    parser.add_argument("--search", choices=searches, default=Search.ANNEALING.value, help="(default: %(default)s)")
-    parser.add_argument(
-        "--cost-model", choices=models, default=Model.TREES.value, help="that annealing asks (default: %(default)s)"
-    )
+    searches, models = (", ".join(choice.value for choice in kind) for kind in (Search, Model))
+    said = f"{searches}, or one that is installed (default: %(default)s)"
+    parser.add_argument("--search", default=Search.ANNEALING.value, metavar="NAME", help=said)
+    said = f"that annealing asks: {models}, or one that is installed (default: %(default)s)"
+    parser.add_argument("--cost-model", default=Model.TREES.value, metavar="NAME", help=said)
     parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
 
 
@@ -66,7 +67,10 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
     if options.backend != "cpu":
         raise BadInput("candidates are measured on CPUs: leave --backend out")
+    from tilewright.tune.strategy import model_named, search_named
+
     path = _records(options)
+    who = search_named(options.search), model_named(options.cost_model)
     errors = Console(stderr=True, quiet=options.quiet or options.json)
     with reporting(f"compiling {options.model}", errors) as listener:
         before = compiled(options, listener, replace(settings_of(options), records=None))
@@ -74,7 +78,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     with Records.open(path) as records, records.session(_config(options)) as session, Pool(default_threads()) as pool:
         measurer = Measurer(pool, records, session)
         try:
-            search = _search(before, options, records, measurer, errors)
+            search = _search(before, options, who, records, measurer, errors)
         except KeyboardInterrupt:
             errors.print(f"interrupted; {path} has all that was measured, and the same command goes on from there")
             raise
@@ -119,9 +123,17 @@ class _Search:
 
 
 def _search(
-    before: "CompiledModel", options: argparse.Namespace, records: "Records", measurer: "Measurer", console: Console
+    before: "CompiledModel",
+    options: argparse.Namespace,
+    who: "tuple[Searches, Models]",
+    records: "Records",
+    measurer: "Measurer",
+    console: Console,
 ) -> _Search:
-    """Compare ways, then search for schedules of what that makes of the model as long as there is time; confirm."""
+    """Compare ways, then search for schedules of what that makes of the model as long as there is time; confirm.
+
+    ``who``: proposes, and rates.
+    """
     from tilewright.tune.kernel_tuner import Setup
     from tilewright.tune.model_tuner import ModelTuner, between_bytes
     from tilewright.tune.ways import WayTuner
@@ -137,8 +149,7 @@ def _search(
                 display.say(f"{done} of {len(ways.jobs)} kernels measured, of all ways to compute nodes")
         base = _with_ways(before, ways, records, options)
         seconds -= time.monotonic() - begin
-    search, model = Search(options.search), Model(options.cost_model)
-    setup = Setup(seed=options.seed, threads=threads, search=search, model=model)
+    setup = Setup(seed=options.seed, threads=threads, search=who[0], model=who[1])
     tuner = ModelTuner(_computed(base), target, measurer, setup, records)
     if not ways.jobs and not tuner.kernels:
         raise BadInput(f"{options.model} has no kernel with fixed extents and something to choose; give --shape")

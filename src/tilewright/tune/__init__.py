@@ -15,5 +15,6 @@ compiled again.
     tasks, ways                     nodes with all ways to compute them, and what these take
     nearest                         what similar kernels teach
 
-A new searcher is a file in ``search/``, a new cost model one in ``models/``; a kernel of one's own is a template.
+A new searcher is a file in ``search/``, a new cost model one in ``models/``, a kernel of one's own is a template
+(``kernel``); all three may be somebody's own (``strategy``, ``docs/extending.md``).
 """

@@ -22,7 +22,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.space.space import Digits, Floats, Space
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING
-from tilewright.tune.strategy import model_of, searcher_of
+from tilewright.tune.strategy import Models, Searches, rater_of, searcher_of
 
 QUICK = Timing(repeats=3, least_seconds=0.001)
 CAREFUL = Timing(repeats=10, least_seconds=0.004)
@@ -51,8 +51,8 @@ class Setup:
     seed: int = 0
     start: Start = Start.ANALYTIC
     threads: int = 1
-    search: Search = Search.ANNEALING
-    model: Model = Model.TREES
+    search: Searches = Search.ANNEALING
+    model: Models = Model.TREES
 
     def round_size(self, known: int) -> int:
         """How many candidates a round has where so many were measured before.
@@ -157,8 +157,10 @@ class KernelTuner:
         """All of the space is measured, or nothing of it works."""
         self._measurer = measurer
         self._setup = setup
-        self._model = model_of(setup.model, setup.seed) if setup.search.asks_a_model else None
-        self._searcher = searcher_of(setup.search, space, self._score, setup.seed)
+        is_known = setup.start is Start.ANALYTIC
+        asked = setup.search.asks_a_model
+        self._rater = rater_of(setup.model, space, setup.seed, with_estimates=is_known) if asked else None
+        self._searcher = searcher_of(setup.search, setup.model, space, self._score, setup.seed)
         self._text = str(space.naive)
         self._cold = cold or Cold()
         self._borrowed = borrowed
@@ -185,10 +187,8 @@ class KernelTuner:
         for digits, outcome in zip(batch, self._measured(batch), strict=True):
             self.history.add(digits, outcome)
         self._searcher.learn(batch, np.array(self.history.throughputs[-len(batch) :]))
-        if self._model is not None:
-            measured = np.array(self.history.digits)
-            features = self._features(measured, self._estimates(measured))
-            self._model.fit(features, np.array(self.history.throughputs))
+        if self._rater is not None:
+            self._rater.fit(np.array(self.history.digits), np.array(self.history.throughputs))
         failed = len(self.history.throughputs)
         self.is_over = len(batch) < wanted or (self.history.best is None and failed >= ALL_FAIL)
 
@@ -250,7 +250,7 @@ class KernelTuner:
         """The outcomes; those that have no schedule need no measurement to fail."""
         predicted: dict[str, float] = {}
         refused: dict[int, Outcome] = {}
-        scores = None if self._model is None else self._score(batch).tolist()
+        scores = None if self._rater is None else self._score(batch).tolist()
 
         def scheduled() -> Iterator[Job]:
             for place, digits in enumerate(batch):
@@ -277,15 +277,9 @@ class KernelTuner:
 
     def _score(self, digits: Digits) -> Floats:
         """What the learned model thinks; before it has learned, the analytic one, if the search starts from that."""
-        estimates = self._estimates(digits)
-        if self._model is None or (self.history.best is None and estimates is not None):
-            return np.zeros(len(digits)) if estimates is None else -np.log(estimates)
-        return self._model.score(self._features(digits, estimates))
-
-    def _features(self, digits: Digits, estimates: Floats | None) -> Floats:
-        """Those of the space; and the analytic estimate, unless the start is random."""
-        known = [] if estimates is None else [np.log(estimates)[:, None]]
-        return np.concatenate([self.space.features(digits), *known], axis=1)
-
-    def _estimates(self, digits: Digits) -> Floats | None:
-        return self.space.estimates(digits) if self._setup.start is Start.ANALYTIC else None
+        if self._rater is not None and self.history.best is not None:
+            return self._rater.score(digits)
+        estimates = self.space.estimates(digits) if self._setup.start is Start.ANALYTIC else None
+        if self._rater is not None and estimates is None:
+            return self._rater.score(digits)
+        return np.zeros(len(digits)) if estimates is None else -np.log(estimates)

@@ -1,36 +1,75 @@
-"""The searchers and cost models by their names (``base.search``)."""
+"""Who proposes and who rates, by names (``base.search``) or as objects: given by whoever tunes, or installed."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
+from enum import Enum
+from typing import TypeAlias, TypeVar
 
+from tilewright.base.errors import BadInput
+from tilewright.base.names import shown
+from tilewright.base.plugins import installed
 from tilewright.base.search import Model, Search
-from tilewright.space.space import Digits, Floats, Searchable
+from tilewright.space.space import Searchable, Space
 from tilewright.tune.models.boosted import BoostedTrees
-from tilewright.tune.models.model import CostModel
 from tilewright.tune.models.random import RandomScores
-from tilewright.tune.search.annealing import AnnealingSearcher
+from tilewright.tune.models.rater import OfKnobs, Rater, Rating, of_loops
+from tilewright.tune.search.annealing import AnnealingSearcher, Plan
+from tilewright.tune.search.chains import Annealing
 from tilewright.tune.search.genetic import GeneticSearcher
 from tilewright.tune.search.grid import GridSearcher
 from tilewright.tune.search.random import RandomSearcher
-from tilewright.tune.search.searcher import Searcher
+from tilewright.tune.search.searcher import Score, Searcher, Searching
+
+SEARCHERS, COST_MODELS = "tilewright.searchers", "tilewright.cost_models"
+"""Entry points: packages name their ``Searching`` and ``Rating`` objects there."""
+Searches: TypeAlias = Search | Searching
+Models: TypeAlias = Model | Rating
+Named = TypeVar("Named", bound=Enum)
+Other = TypeVar("Other")
+
+FEW = Plan(annealing=Annealing(chains=16, steps=8, patience=8))
+"""How one searches with a model that takes milliseconds for a candidate."""
 
 
-def searcher_of(search: Search, space: Searchable, score: Callable[[Digits], Floats], seed: int) -> Searcher:
-    """The searcher of ``space``, in which ``score`` rates candidates."""
+def searcher_of(search: Searches, model: Models, space: Searchable, score: Score, seed: int) -> Searcher:
+    """The searcher of ``space``, in which ``score``, of a ``model``, rates candidates."""
     match search:
         case Search.ANNEALING:
-            return AnnealingSearcher(space, score, seed)
+            return AnnealingSearcher(space, score, seed, FEW if model is Model.TREE_GRU else None)
         case Search.GENETIC:
             return GeneticSearcher(space, seed)
         case Search.RANDOM:
             return RandomSearcher(space, seed)
         case Search.GRID:
             return GridSearcher(space)
+        case _:
+            return search.searcher(space, score, seed)
 
 
-def model_of(model: Model, seed: int) -> CostModel:
-    """The cost model. Raises ``BadInput`` if a package that it needs is not installed."""
+def rater_of(model: Models, space: Space, seed: int, *, with_estimates: bool) -> Rater:
+    """The rater of ``space``. Raises ``BadInput`` if a package that it needs is not installed."""
     match model:
         case Model.TREES:
-            return BoostedTrees(seed=seed)
+            return OfKnobs(space, BoostedTrees(seed=seed), with_estimates=with_estimates)
+        case Model.TREE_GRU:
+            return of_loops(space, seed)
         case Model.RANDOM:
-            return RandomScores(seed)
+            return OfKnobs(space, RandomScores(seed), with_estimates=with_estimates)
+        case _:
+            return model.rater(space, seed)
+
+
+def search_named(name: str) -> Searches:
+    """The search called so: built in, or installed. Raises ``BadInput`` that says what there is."""
+    return _named(name, "search", Search, installed(SEARCHERS, Searching).items())
+
+
+def model_named(name: str) -> Models:
+    """The cost model called so: built in, or installed. Raises ``BadInput`` that says what there is."""
+    return _named(name, "cost model", Model, installed(COST_MODELS, Rating).items())
+
+
+def _named(name: str, what: str, kind: type[Named], others: Iterable[tuple[str, Other]]) -> Named | Other:
+    known: dict[str, Named | Other] = {**dict(others), **{str(member.value): member for member in kind}}
+    if name not in known:
+        raise BadInput(f"there is no {what} called {shown(name)}; there is {', '.join(sorted(known))}")
+    return known[name]

@@ -16,6 +16,7 @@ Candidates that differ in more than numbers (in the order of loops, say) are of 
 for each.
 """
 
+from tilewright.tune.features.contexts import loop_contexts
 from tilewright.tune.features.curve import curve_buffers, curve_features
 from tilewright.tune.features.itervar import itervar_columns, itervar_features
 from tilewright.tune.features.nest import Structure, describe
@@ -32,4 +33,5 @@ __all__ = [
     "describe",
     "itervar_columns",
     "itervar_features",
+    "loop_contexts",
 ]

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.space.space import Digits, Searchable
-from tilewright.tune.search.chains import Annealing, Chains, Score
+from tilewright.tune.search.chains import Annealing, Chains
 from tilewright.tune.search.diversity import select_diverse
 from tilewright.tune.search.ledger import Ledger
-from tilewright.tune.search.searcher import FloatArray
+from tilewright.tune.search.searcher import FloatArray, Score
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,12 @@
 """Parallel simulated annealing on a function that rates candidates (Chen et al., NeurIPS 2018, section 4)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
 from tilewright.space.space import Digits
 from tilewright.tune.search.ledger import Ledger, keys_of
-from tilewright.tune.search.searcher import FloatArray
-
-Score: TypeAlias = Callable[[Digits], FloatArray]
-"""How good candidates are thought to be, ``(candidates,)``: more is better. Finite, and may be negative."""
+from tilewright.tune.search.searcher import FloatArray, Score
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,17 @@
 """``Searcher``: proposes candidates, and learns how fast they were."""
 
-from typing import Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.space.space import Digits
+from tilewright.space.space import Digits, Searchable
 
 FloatArray: TypeAlias = NDArray[np.float64]
 """(candidates,)."""
+Score: TypeAlias = Callable[[Digits], FloatArray]
+"""How good candidates are thought to be, ``(candidates,)``: more is better. Finite, and may be negative."""
 
 
 class Searcher(Protocol):
@@ -26,4 +29,18 @@ class Searcher(Protocol):
 
         Candidates that were never proposed are welcome, such as those of an earlier search.
         """
+        ...
+
+
+@runtime_checkable
+class Searching(Protocol):
+    """A kind of search: makes a searcher for each space. What is given as ``Setup.search``, or installed."""
+
+    @property
+    def asks_a_model(self) -> bool:
+        """Whether a cost model is to be fitted, so that scores say something."""
+        ...
+
+    def searcher(self, space: Searchable, score: Score, seed: int) -> Searcher:
+        """A searcher of ``space``; ``score`` rates candidates by what is known when it is called."""
         ...
