@@ -1497,8 +1497,8 @@ MUTANTS = (
     Mutant(
         "recognize: mean and variance over other axes",
         "passes/recognize.py",
-        'if axis is None or axis != _trailing_axis(match.nodes["variance"]):',
-        "if axis is None:",
+        "if axis is None or epsilon is None or axis != _trailing_axis(match.node(variance)):",
+        "if axis is None or epsilon is None:",
         (f"{_RECOGNIZE}::test_left",),
     ),
     Mutant(
@@ -2173,6 +2173,13 @@ MUTANTS = (
         "if problem.solve(middle).more_bytes <= spare else",
         "if problem.solve(middle).more_bytes <= 2 * spare else",
         (_CHOOSE,),
+    ),
+    Mutant(
+        "traits: a transpose keeps its elements in order",
+        "ops/movement.py",
+        '"Transpose", FusionKind.VIEW, Trait.MOVES',
+        '"Transpose", FusionKind.VIEW, Trait.MOVES | Trait.REGROUPS',
+        ("tests/ops/test_traits.py",),
     ),
     Mutant(
         "alternatives: what another one makes is not looked at",

@@ -155,6 +155,62 @@ def test_what_only_names_elements_anew_moves_them() -> None:
         assert require(name).kind is not FusionKind.VIEW or require(name).has(Trait.MOVES)
 
 
+@pytest.mark.parametrize("name", [name for name in names() if require(name).has(Trait.FLAT_AXES)])
+def test_flat_axes(name: str) -> None:
+    """Over ``y`` and ``x`` of ``[n, y, x]``, and over the rows of ``[n, y * x]``."""
+    op, random = require(name), np.random.default_rng(3)
+    array, scale = (random.uniform(0.5, 2, shape).astype(np.float32) for shape in (SHAPE, SHAPE[1:]))
+    more = {"p": 3} if name == "ReduceLp" else {}
+    flat, row = array.reshape(2, 12), scale.reshape(12)
+    if "Normalization" in name:
+        found, expected = (first(op, given, {"axis": 1}) for given in ([array, scale], [flat, row]))
+    else:
+        found = first(op, [array], {"axes": (1, 2), **more})
+        expected = first(op, [flat], {"axes": (1,), **more})
+    np.testing.assert_allclose(found.reshape(-1), expected.reshape(-1), rtol=1e-6)
+
+
+def first(op: Operator, arrays: Sequence[Array], attributes: Mapping[str, Attribute]) -> Array:
+    """The first of all results."""
+    tensors = [placeholder(array.shape, f32, f"x{n}") for n, array in enumerate(arrays)]
+    results = op.apply(tensors, attributes)
+    return evaluate(results, dict(zip(tensors, arrays, strict=True)))[0]
+
+
+def test_all_reductions_of_axes_have_flat_ones() -> None:
+    reducing = {name for name in names() if name.startswith("Reduce")}
+    assert reducing | {"LayerNormalization", "RMSNormalization"} == {
+        name for name in names() if require(name).has(Trait.FLAT_AXES)
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in names() if require(name).has(Trait.SUMS_CHANNELS)])
+def test_sums_channels(name: str) -> None:
+    """Linear in data and filters; a filter is that of its channel, and a channel of data that of its group."""
+    op, random, options = require(name), np.random.default_rng(4), {"group": 2}
+    data, weight = (random.standard_normal(shape).astype(np.float32) for shape in ((1, 4, 5, 5), (6, 2, 3, 3)))
+
+    def result(data: Array, weight: Array) -> Array:
+        found = run(op, [data, weight], options)
+        assert found is not None
+        return found
+
+    known = result(data, weight)
+    assert known.shape[:2] == (1, 6)
+    for one in (result(2 * data, weight), result(data, 2 * weight)):
+        np.testing.assert_allclose(one, 2 * known, rtol=1e-5)
+    for channel in range(6):
+        other = weight.copy()
+        other[channel] += 1
+        changed = np.abs(result(data, other) - known).max(axis=(0, 2, 3)) > 0
+        assert changed.tolist() == [at == channel for at in range(6)]
+    for channel in range(4):
+        other = data.copy()
+        other[:, channel] += 1
+        changed = np.abs(result(other, weight) - known).max(axis=(0, 2, 3)) > 0
+        assert changed.tolist() == [at // 3 == channel // 2 for at in range(6)]
+
+
 NEUTRAL: Mapping[str, tuple[Shape, Mapping[str, Attribute]]] = {
     "Cast": (SHAPE, {"to": f32}),
     "Expand": (SHAPE, {"shape": (3, 1)}),

@@ -56,12 +56,13 @@ def test_axes_that_are_not_trailing_stay(axes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("axis", [1, 2, 3])
-def test_layer_normalization(axis: int) -> None:
+@pytest.mark.parametrize(("op", "parameters"), [("LayerNormalization", "sb"), ("RMSNormalization", "s")])
+def test_normalizations(op: str, parameters: str, axis: int) -> None:
     shape = (3, 4, 5)[axis - 1 :]
-    constants = {value(name, *shape): np.random.default_rng(1).standard_normal(shape) for name in ("s", "b")}
+    constants = {value(name, *shape): np.random.default_rng(1).standard_normal(shape) for name in parameters}
     constants = {v: array.astype(np.float32) for v, array in constants.items()}
-    node = apply("LayerNormalization", [X, *constants], "y", axis=axis)
-    normal = ["LayerNormalization"]
+    node = apply(op, [X, *constants], "y", axis=axis)
+    normal = [op]
     check(graph_of(node, constants=constants), normal if axis == 3 else ["Reshape", *normal, "Reshape"])
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.reduction import power_of, reduce_over, root_of
 from tilewright.ops.shapes import (
     element,
@@ -56,7 +56,7 @@ def _mean(total: Tensor, x: Tensor, over: Sequence[int]) -> Tensor:
     return tensor(total.shape, lambda index: binary(BinaryOp.DIV, total[index], count))
 
 
-@operator("LayerNormalization", FusionKind.REDUCTION)
+@operator("LayerNormalization", FusionKind.REDUCTION, Trait.FLAT_AXES)
 def layer_normalization(
     x: Tensor, scale: Tensor, bias: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-5
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -79,7 +79,7 @@ def layer_normalization(
     return tensor(x.shape, normalize), known.mean, inverse
 
 
-@operator("RMSNormalization", FusionKind.REDUCTION)
+@operator("RMSNormalization", FusionKind.REDUCTION, Trait.FLAT_AXES)
 def rms_normalization(x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5) -> Tensor:
     """``x / sqrt(mean(x * x) + epsilon) * scale`` over the axes from ``axis`` on (Zhang and Sennrich, 2019)."""
     over = tuple(range(normalize_axis(axis, x.ndim), x.ndim))

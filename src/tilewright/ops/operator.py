@@ -80,6 +80,9 @@ class Trait(Flag):
     blocks of channels, and store them in blocks or plain."""
     REGROUPS = 32
     """The elements of the first input in their row-major order, mostly in another shape."""
+    FLAT_AXES = 64
+    """What it does over several axes that lie side by side, it does over one of as many elements. Of one input, it
+    reduces ``axes``; with parameters beside the data, it normalizes all axes from ``axis`` on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from tilewright.base.dtypes import DType, f64, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.batches import reduced_rows
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import element, element_count, normalize_axes
 from tilewright.symbolic.expr import ONE, ZERO, Expr, as_expr, binary, cast, const, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
@@ -53,7 +53,7 @@ def _enter(
         over = _axes(x, axes, noop_with_empty_axes)
         return narrowed(reduce_over(x, over, keepdims, reducer, lambda v: value(cast(v, wide))), x.dtype)
 
-    operator(name, FusionKind.REDUCTION, batched=reduced_rows)(function)
+    operator(name, FusionKind.REDUCTION, Trait.FLAT_AXES, batched=reduced_rows)(function)
 
 
 _enter("ReduceSum", te.sum, sums=True)
@@ -64,7 +64,7 @@ _enter("ReduceMax", te.max)
 _enter("ReduceMin", te.min)
 
 
-@operator("ReduceL2", FusionKind.REDUCTION)
+@operator("ReduceL2", FusionKind.REDUCTION, Trait.FLAT_AXES)
 def reduce_l2(
     x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
 ) -> Tensor:
@@ -76,7 +76,7 @@ def reduce_l2(
     return tensor(squares.shape, lambda index: cast(root_of(squares[index], 2), x.dtype))
 
 
-@operator("ReduceLp", FusionKind.REDUCTION)
+@operator("ReduceLp", FusionKind.REDUCTION, Trait.FLAT_AXES)
 def reduce_lp(x: Tensor, *, p: int, axes: Sequence[int] | None = None, keepdims: bool = True) -> Tensor:
     """The ``p``-th root of the sum of ``|x| ** p``."""
     wide = _real(x.dtype)
@@ -101,7 +101,7 @@ def root_of(value: Expr, p: int) -> Expr:
     return binary(BinaryOp.POW, value, const(1.0 / p, value.dtype))
 
 
-@operator("ReduceLogSum", FusionKind.REDUCTION)
+@operator("ReduceLogSum", FusionKind.REDUCTION, Trait.FLAT_AXES)
 def reduce_log_sum(
     x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
 ) -> Tensor:
@@ -111,7 +111,7 @@ def reduce_log_sum(
     return tensor(total.shape, lambda index: cast(unary(UnaryOp.LOG, total[index]), x.dtype))
 
 
-@operator("ReduceLogSumExp", FusionKind.REDUCTION)
+@operator("ReduceLogSumExp", FusionKind.REDUCTION, Trait.FLAT_AXES)
 def reduce_log_sum_exp(
     x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
 ) -> Tensor:
@@ -150,7 +150,7 @@ def _real(dtype: DType) -> DType:
     return accumulator(dtype) if dtype.is_float else f64
 
 
-@operator("ReduceMean", FusionKind.REDUCTION, batched=reduced_rows)
+@operator("ReduceMean", FusionKind.REDUCTION, Trait.FLAT_AXES, batched=reduced_rows)
 def reduce_mean(
     x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
 ) -> Tensor:

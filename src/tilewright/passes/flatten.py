@@ -11,6 +11,7 @@ from math import prod
 
 from tilewright.base.names import Names
 from tilewright.graph import Array, Node, Value, make_node
+from tilewright.ops import Trait
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import normalize_axes, normalize_axis, static
 from tilewright.passes.layout import LaidOut
@@ -83,11 +84,11 @@ def _first_axis(node: Node, rank: int) -> int | None:
     """The first of the trailing axes that ``node`` reduces, if that is what it does."""
     attributes = dict(node.attributes)
     axes, axis = attributes.get("axes"), attributes.get("axis", -1)
-    if len(node.outputs) != 1:
+    if len(node.outputs) != 1 or not node.op.has(Trait.FLAT_AXES):
         return None
-    if node.op.name == "LayerNormalization" and isinstance(axis, int):
-        return normalize_axis(axis, rank)
-    if not node.op.name.startswith("Reduce") or not isinstance(axes, tuple) or len(node.inputs) != 1 or not axes:
+    if len(node.inputs) > 1:
+        return normalize_axis(axis, rank) if isinstance(axis, int) else None
+    if not isinstance(axes, tuple) or not axes:
         return None
     reduced = normalize_axes([int(str(a)) for a in axes], rank)
     return reduced[0] if reduced == tuple(range(reduced[0], rank)) else None
