@@ -10,7 +10,7 @@ from tilewright import __version__
 from tilewright.backend.api import Backend
 from tilewright.backend.choice import backend as backend_of
 from tilewright.backend.cpu.backend import CPU
-from tilewright.base.arguments import Within, checked
+from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
 from tilewright.base.events import Event, Listener, ignore, to_log
@@ -35,6 +35,7 @@ from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
 from tilewright.passes.alternatives import Alternative, known
+from tilewright.passes.rules.given import given_rules, installed_rules
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.native import NativeExecutable
@@ -69,6 +70,7 @@ def compile(
     frontends: Sequence[FrontEnd] = (),
     operators: Sequence[OnnxOperator] = (),
     alternatives: Sequence[Alternative] = (),
+    rules: Sequence[FilePath] = (),
     settings: Settings | None = None,
     listener: Listener = ignore,
 ) -> CompiledModel:
@@ -76,7 +78,8 @@ def compile(
 
     Models of other forms are opened by ``frontends``, which are asked first; ``operators`` say what nodes of other
     domains mean; ``alternatives`` are algorithms for single operators, chosen where they are estimated or measured to
-    pay, as those built in are. All are also found in packages that are installed (``base.plugins``,
+    pay, as those built in are; ``rules``: files of rules, applied wherever they match, or with ``superopt`` where the
+    search finds that they pay. All are also found in packages that are installed (``base.plugins``,
     ``docs/extending.md``).
 
     ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
@@ -105,12 +108,22 @@ def compile(
     policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt), Checks.named(checks))
     both = _both(to_log(_LOG), listener)
     wanted_target, made_by = _target(target, chosen, both), backend_of(backend)
-    options = Options(wanted_target, wanted, bounds or {}, chosen.bounds_check, *policies, made_by, known(alternatives))
+    files_of_rules = (*given_rules(rules), *(() if policies[0] is Math.STRICT else installed_rules()))
+    options = Options(
+        wanted_target,
+        wanted,
+        bounds or {},
+        chosen.bounds_check,
+        *policies,
+        made_by,
+        known(alternatives),
+        files_of_rules,
+    )
     models = ModelCache.open(chosen, both)
     compilation = _Compilation(opened(model, frontends, operators), options, chosen, listener, models)
     way = Dynamic.named(dynamic)
     if isolate:
-        if frontends or operators or alternatives:
+        if frontends or operators or alternatives or rules:
             raise BadInput(
                 "isolate= starts a process, which knows only what is installed: install yours, or leave it out"
             )

@@ -38,6 +38,7 @@ from tilewright.passes.main_program import Step, main_program, used_constants
 from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
+from tilewright.passes.rules.given import RuleFile
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.memory import aligned_array
 from tilewright.schedule.index_map import IndexMap
@@ -82,7 +83,7 @@ class Options:
     ``memory_limit``: the most bytes of packed weights and workspace together; None for no limit. ``superopt``: how hard
     ``superoptimizer`` looks for a better graph; the driver itself does not. ``checks``: of indices that are data.
     ``backend``: what makes code of kernels and runs it.
-    ``alternatives``: algorithms to choose among, for each node.
+    ``alternatives``: algorithms to choose among, for each node. ``rules``: of others, for ``superoptimizer``.
     """
 
     target: Target
@@ -95,6 +96,7 @@ class Options:
     checks: Checks = Checks.ON
     backend: Backend = CPU
     alternatives: tuple[Alternative, ...] = BUILT_IN
+    rules: tuple[RuleFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from tilewright import driver, interface
-from tilewright.base.errors import BadInput, ResourceLimit
+from tilewright.base.errors import BadInput, InternalError, NotEquivalent, ResourceLimit
 from tilewright.base.events import step
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
@@ -24,12 +24,12 @@ from tilewright.driver import ALONE, Compiled, Options, Services, compile_prepar
 from tilewright.graph import Array, Graph
 from tilewright.measure.turns import Plan, measure, ratio
 from tilewright.passes.normalize import normalize
-from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
+from tilewright.passes.rules import ALGEBRA, Rule, load_rules, rewrite, sweeps
 from tilewright.superopt.costs.kernel_model import KernelCosts
 from tilewright.superopt.costs.provider import CostProvider
 from tilewright.superopt.search.fingerprint import fingerprint
 from tilewright.superopt.search.optimization import Search
-from tilewright.superopt.search.result import Optimized
+from tilewright.superopt.search.result import Optimized, applied_by
 from tilewright.superopt.validate.validation import Validation, random_feeds, validate
 from tilewright.target.machine import GUESSED_EXTENT
 
@@ -58,13 +58,42 @@ class Superoptimized:
 
 
 def compile_graph(graph: Graph, options: Options, services: Services = ALONE) -> Compiled:
-    """What ``driver.compile_graph`` does, with the search that ``options.superopt`` asks for.
+    """What ``driver.compile_graph`` does, with the search that ``options.superopt`` asks for, and ``options.rules``.
 
-    Raises what that does, and ``BadInput`` if sums must not change at all: then there is nothing to search for.
+    Raises what that does, and ``BadInput`` if sums must not change at all: then there is nothing to search for; and if
+    another's rule is false.
     """
-    if options.superopt is Superopt.OFF:
-        return driver.compile_graph(graph, options, services)
-    return superoptimize(graph, options, services).compiled
+    try:
+        if options.superopt is not Superopt.OFF:
+            return superoptimize(graph, options, services).compiled
+        if options.rules:
+            return _compiled_by_rules(graph, options, services)
+    except NotEquivalent as error:
+        if not options.rules:
+            raise
+        files = " ".join(file.name for file in options.rules)
+        raise BadInput(f"{error}; find the false rule with `tilewright rules verify {files}`") from error
+    return driver.compile_graph(graph, options, services)
+
+
+def _compiled_by_rules(graph: Graph, options: Options, services: Services) -> Compiled:
+    """The model with ``options.rules`` applied wherever they match, and checked."""
+    _check(options.math, "rules= may change")
+    prepared = prepare(graph, services.watch)
+    try:
+        done = list(sweeps(prepared, _others(options), fold=False))
+    except InternalError as error:
+        raise BadInput(f"{error}; leave one of them out") from error
+    if not done or not _is_finite(folded(done[-1][0]), prepared):
+        return compile_prepared(prepared, options, services)
+    steps = tuple(applied_by(one, 0.0, 0.0) for _, made in done for one in made)
+    found = Optimized(prepared, done[-1][0], steps, 0.0, 0.0)
+    services.watch(Stage.SUPEROPT, found.after)
+    return _Compiling(options, services).result(found).compiled
+
+
+def _others(options: Options) -> tuple[Rule, ...]:
+    return tuple(rule for file in options.rules for rule in file.rules)
 
 
 def superoptimize(
@@ -79,10 +108,15 @@ def superoptimize(
     _check(options.math)
     prepared = prepare(graph, services.watch)
     with step(services.listener, "superopt"):
-        found = _found(prepared, options, search or Search.at(options.superopt, options.memory_limit))
+        found = _found(prepared, options, search or _search(options))
         chosen, measured = compiling.chosen(found)
     services.watch(Stage.SUPEROPT, chosen.after)
     return replace(compiling.result(chosen), measured=measured)
+
+
+def _search(options: Options) -> Search:
+    usual = Search.at(options.superopt, options.memory_limit)
+    return replace(usual, rules=(*usual.rules, *_others(options)))
 
 
 def optimize_for(graph: Graph, costs: CostProvider, search: Search | None, math: Math) -> tuple[Optimized, Validation]:
@@ -100,9 +134,9 @@ def optimize_for(graph: Graph, costs: CostProvider, search: Search | None, math:
     return chosen, validate(prepared, chosen.after, math=math)
 
 
-def _check(math: Math) -> None:
+def _check(math: Math, changing: str = "superopt changes") -> None:
     if math is Math.STRICT:
-        raise BadInput("superopt changes the terms of sums, which math=strict forbids; leave one of them out")
+        raise BadInput(f"{changing} the terms of sums, which math=strict forbids; leave one of them out")
 
 
 def _found(graph: Graph, options: Options, search: Search) -> list[Optimized]:

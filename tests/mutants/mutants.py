@@ -1082,6 +1082,13 @@ MUTANTS = (
         ("tests/extending/test_primitive.py",),
     ),
     Mutant(
+        "another's rule needs no proof",
+        "passes/rules/given.py",
+        "if rule.proof is None or rule.proof.evidence not in wanted:",
+        "if False:",
+        ("tests/extending/test_rules.py",),
+    ),
+    Mutant(
         "another's operator may be called as one of ours",
         "frontend/onnx/read/foreign.py",
         'if operator != known and "." not in operator.name:',

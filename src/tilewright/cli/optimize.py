@@ -53,13 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(superopt=Superopt.MAX.value)
     whose = "whose time is to be saved: that of code compiled here, or ONNX Runtime's"
     add_choice(parser, "--cost", Cost.COMPILER, whose)
-    parser.add_argument(
-        "--rules",
-        type=file_path,
-        nargs="+",
-        metavar="FILE",
-        help="search by these rules, and those that always pay, only",
-    )
     add_choice(parser, "--strategy", Strategy.BACKTRACKING, "how equal graphs are searched")
     parser.add_argument(
         "--alpha", type=_alpha, metavar="A", help="go on from graphs that cost at most A times the best so far"

@@ -82,6 +82,13 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         "--records", type=Path, metavar="FILE.db", help="what was tuned (default: TILEWRIGHT_RECORDS, or in the home)"
     )
     parser.add_argument(
+        "--rules",
+        type=file_path,
+        nargs="+",
+        metavar="FILE",
+        help="files of rules to apply beside those that always pay; optimize searches by these only",
+    )
+    parser.add_argument(
         "--isolate",
         action="store_true",
         help="compile in a process of its own, with limits of time and memory: for models from others",
@@ -206,6 +213,7 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
         "--superopt": options.superopt != Superopt.OFF.value,
         "--checks": options.checks != Checks.ON.value,
         "--records": options.records,
+        "--rules": options.rules,
         "--isolate": options.isolate,
     }
     unfit = [name for name, value in chosen.items() if value]
@@ -253,6 +261,7 @@ def compiled(
         target=options.target,
         backend=options.backend,
         threads=options.threads,
+        rules=options.rules or (),
         isolate=Isolation(**limits) if limits or options.isolate else False,
         settings=settings or settings_of(options),
         listener=listener,

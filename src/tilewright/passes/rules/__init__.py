@@ -19,7 +19,7 @@ from tilewright.passes.rules.build import Match
 from tilewright.passes.rules.index import Index, index_of
 from tilewright.passes.rules.library import ALGEBRA, GENERATED, SEARCH, load_rules
 from tilewright.passes.rules.match import matches
-from tilewright.passes.rules.rewrite import rewrite
+from tilewright.passes.rules.rewrite import rewrite, sweeps
 from tilewright.passes.rules.terms import Apply, Evidence, Number, Proof, Rule, Term, Variable
 from tilewright.passes.rules.text import parse_rules, print_rule, print_rules
 
@@ -44,4 +44,5 @@ __all__ = [
     "print_rule",
     "print_rules",
     "rewrite",
+    "sweeps",
 ]

@@ -5,7 +5,7 @@ that share no node with an earlier one; the graph is made anew once for each swe
 is folded at once; where that would not be finite, there is no match.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.base.errors import InternalError
@@ -24,16 +24,24 @@ SWEEPS = 100
 
 def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
     """``graph`` with ``rules`` applied. Raises ``InternalError`` if they never come to an end."""
+    for after, _ in sweeps(graph, rules):
+        graph = after
+    return graph
+
+
+def sweeps(graph: Graph, rules: Sequence[Rule], *, fold: bool = True) -> Iterator[tuple[Graph, Sequence[Replacement]]]:
+    """The graph after each sweep that finds matches, and what it replaced; ``fold``: what follows from weights."""
     by_operator: dict[str, list[Rule]] = {}
     for rule in rules:
         by_operator.setdefault(first_source(rule).op.name, []).append(rule)
     made: list[Replacement] = []
     for _ in range(SWEEPS):
-        sweep = _Sweep(index_of(graph), by_operator, graph.names())
+        sweep = _Sweep(index_of(graph), by_operator, graph.names(), fold)
         made = sweep.replacements()
         if not made:
-            return graph
+            return
         graph = spliced(graph, made)
+        yield graph, made
     names = ", ".join(sorted({one.match.rule.name for one in made}))
     raise InternalError(f"after {SWEEPS} sweeps, {names} still match: they undo what they do")
 
@@ -45,6 +53,7 @@ class _Sweep:
     index: Index
     rules: Mapping[str, Sequence[Rule]]
     names: Names
+    fold: bool
     taken: set[str] = field(default_factory=set[str])
     has_several: bool = False
     """Whether a match with several sources is among them: two of those could make a cycle together."""
@@ -62,7 +71,7 @@ class _Sweep:
             for match in matches_at(rule, node, self.index):
                 if self._is_taken(match):
                     return None  # in the next sweep: a later rule must not be preferred to this one
-                made = replacement(match, self.names, self.index.leaving, self.index.arrays)
+                made = replacement(match, self.names, self.index.leaving, self.index.arrays if self.fold else None)
                 if made is not None:
                     self.taken.update(one.outputs[0].name for one in match.nodes)
                     self.has_several |= len(rule.sources) > 1

@@ -21,7 +21,7 @@ from tilewright.passes.rules.unify import places
 from tilewright.superopt.costs.memory import peak_memory
 from tilewright.superopt.costs.provider import WORTH, CostProvider, cost_by_nodes
 from tilewright.superopt.search.fingerprint import fingerprint
-from tilewright.superopt.search.result import Applied, State
+from tilewright.superopt.search.result import State, applied_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,7 @@ class Backtracking:
             stays = {node.outputs[0].name for node in made.match.nodes if left.get(node.outputs[0].name) is node}
             cost -= self._sum((n for n in made.match.nodes if n.outputs[0].name not in stays), index.weights)
             cost += self._sum((n for n in made.nodes if n.outputs[0].name in left), _weights_with(made, index))
-            replaced = tuple(value.name for value in made.match.replaced)
-            names = tuple(value.name for node in made.nodes for value in node.outputs)
-            steps.append(Applied(made.match.rule, replaced, names, before, cost))
+            steps.append(applied_by(made, before, cost))
         return State(graph, cost, tuple(steps))
 
 

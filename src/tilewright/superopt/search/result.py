@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tilewright.graph import Graph
 from tilewright.passes.rules import Rule
+from tilewright.passes.rules.build import Replacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,13 @@ class Applied:
     made: tuple[str, ...]
     cost_before: float
     cost_after: float
+
+
+def applied_by(made: Replacement, before: float, after: float) -> Applied:
+    """The step that put ``made`` into a graph; ``before``, ``after``: see there."""
+    replaced = tuple(value.name for value in made.match.replaced)
+    names = tuple(value.name for node in made.nodes for value in node.outputs)
+    return Applied(made.match.rule, replaced, names, before, after)
 
 
 @dataclass(frozen=True, slots=True)
