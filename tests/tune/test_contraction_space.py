@@ -12,10 +12,13 @@ from tests.backend.cpu.support import run_native
 from tests.closeness import assert_near
 from tests.measure.jobs import product
 from tilewright.base.errors import ScheduleError
+from tilewright.cost.analytic import open_space
+from tilewright.kernels.nests import Nests, Tiles
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.ir import LoopKind
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
+from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, loops_of
 from tilewright.space.config import Decided
 from tilewright.space.space import Digits, Space, size
@@ -171,3 +174,19 @@ def test_what_is_no_contraction_has_the_compilers_space() -> None:
     a = te.placeholder((4, 5), name="a")
     doubled = lower(te.compute((4, 5), lambda y, x: a[y, x] * 2.0, name="doubled"), "doubled")
     assert [knob.name for knob in space_of(doubled, HOST).knobs] == ["doubled.vectors"]
+
+
+class OwnTiles(Tiles):
+    """Tiles that are scheduled in another way."""
+
+
+def test_tiles_of_another_class_have_the_space_of_their_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(s: Schedule, target: Target) -> Nests:
+        (nest,) = open_space(s, target).nests
+        assert isinstance(nest, Tiles)
+        own = OwnTiles(nest.name, nest.knobs, nest.roles, nest.facts, nest.registers, nest.parallel, nest.stream_ahead)
+        return Nests((own,))
+
+    monkeypatch.setattr("tilewright.tune.spaces.open_space", opened)
+    names = [knob.name for knob in space_of(PROGRAMS["product"](), HOST).knobs]
+    assert names == [f"C.{name}" for name in ("lanes", "rows", "panels", "order", "unroll", "pack", "prefetch")]

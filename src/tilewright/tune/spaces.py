@@ -7,7 +7,6 @@ import numpy as np
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import best, estimate
 from tilewright.kernels.contraction import Contraction
-from tilewright.kernels.dot_tiles import DotTiles
 from tilewright.kernels.nests import Nest, Nests, Tiles
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
@@ -22,7 +21,8 @@ def space_of(naive: Program, target: Target) -> Space:
     opened = Schedule(naive)
     nests = open_space(opened, target)
     last = nests.nests[-1] if nests.nests else None
-    if isinstance(last, Tiles) and isinstance(last.roles, Contraction) and not isinstance(last, DotTiles):
+    # A tile of a class of its own is scheduled in a way of its own (``DotTiles``): it has the space of its knobs.
+    if last is not None and type(last) is Tiles and isinstance(last.roles, Contraction):
         return contraction_space(naive, target, opened, nests, last)
     return _of_nests(naive, target, opened, nests)
 
