@@ -17,6 +17,7 @@ from tilewright import driver, interface
 from tilewright.base.errors import BadInput, InternalError, NotEquivalent, ResourceLimit
 from tilewright.base.events import step
 from tilewright.base.numerics import Math
+from tilewright.base.plugins import identity
 from tilewright.base.settings import Stage
 from tilewright.base.store import Recent
 from tilewright.base.superopt import Superopt
@@ -178,22 +179,24 @@ class _Compiling:
             paying = (one for one in found[:-1] if one.cost_after < CLEARLY * one.cost_before)
             return next(filter(self._is_fitting, paying), found[-1]), None
         key, cache = self._key(found), self.services.cache
-        known = None if cache is None else cache.get(key)
+        known = None if cache is None or key is None else cache.get(key)
         for one in found:
             if known == fingerprint(one.after):
                 return one, None
         chosen, relative = self._fastest(found[-1], found[:-1][:FINALISTS])
-        if cache is not None:
+        if cache is not None and key is not None:
             cache.put(key, fingerprint(chosen.after))
         return chosen, relative
 
-    def _key(self, found: Sequence[Optimized]) -> str:
-        """That of the choice among ``found``: who compiles the model again takes the same graph."""
-        options = self.options
-        names = [alternative.name for alternative in options.alternatives]
-        asked = repr(
-            (str(options.target), options.threads, options.math, options.memory_limit, options.checks, names)
-        ).encode()
+    def _key(self, found: Sequence[Optimized]) -> str | None:
+        """That of the choice among ``found``: who compiles the model again takes the same graph.
+
+        None if nobody can say what an option is (``base.plugins.identity``).
+        """
+        try:
+            asked = identity(self.options).encode()
+        except ValueError:
+            return None
         graphs = b"".join(fingerprint(one.after) for one in found)
         return hashlib.sha256(b"superopt" + asked + graphs).hexdigest()
 
