@@ -251,7 +251,7 @@ def test_the_choice_is_part_of_what_is_saved_and_of_the_key(tmp_path: object) ->
         else:
             np.testing.assert_array_equal(loaded.run(None, {"i0": ints(7)})[0], f(5, 8)[4:])
     assert tilewright.compile(proto, checks="off").explain().checks == "off"
-    with pytest.raises(BadInput, match="checks='no' is no choice"):
+    with pytest.raises(BadInput, match="checks='no': choose one of on, off"):
         tilewright.compile(proto, checks="no")
 
 

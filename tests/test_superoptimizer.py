@@ -116,7 +116,7 @@ def test_strict_numbers_leave_nothing_to_search_for() -> None:
 
 
 def test_levels_are_known_by_name() -> None:
-    with pytest.raises(BadInput, match="superopt='most' is no level"):
+    with pytest.raises(BadInput, match="superopt='most': choose one of off, fast, max"):
         tilewright.compile(cell(), superopt="most")
 
 

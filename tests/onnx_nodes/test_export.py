@@ -28,11 +28,9 @@ UNSUPPORTED: Mapping[str, str] = {
     "bitshift": "does not take i",
     "celu_bfloat16": "does not take bf16",
     "celu_float16": "does not take f16",
-    "convinteger": "does not take i32",
     "cumprod": "is newer than",
     "einsum": "does not take bf16",
     "onehot_with_bfloat16": "does not take bf16",
-    "qlinearconv": "does not take i32",
     "reversesequence_bfloat16": "does not take bf16",
     "tensorscatter": "is newer than",
 }

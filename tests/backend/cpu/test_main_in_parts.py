@@ -6,6 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
+from tilewright.backend.api import Emission
 from tilewright.backend.cpu.image import emit
 from tilewright.backend.cpu.kernel import MOST_CALLS
 from tilewright.base.errors import Timeout
@@ -42,7 +43,7 @@ def test_it_computes_also_after_a_timeout() -> None:
     model = chain()
     made = compile_graph(importer.load(model), Options(Target.host(), threads=1))
     assert str(made.main).count("kernel ") > 2 * MOST_CALLS
-    text = emit(made.main, [kernel.program for kernel in made.kernels], Target.host(), constants=3).main
+    text = emit(made.main, [kernel.program for kernel in made.kernels], Target.host(), Emission(3)).main
     assert text.count("call i1 @tw_check") == COUNT + 3, "whether to go on is asked after each kernel and each part"
     compiled = tilewright.compile(model, threads=1, settings=Settings())
     x = np.random.default_rng(4).standard_normal((SIZE, SIZE), np.float32)

@@ -83,8 +83,7 @@ class MinimalFiltering:
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         problem = _problem_of(node, facts.constants, FILTERINGS[self.tile].taps)
-        data = node.inputs[0]
-        if problem is None or data is None:
+        if problem is None or (data := node.inputs[0]) is None:
             return
         blocked, target = can_be_blocked(node.outputs[0], facts.target), facts.target
         cycles = problem.cycles(self.tile, target) * filled_blocks(node.outputs[0], target)
