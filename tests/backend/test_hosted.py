@@ -13,6 +13,7 @@ import tilewright
 from tilewright.backend.hosted import HostedBackend, Kernel
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadInput, Timeout, Unsupported, UnsupportedModel
+from tilewright.base.settings import Settings
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.ir import LoopKind
 from tilewright.loops.memory import GLOBAL
@@ -140,6 +141,15 @@ def test_the_reference_runs_models() -> None:
     compiled = tilewright.compile(model(), backend="reference")
     for found, wanted in zip(compiled.run(None, {"x": x}), expected(x), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_checks_that_it_has_not_are_refused() -> None:
+    with pytest.raises(Unsupported, match="leave checks='off' out"):
+        tilewright.compile(model(), backend=Interpreted(), checks="off")
+    checking = Settings(bounds_check=True)
+    with pytest.raises(Unsupported, match="unset TILEWRIGHT_BOUNDS_CHECK"):
+        tilewright.compile(model(), backend=Interpreted(), settings=checking)
+    tilewright.compile(model(), backend="reference", settings=checking)
 
 
 def test_an_unknown_name() -> None:

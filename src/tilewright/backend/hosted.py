@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tilewright.backend.api import PLAIN, Emission, Needs, require_fit
 from tilewright.backend.cpu.backend import CPU
 from tilewright.base.arrays import Array
+from tilewright.base.checks import Checks
 from tilewright.base.errors import Timeout, Unsupported, UnsupportedKernel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.settings import Stage
@@ -34,12 +35,14 @@ Kernel: TypeAlias = Callable[[Mapping[str, Array], Mapping[str, int]], None]
 class HostedBackend(ABC):
     """Says how one kernel is written and run. ``name``: what ``compile(backend=)`` calls it.
 
-    ``memories`` and ``loop_kinds`` are those of CPUs, unless it says otherwise.
+    ``memories`` and ``loop_kinds`` are those of CPUs, unless it says otherwise. ``checks_accesses``: whether kernels
+    that it runs check each access, as ``TILEWRIGHT_BOUNDS_CHECK`` asks.
     """
 
     name: str
     memories: Mapping[str, Memory] = CPU.memories
     loop_kinds: frozenset[LoopKind] = CPU.loop_kinds
+    checks_accesses: bool = False
 
     @abstractmethod
     def write(self, program: Program, target: Target) -> str:
@@ -52,7 +55,11 @@ class HostedBackend(ABC):
     def emit(
         self, main: Program, kernels: Sequence[Program], target: Target, emission: Emission = PLAIN
     ) -> "HostedCode":
-        """See ``Backend``."""
+        """See ``Backend``. Raises ``Unsupported`` for checks that it has not."""
+        if emission.checks is Checks.OFF:
+            raise Unsupported(f"the back end {self.name} has checks of indices always on: leave checks='off' out")
+        if emission.checked and not self.checks_accesses:
+            raise Unsupported(f"the back end {self.name} has no bounds checks: unset TILEWRIGHT_BOUNDS_CHECK")
         texts: dict[str, str] = {}
         for program in kernels:
             try:

@@ -17,6 +17,7 @@ class ReferenceBackend(HostedBackend):
     name = "reference"
     memories = MEMORIES
     loop_kinds = frozenset(LoopKind)
+    checks_accesses = True
 
     def write(self, program: Program, target: Target) -> str:
         """The program as text."""

@@ -5,6 +5,7 @@ Sorts are ``T`` (terms), ``S`` (shapes: lists of extents, last dimension first, 
 count of operands and form of attributes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -29,7 +30,7 @@ class Named(Enum):
 
 
 @dataclass(slots=True)
-class Writer:
+class Writer(ABC):
     """Writes terms; a prover's language, and what stands for names, are a subclass's."""
 
     functions: dict[str, str]
@@ -40,25 +41,25 @@ class Writer:
     INTEGER: ClassVar[str] = "Int"
     NIL: ClassVar[str] = "Nil"
 
+    @abstractmethod
     def named(self, what: Named, name: str) -> str:
         """What stands for a name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def number(self, value: float) -> str:
         """A number, as a term."""
-        raise NotImplementedError
 
+    @abstractmethod
     def literal(self, value: int) -> str:
         """An integer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arithmetic(self, op: BinaryOp, a: str, b: str) -> str:
         """The sum, difference, product or quotient of two integers. Raises ``BadProgram`` for anything else."""
-        raise NotImplementedError
 
+    @abstractmethod
     def declared(self, kind: str, sorts: Sequence[str], result: str) -> str:
         """The function of this kind on arguments of ``sorts``, which is declared."""
-        raise NotImplementedError
 
     def kind(self, term: Apply) -> str:
         """What is applied."""
