@@ -20,9 +20,10 @@ from statistics import median
 import numpy as np
 
 from tilewright.base.settings import Stage
+from tilewright.compilation import Compiled, Options, Services
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import estimate
-from tilewright.driver import Compiled, Options, Services, compile_graph
+from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read.importer import load
 from tilewright.graph import Graph
 from tilewright.kernels.nests import Nest

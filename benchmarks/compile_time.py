@@ -14,8 +14,8 @@ from examples.sentence_similarity.model import build_model
 from examples.sentence_similarity.weights import default_cache, load_pretrained
 from tilewright.backend.cpu.image import kernel_text
 from tilewright.backend.cpu.llvm import compile_object
+from tilewright.compilation import Options, decide, prepare, transform
 from tilewright.cost.analytic import schedule
-from tilewright.driver import Options, decide, prepare, transform
 from tilewright.frontend.onnx.read import importer
 from tilewright.ops import FusionKind
 from tilewright.passes.fuse import Group, fuse

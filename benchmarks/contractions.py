@@ -13,9 +13,9 @@ import numpy as np
 
 from tilewright import te
 from tilewright.base.dtypes import f32
+from tilewright.compilation import build_program
 from tilewright.cost.analytic import schedule
 from tilewright.cost.model import panel_width
-from tilewright.driver import build_program
 from tilewright.insight.probes import fma_probe
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.relayout import relayout

@@ -20,7 +20,7 @@ from tilewright import te
 from tilewright.backend.cpu.llvm import compile_object
 from tilewright.backend.cpu.register_code import register_code
 from tilewright.base.dtypes import DType, bf16, f32, i8, i32, u8
-from tilewright.driver import build_program
+from tilewright.compilation import build_program
 from tilewright.insight.probes import Probe
 from tilewright.runtime.loader import load_image
 from tilewright.runtime.memory import aligned_copy

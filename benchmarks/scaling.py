@@ -16,7 +16,8 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.base.settings import Stage
-from tilewright.driver import Options, Services, compile_graph
+from tilewright.compilation import Options, Services
+from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read import importer
 from tilewright.target.target import Target
 

@@ -19,7 +19,7 @@ from tilewright import interface
 from tilewright.base.numerics import Math
 from tilewright.base.superopt import Strategy, Superopt
 from tilewright.cli.rule_files import read_rules
-from tilewright.driver import prepare
+from tilewright.compilation import prepare
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph
 from tilewright.passes.rules import ALGEBRA, Rule, load_rules

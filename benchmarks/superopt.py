@@ -16,7 +16,8 @@ from statistics import geometric_mean
 
 from tilewright.base.superopt import Superopt
 from tilewright.cli.rule_files import read_rules
-from tilewright.driver import Compiled, Options, compile_prepared
+from tilewright.compilation import Compiled, Options, compile_prepared, prepare
+from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph
 from tilewright.measure.turns import Plan, Timing, measure, ratio
@@ -63,9 +64,9 @@ def measured(name: str, zoo: Path, threads: int, search: Search) -> tuple[float,
     graph = importer.load(zoo / f"{name}.onnx")
     options = Options(Target.host(), threads)
     begin = time.perf_counter()
-    found = superoptimize(graph, Options(Target.host(), threads, superopt=Superopt.MAX), search=search)
+    found = superoptimize(prepare(graph), Options(Target.host(), threads, superopt=Superopt.MAX), search=search)
     seconds = time.perf_counter() - begin
-    off = superoptimize(graph, options).compiled
+    off = compile_graph(graph, options)
     models = {
         "none": without_algebra(graph, options),
         "off": off,

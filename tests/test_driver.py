@@ -4,7 +4,8 @@ from pathlib import Path
 
 from tests.passes.graphs import apply, value
 from tilewright.base.settings import Stage
-from tilewright.driver import Options, Services, compile_graph
+from tilewright.compilation import Options, Services
+from tilewright.driver import compile_graph
 from tilewright.graph import Graph
 from tilewright.target.target import Target
 

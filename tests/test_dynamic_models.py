@@ -13,7 +13,8 @@ from tests.frontend.test_minilm import CONFIG, POSITIONS, make_feeds, make_weigh
 from tests.test_computed_shapes import CHECKED, check, integers, model, node
 from tilewright.base.errors import BadFeed
 from tilewright.base.settings import Settings
-from tilewright.driver import Options, compile_graph
+from tilewright.compilation import Options
+from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read import importer
 from tilewright.insight.explain import explain
 from tilewright.model import CompiledModel

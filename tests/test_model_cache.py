@@ -19,7 +19,7 @@ from tilewright.base.errors import BadInput
 from tilewright.base.events import CacheLookup, Recorder
 from tilewright.base.settings import Settings, Stage
 from tilewright.base.store import Store
-from tilewright.driver import Compiled
+from tilewright.compilation import Compiled
 from tilewright.model_cache import ModelCache
 from tilewright.target.target import Target
 

@@ -17,7 +17,7 @@ from tilewright import api
 from tilewright.base.errors import BadInput, ResourceLimit, UnsupportedModel
 from tilewright.base.numerics import Math
 from tilewright.cli.command import main
-from tilewright.driver import Compiled
+from tilewright.compilation import Compiled
 from tilewright.insight.rerun import rerun
 from tilewright.passes.alternatives.minimal_filtering import F2, F4, MinimalFiltering
 

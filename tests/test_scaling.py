@@ -14,7 +14,8 @@ from onnx.reference import ReferenceEvaluator
 import tilewright
 from benchmarks.scaling import FAMILIES, OPSET, Row, exponent, joined
 from tilewright.base.settings import Stage
-from tilewright.driver import Compiled, Options, Services, compile_graph
+from tilewright.compilation import Compiled, Options, Services
+from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read import importer
 from tilewright.target.target import Target
 

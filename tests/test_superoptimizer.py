@@ -18,7 +18,7 @@ from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.superopt import Superopt
-from tilewright.driver import Options
+from tilewright.compilation import Options, prepare
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph, Node
 from tilewright.insight.explain import Explanation
@@ -63,7 +63,7 @@ def test_results_stay(level: str) -> None:
 
 
 def test_weights_are_read_once_for_all_steps() -> None:
-    graph = importer.load(cell())
+    graph = prepare(importer.load(cell()))
     found = superoptimize(graph, Options(Target.host(), 1, superopt=Superopt.FAST))
     assert "products-by-one-matrix" in {step.rule.name for step in found.optimized.steps}
     assert found.optimized.cost_after < 0.9 * found.optimized.cost_before
@@ -90,7 +90,7 @@ def printed(explanation: Explanation) -> str:
 
 
 def test_rules_that_were_applied_are_explained() -> None:
-    graph = importer.load(cell())
+    graph = prepare(importer.load(cell()))
     found = superoptimize(graph, Options(Target.host(), 1, superopt=Superopt.FAST))
     explanation = tilewright.compile(cell(), superopt="fast", threads=1).explain()
     assert explanation.superopt == "fast"

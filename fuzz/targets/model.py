@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 import tilewright
 from fuzz.samples import models, settings
 from fuzz.target import Target, sampled
-from tilewright.driver import prepare
+from tilewright.compilation import prepare
 from tilewright.frontend.onnx.read import importer
 
 SIZES = (0, 1, 2, 3, 4, 7, 64, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 63) - 1)

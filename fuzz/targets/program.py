@@ -10,7 +10,7 @@ import fuzz
 from fuzz.target import Target, sampled
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed, BadProgram, OutOfBounds, Unsupported
-from tilewright.driver import build_program
+from tilewright.compilation import build_program
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.ir import Loop
 from tilewright.loops.parser import parse_program

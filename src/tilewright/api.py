@@ -22,7 +22,8 @@ from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
-from tilewright.driver import Options, Services
+from tilewright.compilation import Options, Services
+from tilewright.driver import compile_graph
 from tilewright.frontend.api import FrontEnd, Source
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.opening import opened
@@ -41,7 +42,6 @@ from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.sizing import default_threads
 from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
-from tilewright.superoptimizer import compile_graph
 from tilewright.target.target import Target
 from tilewright.tune.recorded import recorded, stamp
 

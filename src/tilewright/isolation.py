@@ -31,7 +31,7 @@ from tilewright.base.files import reason
 from tilewright.base.memory import available
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
-from tilewright.driver import Options
+from tilewright.compilation import Options
 from tilewright.frontend.api import Source
 from tilewright.measure.messages import BadMessageError, receive_blocking, send_blocking
 from tilewright.measure.processes import kill_group

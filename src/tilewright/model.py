@@ -11,7 +11,7 @@ from tilewright.base.memory import memory_guarded
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
-from tilewright.driver import Compiled, Options
+from tilewright.compilation import Compiled, Options
 from tilewright.frontend.api import Source
 from tilewright.graph import Array, Graph
 from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare

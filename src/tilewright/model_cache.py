@@ -30,7 +30,7 @@ from tilewright.base.files import own_folder, stamp
 from tilewright.base.plugins import identity, sources
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
-from tilewright.driver import Options
+from tilewright.compilation import Options
 from tilewright.frontend.api import Digest, GivenShapes, Source, Stamp
 from tilewright.runtime import artifact
 from tilewright.runtime.elsewhere import misfit

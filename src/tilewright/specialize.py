@@ -17,7 +17,7 @@ from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported,
 from tilewright.base.forks import ProcessLock
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
-from tilewright.driver import Compiled, Options
+from tilewright.compilation import Compiled, Options
 from tilewright.insight.compare import TOLERANCE, Against, Comparison
 from tilewright.insight.explain import Explanation, Finding, Memory
 from tilewright.insight.profile import Profile

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tilewright import driver, interface
+from tilewright import interface
 from tilewright.base.errors import BadInput, InternalError, NotEquivalent, ResourceLimit
 from tilewright.base.events import step
 from tilewright.base.numerics import Math
@@ -21,7 +21,7 @@ from tilewright.base.plugins import identity
 from tilewright.base.settings import Stage
 from tilewright.base.store import Recent
 from tilewright.base.superopt import Superopt
-from tilewright.driver import ALONE, Compiled, Options, Services, compile_prepared, prepare
+from tilewright.compilation import ALONE, Compiled, Options, Services, compile_prepared
 from tilewright.graph import Array, Graph
 from tilewright.measure.turns import Plan, measure, ratio
 from tilewright.passes.normalize import normalize
@@ -58,29 +58,12 @@ class Superoptimized:
     measured: float | None = None
 
 
-def compile_graph(graph: Graph, options: Options, services: Services = ALONE) -> Compiled:
-    """What ``driver.compile_graph`` does, with the search that ``options.superopt`` asks for, and ``options.rules``.
+def compile_by_rules(prepared: Graph, options: Options, services: Services) -> Compiled:
+    """The model with ``options.rules`` applied wherever they match, and checked.
 
-    Raises what that does, and ``BadInput`` if sums must not change at all: then there is nothing to search for; and if
-    another's rule is false.
+    Raises ``BadInput`` if sums must not change at all, and if a rule is false or does not end.
     """
-    try:
-        if options.superopt is not Superopt.OFF:
-            return superoptimize(graph, options, services).compiled
-        if options.rules:
-            return _compiled_by_rules(graph, options, services)
-    except NotEquivalent as error:
-        if not options.rules:
-            raise
-        files = " ".join(file.name for file in options.rules)
-        raise BadInput(f"{error}; find the false rule with `tilewright rules verify {files}`") from error
-    return driver.compile_graph(graph, options, services)
-
-
-def _compiled_by_rules(graph: Graph, options: Options, services: Services) -> Compiled:
-    """The model with ``options.rules`` applied wherever they match, and checked."""
     _check(options.math, "rules= may change")
-    prepared = prepare(graph, services.watch)
     try:
         done = list(sweeps(prepared, _others(options), fold=False))
     except InternalError as error:
@@ -98,16 +81,19 @@ def _others(options: Options) -> tuple[Rule, ...]:
 
 
 def superoptimize(
-    graph: Graph, options: Options, services: Services = ALONE, search: Search | None = None
+    prepared: Graph, options: Options, services: Services = ALONE, search: Search | None = None
 ) -> Superoptimized:
-    """The model compiled, and the story of its graph. ``search``: another one than that of ``options.superopt``."""
+    """The model compiled, and the story of its graph. ``search``: another one than that of ``options.superopt``.
+
+    Raises ``BadInput`` if sums must not change at all: then there is nothing to search for; and if another's rule is
+    false.
+    """
     # The models to be compared have most of their kernels in common.
     shared = services if services.cache is not None else replace(services, cache=Recent(KERNELS))
     compiling = _Compiling(options, shared)
     if options.superopt is Superopt.OFF:
-        return compiling.result(Optimized.unchanged(prepare(graph, services.watch)))
+        return compiling.result(Optimized.unchanged(prepared))
     _check(options.math)
-    prepared = prepare(graph, services.watch)
     with step(services.listener, "superopt"):
         found = _found(prepared, options, search or _search(options))
         chosen, measured = compiling.chosen(found)
@@ -226,6 +212,15 @@ class _Compiling:
         return replace(self._known[key], applied=one.steps)
 
     def _validated(self, one: Optimized) -> Validation:
+        try:
+            return self._checked(one)
+        except NotEquivalent as error:
+            if not self.options.rules:
+                raise
+            files = " ".join(file.name for file in self.options.rules)
+            raise BadInput(f"{error}; find the false rule with `tilewright rules verify {files}`") from error
+
+    def _checked(self, one: Optimized) -> Validation:
         """Checked exactly; with floats as well at ``max``, and where the exact check left something open."""
         math = self.options.math
         if self.options.superopt is not Superopt.MAX or not one.steps:

@@ -8,8 +8,9 @@ import pytest
 from tests.passes.graphs import apply, value
 from tilewright import te
 from tilewright.base import dtypes
+from tilewright.compilation import Options
 from tilewright.cost.model import best
-from tilewright.driver import Options, compile_graph
+from tilewright.driver import compile_graph
 from tilewright.graph import Graph
 from tilewright.kernels.contraction import Roles, analyze
 from tilewright.kernels.nests import Nests, Registers, TileFacts, Tiles, tile_knobs

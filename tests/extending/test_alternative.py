@@ -18,7 +18,8 @@ from tests.tune.test_ways import Bench
 from tilewright.base.errors import BadInput, InternalError
 from tilewright.base.settings import Settings
 from tilewright.cli import main
-from tilewright.driver import Options, Services, compile_graph
+from tilewright.compilation import Options, Services
+from tilewright.driver import compile_graph
 from tilewright.graph import Node
 from tilewright.loops.identity import identity
 from tilewright.measure.records import Records

@@ -8,7 +8,7 @@ import pytest
 from tests.extending.word_pairs import product
 from tilewright import te
 from tilewright.backend.cpu.image import assembly
-from tilewright.driver import build_program
+from tilewright.compilation import build_program
 from tilewright.loops.interpreter import interpret
 from tilewright.target.target import Target
 

@@ -11,7 +11,7 @@ from tests.extending.packages import HERE, install
 from tests.extending.stripe import STRIPE, stripe
 from tilewright import te
 from tilewright.base.errors import BadInput, ScheduleError
-from tilewright.driver import build_program
+from tilewright.compilation import build_program
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.program import Program
 from tilewright.schedule import Schedule, Trace, replay

@@ -5,7 +5,8 @@ import onnx
 from onnx import helper
 
 from tests.frontend.models import Array, model
-from tilewright.driver import Compiled, Options, compile_graph
+from tilewright.compilation import Compiled, Options
+from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph
 from tilewright.target.target import Target

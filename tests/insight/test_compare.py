@@ -14,7 +14,7 @@ from rich.console import Console
 from tests.frontend.models import Array, model
 from tests.insight.models import FEEDS, X, classifier, compiled
 from tilewright.base.errors import BadInput
-from tilewright.driver import Compiled
+from tilewright.compilation import Compiled
 from tilewright.frontend.onnx.onnxruntime import values_of
 from tilewright.insight.compare import Comparison, ValueComparison, all_values, compare
 from tilewright.insight.places import calls_of

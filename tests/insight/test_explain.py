@@ -11,7 +11,8 @@ from rich.console import Console
 
 from tests.frontend.models import model, single_node
 from tests.insight.models import classifier, compiled
-from tilewright.driver import Options, compile_graph
+from tilewright.compilation import Options
+from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read import importer
 from tilewright.insight.explain import Explanation, explain
 from tilewright.target.target import Target

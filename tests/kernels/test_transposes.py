@@ -7,7 +7,8 @@ import pytest
 
 from tests.passes.graphs import apply, value
 from tilewright.backend.cpu.image import kernel_text
-from tilewright.driver import Options, compile_graph
+from tilewright.compilation import Options
+from tilewright.driver import compile_graph
 from tilewright.graph import Graph, evaluate_graph
 from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.lower import lower

@@ -10,7 +10,7 @@ from tilewright import te
 from tilewright.base import dtypes
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadProgram, IndexOutOfRange, ParseError, ResourceLimit, ScheduleError
-from tilewright.driver import build_program
+from tilewright.compilation import build_program
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.lower import lower
 from tilewright.loops.parser import parse_program

@@ -2134,14 +2134,14 @@ MUTANTS = (
     ),
     Mutant(
         "a memory limit does not count the workspace",
-        "driver.py",
+        "compilation.py",
         "return self.weight_bytes + self.code.needs.workspace_bytes",
         "return self.weight_bytes",
         _POLICIES,
     ),
     Mutant(
         "a memory limit leaves out all that needs more",
-        "driver.py",
+        "compilation.py",
         "spare = limit - leanest.bytes\n",
         "spare = 0\n",
         _POLICIES,

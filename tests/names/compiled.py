@@ -9,7 +9,8 @@ import onnx
 
 from tilewright.backend.cpu import image
 from tilewright.base.settings import Stage
-from tilewright.driver import Options, ScheduledKernel, Services, compile_graph
+from tilewright.compilation import Options, ScheduledKernel, Services
+from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read import importer
 from tilewright.loops.ir import Block, Loop
 from tilewright.loops.program import Program

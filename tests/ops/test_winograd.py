@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tests.passes.graphs import apply, value
 from tilewright.backend.cpu.image import kernel_text
 from tilewright.base.errors import BadInput
-from tilewright.driver import Math, Options, compile_graph
+from tilewright.compilation import Math, Options
+from tilewright.driver import compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
 from tilewright.ops.minimal_filtering import FILTERINGS
 from tilewright.ops.winograd import transformed_filter

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tests.closeness import assert_near
 from tests.passes.graphs import apply, value
-from tilewright.driver import Options, compile_graph
+from tilewright.compilation import Options
+from tilewright.driver import compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
 from tilewright.kernels.relayout import blocked
 from tilewright.passes.flatten import flatten_reductions

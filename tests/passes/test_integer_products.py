@@ -11,7 +11,8 @@ from onnx import helper, numpy_helper
 
 import tilewright
 from tests.frontend.models import model
-from tilewright.driver import Options, compile_graph
+from tilewright.compilation import Options
+from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read.importer import load
 from tilewright.passes.integer_products import expand_integer_products
 from tilewright.passes.normalize import normalize

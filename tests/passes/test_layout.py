@@ -10,7 +10,8 @@ from tests.passes.graphs import apply, value
 from tests.passes.networks import HOST, LANES, Array, constant, conv, networks
 from tilewright.base.dtypes import i64
 from tilewright.base.numerics import Math
-from tilewright.driver import Options, compile_graph
+from tilewright.compilation import Options
+from tilewright.driver import compile_graph
 from tilewright.graph import Graph, Value, evaluate_graph, verify
 from tilewright.loops.ir import Alloc
 from tilewright.loops.visit import walk

@@ -6,7 +6,7 @@ import pytest
 from tilewright import te
 from tilewright.backend.cpu.image import kernel_text
 from tilewright.base.errors import ScheduleError
-from tilewright.driver import build_program
+from tilewright.compilation import build_program
 from tilewright.loops.lower import lower
 from tilewright.loops.parser import parse_program
 from tilewright.schedule.replay import replay

@@ -10,7 +10,8 @@ import pytest
 from tests.passes.networks import HOST
 from tests.tune.test_tasks import network
 from tilewright.base.events import ignore
-from tilewright.driver import Options, Services, compile_graph
+from tilewright.compilation import Options, Services
+from tilewright.driver import compile_graph
 from tilewright.graph import evaluate_graph
 from tilewright.loops.identity import identity
 from tilewright.loops.program import Program

@@ -126,7 +126,7 @@ def _found_by_rules(graph: "Graph", options: argparse.Namespace, listener: "List
 
 def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
     from tilewright.base.numerics import Math
-    from tilewright.driver import Options, Services
+    from tilewright.compilation import Options, Services, prepare
     from tilewright.passes.alternatives import known
     from tilewright.superopt.costs.onnxruntime_timing import OnnxRuntimeCosts
     from tilewright.superoptimizer import optimize_for, superoptimize
@@ -145,7 +145,7 @@ def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") ->
     policies = (math, limit, level, Checks.named(options.checks))
     given = Options(target, options.threads, bounds(options.bounds), False, *policies, alternatives=known())
     with recorded(settings_of(options).records, target, options.threads, listener) as tuned:
-        made = superoptimize(graph, given, Services(listener=listener, tuned=tuned), search)
+        made = superoptimize(prepare(graph), given, Services(listener=listener, tuned=tuned), search)
     return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin)
 
 

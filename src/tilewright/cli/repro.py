@@ -12,7 +12,7 @@ from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
-    from tilewright.driver import ScheduledKernel
+    from tilewright.compilation import ScheduledKernel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from tilewright import interface
 from tilewright.backend.api import Emission
 from tilewright.base.choices import Choice
 from tilewright.base.store import Store
-from tilewright.driver import Compiled
+from tilewright.compilation import Compiled
 from tilewright.graph import Array, Value
 from tilewright.insight.names import cell, plain
 from tilewright.insight.places import calls_of, sources

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright.base.superopt import Superopt
-from tilewright.driver import Compiled, ScheduledKernel
+from tilewright.compilation import Compiled, ScheduledKernel
 from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import walk_back
 from tilewright.insight.names import cell, plain

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilewright.driver import Compiled, ScheduledKernel
+from tilewright.compilation import Compiled, ScheduledKernel
 from tilewright.loops.ir import Call
 from tilewright.loops.visit import walk
 from tilewright.passes.fuse import Group

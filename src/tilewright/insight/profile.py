@@ -14,8 +14,8 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from tilewright.compilation import Compiled, ScheduledKernel
 from tilewright.cost.work import Work, count
-from tilewright.driver import Compiled, ScheduledKernel
 from tilewright.insight.names import cell
 from tilewright.insight.peak import Peak
 from tilewright.insight.places import calls_of, sources

@@ -26,7 +26,7 @@ from tilewright.base.numerics import Math
 from tilewright.base.outputs import AnyPath, check_output, output
 from tilewright.base.settings import PREFIX
 from tilewright.base.superopt import Superopt
-from tilewright.driver import Options, ScheduledKernel
+from tilewright.compilation import Options, ScheduledKernel
 from tilewright.frontend.api import InMemory, Part, Source
 from tilewright.insight.doctor import versions
 

@@ -16,7 +16,8 @@ from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.superopt import Superopt
-from tilewright.driver import Options, build_program
+from tilewright.compilation import Options, build_program
+from tilewright.driver import compile_graph
 from tilewright.frontend.opening import opened
 from tilewright.insight.compare import TOLERANCE, all_values, compare
 from tilewright.insight.profile import extents_of
@@ -28,7 +29,6 @@ from tilewright.measure.difference import difference
 from tilewright.runtime.manifest import Manifest, Symbol
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace
-from tilewright.superoptimizer import compile_graph
 from tilewright.target.target import Target
 
 SMALL_EXTENT = 7

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.checks import Checks
 from tilewright.base.store import Recent
-from tilewright.driver import build_program
+from tilewright.compilation import build_program
 from tilewright.loops.program import Program
 from tilewright.target.target import Target
 

@@ -11,7 +11,8 @@ from tilewright.backend.cpu.image import emit
 from tilewright.backend.cpu.kernel import MOST_CALLS
 from tilewright.base.errors import Timeout
 from tilewright.base.settings import Settings
-from tilewright.driver import Options, compile_graph
+from tilewright.compilation import Options
+from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read import importer
 from tilewright.target.target import Target
 

@@ -15,7 +15,7 @@ import pytest
 from tests.backend.cpu.random_schedule import INTRINSICS, PROPOSALS, Chain, random_chain
 from tests.backend.cpu.workloads import WORKLOADS, Array, Workload
 from tilewright.base.store import Store
-from tilewright.driver import build_program
+from tilewright.compilation import build_program
 from tilewright.loops.interpreter import Order, interpret
 from tilewright.loops.parser import parse_program
 from tilewright.loops.verify import verify

@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.backend.cpu.image import assembly
 from tilewright.base.dtypes import DType, bf16, f16, f32, i8, i32, u8
 from tilewright.base.errors import BadProgram, UnsupportedTarget
-from tilewright.driver import build_program
+from tilewright.compilation import build_program
 from tilewright.kernels.dot_products import dot_products
 from tilewright.loops.interpreter import interpret
 from tilewright.schedule.intrinsics import TensorIntrinsic

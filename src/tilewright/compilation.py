@@ -1,0 +1,386 @@
+"""The stages of compiling a graph as it is; ``driver`` puts a search for a better graph between them."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tilewright import interface
+from tilewright.backend.api import Backend, Code, Emission
+from tilewright.backend.cpu import image
+from tilewright.backend.cpu.backend import CPU
+from tilewright.base.checks import Checks
+from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
+from tilewright.base.events import Advanced, Listener, ignore
+from tilewright.base.numerics import Math
+from tilewright.base.settings import Stage
+from tilewright.base.store import Cache, Store
+from tilewright.base.superopt import Superopt
+from tilewright.cost.analytic import schedule
+from tilewright.graph import Array, Graph, Value, verify
+from tilewright.kernels.packing import pack
+from tilewright.loops.positions import with_checks
+from tilewright.loops.program import Program
+from tilewright.passes.alternatives import BUILT_IN, Alternative, facts_of
+from tilewright.passes.choose import Choices, choose
+from tilewright.passes.flatten import flatten_reductions
+from tilewright.passes.fuse import Group, fuse
+from tilewright.passes.integer_products import expand_integer_products
+from tilewright.passes.layout import LaidOut
+from tilewright.passes.lower import Kernel, Lowering
+from tilewright.passes.main_program import Step, main_program, used_constants
+from tilewright.passes.normalize import eliminate_dead_code, normalize
+from tilewright.passes.recognize import recognize
+from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
+from tilewright.passes.rules.given import RuleFile
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.memory import aligned_array
+from tilewright.schedule.index_map import IndexMap
+from tilewright.schedule.schedule import Schedule
+from tilewright.superopt.search.result import Applied
+from tilewright.symbolic.check import Origin
+from tilewright.symbolic.expr import ZERO, given_name
+from tilewright.target.target import Target
+from tilewright.tune.recorded import Recorded
+from tilewright.tune.ways import times_of
+
+Watch = Callable[[Stage, object], None]
+"""Called with each stage and what it made: printing and timing hang on it."""
+
+
+def _unwatched(stage: Stage, made: object) -> None:
+    """What is called with each stage if nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Optional services; what the model computes does not depend on them.
+
+    ``cache``: object code of earlier runs; ``watch`` and ``listener`` are called with stages and with progress;
+    ``tuned``: schedules from records of measurements.
+    """
+
+    cache: Store | None = None
+    watch: Watch = _unwatched
+    listener: Listener = ignore
+    tuned: Recorded | None = None
+
+
+ALONE = Services()
+"""No services."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user may choose. ``threads``: None for all; ``bounds``: upper bounds of run-time extents, by name.
+
+    ``memory_limit``: the most bytes of packed weights and workspace together; None for no limit. ``superopt``: how hard
+    ``superoptimizer`` looks for a better graph. ``checks``: of indices that are data.
+    ``backend``: what makes code of kernels and runs it.
+    ``alternatives``: algorithms to choose among, for each node. ``rules``: of others, for ``superoptimizer``.
+    """
+
+    target: Target
+    threads: int | None = None
+    bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+    checked: bool = False
+    math: Math = Math.DEFAULT
+    memory_limit: int | None = None
+    superopt: Superopt = Superopt.OFF
+    checks: Checks = Checks.ON
+    backend: Backend = CPU
+    alternatives: tuple[Alternative, ...] = BUILT_IN
+    rules: tuple[RuleFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledKernel:
+    """A kernel as it is compiled, how it came about, and what of the user's model it computes."""
+
+    naive: Program
+    schedule: Schedule
+    groups: tuple[Group, ...]
+    constants: tuple[str, ...]
+    """Those parameters that are constants of the model."""
+    measured_us: float | None = None
+    """What was measured of this schedule when it was tuned; None: the analytic model chose it."""
+
+    def __str__(self) -> str:
+        return f"{self.program}\n{self.schedule.trace}"
+
+    @property
+    def program(self) -> Program:
+        return self.schedule.program
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Everything that compiling made. ``objects``: the code that ``executable`` runs."""
+
+    executable: Executable
+    objects: tuple[bytes, ...]
+    graph: Graph
+    main: Program
+    kernels: tuple[ScheduledKernel, ...]
+    options: Options
+    layouts: Mapping[Value, IndexMap]
+    """How those values of ``graph`` are stored that are not stored row-major."""
+    copies: Mapping[str, str]
+    """Names of values in other layouts, and what the model calls these values."""
+    choices: Choices
+    """How each node is computed, and what else it could be."""
+    applied: tuple[Applied, ...] = ()
+    """The rules that a search applied before (``superoptimizer``), in order."""
+
+    def name_in_model(self, name: str) -> str:
+        """What the model calls the value ``name`` of ``graph``."""
+        return self.copies.get(name, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The code of a kernel, made only if somebody prints it."""
+
+    program: Program
+    options: Options
+    stage: Stage
+
+    def __str__(self) -> str:
+        return self.options.backend.listing(self.program, self.options.target, self.stage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """All that is decided about a model, and its code as text: what is left is LLVM's."""
+
+    choices: Choices
+    laid_out: LaidOut
+    kernels: tuple[ScheduledKernel, ...]
+    constants: Mapping[Value, Array]
+    main: Program
+    code: Code
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the constants as they are stored."""
+        return sum(array.nbytes for array in self.constants.values())
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Of the constants as the graph has them."""
+        graph = self.laid_out.graph
+        read = {value for node in graph.nodes for value in node.inputs}
+        return sum(array.nbytes for value, array in graph.constants.items() if value in read)
+
+    @property
+    def bytes(self) -> int:
+        """Of constants and workspace, that of the latter which depends on run-time extents left out."""
+        return self.weight_bytes + self.code.needs.workspace_bytes
+
+
+def prepare(graph: Graph, watch: Watch = _unwatched) -> Graph:
+    """``graph`` normalized, in composite operators, with all rules applied that always pay."""
+    watch(Stage.GRAPH, graph)
+    graph = normalize(graph)
+    watch(Stage.NORMALIZE, graph)
+    graph = eliminate_dead_code(recognize(graph))
+    watch(Stage.RECOGNIZE, graph)
+    graph = rewrite(graph, load_rules(ALGEBRA))
+    watch(Stage.ALGEBRA, graph)
+    return graph
+
+
+def compile_prepared(graph: Graph, options: Options, services: Services = ALONE) -> Compiled:
+    """Compile a graph that ``prepare`` returned.
+
+    Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``, ``ResourceLimit`` if the
+    model can't be kept within ``options.memory_limit``.
+    """
+    options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
+    planned = _plan_within_limit(graph, options, services)
+    laid_out, main, constants = planned.laid_out, planned.main, planned.constants
+    image = planned.code.link(services.cache, services.listener)
+    limits = interface.limits_of(laid_out.graph, main.dims)
+    values = (laid_out.graph.inputs, laid_out.graph.outputs, list(constants))
+    manifest = interface.manifest(*values, main.dims, image.needs, limits, options.math, options.checks)
+    executable = image.launch(manifest, list(constants.values()), options.threads)
+    stored = (laid_out.layouts, laid_out.copies)
+    graph, choices = laid_out.graph, planned.choices
+    return Compiled(executable, image.objects, graph, main, planned.kernels, options, *stored, choices)
+
+
+def decide(graph: Graph, options: Options, services: Services = ALONE, spare: int | None = None) -> Choices:
+    """How each node of a prepared graph is to be computed.
+
+    ``spare``: the most bytes by which alternatives may enlarge weights; None for no limit.
+    """
+    graph = expand_integer_products(graph, options.target)
+    asked, tuned = (options.target, options.math), services.tuned
+    has_times = tuned is not None and tuned.has_ways()
+    facts = facts_of(graph, *asked, options.alternatives)
+    times = times_of(graph, facts, tuned.microseconds) if tuned is not None and has_times else None
+    choices = choose(graph, *asked, spare, times, options.alternatives)
+    services.watch(Stage.CHOOSE, choices)
+    return choices
+
+
+def transform(choices: Choices, options: Options, watch: Watch = _unwatched) -> LaidOut:
+    """The graph as it is computed, and how its values are stored."""
+    laid_out = choices.apply(options.target)
+    watch(Stage.LAYOUT, laid_out)
+    laid_out = flatten_reductions(laid_out)
+    watch(Stage.FLATTEN, laid_out)
+    verify(laid_out.graph)
+    return laid_out
+
+
+def _plan(graph: Graph, options: Options, services: Services, spare: int | None = None) -> _Planned:
+    """Graph to kernels, main program and LLVM IR. ``spare``: see ``decide``."""
+    note = services.watch
+    choices = decide(graph, options, services, spare)
+    laid_out = transform(choices, options, note)
+    groups = fuse(laid_out.graph, laid_out.leaving_blocks)
+    note(Stage.FUSE, groups)
+    kernels, steps, packed = _schedule_all(groups, laid_out, options, services)
+    note(Stage.LOOPS, [kernel.naive for kernel in kernels])
+    note(Stage.SCHEDULE, kernels)
+    constants = used_constants(laid_out.graph, steps, packed)
+    dims = interface.dims_of(laid_out.graph.inputs, options.bounds)
+    main = main_program(laid_out.graph, steps, constants, dims)
+    note(Stage.MAIN, main)
+    programs = [kernel.program for kernel in kernels]
+    for stage in (Stage.LLVM, Stage.ASM):
+        note(stage, [_Listing(program, options, stage) for program in programs])
+    emission = Emission(
+        len(constants), options.checked, options.checks, lambda call, origin: _place(groups[call], origin)
+    )
+    try:
+        code = options.backend.emit(main, programs, options.target, emission)
+    except UnsupportedKernel as error:
+        group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
+        raise UnsupportedModel(f"{_sources(group)}: {_explained(error.reason, graph)}") from error
+    return _Planned(choices, laid_out, tuple(kernels), constants, main, code)
+
+
+_ATTEMPTS = 4
+"""Plans between the fastest and the leanest that are tried for a memory limit."""
+
+
+def _plan_within_limit(graph: Graph, options: Options, services: Services) -> _Planned:
+    """The fastest plan within ``options.memory_limit``: what costs memory is left out until the rest fits."""
+    planned = _plan(graph, options, services)
+    limit = options.memory_limit
+    if limit is None or _fits(planned, limit):
+        return planned
+    leanest = _plan(graph, options, services, spare=0)
+    if not _fits(leanest, limit):
+        workspace = leanest.code.needs.workspace_bytes
+        raise ResourceLimit(
+            f"the model needs {leanest.bytes} bytes ({leanest.weight_bytes} of weights, {workspace} of workspace), "
+            f"and memory_limit={limit}; raise it, or give a smaller batch, shapes= or bounds="
+        )
+    spare = limit - leanest.bytes
+    for _ in range(_ATTEMPTS):
+        planned = _plan(graph, options, services, spare)
+        if _fits(planned, limit):
+            return planned
+        used, excess = planned.unpacked_bytes - leanest.unpacked_bytes, planned.bytes - limit
+        spare = used - excess if excess < used else used // 2  # workspace may be what is too large
+    return leanest
+
+
+def _fits(planned: _Planned, limit: int) -> bool:
+    """Raises ``UnsupportedModel`` if that depends on inputs."""
+    if planned.code.needs.more_workspace != ZERO:
+        names = ", ".join(given_name(dim.var) for dim in planned.main.dims if dim.bound is None)
+        raise UnsupportedModel(
+            f"memory_limit={limit} can't be kept: the workspace depends on {names}, which has no upper bound; "
+            "give bounds=, or shapes="
+        )
+    return planned.bytes <= limit
+
+
+def _schedule_all(
+    groups: Sequence[Group], laid_out: LaidOut, options: Options, services: Services
+) -> tuple[list[ScheduledKernel], list[Step], dict[Value, Array]]:
+    """Kernels (equal groups share one), the calls of main, and the constants that were packed for them."""
+    kernels: dict[str, ScheduledKernel] = {}
+    steps: list[Step] = []
+    packed: dict[Value, Array] = {}
+    lowering = Lowering(laid_out, options.target, options.bounds)
+    for position, group in enumerate(groups):
+        try:
+            kernel = lowering.kernel(group)
+        except Unsupported as error:
+            raise UnsupportedModel(f"{_sources(group)}: {_explained(str(error), laid_out.graph)}") from error
+        known = kernels.get(kernel.text)
+        if known is None:
+            named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
+            pairs = zip(named.params, kernel.arguments, strict=True)
+            constant = tuple(parameter.name for parameter, value in pairs if value in laid_out.graph.constants)
+            known = _scheduled(named, constant, options.target, services.tuned)
+        kernels[kernel.text] = replace(known, groups=(*known.groups, group))
+        arguments = tuple(_stored(value, kernel, laid_out) for value in kernel.arguments)
+        for plain, stored in zip(kernel.arguments, arguments, strict=True):
+            if plain in kernel.packings and stored not in packed:
+                packed[stored] = pack(laid_out.graph.constants[plain], kernel.packings[plain], aligned_array)
+        steps.append(Step(known.program.name, arguments, kernel.program.outputs))
+        services.listener(Advanced("schedule", position + 1, len(groups), known.program.name))
+    return list(kernels.values()), steps, packed
+
+
+def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned: Recorded | None) -> ScheduledKernel:
+    """By the best record, or the analytic model's choice."""
+    found = None if tuned is None else tuned.find(naive)
+    if found is None:
+        return ScheduledKernel(naive, schedule(Schedule(naive), target), (), constants)
+    return ScheduledKernel(naive, found.schedule, (), constants, found.microseconds)
+
+
+def _explained(reason: str, graph: Graph) -> str:
+    """``reason``, which comes from a kernel, and what the model calls the run-time extents in it."""
+    named = [e for e in graph.extents if e.label and re.search(rf"\b{re.escape(e.name)}\b", reason)]
+    called = ", ".join(f"{extent.name} is the model's `{given_name(extent)}`" for extent in named)
+    return f"{reason} ({called})" if called else reason
+
+
+def _sources(group: Group) -> str:
+    """The nodes of the user's model that a group computes."""
+    return ", ".join(dict.fromkeys(node.source or node.op.name for node in group.nodes))
+
+
+def _place(group: Group, origin: Origin) -> str:
+    """The node of the user's model, and its operand, that indices come from."""
+    nodes = [node for node in group.nodes if node.op.name == origin.operator]
+    if origin.number >= len(nodes):
+        return f"{_sources(group)}: {origin}"
+    return f"{nodes[origin.number].source or origin.operator}: {origin.operand}"
+
+
+def _stored(value: Value, kernel: Kernel, laid_out: LaidOut) -> Value:
+    """``value`` as it lies in memory for ``kernel``. Constants may be stored in several ways, for several kernels."""
+    packing, layout = kernel.packings.get(value), laid_out.layouts.get(value)
+    if packing is not None:
+        return Value(f"{value.name}[{packing}]", value.dtype, packing.shape(value.shape))
+    return value if layout is None else replace(value, shape=layout.shape(value.shape))
+
+
+def build_program(
+    program: Program,
+    target: Target,
+    *,
+    threads: int | None = None,
+    checked: bool = False,
+    checks: Checks = Checks.ON,
+    cache: Cache | None = None,
+) -> Executable:
+    """One scheduled loop program as native code: its parameters are the inputs, then the outputs.
+
+    An access that can't be seen to lie within its buffer is checked when it happens, with ``checked`` every one. Raises
+    ``BadProgram`` for one that is provably outside, unless that is left to the mode that checks every one.
+    """
+    program = program if checked else with_checks(program)
+    made = image.build_one(program, target, Emission(checked=checked, checks=checks), cache=cache)
+    values = [Value(p.name, p.dtype, p.shape) for p in program.params]
+    count = len(values) - program.outputs
+    manifest = interface.manifest(values[:count], values[count:], (), program.dims, made.needs, checks=checks)
+    return made.launch(manifest, threads=threads)
