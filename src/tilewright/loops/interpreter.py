@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
+from operator import contains
 from random import Random
 from typing import TypeAlias
 
@@ -48,6 +49,8 @@ from tilewright.symbolic.expr import Const, Expr, Extent, Source
 
 _Env: TypeAlias = dict[str, int]
 _Action: TypeAlias = Callable[[_Env], None]
+_Declared: TypeAlias = dict[str, list[tuple[range, ...]]]
+"""The regions that a block may access, by buffer."""
 
 
 class Order(Enum):
@@ -151,8 +154,27 @@ class _Frame:
 
     block: Block
     point: Point
-    reads: dict[str, list[Box]]
-    writes: dict[str, list[Box]]
+    reads: "_Declared"
+    writes: "_Declared"
+
+
+@dataclass(frozen=True, slots=True)
+class _AxesByKind:
+    """The positions of a block's axes."""
+
+    spatial: tuple[int, ...]
+    reduce: tuple[int, ...]
+    ordered: tuple[int, ...]
+    others: tuple[int, ...]
+    """Those that are not reduced."""
+
+    @staticmethod
+    def of(block: Block) -> "_AxesByKind":
+        def those(*kinds: IterKind) -> tuple[int, ...]:
+            return tuple(d for d, axis in enumerate(block.axes) if axis.kind in kinds)
+
+        spatial, ordered = those(IterKind.SPATIAL), those(IterKind.ORDERED)
+        return _AxesByKind(spatial, those(IterKind.REDUCE), ordered, those(IterKind.SPATIAL, IterKind.ORDERED))
 
 
 class _Machine:
@@ -282,7 +304,8 @@ class _Machine:
         predicate = self._evaluator(block.predicate)
         bindings = self._evaluators(block.bindings)
         extents = self._evaluators([axis.extent for axis in block.axes])
-        reads, writes = self._boxes(block.reads), self._boxes(block.writes)
+        reads, writes = self._declared(block.reads), self._declared(block.writes)
+        axes = _AxesByKind.of(block)
         init = None if block.init is None else self._action(block.init)
         body = self._action(block.body)
 
@@ -291,7 +314,7 @@ class _Machine:
                 return
             point = tuple(as_int(binding(env)) for binding in bindings)
             sizes = tuple(as_int(extent(env)) for extent in extents)
-            is_first = self._enter(block, point, sizes)
+            is_first = self._enter(block, axes, point, sizes)
             inner = dict(self._scope)
             inner.update((axis.var.unique, value) for axis, value in zip(block.axes, point, strict=True))
             self._frames.append(_Frame(block, point, reads(inner), writes(inner)))
@@ -302,13 +325,13 @@ class _Machine:
 
         return run
 
-    def _boxes(self, regions: Sequence[Region]) -> Callable[[_Env], dict[str, list[Box]]]:
+    def _declared(self, regions: Sequence[Region]) -> Callable[[_Env], _Declared]:
         parts = [(region.buffer.name, self._box(region)) for region in regions]
 
-        def evaluate(env: _Env) -> dict[str, list[Box]]:
-            found: dict[str, list[Box]] = {}
+        def evaluate(env: _Env) -> _Declared:
+            found: _Declared = {}
             for name, box in parts:
-                found.setdefault(name, []).append(box(env))
+                found.setdefault(name, []).append(tuple(range(start, start + size) for start, size in box(env)))
             return found
 
         return evaluate
@@ -317,30 +340,29 @@ class _Machine:
         ranges = [(self._evaluator(start), self._evaluator(extent)) for start, extent in region.ranges]
         return lambda env: tuple((as_int(start(env)), as_int(extent(env))) for start, extent in ranges)
 
-    def _enter(self, block: Block, point: Point, sizes: tuple[int, ...]) -> bool:
+    def _enter(self, block: Block, axes: "_AxesByKind", point: Point, sizes: tuple[int, ...]) -> bool:
         """Note that ``block`` is executed at ``point``; whether this is the first point of its reduction."""
         for axis, value, size in zip(block.axes, point, sizes, strict=True):
             if not 0 <= value < size:
                 raise BadProgram(f"block {block.name}: axis {axis.name} is {value}, but its extent is {size}")
-        by_kind = {
-            kind: tuple(v for a, v in zip(block.axes, point, strict=True) if a.kind is kind) for kind in IterKind
-        }
-        reduced = by_kind[IterKind.REDUCE]
+        reduced = tuple([point[d] for d in axes.reduce])
         is_first = not any(reduced)
         progress = self._progress(block)
         if progress is None:
             return is_first
-        progress.points = prod(s for a, s in zip(block.axes, sizes, strict=True) if a.kind is IterKind.REDUCE)
-        outer = tuple((frame.block.name, frame.point) for frame in self._frames)
-        others = tuple(v for a, v in zip(block.axes, point, strict=True) if a.kind is not IterKind.REDUCE)
+        progress.points = prod([sizes[d] for d in axes.reduce])
+        outer = tuple([(frame.block.name, frame.point) for frame in self._frames])
+        others = tuple([point[d] for d in axes.others])
         done = progress.reduced.setdefault((outer, others), set())
         if reduced in done:
             raise BadProgram(f"block {block.name}: point {_named(block, point)} is executed twice")
         if block.init is not None and not done and not is_first:
             raise BadProgram(f"block {block.name}: reduction starts at {_named(block, point)}, not at its zero point")
         done.add(reduced)
-        clock = by_kind[IterKind.ORDERED]
-        spatial = (outer, by_kind[IterKind.SPATIAL], reduced)
+        if not axes.ordered:
+            return is_first
+        clock = tuple([point[d] for d in axes.ordered])
+        spatial = (outer, tuple([point[d] for d in axes.spatial]), reduced)
         if clock < progress.clock.get(spatial, clock):
             raise BadProgram(
                 f"block {block.name}: {_named(block, point)} comes after {progress.clock[spatial]}; "
@@ -354,8 +376,10 @@ class _Machine:
         written = [self._storage(region.buffer) for region in block.writes]
         if not written:
             return None
-        ages = {id(storage): age for age, storage in enumerate(self._storages.values())}
-        youngest = max(written, key=lambda storage: ages[id(storage)])
+        youngest = written[0]
+        if len(written) > 1:
+            ages = {id(storage): age for age, storage in enumerate(self._storages.values())}
+            youngest = max(written, key=lambda storage: ages[id(storage)])
         return youngest.progress.setdefault(block.name, Progress())
 
     # Accesses
@@ -376,25 +400,24 @@ class _Machine:
         return f"block {self._frames[-1].block.name}: " if self._frames else ""
 
     def _read(self, source: Source, at: Point) -> Value:
-        storage = self._checked(source, at, "read", [frame.reads for frame in self._frames])
+        storage = self._checked(source, at, "read", is_read=True)
         if not storage.written[at]:
             raise BadProgram(f"{self._place()}reads {source.name}{list(at)}, which was never written")
         return as_value(storage.array[at], source.dtype)
 
     def _write(self, buffer: Buffer, at: Point, value: Value) -> None:
-        storage = self._checked(buffer, at, "written", [frame.writes for frame in self._frames])
+        storage = self._checked(buffer, at, "written", is_read=False)
         storage.array[at] = value
         storage.written[at] = True
 
-    def _checked(self, source: Source, at: Point, verb: str, declared: Sequence[dict[str, list[Box]]]) -> Storage:
+    def _checked(self, source: Source, at: Point, verb: str, *, is_read: bool) -> Storage:
         storage = self._storage(source)
-        if any(not 0 <= i < size for i, size in zip(at, storage.array.shape, strict=True)):
+        if not _lies_in(storage.whole, at):
             shape = list(storage.array.shape)
             raise OutOfBounds(f"{self._place()}{source.name}{list(at)} is {verb}, outside of its shape {shape}")
-        for boxes in declared[storage.depth :]:
-            if not any(
-                all(lo <= i < lo + n for i, (lo, n) in zip(at, box, strict=True)) for box in boxes.get(source.name, ())
-            ):
+        for frame in self._frames[storage.depth :]:
+            declared = frame.reads if is_read else frame.writes
+            if not any([_lies_in(region, at) for region in declared.get(source.name, ())]):
                 raise BadProgram(f"{self._place()}{source.name}{list(at)} is {verb}, outside of the declared regions")
         return storage
 
@@ -428,10 +451,8 @@ class _Machine:
         return run
 
     def _argument(self, callee: Program, param: Buffer, buffer: Buffer, box: Box) -> Storage:
-        is_result = param in callee.results
-        declared = [frame.writes if is_result else frame.reads for frame in self._frames]
         for corner in _corners(box):
-            self._checked(buffer, corner, "passed to " + callee.name, declared)
+            self._checked(buffer, corner, "passed to " + callee.name, is_read=param not in callee.results)
         if param.dtype != buffer.dtype or len(box) < len(param.shape):
             raise BadProgram(f"{callee.name}: {param!r} can't be a region of {buffer!r}")
         storage = self._storage(buffer)
@@ -440,6 +461,10 @@ class _Machine:
         if is_whole and len(shape) == len(param.shape) and prod(shape) == storage.array.size:
             return storage.reshaped(shape)
         return storage.view(box, len(param.shape))
+
+
+def _lies_in(region: tuple[range, ...], at: Point) -> bool:
+    return len(region) == len(at) and all(map(contains, region, at))
 
 
 def _corners(box: Box) -> Iterator[Point]:

@@ -36,6 +36,11 @@ class Storage:
     progress: dict[str, Progress] = field(default_factory=dict[str, Progress])
     depth: int = 0
     """How many blocks were being executed when it was allocated."""
+    whole: tuple[range, ...] = field(init=False)
+    """All indices, by dimension."""
+
+    def __post_init__(self) -> None:
+        self.whole = tuple(map(range, self.array.shape))
 
     @staticmethod
     def new(buffer: Buffer, shape: tuple[int, ...], depth: int = 0) -> "Storage":
