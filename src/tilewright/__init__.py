@@ -19,9 +19,19 @@ _HOMES = {
     "CompiledModel": "tilewright.model",
     "Dynamic": "tilewright.specialize",
     "Isolation": "tilewright.isolation",
+    "Settings": "tilewright.base.settings",
     "SpecializingModel": "tilewright.specialize",
+    "Target": "tilewright.target.target",
     "load": "tilewright.runtime.runnable",
     "RunnableModel": "tilewright.runtime.runnable",
+    # The kinds of errors; tilewright.base.errors has their subclasses.
+    "TilewrightError": "tilewright.base.errors",
+    "BadInput": "tilewright.base.errors",
+    "Unsupported": "tilewright.base.errors",
+    "ScheduleError": "tilewright.base.errors",
+    "MeasureError": "tilewright.base.errors",
+    "OutOfBounds": "tilewright.base.errors",
+    "InternalError": "tilewright.base.errors",
 }
 
 
@@ -31,3 +41,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*(name for name in globals() if name.startswith("__")), *_HOMES, "te"])

@@ -81,6 +81,6 @@ def test_malformed_lines(line: str) -> None:
 
 
 def test_reasons_are_short() -> None:
-    text = "node n (Foo): operator Foo is not supported; the nearest known: Bar"
+    text = "node n (Foo): operator Foo is not supported; did you mean Bar?"
     assert reason(text) == "operator Foo"
     assert reason("node n (Foo): a form of\nmany words; do another thing") == "a form of"

@@ -27,6 +27,10 @@ class BadProgram(BadInput):
     """A tensor expression or loop program breaks a rule of its IR."""
 
 
+class BadDTypes(BadProgram):
+    """An operation has no meaning for the data types of its operands."""
+
+
 class ParseError(BadInput):
     """A text (loop program, target, option) can't be read; carries line and column."""
 

@@ -107,13 +107,15 @@ def shown(value: object, limit: int = 120) -> str:
     return readable(_Shown().repr(value), limit)
 
 
-def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """Those of ``known`` that ``word`` may be meant for. Comparing long words takes long, and helps nobody."""
+def nearest(word: str, known: Iterable[str], count: int = 3, likeness: float = 0.6) -> list[str]:
+    """Those of ``known`` that ``word`` may be meant for: ``likeness`` is the least ``SequenceMatcher.ratio``.
+
+    Long words are not compared, which would take long.
+    """
     if len(word) > _MOST_COMPARED:
         return []
-    return get_close_matches(
-        word, [name for name in itertools.islice(known, 4096) if len(name) <= _MOST_COMPARED], n=count
-    )
+    short = [name for name in itertools.islice(known, 4096) if len(name) <= _MOST_COMPARED]
+    return get_close_matches(word, short, count, likeness)
 
 
 _MOST_COMPARED = 80

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
-from tilewright.base.errors import BadProgram, InternalError, ResourceLimit
+from tilewright.base.errors import BadDTypes, BadProgram, InternalError, ResourceLimit
 from tilewright.base.exact import Exact
 from tilewright.base.names import Names, readable
 from tilewright.ops import Attribute, Operator
@@ -142,6 +142,10 @@ def make_node(
     options = tuple(attributes.items())
     try:
         results = _result_types(op, tuple(inputs), options)
+    except BadDTypes as error:
+        given = ", ".join(f"{readable(v.name)}: {v.dtype}" for v in inputs if v is not None)
+        place = source or op.name
+        raise BadDTypes(f"{place}: {op.name} is not defined for these types ({given}); add a Cast before it") from error
     except BadProgram as error:
         raise BadProgram(f"{source or op.name}: {error}") from error
     except ResourceLimit as error:

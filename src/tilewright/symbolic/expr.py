@@ -38,7 +38,7 @@ import numpy as np
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
-from tilewright.base.errors import BadProgram
+from tilewright.base.errors import BadDTypes, BadProgram
 from tilewright.base.exact import float_bits
 from tilewright.base.names import quoted, readable, shown
 from tilewright.symbolic.operations import (
@@ -468,9 +468,9 @@ def binary(op: BinaryOp, a: ExprLike, b: ExprLike) -> Expr:
     left, right = (a, b) if isinstance(a, Expr) and isinstance(b, Expr) else _pair(a, b)
     dtype = left.dtype
     if dtype is not right.dtype and dtype != right.dtype:
-        raise BadProgram(f"`{left} {op.value} {right}` mixes {dtype} and {right.dtype}; cast one with .astype(...)")
+        raise BadDTypes(f"`{left} {op.value} {right}` mixes {dtype} and {right.dtype}; cast one with .astype(...)")
     if not binary_has_meaning(op, dtype):
-        raise BadProgram(f"`{op.value}` has no meaning for {dtype} (in `{left} {op.value} {right}`)")
+        raise BadDTypes(f"`{op.value}` has no meaning for {dtype} (in `{left} {op.value} {right}`)")
     folded = _fold(op, left, right)
     return Binary(op, left, right) if folded is None else folded
 
@@ -480,7 +480,7 @@ def unary(op: UnaryOp, a: ExprLike) -> Expr:
     operand = as_expr(a)
     dtype = operand.dtype
     if not unary_has_meaning(op, dtype):
-        raise BadProgram(f"`{op.value}` has no meaning for {dtype} (in `{op.value}({operand})`)")
+        raise BadDTypes(f"`{op.value}` has no meaning for {dtype} (in `{op.value}({operand})`)")
     if op is UnaryOp.NEG and isinstance(operand, Const) and dtype.is_int:
         return Const(wrap(-int(operand.value), dtype), dtype)
     if op is UnaryOp.NOT and isinstance(operand, Const) and dtype.is_bool:
@@ -494,7 +494,7 @@ def select(condition: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
     left, right = _pair(a, b)
     if not test.dtype.is_bool or left.dtype != right.dtype:
         given = f"{test.dtype}, {left.dtype}, {right.dtype}"
-        raise BadProgram(f"select needs a bool and two values of one dtype, not {given}")
+        raise BadDTypes(f"select needs a bool and two values of one dtype, not {given}")
     if isinstance(test, Const):
         return left if test.value else right
     return Select(test, left, right)

@@ -126,7 +126,8 @@ class Target:
                 return Target.parse(",".join((str(offered[first]), *rest)))
             known = ", ".join((*(arch.value for arch in Architecture), *offered))
             raise ParseError(
-                f"target {shown(text)}: unknown architecture {shown(first)}; known: {known}, and host alone"
+                f"target {shown(text)}: unknown architecture {shown(first)}; known: {known}, and host alone; a "
+                "processor follows after a comma (x86_64,znver4)"
             )
         cpu = rest.pop(0) if rest and not _is_change(rest[0]) else None
         try:

@@ -89,9 +89,12 @@ def _bind(name: str, wanted: _Dims, declared: _Dims, bound: dict[str, int | str]
     place = f"input {readable(name)}"
     if len(wanted) != len(declared):
         raise InvalidModel(f"shapes= gives {_show(wanted)} for {place}, which has {len(declared)} dimensions")
-    for extent, known in zip(wanted, declared, strict=True):
+    for position, (extent, known) in enumerate(zip(wanted, declared, strict=True)):
         if isinstance(known, int) and extent != known:
-            raise InvalidModel(f"shapes= gives {_show(wanted)} for {place}, which the model fixes as {_show(declared)}")
+            raise InvalidModel(
+                f"shapes= gives {_show(wanted)} for {place}: {_show(declared)}, whose dimension {position} is fixed as "
+                f"{known} in the model"
+            )
         if isinstance(known, str) and bound.setdefault(known, extent) != extent:
             raise InvalidModel(
                 f"shapes= gives {_text(extent)} and {_text(bound[known])} for dimension {readable(known)} ({place})"

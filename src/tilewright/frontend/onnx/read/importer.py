@@ -412,5 +412,9 @@ def _unsupported(node: onnx.NodeProto, place: str) -> str:
         domain = readable(node.domain)
         ways = f"give {readable(node.op_type)} by operators= (docs/extending.md), or export with ONNX's own operators"
         return f"{place}: operators of the domain {domain} are not supported; {ways}"
-    near = nearest(node.op_type, RULES) or sorted(RULES)
-    return f"{place}: operator {readable(node.op_type)} is not supported; the nearest known: {', '.join(near)}"
+    near = nearest(node.op_type, RULES, likeness=0.75)
+    if onnx.defs.has(node.op_type):
+        hint = "express it by others, or put it in a domain of your own and give it by operators= (docs/extending.md)"
+    else:
+        hint = f"did you mean {' or '.join(near)}?" if near else "ONNX has no operator of that name"
+    return f"{place}: operator {readable(node.op_type)} is not supported; {hint}"

@@ -67,7 +67,9 @@ def opened_model(path: Path) -> Generator[BufferedReader]:
             wire.check_model(wire.Bytes(file.fileno()))
             yield file
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR):
+        if isinstance(error, OSError) and error.errno == errno.EISDIR:
+            raise InvalidModel(f"{path} is a directory; give the model's file in it") from error
+        if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR):
             raise InvalidModel(f"there is no model file {path}") from error
         raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
 
