@@ -8,6 +8,7 @@ import pytest
 
 from tests import profiles
 from tests.onnx_nodes import ledger
+from tilewright.measure.turns import Plan
 
 profiles.register()
 # Workers have the environment of the process that starts them.
@@ -46,6 +47,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     item.config.stash[GENERATORS].restore()
+
+
+@pytest.fixture
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole models are compared in short turns: for tests to which it does not matter which one is faster."""
+    plan = Plan(rounds=3, slot=0.001, rest=0.0, budget=1.0)
+    monkeypatch.setattr("tilewright.cli.tune._COMPARING", plan)
+    monkeypatch.setattr("tilewright.superoptimizer.TURNS", plan)
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("level", ["fast", "max"])
+@pytest.mark.usefixtures("short_turns")
 def test_results_stay(level: str) -> None:
     model = cell()
     plain, searched = (tilewright.compile(model, superopt=given, threads=1) for given in ("off", level))
@@ -72,6 +73,7 @@ def test_weights_are_read_once_for_all_steps() -> None:
     assert superoptimize(graph, Options(Target.host(), 1)).optimized.steps == ()
 
 
+@pytest.mark.usefixtures("short_turns")
 def test_what_the_cache_has_can_be_explained(tmp_path: Path) -> None:
     path = tmp_path / "cell.onnx"
     onnx.save(cell(), path)

@@ -18,6 +18,9 @@ from tilewright.measure.turns import Timing
 from tilewright.tune.kernel_tuner import FINALISTS, Setup
 
 
+pytestmark = pytest.mark.usefixtures("short_turns")
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     random = np.random.default_rng(0)

@@ -26,6 +26,8 @@ from tilewright.target.target import Target
 from tilewright.tune.kernel import tune_kernel
 from tilewright.tune.strategy import COST_MODELS, SEARCHERS, model_named, search_named
 
+pytestmark = pytest.mark.usefixtures("short_turns")
+
 PRODUCT = product("mm", 12)
 RANDOM = np.random.default_rng(0)
 INPUTS = {name: RANDOM.standard_normal((12, 12)).astype(np.float32) for name in "AB"}
