@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, TypeAlias, cast
 
 from tilewright.base.arguments import FilePath, Within, checked
@@ -19,6 +20,7 @@ from tilewright.insight.explain import Explanation, explain
 from tilewright.insight.peak import measure_peak
 from tilewright.insight.profile import Profile, extents_of, profile
 from tilewright.insight.references import Reference, in_float64
+from tilewright.insight.tried import with_records
 from tilewright.runtime import artifact
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import accepted
@@ -111,13 +113,16 @@ class CompiledModel(RunnableModel):
         return profile(self.executable, self._feeds(inputs), self.compiled, measure, seconds)
 
     @checked(BadInput)
-    def explain(self, places: Iterable[str] = ()) -> Explanation:
+    def explain(self, places: Iterable[str] = (), records: FilePath | None = None) -> Explanation:
         """What became of every node of the model, how its kernels run, and what was left undone and why.
 
         ``places``: all nodes of the model, if those that importing computed (constants and shapes) are to be listed.
+        ``records``: a database of measurements; for each kernel that it knows, the explanation says what became of
+        them. Raises ``BadInput`` if there is no such file.
         """
         made = self._story()
-        return replace(explain(made.compiled, made.graph, places), cached=self.is_cached)
+        found = replace(explain(made.compiled, made.graph, places), cached=self.is_cached)
+        return found if records is None else with_records(found, made.compiled, Path(records))
 
     @checked(BadInput)
     def compare(

@@ -204,7 +204,7 @@ class SpecializingModel(CompiledModel):
         return version.compare(feeds, against=against, per_layer=per_layer, tolerance=tolerance)
 
     @checked(BadInput)
-    def explain(self, places: Iterable[str] = ()) -> Explanation:
+    def explain(self, places: Iterable[str] = (), records: FilePath | None = None) -> Explanation:
         """What was done for the version used last, if there is one, and what is done with each run-time extent."""
         made = self._versions.all()
         seen = "; ".join(show(sizes) for sizes, _ in made) or "none"
@@ -216,7 +216,7 @@ class SpecializingModel(CompiledModel):
             policies = (options.math.value, options.checks.value, memory, options.superopt.value)
             asked = (str(options.target), options.threads or 0, *policies)
             return Explanation(*asked, rules=(), kernels=(), nodes=(), findings=extents)
-        last = made[-1][1].explain(places)
+        last = made[-1][1].explain(places, records)
         return replace(last, findings=(*last.findings, *extents))
 
     def _last(self) -> CompiledModel:

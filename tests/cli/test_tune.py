@@ -1,6 +1,7 @@
 """``tune``, end to end: it measures, keeps what it found, and compile uses that."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,15 +9,17 @@ import onnx
 import pytest
 from onnx import helper
 
+import tilewright
 from tests.cli.schema import report
 from tests.frontend.models import model as make_model
+from tilewright.base.errors import BadInput
 from tilewright.cli import main
 from tilewright.cli.tune import Comparison
 from tilewright.measure.records import Records
 from tilewright.measure.row import State
 from tilewright.measure.turns import Timing
+from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import FINALISTS, Setup
-
 
 pytestmark = pytest.mark.usefixtures("short_turns")
 
@@ -68,19 +71,29 @@ def test_compile_uses_what_is_better(
     assert tune(model, path, "--minutes", "0.001") == 0
     assert report("tune", capsys.readouterr().out)["kept"]
 
-    def measured(*options: str) -> float | None:
-        assert main(["explain", model, "--json", "--threads", "1", *options]) == 0
-        kernels = report("explain", capsys.readouterr().out)["explanation"]["kernels"]
-        return kernels[0]["measured_us"]
+    def explained(*options: str) -> tuple[float | None, str]:
+        """What was measured of the kernel's schedule, and what is said of records."""
+        assert main(["explain", model, "--json", *options]) == 0
+        explanation = report("explain", capsys.readouterr().out)["explanation"]
+        told = [finding["reason"] for finding in explanation["findings"] if finding["kind"] in ("records", "untuned")]
+        return explanation["kernels"][0]["measured_us"], " ".join(told)
 
-    assert measured("--records", str(path)) is not None
-    assert measured() is None
-    assert measured("--records", str(tmp_path / "none.db")) is None
+    one, use = ("--threads", "1"), ("--records", str(path))
+    microseconds, told = explained(*one, *use)
+    assert microseconds is not None
+    assert re.search(r"^\d+ schedules measured, the best took 1/\d.* of the compiler's choice; confirmed", told)
+    assert explained(*one) == (None, "the analytic model chose the schedules, and no record of a measurement is used")
+    assert explained("--threads", "2", *use) == (None, "records exist for threads=1, none for threads=2")
+    other = f"{Target.host()},l3=8M"
+    assert explained(*one, *use, "--target", other)[1].startswith("records exist for other targets")
+    assert main(["explain", model, "--records", str(tmp_path / "none.db")]) == 2
+    assert "there is no file" in capsys.readouterr().err
     monkeypatch.setattr(Comparison, "is_kept", False)
     assert tune(model, path, "--minutes", "0.001") == 0
     assert not report("tune", capsys.readouterr().out)["kept"]
     with Records.open(path) as records:
         assert not any(record.state is State.CONFIRMED for record in records.all())
+    assert "withdrawn" in explained(*one, *use)[1]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +132,14 @@ def test_a_search_that_ends_before_the_model_was_compared_changes_nothing(
         states = [record.state for record in records.all()]
         assert states.count(State.REPEATED) > 1
         assert State.CONFIRMED not in states
+
+
+def test_records_that_can_not_be_read_are_a_finding(model: str, tmp_path: Path) -> None:
+    (tmp_path / "r.db").write_bytes(b"no database" * 100)
+    findings = tilewright.compile(model, threads=1).explain(records=tmp_path / "r.db").findings
+    assert next(finding.reason for finding in findings if finding.kind == "records").startswith("not used: ")
+    with pytest.raises(BadInput, match=r"none\.db"):
+        tilewright.compile(model, threads=1).explain(records=tmp_path / "none.db")
 
 
 def test_a_damaged_file_is_a_warning_for_compile_and_an_error_for_tune(

@@ -1,6 +1,7 @@
 """``tilewright explain``: what of a model can be compiled, and then what the compiler made of it."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tilewright.cli.options import add_compile_arguments, compiled, shapes
+from tilewright.cli.options import add_compile_arguments, compiled, settings_of, shapes
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
@@ -30,7 +31,9 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     with reporting(f"reading {options.model}", Console(stderr=True, quiet=options.json)) as listener:
         covered = opened(options.model).coverage(shapes(options.shapes))
         made = None if covered.refusals or options.coverage else compiled(options, listener)
-    explanation = None if made is None else made.explain(covered.places)
+    records = settings_of(options).records
+    known = records if records is not None and os.path.lexists(records) else None
+    explanation = None if made is None else made.explain(covered.places, known)
     if options.json:
         told = None if explanation is None else explanation.to_json()
         report = {"model": str(options.model), "coverage": asdict(covered), "explanation": told}

@@ -1,6 +1,7 @@
 """Arguments that several verbs share. The compiler is imported when a model is made, not before: help comes at once."""
 
 import argparse
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -235,9 +236,13 @@ def is_artifact(path: Path) -> bool:
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """Those of the environment; ``--records`` goes first."""
+    """Those of the environment; ``--records`` goes first. Raises ``BadInput`` if that is no file."""
     settings = Settings.from_environment()
-    return settings if options.records is None else replace(settings, records=options.records.absolute())
+    if options.records is None:
+        return settings
+    if not os.path.lexists(options.records):
+        raise BadInput(f"--records: there is no file {options.records}; tilewright tune makes it")
+    return replace(settings, records=options.records.absolute())
 
 
 def compiled(

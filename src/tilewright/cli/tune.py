@@ -20,6 +20,7 @@ from rich.table import Table
 
 from tilewright.base.errors import BadInput
 from tilewright.base.search import Model, Search
+from tilewright.base.settings import Settings
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import add_compile_arguments, compiled, duration, seed, settings_of
 from tilewright.cli.output import emit
@@ -73,7 +74,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     who = search_named(options.search), model_named(options.cost_model)
     errors = Console(stderr=True, quiet=options.quiet or options.json)
     with reporting(f"compiling {options.model}", errors) as listener:
-        before = compiled(options, listener, replace(settings_of(options), records=None))
+        before = compiled(options, listener, replace(Settings.from_environment(), records=None))
     gc.freeze()  # the model stays, and is not to be looked at again and again while candidates are scheduled
     with Records.open(path) as records, records.session(_config(options)) as session, Pool(default_threads()) as pool:
         measurer = Measurer(pool, records, session)
@@ -92,7 +93,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _records(options: argparse.Namespace) -> Path:
-    path = settings_of(options).records
+    path = Settings.from_environment().records if options.records is None else options.records.absolute()
     if path is None:
         raise BadInput("there is no place for what is measured: give --records FILE.db, or set TILEWRIGHT_RECORDS")
     try:

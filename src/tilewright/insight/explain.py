@@ -29,6 +29,9 @@ from tilewright.symbolic.expr import Const, Expr, given_name
 from tilewright.target.machine import GUESSED_EXTENT
 from tilewright.target.target import Target
 
+UNTUNED = "untuned"
+"""The kind of the finding that no kernel, or not all of them, was tuned."""
+
 
 class Fate(Enum):
     """What became of a node of the model."""
@@ -73,8 +76,8 @@ class Finding:
     """Something that a user may want otherwise."""
 
     kind: str
-    """``not parallel``, ``not vectorized``, ``untuned``, ``measured``, ``run-time extent``, ``fallback`` or ``bounds
-    checks``."""
+    """``not parallel``, ``not vectorized``, ``untuned``, ``records``, ``measured``, ``run-time extent``, ``fallback``
+    or ``bounds checks``."""
     subject: str
     reason: str
     next_step: str
@@ -326,9 +329,9 @@ def _dim_findings(compiled: Compiled) -> Iterator[Finding]:
 def _untuned(kernels: Sequence[ScheduledKernel]) -> Iterator[Finding]:
     untuned = [kernel for kernel in kernels if kernel.measured_us is None]
     if untuned:
-        reason = "the analytic model chose the schedules; nothing was measured"
+        reason = "the analytic model chose the schedules, and no record of a measurement is used"
         step = "tilewright tune searches for better ones"
-        yield Finding("untuned", f"{len(untuned)} of {len(kernels)} kernels", reason, step)
+        yield Finding(UNTUNED, f"{len(untuned)} of {len(kernels)} kernels", reason, step)
 
 
 def _measured(choices: Choices) -> Iterator[Finding]:

@@ -203,6 +203,11 @@ class Records:
         chosen = f"{_USABLE} AND w.hash = ? ORDER BY r.median_us LIMIT ?"
         return list(self._select(chosen, keys, {str(program): key}))
 
+    def of(self, program: Program) -> list[Record]:
+        """All records of a program, for any target and number of threads."""
+        key = identity(program)
+        return list(self._select("WHERE w.hash = ?", (key,), {str(program): key}))
+
     def relatives(self, program: Program, target: str, threads: int, state: State) -> list[Record]:
         """The fastest record of each other program of the same family (``loops.identity``): see ``best``."""
         keys = (target_fingerprint(target), threads, state.value, family(program), identity(program))
