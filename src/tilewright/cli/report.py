@@ -2,7 +2,9 @@
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -11,6 +13,10 @@ from tilewright.base.settings import Settings
 from tilewright.cli.options import file_path
 from tilewright.cli.output import emit
 from tilewright.cli.status import Status
+
+if TYPE_CHECKING:
+    from tilewright.insight.peak import Peak
+    from tilewright.report.history import Search
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +43,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         raise BadInput(f"there are no records in {path}: tilewright tune makes them")
     with records:
         found = searches(records)
-    write_page(options.output, f"Tuning: {path.name}", tuning_sections(found), inputs=[path])
+    sections = tuning_sections(found, _peaks(found))
+    write_page(options.output, f"Tuning: {path.name}", sections, inputs=[path])
     trials = sum(len(search.trials) for search in found)
     if options.json:
         emit({"records": str(path), "output": str(options.output), "kernels": len(found), "trials": trials})
@@ -46,3 +53,15 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             f"{options.output}: {len(found)} kernels, {trials} trials", highlight=False, markup=False, soft_wrap=True
         )
     return Status.DONE
+
+
+def _peaks(found: "Sequence[Search]") -> "dict[int, Peak]":
+    """The roofs of this machine for the threads that were searched with on it; takes half a second for each."""
+    from tilewright.insight.peak import measure_peak
+    from tilewright.measure.job import target_fingerprint
+    from tilewright.target.target import Target
+
+    host = Target.host()
+    own = target_fingerprint(str(host))
+    threads = {search.threads for search in found if target_fingerprint(search.target) == own}
+    return {count: measure_peak(host, count) for count in sorted(threads) if count <= host.cores}

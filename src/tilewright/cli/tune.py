@@ -75,8 +75,9 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     errors = Console(stderr=True, quiet=options.quiet or options.json)
     with reporting(f"compiling {options.model}", errors) as listener:
         before = compiled(options, listener, replace(Settings.from_environment(), records=None))
+    config = {**_config(options), "kernels": _named(before)}
     gc.freeze()  # the model stays, and is not to be looked at again and again while candidates are scheduled
-    with Records.open(path) as records, records.session(_config(options)) as session, Pool(default_threads()) as pool:
+    with Records.open(path) as records, records.session(config) as session, Pool(default_threads()) as pool:
         measurer = Measurer(pool, records, session)
         try:
             search = _search(before, options, who, records, measurer, errors)
@@ -111,6 +112,21 @@ def _config(options: argparse.Namespace) -> Mapping[str, object]:
         "seed": options.seed,
         "search": options.search,
         "cost_model": options.cost_model,
+    }
+
+
+def _named(model: "CompiledModel") -> dict[str, object]:
+    """What the model calls its kernels, and the nodes that they compute, by what they are called in records."""
+    from tilewright.insight.places import sources
+    from tilewright.loops.identity import identity
+    from tilewright.tune.recorded import named
+
+    return {
+        identity(named(kernel.naive)): {
+            "name": kernel.program.name,
+            "nodes": list(dict.fromkeys(source for group in kernel.groups for source in sources(group))),
+        }
+        for kernel in model.compiled.kernels
     }
 
 

@@ -1,19 +1,17 @@
 """What a database of records says about the kernels of a model: what was measured, and what became of it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tilewright.base.errors import CorruptRecord
 from tilewright.compilation import Compiled, ScheduledKernel
-from tilewright.cost.analytic import schedule
 from tilewright.insight.explain import UNTUNED, Explanation, Finding
 from tilewright.measure.job import target_fingerprint
 from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
-from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
-from tilewright.tune.recorded import CONFIRMING, SEARCHING, named
+from tilewright.tune.tried import Became, Tried
 
 RECORDS = "records"
 """The kind of these findings."""
@@ -62,39 +60,21 @@ def _elsewhere(tried: Sequence[Record], target: Target, threads: int) -> tuple[s
     return f"records exist for other targets ({targets}), none for {target}", "tilewright tune on such a machine"
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
-    """The least microseconds of each schedule that was right, measured on the data of ``seed``."""
-
-    best: dict[str, float]
-
-    @staticmethod
-    def of(records: Sequence[Record], seed: int) -> "_Times":
-        best: dict[str, float] = {}
-        for record in records:
-            time = record.outcome.median_us
-            if time is not None and record.job.seed == seed:
-                best[record.job.trace] = min(time, best.get(record.job.trace, time))
-        return _Times(best)
-
-    def gain(self, own: str) -> float | None:
-        """How many times faster the fastest is than the schedule ``own``; None if that was not measured."""
-        return self.best[own] / min(self.best.values()) if own in self.best else None
+_NEXT = {
+    Became.CONFIRMED: ("compile uses it", "tilewright tune searches on"),
+    Became.WITHDRAWN: (
+        "it was not clearly faster when it was measured again, or the whole model was not faster with it",
+        "tilewright tune searches on",
+    ),
+    Became.OPEN: ("the search was interrupted", "the same tilewright tune command goes on"),
+}
 
 
 def _became(here: Sequence[Record], kernel: ScheduledKernel, target: Target) -> tuple[str, str]:
     """What became of the records that this compilation may use."""
-    own = schedule(Schedule(named(kernel.naive)), target).trace.to_json()
-    careful, quick = _Times.of(here, CONFIRMING), _Times.of(here, SEARCHING)
-    gain = careful.gain(own) or quick.gain(own)
-    trials = len({record.job.trace for record in here})
-    best = "none was right" if not quick.best and not careful.best else "the compiler's choice was not measured"
-    if gain is not None:
-        best = f"the best took 1/{gain:.2f} of the time of the compiler's choice"
-    told = f"{trials} schedules measured, {best}"
-    if any(record.state is State.CONFIRMED for record in here):
-        return f"{told}; confirmed: compile uses it", "tilewright tune searches on"
-    if any(record.state is State.REPEATED for record in here):
-        why = "not clearly faster when it was measured again, or the whole model was not faster with it"
-        return f"{told}; withdrawn: {why}", "tilewright tune searches on"
-    return f"{told}; not confirmed yet: the search was interrupted", "the same tilewright tune command goes on"
+    tried = Tried.of(kernel.naive, target, here)
+    best = "none was right" if tried.best is None else "the compiler's choice was not measured"
+    if tried.gain is not None:
+        best = f"the best is {tried.gain:.2f} times as fast as the compiler's choice"
+    why, step = _NEXT[tried.became]
+    return f"{tried.schedules} schedules measured, {best}; {tried.became.value}: {why}", step

@@ -23,6 +23,7 @@ from types import MappingProxyType, TracebackType
 from typing import cast
 
 from tilewright import __version__
+from tilewright.base import fields
 from tilewright.base.errors import BadInput, CorruptRecord, ResourceLimit
 from tilewright.base.sizes import format_size
 from tilewright.loops.identity import family, identity
@@ -231,6 +232,15 @@ class Records:
             rows = self._connection.execute(f"{_SELECT_DATED} ORDER BY r.id").fetchall()
         for created, *row in rows:
             yield _time(self.path, created), _read(self.path, tuple(row))
+
+    def configs(self) -> Iterator[dict[str, object]]:
+        """What each session was begun with, in order. Raises ``CorruptRecord``."""
+        with explained(self.path):
+            rows = self._connection.execute("SELECT config_json FROM session ORDER BY id").fetchall()
+        try:
+            yield from (fields.mapping(json.loads(text)) for (text,) in rows)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise CorruptRecord(f"{self.path} is damaged: {error}; {REMEDY}") from error
 
     def counts(self) -> dict[Verdict, int]:
         """How many records have each verdict."""

@@ -5,7 +5,7 @@ In: a database of records, or an optimized graph. Out: text of a page.
     write_page(path, "Tuning", tuning_sections(searches(records)))
     write_page(path, "Rules", superopt_sections(optimized, validation))
 
-    history     records by what was searched        charts      lines and dots, as SVG
+    history     records by what was searched        charts      lines and dots, by Matplotlib
     tuning      the page of a database of records   page        HTML around it
     superopt    the page of an optimized graph      changes     where two graphs differ
     layers      vertices from top to bottom         placement   ... and from left to right

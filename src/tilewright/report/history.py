@@ -1,73 +1,88 @@
-"""What was measured for each kernel, in order: how a search went."""
+"""What was measured for each kernel, in order: how a search went, and what became of it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
-from tilewright.base.errors import TilewrightError
+from tilewright.base import fields
+from tilewright.base.errors import CorruptRecord, TilewrightError
 from tilewright.cost.work import Work, count
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.measure.records import Records
-from tilewright.measure.row import State
+from tilewright.measure.row import Record, State
 from tilewright.measure.verdicts import Outcome
+from tilewright.target.target import Target
+from tilewright.tune.tried import Tried
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One measurement: seconds since the first one of its search, and what came out."""
+    """One measurement, and the seconds since the first one of its search."""
 
     seconds: float
-    outcome: Outcome
+    record: Record
+
+    @property
+    def outcome(self) -> Outcome:
+        """What came out."""
+        return self.record.outcome
 
 
-@dataclass(slots=True)
+@dataclass
 class Search:
-    """All measurements of one program on one target, with one number of threads and on the same data."""
+    """All measurements of one program on one target, with one number of threads.
+
+    ``name``: of the kernel in the model for which it was searched; ``nodes``: of the model, which it computes.
+    """
 
     program: str
     target: str
     threads: int
-    trials: list[Trial] = field(default_factory=list[Trial])
+    measured: list[Trial] = field(default_factory=list[Trial])
+    name: str = ""
+    nodes: tuple[str, ...] = ()
 
     @property
-    def work(self) -> Work | None:
-        """What one run computes and touches; None if that is not known."""
-        parsed = self._parsed()
-        return None if parsed is None else count(parsed, {})
+    def trials(self) -> list[Trial]:
+        """Those of the search itself: each candidate once, all on the same data."""
+        return [trial for trial in self.measured if trial.record.state is State.SEARCHED]
 
-    @property
-    def shapes(self) -> str:
-        """The results and parameters, as a person tells kernels apart."""
-        parsed = self._parsed()
-        return "?" if parsed is None else ", ".join(repr(buffer) for buffer in parsed.params)
-
-    @property
-    def best_us(self) -> float | None:
-        """The fastest time that was right."""
-        return min((us for trial in self.trials if (us := trial.outcome.median_us) is not None), default=None)
-
-    @property
-    def first_us(self) -> float | None:
-        """The first time that was right: a search begins with the analytic model's choice."""
-        return next((us for trial in self.trials if (us := trial.outcome.median_us) is not None), None)
-
-    def best_so_far(self) -> Iterator[tuple[int, float, float]]:
-        """Trials, seconds and the best microseconds, whenever that became better, and at the end."""
-        best = float("inf")
-        for number, trial in enumerate(self.trials, 1):
-            us = trial.outcome.median_us
-            if us is not None and us < best:
-                best = us
-                yield number, trial.seconds, best
-        if self.trials and best < float("inf"):
-            yield len(self.trials), self.trials[-1].seconds, best
-
-    def _parsed(self) -> Program | None:
+    @cached_property
+    def parsed(self) -> Program | None:
+        """The program; None if the text is none."""
         try:
             return parse_program(self.program)
         except TilewrightError:
             return None
+
+    @cached_property
+    def tried(self) -> Tried | None:
+        """What became of it; None if that is not known."""
+        records = [trial.record for trial in self.measured]
+        return None if self.parsed is None else Tried.of(self.parsed, Target.parse(self.target), records)
+
+    @cached_property
+    def work(self) -> Work | None:
+        """What one run computes and touches; None if that is not known."""
+        return None if self.parsed is None else count(self.parsed, {})
+
+    @property
+    def shapes(self) -> str:
+        """The results and parameters, as a person tells kernels apart."""
+        return "?" if self.parsed is None else ", ".join(repr(buffer) for buffer in self.parsed.params)
+
+    def best_so_far(self) -> Iterator[tuple[int, float, float]]:
+        """Trials, seconds and the best microseconds, whenever that became better, and at the end."""
+        best, trials = float("inf"), self.trials
+        for number, trial in enumerate(trials, 1):
+            us = trial.outcome.median_us
+            if us is not None and us < best:
+                best = us
+                yield number, trial.seconds, best
+        if trials and best < float("inf"):
+            yield len(trials), trials[-1].seconds, best
 
 
 def searches(records: Records) -> list[Search]:
@@ -77,11 +92,26 @@ def searches(records: Records) -> list[Search]:
     """
     found: dict[tuple[str, str, int], Search] = {}
     began: dict[tuple[str, str, int], datetime] = {}
+    names = _names(records)
     for created, record in records.dated():
         job = record.job
-        if record.state is State.SEARCHED:
+        if record.state is not State.COMPARED:
             key = (job.program, job.target, job.threads)
             begin = began.setdefault(key, created)
-            trial = Trial((created - begin).total_seconds(), record.outcome)
-            found.setdefault(key, Search(*key)).trials.append(trial)
+            search = found.setdefault(key, Search(*key))
+            search.name, search.nodes = names.get(job.workload, ("", ()))
+            search.measured.append(Trial((created - begin).total_seconds(), record))
     return list(found.values())
+
+
+def _names(records: Records) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """What the last session called each kernel, and the nodes that it computes, by its workload."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    try:
+        for config in records.configs():
+            for workload, told in fields.mapping(config.get("kernels", {})).items():
+                kernel = fields.mapping(told)
+                found[workload] = fields.text(kernel["name"]), tuple(map(fields.text, fields.items(kernel["nodes"])))
+    except (TypeError, KeyError) as error:
+        raise CorruptRecord(f"{records.path}: a session names its kernels in another form: {error}") from error
+    return found

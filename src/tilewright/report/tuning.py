@@ -1,80 +1,124 @@
-"""The page of a database of records: what was searched, how fast it came, and what it gained."""
+"""The page of a database of records: what was searched, how fast it came, what it gained, and what became of it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from html import escape
 
+from tilewright.base.errors import TilewrightError
+from tilewright.insight.peak import Peak
 from tilewright.measure.verdicts import Verdict
-from tilewright.report.charts import Axis, Scale, Series, chart
+from tilewright.report.charts import Axis, Mark, Scale, Series, chart
 from tilewright.report.history import Search
-from tilewright.report.page import Section, pictures, table
+from tilewright.report.page import Section, folded, pictures, table
+from tilewright.schedule.replay import replay
+from tilewright.schedule.trace import Trace
 
-_BEST, _TRIED = "#1a7f37", "#999999"
-_FIRST = "#ca5b2b"
+_BEST, _TRIED, _OWN, _ROOF = "#1a7f37", "#999999", "#ca5b2b", "#0068b5"
 
 
-def tuning_sections(searches: Sequence[Search]) -> list[Section]:
-    """First all kernels, then each by itself, those with the largest gain first."""
-    order = sorted(searches, key=lambda search: (search.first_us or 0.0) - (search.best_us or 0.0), reverse=True)
-    numbers = {id(search): f"kernel {number}" for number, search in enumerate(order, 1)}
-    overview = Section("All kernels", _overview(order) + pictures([_roofline(order)]))
-    return [overview, *(Section(f"{numbers[id(search)]}", _details(search)) for search in order)]
+def tuning_sections(searches: Sequence[Search], peaks: Mapping[int, Peak] | None = None) -> list[Section]:
+    """First all kernels, then each by itself, those that gained most time first.
+
+    ``peaks``: the roofs of the machine, by threads, if it is the one that was searched on.
+    """
+    order = sorted(searches, key=_saved, reverse=True)
+    roofs = [_roofline(order, threads, (peaks or {}).get(threads)) for threads in sorted({s.threads for s in order})]
+    overview = Section("All kernels", _overview(order) + pictures(roofs))
+    return [overview, *(Section(_name(number, search), _details(search)) for number, search in enumerate(order, 1))]
+
+
+def _saved(search: Search) -> float:
+    tried = search.tried
+    return 0.0 if tried is None or tried.gain is None else (tried.own_us or 0.0) - (tried.best_us or 0.0)
+
+
+def _name(number: int, search: Search) -> str:
+    return search.name or f"kernel {number}"
 
 
 def _overview(searches: Sequence[Search]) -> str:
-    headings = ("kernel", "threads", "tried", "failed", "first, us", "best, us", "gain", "GFLOP/s")
+    headings = ("kernel", "threads", "tried", "failed", "compiler's choice, us", "best, us", "gain", "GFLOP/s", "state")
     return table(headings, [_row(number, search) for number, search in enumerate(searches, 1)])
 
 
 def _row(number: int, search: Search) -> tuple[str, ...]:
     failed = sum(trial.outcome.verdict is not Verdict.OK for trial in search.trials)
-    counts = (f"kernel {number}", str(search.threads), str(len(search.trials)), str(failed))
-    first, best = search.first_us, search.best_us
-    if first is None or best is None:
-        return (*counts, "", "", "", "")
-    rate = _gigaflops(search, best)
-    return (*counts, f"{first:.1f}", f"{best:.1f}", f"{first / best:.2f}", "" if rate is None else f"{rate:.1f}")
+    counts = (_name(number, search), str(search.threads), str(len(search.trials)), str(failed))
+    tried = search.tried
+    if tried is None:
+        return (*counts, "", "", "", "", "")
+    rate = None if tried.best_us is None else _gigaflops(search, tried.best_us)
+    times = (_fixed(tried.own_us, 1), _fixed(tried.best_us, 1), _fixed(tried.gain, 2), _fixed(rate, 1))
+    return (*counts, *times, tried.became.value)
+
+
+def _fixed(number: float | None, digits: int) -> str:
+    return "" if number is None else f"{number:.{digits}f}"
 
 
 def _gigaflops(search: Search, microseconds: float) -> float | None:
     return None if search.work is None else search.work.operations / microseconds * 1e-3
 
 
-def _roofline(searches: Sequence[Search]) -> str:
-    """Operations a second against operations for each byte: of first choices, and of the best ones."""
-    first: list[tuple[float, float]] = []
+def _roofline(searches: Sequence[Search], threads: int, peak: Peak | None) -> str:
+    """Operations a second against operations for each byte, as in Williams et al., "Roofline" (2009)."""
+    own: list[tuple[float, float]] = []
     best: list[tuple[float, float]] = []
     for search in searches:
-        work = search.work
-        if work is not None and work.bytes and search.first_us is not None and search.best_us is not None:
+        work, tried = search.work, search.tried
+        if search.threads == threads and work is not None and work.bytes and tried is not None:
             intensity = work.operations / work.bytes
-            first.append((intensity, work.operations / search.first_us * 1e-3))
-            best.append((intensity, work.operations / search.best_us * 1e-3))
-    x, y = Axis("operations for each byte", Scale.LOGARITHMIC), Axis("GFLOP/s", Scale.LOGARITHMIC)
-    series = [Series("first", first, _FIRST, is_line=False), Series("best", best, _BEST, is_line=False)]
-    return chart("Where kernels are under the roof", x, y, series)
+            for points, us in ((own, tried.own_us), (best, tried.best_us)):
+                if us is not None:
+                    points.append((intensity, work.operations / us * 1e-3))
+    series = [Series("compiler's choice", own, _OWN), Series("best", best, _BEST)]
+    if peak is not None and (own or best):
+        series.append(
+            Series("roof: arithmetic and memory", _roof([x for x, _ in (*own, *best)], peak), _ROOF, Mark.LINE)
+        )
+    x = Axis("operations for each byte of operands and results", Scale.LOGARITHMIC)
+    return chart(f"Roofline, threads: {threads}", x, Axis("GFLOP/s", Scale.LOGARITHMIC), series)
+
+
+def _roof(intensities: Sequence[float], peak: Peak) -> list[tuple[float, float]]:
+    """What arithmetic and memory allow: its slope, its ridge, and its flat part."""
+    memory = peak.bandwidths[-1].gbytes_per_second
+    ridge = peak.gflops / memory
+    low, high = min((*intensities, ridge / 2)), max((*intensities, ridge * 2))
+    return [(low, low * memory), (ridge, peak.gflops), (high, peak.gflops)]
 
 
 def _details(search: Search) -> str:
     verdicts = Counter(trial.outcome.verdict.value for trial in search.trials)
     told = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-    tried = [
-        (float(number), us)
-        for number, trial in enumerate(search.trials, 1)
-        if (us := trial.outcome.median_us) is not None
-    ]
+    nodes = f"<p>nodes: {escape(', '.join(search.nodes))}</p>" if search.nodes else ""
+    about = f"<p><code>{escape(search.shapes)}</code></p><p>{told}; {escape(search.target)}</p>{nodes}"
+    return about + pictures(_curves(search)) + _best_schedule(search)
+
+
+def _curves(search: Search) -> list[str]:
+    own = None if search.tried is None else search.tried.own_us
+    values = "microseconds" if own is None else "times as fast as the compiler's choice"
+
+    def value(us: float) -> float:
+        return us if own is None else own / us
+
+    outcomes = enumerate(search.trials, 1)
+    tried = [(float(n), value(us)) for n, trial in outcomes if (us := trial.outcome.median_us) is not None]
     way = list(search.best_so_far())
-    microseconds = Axis("microseconds", Scale.LOGARITHMIC)
     by_trials = [
-        Series("tried", tried, _TRIED, is_line=False),
-        Series("best", [(float(number), us) for number, _, us in way], _BEST),
+        Series("tried", tried, _TRIED),
+        Series("best", [(float(number), value(us)) for number, _, us in way], _BEST, Mark.STEPS),
     ]
-    by_seconds = [Series("best", [(seconds, us) for _, seconds, us in way], _BEST)]
-    curves = [
-        chart("Best so far, by trials", Axis("trials"), microseconds, by_trials),
-        chart("Best so far, by time", Axis("seconds"), microseconds, by_seconds),
-        chart("Predicted against measured", Axis("place by prediction"), microseconds, [_ranked(search)]),
+    by_seconds = [Series("best", [(seconds, value(us)) for _, seconds, us in way], _BEST, Mark.STEPS)]
+    if own is not None and way:
+        for series, last in ((by_trials, float(way[-1][0])), (by_seconds, way[-1][1])):
+            series.append(Series("compiler's choice", [(0.0, 1.0), (max(last, 1.0), 1.0)], _OWN, Mark.LINE))
+    return [
+        chart("Best so far, by trials", Axis("trials"), Axis(values), by_trials),
+        chart("Best so far, by time", Axis("seconds"), Axis(values), by_seconds),
+        chart("Predicted against measured", Axis("place by prediction"), Axis("microseconds"), [_ranked(search)]),
     ]
-    return f"<p><code>{_escaped(search.shapes)}</code></p><p>{told}; {_escaped(search.target)}</p>{pictures(curves)}"
 
 
 def _ranked(search: Search) -> Series:
@@ -82,8 +126,19 @@ def _ranked(search: Search) -> Series:
     outcomes = [trial.outcome for trial in search.trials]
     known = [(o.predicted, o.median_us) for o in outcomes if o.predicted is not None and o.median_us is not None]
     ordered = sorted(known, key=lambda pair: -pair[0])
-    return Series("tried", [(float(place), us) for place, (_, us) in enumerate(ordered, 1)], _TRIED, is_line=False)
+    return Series("tried", [(float(place), us) for place, (_, us) in enumerate(ordered, 1)], _TRIED)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+def _best_schedule(search: Search) -> str:
+    """The steps of the fastest schedule, and the loops that they make."""
+    best = None if search.tried is None else search.tried.best
+    if best is None or search.parsed is None:
+        return ""
+    try:
+        trace = Trace.from_json(best.job.trace)
+        loops = str(replay(trace, search.parsed).program)
+    except TilewrightError as error:
+        return f"<p>{escape(str(error))}</p>"
+    return folded("steps of the fastest schedule", f"<pre>{escape(str(trace))}</pre>") + folded(
+        "its loops", f"<pre>{escape(loops)}</pre>"
+    )
