@@ -1,6 +1,6 @@
 # Tilewright. `make test` and `make demo` set everything up by themselves; they need Python 3.11 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help test check format unit demo nightly mutants fuzz bench clean
+.PHONY: help test check format unit demo docs nightly mutants fuzz bench clean
 
 # The first interpreter of this list that is new enough; `make PYTHON=... test` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -27,12 +27,16 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/codespell README.md SECURITY.md docs src
 
 unit: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest
 
 demo: $(VENV)/demo.stamp ## set up, then sentence similarity with a real model, beside onnxruntime
 	$(BIN)/python -m examples.sentence_similarity.main
+
+docs: $(VENV)/docs.stamp ## the documentation as a site, in docs/_build; a warning is an error
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
 
 nightly: $(VENV)/fuzz.stamp $(VENV)/browser.stamp ## all slow tests, fresh draws and eight hours of fuzzers, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
 	$(BIN)/python tests/nightly.py
@@ -70,6 +74,10 @@ $(VENV)/browser.stamp: $(VENV)/python.stamp
 
 $(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml
 	$(PIP) install --editable '.[demo]'
+	@touch $@
+
+$(VENV)/docs.stamp: $(VENV)/python.stamp pyproject.toml
+	$(PIP) install --editable '.[docs]'
 	@touch $@
 
 $(VENV)/fuzz.stamp: $(VENV)/dev.stamp

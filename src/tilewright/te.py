@@ -382,7 +382,7 @@ class Stage:
 
     @_primitive
     def bind(self, axis: Axis, thread: str) -> None:
-        """Make the iterations blocks (``"blockIdx.x"``), threads (``"threadIdx.x"``) or ``"vthread"``s of a grid."""
+        """Make the iterations blocks (``"blockIdx.x"``), threads (``"threadIdx.x"``) or ``"vthread"`` of a grid."""
         self._primitives.bind(self.loop(axis), thread)
 
     @_primitive

@@ -2,8 +2,8 @@
 
 ``FunctionText`` is where loop-invariant code motion, common-subexpression elimination and the forwarding of stores to
 loads happen, by construction: a pure instruction is written once, into the outermost open scope in which its operands
-exist. So kernels need no middle-end passes beyond the promotion of allocas (``docs/architecture.md``, "Code
-generation").
+exist. So kernels need no middle-end passes beyond the promotion of allocas (``docs/decisions.md``, "LLVM
+does little").
 """
 
 from dataclasses import dataclass, field
