@@ -8,7 +8,7 @@ contest.py     a model and its exact answers, run by all peers in turns: rows
 results.py     rows as a JSON file
 tables.py      rows as Markdown
 pictures.py    rows as SVG
-document.py    both into docs/performance.md: `python -m benchmarks.document`
+document.py    both into docs/performance.md and docs/appendix: `python -m benchmarks.document`
 accuracy.py    the two error measures, and the scale that weights must have for them
 work.py        operations and bytes of a model, and the roofline that no run can break
 peak.py        floating-point peak of this machine, to be run next to a kernel

@@ -1,7 +1,7 @@
 """All benchmarks of models, and the page that shows them: `python -m benchmarks`. Hours; wants a quiet machine.
 
 Options (--threads, --seconds, --peers, --build-limit, --lock) go to networks and operators alike. The zoo is written
-first, where it is missing, and last come tables and pictures of docs/performance.md.
+first, where it is missing, and last come tables and pictures of docs/performance.md and docs/appendix.
 """
 
 import subprocess

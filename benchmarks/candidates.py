@@ -138,11 +138,20 @@ def _arrays(result: "torch.Tensor | tuple[torch.Tensor, ...]") -> list[np.ndarra
 
 def tilewright(model: str, feeds: str, threads: int) -> Session:
     """Tilewright, as a user calls it who has tuned nothing."""
+    return _tilewright(model, feeds, threads, math="default")
+
+
+def tilewright_strict(model: str, feeds: str, threads: int) -> Session:
+    """As `tilewright`, without algorithms of larger errors, such as Winograd's."""
+    return _tilewright(model, feeds, threads, math="strict")
+
+
+def _tilewright(model: str, feeds: str, threads: int, math: str) -> Session:
     import tilewright as tw  # each worker loads one peer only
     from tilewright.base.settings import Settings
 
     untuned = replace(Settings.from_environment(), records=None)
-    compiled = tw.compile(Path(model), threads=threads, settings=untuned)
+    compiled = tw.compile(Path(model), threads=threads, math=math, settings=untuned)
     return Session(lambda inputs: compiled.run(None, inputs), load_feeds(feeds))
 
 

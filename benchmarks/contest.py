@@ -19,7 +19,14 @@ from .results import Row
 from .work import Roof, Work
 from .zoo.samples import Sample
 
-PEERS = ("onnxruntime", "openvino", "torch_eager", "torch_compile", "tilewright")  # of candidates.py
+PEERS = (
+    "onnxruntime",
+    "openvino",
+    "torch_eager",
+    "torch_compile",
+    "tilewright",
+    "tilewright_strict",
+)  # of candidates.py
 RUN_FROM_SOURCE = ("torch_eager", "torch_compile", "torch_max_autotune")
 PROBES = 50
 

@@ -1,14 +1,18 @@
-"""Write tables and pictures of stored results into docs/performance.md: `python -m benchmarks.document`."""
+"""Write tables and pictures of stored results into docs: `python -m benchmarks.document`.
+
+The page has the pictures, and the times of networks; an appendix for each benchmark has the other tables.
+"""
 
 from pathlib import Path
 
 from . import networks, operators
 from .pictures import dot_plot
 from .results import Results, load
-from .tables import report, splice
+from .tables import details, heading, latencies, splice
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "performance.md"
+APPENDICES = DOCUMENT.with_name("appendix")
 BENCHMARKS = {"networks": (networks.RESULTS, "Networks, batch 1"), "operators": (operators.RESULTS, "Operators")}
 
 
@@ -16,13 +20,13 @@ def main() -> None:
     """Renew what there are results for."""
     for name, (path, title) in BENCHMARKS.items():
         if path.exists():
-            renew(DOCUMENT, name, title, load(path))
+            renew(DOCUMENT, APPENDICES / f"{name}.md", name, title, load(path))
 
 
-def renew(document: Path, name: str, title: str, results: Results) -> None:
-    """Write the pictures beside `document` and put tables and pictures between its markers of `name`.
+def renew(document: Path, appendix: Path, name: str, title: str, results: Results) -> None:
+    """Write the pictures beside `document`, and put pictures and tables between the markers of `name` in both pages.
 
-    Raises ValueError when there are no such markers.
+    The times of operators, a hundred rows, are in the appendix. Raises ValueError when there are no such markers.
     """
     links: list[str] = []
     for threads in sorted({row.threads for row in results.rows}):
@@ -30,7 +34,10 @@ def renew(document: Path, name: str, title: str, results: Results) -> None:
         picture = document.with_name(f"{name}-{threads}.svg")
         picture.write_text(dot_plot(results, threads, caption))
         links.append(f"![{caption}]({picture.name})")
-    document.write_text(splice(document.read_text(), name, "\n\n".join([*links, report(results)])))
+    times = latencies(results)
+    shown, left = (times, []) if name == "networks" else ([], times)
+    for page, parts in ((document, [*links, heading(results), *shown]), (appendix, [*left, *details(results)])):
+        page.write_text(splice(page.read_text(), name, "\n\n".join(parts)))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ COLORS = {
     "torch_compile": "#ca5b2b",
     "torch_max_autotune": "#7b3f1d",
     "tilewright": "#1a7f37",
+    "tilewright_strict": "#7bc47f",
 }
 LEFT, RIGHT, TOP, LINE, WIDTH = 130, 24, 64, 22, 760
 FONT = 'font-family="sans-serif" font-size="12"'

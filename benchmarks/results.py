@@ -3,8 +3,10 @@
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,8 @@ class Results:
     versions: str = ""
     rows: tuple[Row, ...] = ()
     compilations: tuple[Compilation, ...] = ()
+    measured: str = ""
+    """The day, and the commit of the compiler."""
 
     def with_rows(self, rows: Iterable[Row]) -> "Results":
         """These rows in place of what there was for their cases and threads: ratios hold within one run only."""
@@ -93,7 +97,7 @@ def save(results: Results, path: Path) -> None:
 def load(path: Path) -> Results:
     """Read what `save` wrote; empty results of this machine if there is no file."""
     if not path.exists():
-        return Results(host(), versions())
+        return Results(host(), versions(), measured=revision())
     fields: dict[str, Any] = json.loads(path.read_text())
     rows = tuple(_row(row) for row in fields.pop("rows"))
     return Results(**fields | {"rows": rows, "compilations": tuple(Compilation(**c) for c in fields["compilations"])})
@@ -102,6 +106,13 @@ def load(path: Path) -> Results:
 def _row(fields: dict[str, Any]) -> Row:
     error = fields["error"]
     return Row(**fields | {"slots": tuple(fields["slots"]), "error": error and Accuracy(**error)})
+
+
+def revision() -> str:
+    """Today, and the commit that is checked out; "+" if files were changed since."""
+    git = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    found = subprocess.run(git, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return f"on {date.today()}, commit {found.stdout.strip() or 'unknown'}"
 
 
 def host() -> str:

@@ -14,20 +14,43 @@ LABELS = {
     "torch_compile": "torch.compile",
     "torch_max_autotune": "torch.compile, max-autotune",
     "tilewright": "Tilewright",
+    "tilewright_strict": "Tilewright, strict",
 }
 
 
 def report(results: Results) -> str:
     """All tables of these results; cases and peers in the order in which they were measured."""
+    return "\n\n".join([heading(results), *latencies(results), *details(results)])
+
+
+def heading(results: Results) -> str:
+    """The machine, the versions, and when it was measured."""
+    return f"{results.host}. {results.versions}." + (f" Measured {results.measured}." if results.measured else "")
+
+
+def _names(results: Results) -> tuple[list[str], list[str], list[int]]:
+    """Cases, peers and numbers of threads."""
     cases = list(dict.fromkeys(row.case for row in results.rows))
     peers = list(dict.fromkeys(row.peer for row in results.rows))
-    threads = sorted({row.threads for row in results.rows})
-    parts = [f"{results.host}. {results.versions}."]
+    return cases, peers, sorted({row.threads for row in results.rows})
+
+
+def latencies(results: Results) -> list[str]:
+    """The tables of times, one for each number of threads."""
+    cases, peers, threads = _names(results)
+    parts: list[str] = []
     for count in threads:
         unit = "thread" if count == 1 else "threads"
         parts += [f"{count} {unit}, median milliseconds (ratio to {LABELS[BASELINE]}, below 1 is faster):"]
         own = {row.peer for row in results.rows if row.threads == count}
         parts += [latency_table(results, count, cases, [peer for peer in peers if peer in own])]
+    return parts
+
+
+def details(results: Results) -> list[str]:
+    """The tables of shares of the peak, errors and compile times, and what failed."""
+    cases, peers, threads = _names(results)
+    parts: list[str] = []
     for count in threads[:1]:
         parts += ["Share of the floating-point peak, by the operations of the operators' definitions, 1 is all of it:"]
         parts += [share_table(results, count, cases, peers)]
@@ -39,7 +62,7 @@ def report(results: Results) -> str:
             compilation_table(results.compilations),
         ]
     failed = failures(results)
-    return "\n\n".join([*parts, "What failed:", failed] if failed else parts)
+    return [*parts, "What failed:", failed] if failed else parts
 
 
 def latency_table(results: Results, threads: int, cases: Sequence[str], peers: Sequence[str]) -> str:
@@ -56,7 +79,7 @@ def _lead(results: Results, case: str, threads: int, peers: Sequence[str]) -> fl
     """How many times longer than ours the fastest other peer takes; None where one side is missing."""
     rows = {peer: results.row(case, threads, peer) for peer in peers}
     times = {peer: row.median for peer, row in rows.items() if row and not row.failure}
-    others = [time for peer, time in times.items() if peer != OURS]
+    others = [time for peer, time in times.items() if not peer.startswith(OURS)]
     return min(others) / times[OURS] if others and OURS in times else None
 
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.document import DOCUMENT, renew
+from benchmarks.document import APPENDICES, DOCUMENT, renew
 from benchmarks.pictures import COLORS, dot_plot
 from benchmarks.results import Results, Row
 from benchmarks.tables import LABELS, splice
@@ -46,17 +46,21 @@ def test_words_are_escaped_and_every_peer_has_a_color() -> None:
 def test_the_page_is_renewed_between_its_markers(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("words\n<!-- begin networks -->\n<!-- end networks -->\nmore\n")
-    renew(page, "networks", "Networks", RESULTS)
-    once = page.read_text()
-    links = re.findall(r"!\[(.*?)\]\((.*?)\)", once)
+    details = tmp_path / "details.md"
+    details.write_text(page.read_text())
+    renew(page, details, "networks", "Networks", RESULTS)
+    once = page.read_text(), details.read_text()
+    links = re.findall(r"!\[(.*?)\]\((.*?)\)", once[0])
     assert links == [("Networks, 1 thread: time, as multiples of ONNX Runtime's", "networks-1.svg")]
     assert (tmp_path / "networks-1.svg").read_text() == dot_plot(RESULTS, 1, links[0][0])
-    assert "| a &" in once
-    renew(page, "networks", "Networks", RESULTS)
-    assert page.read_text() == once
+    assert "| a &" in once[0]
+    assert "Error against float64" in once[1]
+    renew(page, details, "networks", "Networks", RESULTS)
+    assert (page.read_text(), details.read_text()) == once
 
 
 @pytest.mark.parametrize("name", ["networks", "operators"])
 def test_the_performance_page_has_the_markers(name: str) -> None:
-    text = DOCUMENT.read_text()
-    assert splice(splice(text, name, "x"), name, "y").count(f"<!-- begin {name} -->\ny\n<!-- end {name} -->") == 1
+    for page in (DOCUMENT, APPENDICES / f"{name}.md"):
+        text = splice(splice(page.read_text(), name, "x"), name, "y")
+        assert text.count(f"<!-- begin {name} -->\ny\n<!-- end {name} -->") == 1
