@@ -48,7 +48,7 @@ Watch = Callable[[Stage, object], None]
 
 
 def _unwatched(stage: Stage, made: object) -> None:
-    """What is called with each stage if nobody watches."""
+    """The watcher of stages by default: it does nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The way of a model, on one page.
+"""The pipeline of a compilation, on one page.
 
 graph -> normalize -> recognize -> algebra (-> superopt) -> choose -> layout -> flatten -> fuse -> loops -> schedule ->
 main -> llvm, asm

@@ -1,4 +1,4 @@
-"""Whole compiled models, kept from one process to the next: compiling a model again takes as long as hashing it.
+"""A cache of compiled models on disk: compiling a model again takes as long as hashing it.
 
 An entry is a signed artifact, as ``save`` writes it, in a file that is called by the hash of its manifest. An index
 says which artifact belongs to a key: the hash of

@@ -1,4 +1,4 @@
-"""A model with run-time extents that is compiled anew for each size that it meets.
+"""A model with run-time extents that is compiled for each size of inputs at the first run with it.
 
 For what can't be carried to run time: a shape that depends on extents in a way that no kernel takes, a buffer of a
 worker whose size nobody bounds. Each version is an ordinary model of fixed shapes, made when inputs of its sizes come

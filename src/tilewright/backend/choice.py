@@ -1,4 +1,4 @@
-"""The back ends that there are: given, built in, or installed."""
+"""Finds the back end that a user names: built in, installed, or given as an object."""
 
 from tilewright.backend.api import Backend
 from tilewright.backend.cpu.backend import CPU

@@ -1,4 +1,4 @@
-"""What becomes of an index that lies outside of what it indexes, where only the data decide it."""
+"""The policies for an index that is data and out of range at run time: an error, or the nearest valid index."""
 
 from tilewright.base.choices import Choice
 

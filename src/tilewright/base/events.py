@@ -1,4 +1,4 @@
-"""What happens on the way, told as it happens: a listener gets small values, and decides what to do with them.
+"""Progress events: the compiler reports small values to a listener, which decides what to do with them.
 
 Listeners are passed explicitly; there is no registry. ``ignore`` drops everything, ``Recorder`` keeps it for tests and
 for the table of timings, ``to_log`` writes one line an event to the standard library's ``logging``.

@@ -1,4 +1,4 @@
-"""How often Python looks for garbage that refers to itself, while a model is compiled.
+"""Sets how often Python's collector of cyclic garbage runs while a model is compiled.
 
 The compiler makes many small objects that live for long, and hardly any cycles. Each time their number has grown by a
 quarter, Python looks at all objects of the process: a twentieth of the time of compiling, and more where the process

@@ -1,4 +1,4 @@
-"""What this machine is: read from the files of the Linux kernel, without LLVM.
+"""Detects this machine's processor, from files of the Linux kernel, without LLVM.
 
 The name of the processor only guides LLVM's scheduling and what is taken for the time of things; what code may use is
 decided by the features that the kernel reports. So a processor that came after this list has the name of the newest one

@@ -1,4 +1,4 @@
-"""What follows from objects, remembered by which objects they are: to compare large ones would take longer."""
+"""Memoizes by object identity, where comparing large objects would take longer than computing again."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar

@@ -1,4 +1,4 @@
-"""How much memory there is, what may be taken of it, and an error of ours where it ends.
+"""Available memory, budgets of it, and ``OutOfMemory`` where an allocation fails.
 
 A model is data from somebody else, and a few bytes of it can ask for any amount of memory. So what it asks for is
 counted before it is allocated (``Budget``). What can't be counted ends in ``MemoryError``, which becomes

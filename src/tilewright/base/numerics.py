@@ -1,4 +1,4 @@
-"""How far a compiled model's numbers may be from those of its operators, computed one by one."""
+"""Numerics policies: how far a model's results may be from those of its operators, computed one by one."""
 
 from tilewright.base.choices import Choice
 

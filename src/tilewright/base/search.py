@@ -1,4 +1,4 @@
-"""How a kernel's schedules are searched: choices of whoever tunes."""
+"""Options of the tuner: searchers and cost models."""
 
 from enum import Enum
 

@@ -1,4 +1,4 @@
-"""Settings: what a user says by environment variables, read once and passed on as a value.
+"""Settings: the values of environment variables, read once and passed as an argument.
 
 There is no hidden global: ``Settings.from_environment()`` is called where work begins, and a caller may make or
 ``dataclasses.replace`` a ``Settings`` instead. A new setting is a field here and one line in ``from_environment``.

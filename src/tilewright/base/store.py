@@ -1,4 +1,4 @@
-"""A cache of bytes on disk, by content hash: bounded, shared by processes, and never in the way.
+"""A bounded cache of bytes on disk, by content hash, shared by processes; its faults are no errors.
 
 An entry is one file, ``<first two digits of the key>/<key>``: eight bytes of magic, the SHA-256 of key and data, data.
 Files appear by rename, so a reader sees all of an entry or none. Every read checks the hash; an entry that does not

@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {verb:8} {does}" for verb, does in VERBS.items())
     parser = argparse.ArgumentParser(
         prog="tilewright",
-        description="A deep-learning compiler that a person can read.",
+        description="A deep-learning compiler: ONNX models to native code.",
         epilog=f"verbs:\n{listed}\n\n`tilewright VERB --help` says more.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -46,7 +46,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=512",
-        help="the most that a dimension known at run time only can be",
+        help="upper bound of a dimension that is known at run time only",
     )
     parser.add_argument(
         "--dynamic",
@@ -57,30 +57,33 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target",
         default="host",
-        help="what to compile for: such as x86_64,znver5, or one that a package offers (default: this machine)",
+        help="the target, such as x86_64,znver5, or the name of an installed one (default: this machine)",
     )
     parser.add_argument(
-        "--backend", default="cpu", metavar="NAME", help="what makes code and runs it (default: %(default)s)"
+        "--backend", default="cpu", metavar="NAME", help="the back end: cpu, reference or an installed one"
     )
     parser.add_argument(
         "--threads",
         type=positive,
         default=default_threads(),
         metavar="N",
-        help="the most that a run uses (default: %(default)s)",
+        help="most threads of a run (default: %(default)s)",
     )
     add_choice(parser, "--math", Math.DEFAULT, "which algorithms may be used, by their errors")
     parser.add_argument(
         "--memory-limit",
         type=size,
         metavar="SIZE",
-        help="the most bytes that packed weights and the workspace of a run take together, such as 512MiB",
+        help="most bytes of packed weights and the workspace of a run together, such as 512MiB",
     )
     add_choice(parser, "--superopt", Superopt.OFF, "how hard to look for a graph that computes the same in less time")
     checked = "whether an index among the data that is out of range is an error, or the nearest"
     add_choice(parser, "--checks", Checks.ON, checked)
     parser.add_argument(
-        "--records", type=Path, metavar="FILE.db", help="what was tuned (default: TILEWRIGHT_RECORDS, or in the home)"
+        "--records",
+        type=Path,
+        metavar="FILE.db",
+        help="records of the tuner (default: TILEWRIGHT_RECORDS or in the home)",
     )
     parser.add_argument(
         "--rules",
@@ -95,9 +98,9 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         help="compile in a process of its own, with limits of time and memory: for models from others",
     )
     parser.add_argument(
-        "--isolate-memory", type=size, metavar="SIZE", help="bytes that it may have (default: what there is)"
+        "--isolate-memory", type=size, metavar="SIZE", help="most bytes of that process (default: all memory)"
     )
-    parser.add_argument("--isolate-timeout", type=float, metavar="SECONDS", help="how long it may take (default: 600)")
+    parser.add_argument("--isolate-timeout", type=float, metavar="SECONDS", help="its time limit (default: 600)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

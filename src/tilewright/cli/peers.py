@@ -1,4 +1,4 @@
-"""Other engines on the same model, each with the settings that serve it best."""
+"""Other runtimes on the same model, each with its fastest settings."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum

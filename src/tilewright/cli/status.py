@@ -1,4 +1,4 @@
-"""What the command leaves with."""
+"""Exit statuses of the command."""
 
 from enum import IntEnum
 

@@ -1,4 +1,4 @@
-"""What a whole kernel takes, estimated from its naive program: for those who compare graphs.
+"""Estimates the time of a kernel from its naive program, to compare graphs.
 
 A contraction takes what the model says of its best register tile. All else is a pass over memory: the longer of its
 arithmetic and its traffic, as in Williams et al., "Roofline" (2009). Weights that no core keeps from one run of a model

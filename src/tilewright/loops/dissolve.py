@@ -1,4 +1,4 @@
-"""Blocks become their bodies, and a reduction's initialization moves out of the loops that reduce.
+"""Replaces blocks by their bodies, and moves the initialization of a reduction out of its reduction loops.
 
 "``init`` runs when all reduction axes are 0" becomes: it runs just before the outermost loop that drives a reduction
 axis, inside copies of the spatial loops that it needs. Where one loop drives spatial and reduction axes together (they

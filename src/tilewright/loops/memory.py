@@ -59,4 +59,4 @@ SHARED = Memory("shared", None, Sharing.BLOCK)
 """Shared by the threads of one block."""
 
 MEMORIES = {memory.name: memory for memory in (GLOBAL, LOCAL, SHARED)}
-"""Those that a program may use without naming them to who reads it."""
+"""The memories that a parser knows without a declaration."""

@@ -1,4 +1,4 @@
-"""How far results are from a reference, by the design's two measures."""
+"""Two measures of the difference from a reference: relative in the 2-norm, and of the largest element."""
 
 from dataclasses import dataclass
 

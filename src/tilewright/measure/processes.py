@@ -1,4 +1,4 @@
-"""Processes that must not outlive their purpose: what Linux offers to find, to kill and to bury them.
+"""Finds, kills and reaps all descendants of a process, by means of Linux.
 
 - A child has a session and process group of its own, so one signal reaches all that it started.
 - What leaves the group (``setsid``) still has a parent. When that ends, Linux gives it to the nearest ancestor that is

@@ -1,4 +1,4 @@
-"""What no schedule can beat: a time below it says that the clock, or what was timed, is not what it should be."""
+"""Lower bounds of a kernel's time: a measurement below them is an error of the clock or of the measurement."""
 
 from math import prod
 

@@ -1,4 +1,4 @@
-"""What is said of a candidate: a verdict, and what was found on the way to it."""
+"""The result of measuring a candidate: a verdict, and its times or the reason of the failure."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a candidate is held against: inputs by a seed, and the results of the naive program."""
+"""Inputs (from a seed) and expected results (of the naive program) for a candidate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 UNROLLED = 4
-"""Sums of up to so many products are one expression, and so have no loop."""
+"""The most products of a sum that is written as one expression, without a loop."""
 
 
 @operator("Repeat", FusionKind.VIEW, Trait.MOVES)

@@ -1,4 +1,4 @@
-"""What one call needs to itself: the ABI's context block, pointers, extents, arena and scratch.
+"""The memory of one call: the ABI's context block, pointers, extents, arena and scratch.
 
 A model keeps finished contexts in a free list, so a call allocates nothing, and several threads may call at once. What
 they hold is bounded by what the last calls have used (``Kept``).
@@ -19,7 +19,7 @@ KEPT_BYTES: Final = 64 << 20
 """Workspace that a model keeps between calls in any case."""
 REMEMBERED_CALLS: Final = 64
 SMALL: Final = KEPT_BYTES // KEPT_CONTEXTS
-"""A workspace of which so many contexts are no concern."""
+"""Bytes of a workspace that is small enough to be kept in every context."""
 _WORD = 8
 _ERROR = struct.Struct("<qqqq")
 _EXCEPTION = struct.Struct("<3Q")
@@ -77,7 +77,7 @@ class Context:
         return self._arena.nbytes
 
     def reserve(self, workspace: int) -> None:
-        """Have at least so many bytes of workspace; they stay for later calls. Raises ``OutOfMemory``."""
+        """Have at least ``workspace`` bytes of workspace; they stay for later calls. Raises ``OutOfMemory``."""
         self.needed = workspace
         if workspace > self._arena.nbytes:
             self._arena = aligned(workspace, "the workspace for inputs of these sizes")

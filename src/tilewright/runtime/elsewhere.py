@@ -1,4 +1,4 @@
-"""Code for another machine than this one: refused before it runs, in words rather than by an illegal instruction."""
+"""Code for another machine: running it raises ``UnsupportedTarget`` instead of meeting an illegal instruction."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn

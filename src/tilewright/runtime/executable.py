@@ -20,7 +20,7 @@ _Shapes = Sequence[tuple[tuple[int, ...], np.dtype[np.generic]]]
 class Executable(ABC):
     """A manifest, the arrays of its constants, and what computes. Any number of threads may call ``run`` at once.
 
-    ``threads`` is the most that a call uses; by default what the machine lends to this process (``sizing``). Raises
+    ``threads`` is the most that a call uses; by default the cores that this process may use (``sizing``). Raises
     ``BadArtifact`` if the constants are not those of the manifest.
     """
 
@@ -62,7 +62,7 @@ class Executable(ABC):
         threads: int | None = None,
         runs: int = 1,
     ) -> tuple[list[Array], list[float]]:
-        """``run`` so many times, and the seconds that each of the manifest's ``calls`` took, all runs together."""
+        """``run`` ``runs`` times; also the seconds of each of the manifest's ``calls``, summed over the runs."""
 
     @property
     def kept_bytes(self) -> int:

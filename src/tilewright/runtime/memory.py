@@ -1,4 +1,4 @@
-"""Memory that NumPy does not give: pages whose protection can be set, and arrays on cache-line boundaries."""
+"""Pages with settable protection, and arrays that are aligned to cache lines."""
 
 import ctypes
 import math

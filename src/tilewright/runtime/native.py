@@ -34,14 +34,14 @@ from tilewright.runtime.memory import address_of
 from tilewright.runtime.pool import shared_pool
 
 _LONGEST_SECONDS = 1e9
-"""What is longer, or infinite, is as long as this: 31 years fit into 64 bits of nanoseconds."""
+"""The longest timeout, in seconds; longer ones are cut to it. In nanoseconds it fits into 64 bits."""
 
 
 class NativeExecutable(Executable):
     """An image with its manifest and constants.
 
     ``objects`` are relocatable objects that together make the image; ``constants`` the arrays of the manifest's
-    constants, in its order. ``threads`` is the most that a call uses; by default what the machine lends to this process
+    constants, in its order. ``threads`` is the most that a call uses; by default the cores that this process may use
     (``sizing``). Raises ``BadArtifact`` if the parts do not fit each other or this machine.
     """
 

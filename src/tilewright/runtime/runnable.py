@@ -25,11 +25,11 @@ class RunnableModel:
     def __init__(self, executable: Executable, signer: str | None = None) -> None:
         self._executable = executable
         self.signer = signer
-        """Of an artifact: the public key, or "this user", by whose signature it was trusted; None: nobody was asked."""
+        """Of an artifact: the public key, or "this user", whose signature was verified; None: none was verified."""
 
     @property
     def executable(self) -> Executable:
-        """The native code, and what its callers must know of it."""
+        """The native code and its manifest."""
         return self._executable
 
     @property
@@ -44,18 +44,18 @@ class RunnableModel:
 
     @property
     def math(self) -> Math:
-        """The policy for numbers that it was compiled under."""
+        """The numerics policy with which it was compiled."""
         return self._executable.manifest.math
 
     @property
     def checks(self) -> Checks:
-        """What becomes of an index among the data that is out of range."""
+        """The policy for indices that are data and out of range."""
         return self._executable.manifest.checks
 
     def run(
         self, names: Sequence[str] | None, feeds: Mapping[str, object], *, timeout: float | None = None
     ) -> list[Array]:
-        """The outputs called ``names`` (None: all, in the model's order) for inputs by name, as ONNX Runtime spells it.
+        """The outputs called ``names`` (None: all, in the model's order) for inputs by name, as in ONNX Runtime.
 
         ``timeout``: the most seconds that the native code may take, to about 10 ms. Handlers of signals run meanwhile
         if this is the main thread, so Ctrl-C stops a run. Whatever stopped it, the model can be run again at once.
@@ -103,7 +103,7 @@ class MappedModel(RunnableModel):
         self._file = file
 
     def _executable_for(self, feeds: Mapping[str, object]) -> Executable:
-        """The code, if nobody has written into the file. Raises ``CorruptArtifact``."""
+        """The code. Raises ``CorruptArtifact`` if the file was written to since it was loaded."""
         self._file.check()
         return super()._executable_for(feeds)
 
@@ -135,12 +135,12 @@ def load(
     the most that one call uses; by default all that this process may use.
 
     The weights are read into memory, so the file may be replaced, overwritten or removed while the model is in use; a
-    process that forks after loading shares them with its children. ``mmap``: the weights stay in the file, and all
-    processes that load it share them. Who asks for it promises that nobody writes into the file (saving to the same
-    path, or renaming over it, is safe): that is noticed before a run, which then raises ``CorruptArtifact``, but if it
-    happens during one, the numbers are wrong or the process dies.
+    process that forks after loading shares them with its children. ``mmap``: the weights are mapped from the file, and
+    all processes that load it share them. The file must not be written to meanwhile (saving to the same path, or
+    renaming over it, is safe). A change before a run raises ``CorruptArtifact``; a change during a run gives wrong
+    numbers or ends the process.
 
-    Raises ``BadInput`` if there is no such file, key or number of threads, ``UntrustedData`` if nobody who is trusted
+    Raises ``BadInput`` if there is no such file, key or number of threads, ``UntrustedData`` if no trusted key
     has signed it, ``Unsupported`` if a key is given and the library that checks it is missing (extra ``[sign]``),
     ``CorruptArtifact`` if it is damaged, altered, or made for another processor or version, ``OutOfMemory``.
     """

@@ -1,4 +1,4 @@
-"""How many threads a process should use: what the user says, else what the machine lends to this process.
+"""The number of threads of a process: the user's choice, else the cores that this process may use.
 
 In this order: ``TILEWRIGHT_NUM_THREADS``, ``OMP_NUM_THREADS`` (its first number), and then the smallest of: processors
 in the affinity mask (one for each core: two hardware threads of a core do not multiply faster than one), and the CPU
@@ -58,7 +58,7 @@ def _chosen(environ: Mapping[str, str], cores: int, quota: float | None) -> tupl
 
 
 def _positive(text: str) -> int | None:
-    """A number of more than 18 digits is none that anybody means."""
+    """A positive number of at most 18 digits; None for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0 else None
 
 

@@ -67,7 +67,7 @@ class Machine:
     page_bytes: int = 4096
     """Where a page ends, hardware no longer knows what comes next."""
     pages_at_hand: int = 48
-    """Addresses on so many pages are translated without delay, and leave room for weights and results."""
+    """Number of pages whose addresses are translated without delay, less those of weights and results."""
     look_ahead: int = 0
     """Multiply-adds that the processor sees ahead: if it has more of them for a page, it sees the next page too late,
     and memory and arithmetic take turns. Where it is not known, none: to ask in vain costs less than to wait."""

@@ -1,4 +1,4 @@
-"""What was measured of this machine, in a file of its user: figures that stand in place of those that are built in.
+"""Reads and writes the file of figures that were measured on this machine; they replace the built-in ones.
 
     {"form": 1, "processor": "AMD EPYC 9655 (znver5)", "figures": {"fma_latency": 4.0, "near_bytes": 27.0}}
 

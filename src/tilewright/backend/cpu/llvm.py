@@ -1,4 +1,4 @@
-"""The one door to LLVM: from the text of a module to object code or assembly, for a target."""
+"""Calls LLVM: compiles the text of a module to object code or assembly, for a target."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Where memory is: that of a buffer, and that of one access to it."""
+"""Addresses: of a buffer, and of one access to it."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What the elements of private buffers are known to be within one scope (store-to-load forwarding).
+"""Known values of the elements of private buffers within one scope (store-to-load forwarding).
 
 LLVM makes registers of private buffers. It takes fewer lines to parse and to promote where what was stored a few lines
 before is not loaded again, and what is stored again a few lines after is not stored.

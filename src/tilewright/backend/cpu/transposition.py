@@ -17,7 +17,7 @@ from tilewright.symbolic.expr import Const, Read, Var
 from tilewright.symbolic.traversal import free_vars, walk
 
 CHUNK_BYTES = 16
-"""Elements are interleaved within chunks of so many bytes, and then whole chunks are moved: vector units are made of
+"""Elements are interleaved within chunks of this many bytes, and then whole chunks are moved: vector units are made of
 such chunks, and have instructions for both."""
 
 

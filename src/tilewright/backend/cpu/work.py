@@ -1,4 +1,4 @@
-"""How much an iteration of a loop does, and so how often the loop looks whether its call is to end.
+"""Estimates the work of a loop's iteration, which decides how often the loop checks for a request to stop.
 
 A look is two loads and a compare; one in every n-th iteration is a test of the counter in the others. Both must cost
 nothing beside what the loop does (well below 1 %), and nobody should wait long for a loop.
@@ -9,7 +9,7 @@ from tilewright.symbolic.expr import Const
 from tilewright.target.machine import GUESSED_EXTENT
 
 POLLED_STORES = 512
-"""About so many stores lie between two looks, or more."""
+"""The least number of stores between two checks, about."""
 _LONG = 1 << 20
 """Stores that take some milliseconds: all of a shorter loop need no look in it."""
 _BUSY = 16

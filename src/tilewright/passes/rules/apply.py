@@ -1,4 +1,4 @@
-"""Matches applied: a graph with targets in the place of sources.
+"""Applies a match: replaces the sources of a rule in a graph by its targets.
 
 Nodes of the graph keep their order as far as that can be; a node of a target stands where the last of its match stood,
 and readers that came before are moved behind it.

@@ -1,4 +1,4 @@
-"""What the names of a rule stand for: values, integers, leading dimensions, attributes.
+"""Bindings of the names of a rule: values, integers, leading dimensions, attributes.
 
 A ``Binding`` is immutable: a search that goes back has the one from before. Equations that can't be solved yet (an
 extent ``n1 + n2`` of which neither is known) are kept, and solved at the end.

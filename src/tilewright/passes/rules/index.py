@@ -1,4 +1,4 @@
-"""What a matcher asks of a graph, found once.
+"""An index of a graph for the matcher, built once.
 
 Keys are names of values: they are unique in a graph, and hashed faster than values.
 """

@@ -1,4 +1,4 @@
-"""Where a graph is what the sources of a rule say.
+"""Finds where the sources of a rule match in a graph.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What the names of a rule stand for where its sources are found: terms matched against values and nodes.
+"""Unification: binds the names of a rule by matching its terms against values and nodes.
 
 A value may be made by several nodes: in an e-graph, a class of equal values is one value here, and each of its nodes is
 tried (e-matching: de Moura and Bjørner, "Efficient E-Matching for SMT Solvers", CADE 2007). Operators that commute

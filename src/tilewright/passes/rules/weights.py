@@ -1,4 +1,4 @@
-"""What targets make of weights only, computed now.
+"""Evaluates what the targets of a rule compute from weights only.
 
 Operators' te programs are evaluated in float64, inlined into one expression: roundings do not add up, and large weights
 are read, computed and rounded piece by piece. A program is made once for all shapes, as its extents are the symbols of

@@ -1,4 +1,4 @@
-"""From a scheduled program to one that can be written down statement by statement.
+"""Prepares a scheduled program for code generation, so that each statement becomes code by itself.
 
 dissolve             blocks become their bodies, initializations move before the reduction loops (``loops``)
 inline_intrinsics    intrinsics that have no implementation become their description

@@ -1,4 +1,4 @@
-"""Vectorized loops are made fit for lanes.
+"""Rewrites the bodies of vectorized loops so that each statement works on vectors.
 
 A buffer that is allocated inside one is a buffer for each iteration, so it gets a last dimension over the lanes. What
 has no lanes (calls of intrinsics) makes the loop a serial one; parallel loops inside lanes are serial.

@@ -1,4 +1,4 @@
-"""Serial loops stop where their guards do.
+"""Shortens serial loops to the iterations for which their guards hold.
 
 ``for i in range(4): for ii in range(16): if i*16 + ii < 56`` becomes ``for ii in range(min(16, 56 - i*16))``: one body
 without the guard, where cutting ``i`` (``partition``) would write two.

@@ -1,4 +1,4 @@
-"""Loops that run once become their bodies, all of them in one pass.
+"""Replaces loops of one iteration by their bodies, in one pass.
 
 Parallel ones stay: with those that are directly around or inside of them, they say what is one region.
 """

@@ -1,4 +1,4 @@
-"""Loops with guards are cut at the points from where a guard is known.
+"""Splits loops where a guard becomes always true or always false.
 
 ``for i in range(43): for ii in range(12): if i*12 + ii < 512`` becomes 42 iterations without the guard, and one in
 which the inner loop has 8. A guard that can't be decided by cutting stays; inside vector loops it becomes a mask.

@@ -1,4 +1,4 @@
-"""Operators of other domains than ONNX's: who has nodes of them says what they mean.
+"""Operators of domains other than ONNX's: a user or a package defines what they compute.
 
     swish2 = Operator("my.domain.Swish2", function, FusionKind.INJECTIVE, Trait.ELEMENTWISE)
     SWISH2 = OnnxOperator("my.domain", "Swish2", Rule(swish2, {"beta": "beta"}))

@@ -27,7 +27,7 @@ IR_VERSION = 10
 _ROOM = 1 << 24
 """Bytes for all but the weights."""
 _PAGE = 1 << 12
-"""Tensors in a file of their own start at multiples of so many bytes, so that they can be mapped."""
+"""Alignment in bytes of tensors in a file of their own, so that they can be mapped."""
 
 
 def export(graph: Graph, operators: Iterable[OnnxOperator] = ()) -> onnx.ModelProto:
