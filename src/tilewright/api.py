@@ -1,4 +1,4 @@
-"""What a user calls: ``compile`` a model, run it, save it, and ask it what it does."""
+"""``compile``: from a model and its options to a ``CompiledModel``."""
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""This machine and this installation: what the compiler sees of them, what they can do, and what stands in the way.
+"""Examines this machine and this installation: facts, measured peaks, and warnings with remedies.
 
 Facts are read from the files of the Linux kernel; what is not there is not known. Every warning has a remedy.
 """

@@ -1,4 +1,4 @@
-"""What was done to a model: its nodes and where they went, its kernels and how they run, what was left undone and why.
+"""Explains a compilation: the kernel of each node, how each kernel runs, and what was left undone and why.
 
 Every finding has a reason and a next step. What follows from the structure of the graph and of the schedules is said;
 nothing is guessed: where the reason is not known, that is said.

@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured: the roofs that kernels are held against.
+"""Measures the peak of this machine: the roofs that kernels are compared with.
 
 A roof is the best of several tries, on as many threads as the model uses: clocks and neighbours differ from hour to
 hour, so it is measured when it is needed, and not kept.

@@ -1,4 +1,4 @@
-"""Where the time of a model goes: the time of each kernel beside the work that it needs and what the machine can do.
+"""Profiles a model: the time of each kernel, beside its work and the peak of the machine.
 
 Times come from a clock in the native code (``runtime.abi``, ``tw_mark``): the model that is profiled is the one that is
 run, and kernels are measured in turns because each run calls all of them. What no kernel accounts for (feeds, outputs,

@@ -1,4 +1,4 @@
-"""Places told apart by their phase: what a sum reads at ``(y + 1) % 2`` is the same for every second ``y``.
+"""Splits loops by phase: a sum that reads at ``(y + 1) % 2`` reads the same for every second ``y``.
 
 A transposed convolution has a filter for each phase. Over ``y // 2, y % 2`` it is an ordinary convolution inside of a
 loop over phases: all places of a register tile share the filter, and each phase stores where its outputs belong.

@@ -25,7 +25,7 @@ REGISTERS = 4
 
 
 MOSTLY_EMPTY = 4
-"""Of a register, one part of so many."""
+"""Loops of fewer iterations than a register has lanes, divided by this, are fused with the loop around."""
 RUN_TIME = 1 << 30
 """What extents are taken for that are known at run time only."""
 

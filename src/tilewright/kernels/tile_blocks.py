@@ -25,7 +25,7 @@ from tilewright.symbolic.domain import IterKind
 STEPS = (1, 2, 4, 8, 16)
 """Iterations of the inner part of a reduction's loop."""
 TAPS = 11
-"""A loop of a reduction with so many iterations at most is that of a window's taps, and not split."""
+"""A reduction loop of at most this many iterations is taken for the taps of a window, and not split."""
 MOST_TILES = 16
 """Of a block, along an axis."""
 ORDERED = 3

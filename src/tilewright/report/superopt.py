@@ -15,7 +15,7 @@ from tilewright.superopt.search.result import Applied, Optimized
 from tilewright.superopt.validate.validation import Validation
 
 WHOLE = 40
-"""Graphs of up to so many nodes are drawn whole; of larger ones, what has changed."""
+"""The most nodes of a graph that is drawn whole; of larger ones, the changed parts are drawn."""
 _LARGEST = 120
 """Nodes of a part that is still drawn."""
 _SHOWN = 200

@@ -1,4 +1,4 @@
-"""When the values of index expressions determine that of a loop variable: when iterations are told apart."""
+"""Decides whether the values of index expressions determine that of a loop variable."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

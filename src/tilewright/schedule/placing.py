@@ -1,4 +1,4 @@
-"""Taking a block out of its nest, and giving it a new one elsewhere: what both directions of ``compute_at`` share."""
+"""Moves a block from its nest to another one: common code of ``compute_at`` and ``reverse_compute_at``."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""``prefetch``: memory that is read once, in order, is asked for before it is needed."""
+"""``prefetch``: requests memory that is read once, in order, before it is needed."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Dimensions that may as well be samples: an operator that works place by place along them needs no program for each
+"""Dimensions that can be treated as samples: an operator that works place by place along them needs no program for each
 of their extents (Bradbury et al., JAX, 2018, call it ``vmap``). Which dimensions these are, operators say (``Batch``).
 """
 

@@ -29,9 +29,9 @@ CAREFUL = Timing(repeats=10, least_seconds=0.004)
 FINALISTS = 8
 """The fastest candidates that are measured again. Some of them are there by luck: a slow kernel has few runs."""
 FEWEST = 2
-"""After each round the slower half of them is dropped, down to so many."""
+"""After each round the slower half of them is dropped, until this many are left."""
 ALL_FAIL = 32
-"""If so many candidates have failed and none was right, the search ends."""
+"""The search ends if this many candidates have failed and none was right."""
 
 
 class Start(Enum):

@@ -1,4 +1,4 @@
-"""Measurements with a memory: what has a record is not measured again.
+"""Measures candidates, and takes the result from the records where there is one.
 
 So whoever proposes the same candidates in the same order goes on where an earlier search ended, however that ended.
 """

@@ -149,7 +149,7 @@ class ModelTuner:
             self._measurer.put(job, State.CONFIRMED)
 
     def withdraw(self, gains: Sequence[Gain]) -> None:
-        """Let nobody use what was found."""
+        """Withdraw what was found: ``compile`` does not use it."""
         for job in _winners(gains):
             self._measurer.put(job, State.REPEATED)
 

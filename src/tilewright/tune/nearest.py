@@ -1,4 +1,4 @@
-"""What is known of similar kernels: a schedule that was best for one of another size is a candidate for this one."""
+"""Candidates from similar kernels: the best schedule of a kernel that differs in sizes only."""
 
 from tilewright.base.errors import TilewrightError
 from tilewright.kernels.dot_products import all_dot_products

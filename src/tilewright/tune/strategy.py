@@ -1,4 +1,4 @@
-"""Who proposes and who rates, by names (``base.search``) or as objects: given by whoever tunes, or installed."""
+"""The searcher and the cost model of a tuning run: by name (``base.search``), as objects, or installed."""
 
 from collections.abc import Iterable
 from enum import Enum

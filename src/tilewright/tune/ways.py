@@ -23,7 +23,7 @@ from tilewright.tune.recorded import COMPARING, named
 from tilewright.tune.tasks import copying, form, is_static, nodes_with_routes
 
 WORTH_MEASURING = 4.0
-"""Ways whose estimate is so many times the best are not measured."""
+"""Ways whose estimate is more than this many times the best one are not measured."""
 
 
 def times_of(graph: Graph, facts: Facts, microseconds: Callable[[Program], float | None]) -> Times:

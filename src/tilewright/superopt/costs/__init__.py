@@ -1,4 +1,4 @@
-"""What graphs cost, which is what a search goes by.
+"""Costs of graphs, which a search minimizes.
 
 A node or a graph enters; a time leaves, in a unit of the provider's own. Another machine is another ``CostProvider``,
 in a module of its own.

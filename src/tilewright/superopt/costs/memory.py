@@ -1,4 +1,4 @@
-"""How much memory a graph takes, before anybody has planned it.
+"""Estimates the memory of a graph before it is planned.
 
 An estimate for comparing graphs: nodes run one by one in the order of the graph, each value is kept from when it is
 made until it was last read, views and what they see are one, and weights are kept all the time. Fusion makes it less.

@@ -1,4 +1,4 @@
-"""Rules that nobody wrote: found by enumeration over a finite field, and pruned to those that are worth keeping.
+"""Generates rules by enumeration over a finite field, and prunes them to those that are useful.
 
 A family of operations and inputs enters; rules over symbols leave, which hold wherever they were evaluated. A new
 family is an entry of ``families.FAMILIES``, an operation of it an ``Operation``; another reason to drop rules is a

@@ -1,4 +1,4 @@
-"""From two equal expressions at some extents to a rule over symbols, or to none.
+"""Generalizes two expressions that are equal at some extents to a rule over symbols, if there is one.
 
 Extents get symbols, as few of them equal as operators allow; cuts become sums of them. What both sides have in common
 becomes a variable. The rule that is made is evaluated anew, at extents that have nothing to do with each other, over

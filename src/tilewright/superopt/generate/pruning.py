@@ -1,4 +1,4 @@
-"""Fewer rules: what others say as well is dropped, step by step, and counted.
+"""Prunes rules: drops those that follow from others, step by step, and counts them.
 
 - *Renaming*: a rule that another one is, with other names (a name may stand for two of the rule's).
 - *Common subgraph*: sides that begin with the same operation on inputs, or end with the same one on otherwise equal

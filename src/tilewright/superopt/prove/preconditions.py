@@ -17,7 +17,7 @@ from tilewright.symbolic.expr import TRUE, Expr, const, equal
 _MOST = 2
 """Conditions of one rule."""
 _WITNESSES = 3
-"""At so many instances, at least, a rule must be true where its conditions hold."""
+"""The least number of instances at which a rule must be true where its conditions hold."""
 
 
 def find_needs(rule: Rule, *, instances: int = 300, proofs: int = 24) -> tuple[Expr, ...] | None:

@@ -1,4 +1,4 @@
-"""A second opinion on proofs, by Z3 (de Moura and Bjørner, TACAS 2008).
+"""A second prover, independent of the first: Z3 (de Moura and Bjørner, TACAS 2008).
 
 Axioms are facts for all values, the rule is denied, and Z3 is asked for a contradiction, in SMT-LIB. With the first
 prover, normal forms and the order of arguments (``writing``) are shared: extents are integers here, not numbers of a

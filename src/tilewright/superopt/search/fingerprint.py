@@ -1,4 +1,4 @@
-"""Graphs by what they compute, not by what their values are called.
+"""Fingerprints of graphs, which do not depend on the names of values.
 
 Two graphs over the same inputs and constants have one fingerprint if their outputs are the same terms: names of values
 in between, the order of nodes, and nodes that nobody reads make no difference.

@@ -1,4 +1,4 @@
-"""Smaller extents for a region, in which it is still what it was.
+"""Finds smaller extents for a region with which its operators are still valid.
 
 Each extent is replaced by a smaller one: equal ones by equal ones, and different ones by different ones, so that what
 is wrong at the old extents (another axis, another place of a slice) is wrong at the new ones. What operators ask of

@@ -1,4 +1,4 @@
-"""What training makes small: how badly scores order pairs of candidates, or how far they are from the labels.
+"""Losses for training: of the order of pairs of candidates, or of the distance from the labels.
 
 The loss of a ranking is the sum over pairs of log(1 + exp(-sign(c_i - c_j) (f_i - f_j))) (Chen et al. 2018), with two
 changes. Pairs are drawn, as there are too many of them: some partners for each candidate, anew each time. And a pair

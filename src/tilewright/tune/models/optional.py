@@ -1,4 +1,4 @@
-"""Packages that only some models need."""
+"""Imports of optional packages that only some models need."""
 
 import importlib
 

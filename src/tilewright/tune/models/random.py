@@ -1,4 +1,4 @@
-"""The baseline: scores that say nothing. What a search finds with it, it finds without a model."""
+"""The baseline: random scores, which show what a search finds without a model."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -21,7 +21,7 @@ class Plan:
 
     annealing: Annealing = field(default_factory=Annealing)
     pool: int = 2
-    """The batch is chosen from so many times its size (the paper's lambda)."""
+    """The batch is chosen from this many times as many candidates (the paper's lambda)."""
     diversity: float = 0.02
     """What a value of a knob is worth that no other candidate of the batch has, in units of the score (alpha)."""
     random: float = 0.05
