@@ -32,7 +32,11 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 CLI = (ROOT / "docs" / "cli.md").read_text()
 PAGES = [README, ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
-QUICK = {"bench": ["--rounds", "1", "--slot", "0"], "profile": ["--seconds", "0"], "tune": ["--minutes", "0.001"]}
+QUICK = {
+    "bench": ["--rounds", "1", "--slot", "0"],
+    "profile": ["--seconds", "0", "--no-roofs"],
+    "tune": ["--minutes", "0.001"],
+}
 QUICK["doctor"] = ["--no-measure"]
 IDS = np.ones((1, 128), np.int64)
 _BLOCK = re.compile(r"^(<!-- not run: .+ -->\n)?```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
