@@ -7,7 +7,7 @@ from tilewright.base.dtypes import f32
 from tilewright.base.errors import BadInput, ParseError, Unsupported
 from tilewright.loops.ir import Alloc, Barrier, Buffer, Loop, LoopKind, Seq, Stmt, Store
 from tilewright.loops.lower import lower
-from tilewright.loops.memory import GLOBAL, SHARED, Memory, Sharing, Way
+from tilewright.loops.memory import GLOBAL, SHARED, Memory, Sharing
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.schedule.replay import replay
@@ -16,7 +16,7 @@ from tilewright.schedule.trace import Trace
 from tilewright.symbolic.expr import ONE, ZERO, Var, const
 from tilewright.tensor import build as te
 
-SCRATCH = Memory("scratch", 48 << 10, Sharing.BLOCK, 128, Way.COPY)
+SCRATCH = Memory("scratch", 48 << 10, Sharing.BLOCK, 128)
 OUT, TILE, STEP = Buffer("out", f32, (const(4),)), Buffer("tile", f32, (const(4),), SHARED), Var("i")
 
 
@@ -43,7 +43,7 @@ def test_traces_hold_whole_memories(memory: Memory) -> None:
     assert trace == s.trace
     assert replay(trace, doubled()).program == s.program
     again = Schedule(doubled())
-    exec(str(s.trace), {"s": again, "SHARED": SHARED, "Memory": Memory, "Sharing": Sharing, "Way": Way})
+    exec(str(s.trace), {"s": again, "SHARED": SHARED, "Memory": Memory, "Sharing": Sharing})
     assert again.program == s.program
 
 

@@ -1,8 +1,8 @@
 """Memories: where buffers live, as objects of a back end.
 
-Whoever has to know who sees a buffer, how much fits, or how data gets in and out, asks the memory; nothing compares
-names. A back end declares its own, as ``Memory("shared", 48 << 10, Sharing.BLOCK, alignment=128)``. Declared here are
-those that need no back end: ``GLOBAL`` and ``LOCAL``, which all have, and ``SHARED``, a block's memory without a bound.
+Whoever has to know who sees a buffer, or how much fits, asks the memory; nothing compares names. A back end declares
+its own, as ``Memory("shared", 48 << 10, Sharing.BLOCK, alignment=128)``. Declared here are those that need no back end:
+``GLOBAL`` and ``LOCAL``, which all have, and ``SHARED``, a block's memory without a bound.
 """
 
 from dataclasses import dataclass
@@ -20,15 +20,6 @@ class Sharing(Enum):
     """One thread, or one worker of a CPU."""
 
 
-class Way(Enum):
-    """How data gets into a memory, and out of it."""
-
-    ACCESS = "access"
-    """By the loads and stores of those who see it."""
-    COPY = "copy"
-    """By copies that run beside computation, and are waited for. Accesses serve as well."""
-
-
 @dataclass(frozen=True, slots=True)
 class Memory:
     """A kind of memory. ``name`` is how programs write it (``alloc T: f32[8] in shared``)."""
@@ -39,16 +30,12 @@ class Memory:
     sharing: Sharing
     alignment: int = 64
     """Bytes: buffers in it start at multiples, and so take multiples."""
-    way: Way = Way.ACCESS
 
     def __repr__(self) -> str:
         """Python that gives the same memory, where the names of this module are known."""
         if self in MEMORIES.values():
             return self.name.upper()
-        return (
-            f"Memory({self.name!r}, {self.capacity}, Sharing.{self.sharing.name}, {self.alignment}, "
-            f"Way.{self.way.name})"
-        )
+        return f"Memory({self.name!r}, {self.capacity}, Sharing.{self.sharing.name}, {self.alignment})"
 
 
 GLOBAL = Memory("global", None, Sharing.ALL)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from tilewright.base.errors import BadInput
-from tilewright.loops.memory import MEMORIES, Memory, Sharing, Way
+from tilewright.loops.memory import MEMORIES, Memory, Sharing
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.tree import BlockRef, LoopRef
 from tilewright.symbolic.expr import Extent
@@ -212,7 +212,7 @@ def _to_json(value: Argument) -> _Json:
 def _memory_to_json(memory: Memory) -> dict[str, _Json]:
     if MEMORIES.get(memory.name) == memory:
         return {"scope": memory.name}
-    facts: list[_Json] = [memory.sharing.value, memory.alignment, memory.way.value]
+    facts: list[_Json] = [memory.sharing.value, memory.alignment]
     return {"scope": memory.name, "capacity": memory.capacity, "facts": facts}
 
 
@@ -230,9 +230,9 @@ def _from_json(value: _Json) -> Argument:
             return Sampled(name, number)
         case {"symbol": str(name)}:
             return Extent(name)
-        case {"scope": str(name), "capacity": int() | None as most, "facts": [str(by), int(at), str(way)]}:
+        case {"scope": str(name), "capacity": int() | None as most, "facts": [str(by), int(at), *_]}:
             try:
-                return Memory(name, most, Sharing(by), at, Way(way))
+                return Memory(name, most, Sharing(by), at)
             except ValueError as error:
                 raise BadInput(f"the trace has a memory that this version has not: {error}") from error
         case {"scope": str(name)} if name in MEMORIES:
