@@ -133,3 +133,16 @@ def test_a_nest_that_no_model_knows_is_not_free() -> None:
     a = te.placeholder((1000, 100), name="a")
     (known,) = open_space(Schedule(lower(te.compute((1000, 100), lambda i, j: a[i, j] * 2.0, name="b"))), TARGET).nests
     assert costs[1][0] > estimate(known, known.population(), TARGET).max()
+
+
+def test_estimates_of_all_nests_are_cycles_of_all_that_they_compute() -> None:
+    """So that the sum over a kernel's nests means something."""
+
+    def lanes(rows: int) -> float:
+        a = te.placeholder((rows, 1600), name="A")
+        (nest,) = open_space(
+            Schedule(lower(te.compute((rows, 1600), lambda i, j: a[i, j] * 2.0, name="B"))), TARGET
+        ).nests
+        return float(estimate(nest, nest.population(), TARGET).min())
+
+    assert lanes(10) == 10 * lanes(1) >= 1000  # a register of 16 takes a cycle at least

@@ -4,12 +4,11 @@ There is no measurement here, and no record.
 """
 
 from collections.abc import Iterator
-from math import prod
 
 from tilewright.cost.model import best
 from tilewright.cost.recurrence import is_recurrent, recurrence
 from tilewright.kernels.contraction import Contraction, Extents, analyze, window
-from tilewright.kernels.dot_tiles import DotTiles, instruction_for
+from tilewright.kernels.dot_tiles import by_instruction, instruction_for
 from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
 from tilewright.kernels.schedules import (
     drop_unread,
@@ -60,7 +59,7 @@ def open_space(s: Schedule, target: Target) -> Nests:
         result = all_blocks(s.program.body)[-1]
         channels = Extents(s.program.dims)(result.axes[-1])
         large = is_large(s, result, target)
-        return Nests((Lanes.of(result, _transform, target.vector_bits, large, _TRANSFORM, channels),))
+        return Nests((Lanes.of(s, result, _transform, target, large, _TRANSFORM, channels),))
     return Nests(tuple(elementwise(s, block, target) for block in all_blocks(s.program.body)))
 
 
@@ -74,7 +73,7 @@ def _transform(s: Schedule, _: BlockRef, lanes: int, parallel: bool) -> None:
 
 def elementwise(s: Schedule, block: Block, target: Target) -> Lanes:
     """The nest of a block that computes element by element."""
-    return Lanes.of(block, schedule_elementwise, target.vector_bits, is_large(s, block, target))
+    return Lanes.of(s, block, schedule_elementwise, target, is_large(s, block, target))
 
 
 def _are_stages(s: Schedule) -> bool:
@@ -120,7 +119,7 @@ def _expensive_shared(s: Schedule) -> frozenset[str]:
 
 
 def _points(s: Schedule, block: Block) -> int:
-    return prod(Extents(s.program.dims)(axis) for axis in block.axes)
+    return Extents(s.program.dims).points(block.axes)
 
 
 _CHEAP = frozenset({UnaryOp.NEG, UnaryOp.NOT, UnaryOp.ABS})
@@ -156,7 +155,7 @@ def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Targ
         yield elementwise(s, other, target)
     tiles = Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=False)
     instruction = instruction_for(block, roles, target)
-    yield tiles if instruction is None else DotTiles.over(tiles, instruction)
+    yield tiles if instruction is None else by_instruction(tiles, instruction)
 
 
 def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterator[Nest]:
@@ -166,7 +165,7 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
     whole = all(block.name == result.name or _keeps_its_axis(block) for block in reductions)
     by_rows = s.program.outputs == 1 and whole and all(map(_reduces_last, reductions))
     if by_rows and _rows_of(result) == _rows_of(reductions[0]):
-        yield Lanes.of(result, schedule_rows, target.vector_bits, is_large(s, reductions[0], target))
+        yield Lanes.of(s, result, schedule_rows, target, is_large(s, reductions[0], target))
         return
     nest = _window(s, reductions[0], target) if len(reductions) == 1 else None
     if nest is not None:
@@ -174,7 +173,7 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
         return
     for block in blocks:
         how = schedule_reduction if is_reduction(block) else schedule_elementwise
-        yield Lanes.of(block, how, target.vector_bits, is_large(s, block, target))
+        yield Lanes.of(s, block, how, target, is_large(s, block, target))
 
 
 def _window(s: Schedule, block: Block, target: Target) -> Tiles | None:
@@ -183,7 +182,7 @@ def _window(s: Schedule, block: Block, target: Target) -> Tiles | None:
     blocks = all_blocks(s.program.body)
     if roles is None or blocks[0].name != block.name or len(blocks) > 2:
         return None
-    taps = prod(Extents(s.program.dims)(axis) for axis in block.axes if axis.kind is IterKind.REDUCE)
+    taps = Extents(s.program.dims).points(axis for axis in block.axes if axis.kind is IterKind.REDUCE)
     anchor = BlockRef(block.name)
     return Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=taps <= WINDOW_TAPS)
 

@@ -68,8 +68,9 @@ def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
         case Tiles(facts=facts, registers=registers, parallel=parallel):
             cycles = tile_cycles(facts, population, registers, target)
             return _shared(cycles, _tiles(facts, population), target) if parallel else cycles
-        case Lanes(live=live):
-            return _lane_cycles(live, population, target)
+        case Lanes(parallel=parallel):
+            cycles = -(-nest.points // nest.width) * _lane_cycles(nest.live, population, target)
+            return _shared(cycles, np.full(len(population), MOST_CHUNKS), target) if parallel else cycles
         case _:
             return np.full(len(population), nest.points * unknown_cycles(target))
 

@@ -34,8 +34,8 @@ def recurrence(s: Schedule, target: Target) -> Nests:
     tiled = [nest for block in steps for nest in _contraction(s, block, target)]
     finished = {nest.name for nest in tiled} | {reader for nest in tiled for reader in _readers(s, nest)}
     others = [b for b in all_blocks(s.program.body) if b.name not in finished and not is_reduction(b)]
-    bits = target.vector_bits
-    return Nests((*tiled, *(Lanes.of(b, schedule_elementwise, bits, _is_large(s, b, target)) for b in others)))
+    lanes = (Lanes.of(s, block, schedule_elementwise, target, _is_large(s, block, target)) for block in others)
+    return Nests((*tiled, *lanes))
 
 
 def _is_step(block: Block) -> bool:
@@ -63,12 +63,5 @@ def _readers(s: Schedule, nest: Tiles) -> list[str]:
 
 def _is_large(s: Schedule, block: Block, target: Target) -> bool:
     """Whether it pays to spread each step of ``block`` over workers."""
-    return _points(s, block) >= JOINS * target.machine.parallel_work
-
-
-def _points(s: Schedule, block: Block) -> int:
-    """Points of one step."""
-    count = 1
-    for axis in block.axes:
-        count *= 1 if axis.kind is IterKind.ORDERED else Extents(s.program.dims)(axis)
-    return count
+    points = Extents(s.program.dims).points(axis for axis in block.axes if axis.kind is not IterKind.ORDERED)
+    return points >= JOINS * target.machine.parallel_work

@@ -8,8 +8,9 @@ Its register tile keeps a box of the output in registers during the whole reduct
     panels   an axis that only the panel depends on, in addition to the vector axis (blocked layouts have it)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import prod
 
 from tilewright.base.errors import InternalError
 from tilewright.loops.ir import Block, Store
@@ -165,6 +166,10 @@ class Extents:
     def __call__(self, axis: IterVar) -> int:
         """The extent of ``axis``."""
         return self.of(axis.extent)
+
+    def points(self, axes: Iterable[IterVar]) -> int:
+        """How many points ``axes`` have together."""
+        return prod(map(self, axes))
 
     def of(self, extent: Expr) -> int:
         """What ``extent`` is taken for."""

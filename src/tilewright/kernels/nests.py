@@ -20,6 +20,7 @@ from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.ir import Block, Buffer, Store
 from tilewright.loops.memory import GLOBAL
 from tilewright.loops.program import Program
+from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, block_at, consumers
@@ -175,9 +176,9 @@ class TileFacts:
             extent(roles.vector),
             extent(roles.rows),
             extent(roles.panels),
-            prod(extents(block.axes[p]) for p in others if p in along),
-            prod(extents(block.axes[p]) for p in others if p not in along),
-            prod(extents(axis) for axis in block.axes if axis.kind is IterKind.REDUCE),
+            extents.points(block.axes[p] for p in others if p in along),
+            extents.points(block.axes[p] for p in others if p not in along),
+            extents.points(axis for axis in block.axes if axis.kind is IterKind.REDUCE),
             block.writes[0].buffer.dtype.itemsize,
             _overlap(block, roles, extents),
             not isinstance(roles, Contraction),
@@ -218,7 +219,7 @@ def _overlap(block: Block, roles: Roles, extents: Extents) -> Overlap:
         for index in (index for read in _operands(block) for index in read.indices):
             taps = [reduced[v] for v in free_vars(index) if v in reduced]
             if row in free_vars(index) and taps:
-                return Overlap(_stride(index, row), prod(map(extents, taps)))
+                return Overlap(_stride(index, row), extents.points(taps))
     return Overlap(1, 1)
 
 
@@ -264,6 +265,8 @@ class Tiles(Nest):
     parallel: bool
     stream_ahead: int
     """Bytes that a stream is asked for ahead."""
+    instruction: TensorIntrinsic | None = None
+    """Its accumulators are the vectors of the tile, and the last axis of the reduction is what it sums up."""
 
     @staticmethod
     def of(s: Schedule, anchor: BlockRef, roles: Roles, target: Target, parallel: bool, may_unroll: bool) -> "Tiles":
@@ -298,9 +301,10 @@ class Tiles(Nest):
         """As the class says."""
         block = block_at(s.program, self.anchor).stmt
         outer = outer_order(axes_of(block, IterKind.SPATIAL), self.roles, Order(values["order"]))
-        reduction = axes_of(block, IterKind.REDUCE)
+        reduction = axes_of(block, IterKind.REDUCE)[: None if self.instruction is None else -1]
         tile, written_out = Tile(values["lanes"], values["rows"], values["panels"]), len(reduction) * values["unroll"]
-        self.go(s, Plan(tile, outer, reduction, written_out=written_out), values["pack"], values["prefetch"])
+        plan = Plan(tile, outer, reduction, written_out=written_out, instruction=self.instruction)
+        self.go(s, plan, values["pack"], values["prefetch"])
 
     def go(self, s: Schedule, plan: Plan, pack: int, prefetch: int) -> None:
         """Schedule as ``plan`` says; ``pack``, ``prefetch``: values of these knobs."""
@@ -380,21 +384,23 @@ class Lanes(Nest):
 
     @staticmethod
     def of(
+        s: Schedule,
         block: Block,
         how: Callable[[Schedule, BlockRef, int, bool], None],
-        register_bits: int,
+        target: Target,
         parallel: bool,
         live: int = LIVE,
         most: int | None = None,
     ) -> "Lanes":
-        """The nest of ``block``; registers hold elements of the widest type that it has to do with.
+        """The nest of ``block`` of ``s``; registers hold elements of the widest type that it has to do with.
 
         ``most``: lanes that there is work for, if more must not be.
         """
         widest = max(region.buffer.dtype.itemsize for region in (*block.reads, *block.writes))
-        width = max(1, register_bits // (8 * widest))
+        width = max(1, target.vector_bits // (8 * widest))
         vectors = tuple(v for v in (1, 2, 4, 8) if v == 1 or most is None or v * width <= most)
-        return Lanes(block.name, (Knob("vectors", vectors),), how, width, parallel, live)
+        points = Extents(s.program.dims).points(block.axes)
+        return Lanes(block.name, (Knob("vectors", vectors),), how, width, parallel, live, points=points)
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
         """As the class says."""

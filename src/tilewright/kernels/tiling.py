@@ -11,9 +11,11 @@ from enum import Enum
 
 from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction, Roles, Tile
+from tilewright.kernels.dot_products import LANES
 from tilewright.kernels.schedules import driving_loop, extent_of, ref, vectorize_last
 from tilewright.loops.ir import Block
 from tilewright.loops.memory import GLOBAL, LOCAL
+from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, block_at, consumers, loops_of
 from tilewright.symbolic.domain import IterKind
@@ -46,6 +48,8 @@ class Plan:
     """Iterations of the inner parts of loops of the reduction; these parts are innermost."""
     written_out: int = 0
     """So many of the innermost loops of the reduction are unrolled: what several of their steps read is loaded once."""
+    instruction: TensorIntrinsic | None = None
+    """Makes the vectors of a tile; it sums up over the axes that are reduced and not in ``reduction``."""
 
 
 def axes_of(block: Block, kind: IterKind) -> tuple[int, ...]:
@@ -70,6 +74,13 @@ def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, para
     for axis, tiles in plan.blocks.items():
         outer[axis], of_block = s.split(outer[axis], (None, min(tiles, extent_of(s, outer[axis]))))
         within.append(of_block)
+    *inside, lanes = inside
+    at_once = [lanes]
+    if plan.instruction is not None:
+        vector, lanes = s.split(lanes, (None, LANES))
+        inside.append(vector)
+        summed = (p for p in axes_of(block, IterKind.REDUCE) if p not in plan.reduction)
+        at_once = [lanes, *(driving_loop(s, anchor, position) for position in summed)]
     parts: list[LoopRef] = []
     for axis, count in plan.steps.items():
         reduced[axis], part = s.split(reduced[axis], (None, count))
@@ -77,11 +88,14 @@ def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, para
     # Loops that run once go outermost: the parallel ones are then directly inside each other, and share one region.
     around = sorted((outer[axis] for axis in plan.outer), key=lambda loop: extent_of(s, loop) > 1)
     steps = [*reduced.values(), *parts]
-    s.reorder(*around, *within, *steps, *inside)
-    for loop in (*steps[len(steps) - plan.written_out :], *inside[:-1]):
+    s.reorder(*around, *within, *steps, *inside, *at_once)
+    for loop in (*steps[len(steps) - plan.written_out :], *inside):
         s.unroll(loop)
-    s.vectorize(inside[-1])
+    if plan.instruction is None:
+        s.vectorize(lanes)
     finished = finish_tiles(s, anchor, epilogue, [*around, *within], plan.tile.lanes)
+    if plan.instruction is not None:
+        s.tensorize(lanes, plan.instruction)
     for loop in finished[: len(around)] if parallel else ():
         if extent_of(s, loop) > 1:
             s.parallel(loop)

@@ -21,8 +21,8 @@ def space_of(naive: Program, target: Target) -> Space:
     opened = Schedule(naive)
     nests = open_space(opened, target)
     last = nests.nests[-1] if nests.nests else None
-    # A tile of a class of its own is scheduled in a way of its own (``DotTiles``): it has the space of its knobs.
-    if last is not None and type(last) is Tiles and isinstance(last.roles, Contraction):
+    # A tile of a class of its own is scheduled in a way of its own: it has the space of its knobs.
+    if last is not None and type(last) is Tiles and isinstance(last.roles, Contraction) and last.instruction is None:
         return contraction_space(naive, target, opened, nests, last)
     return _of_nests(naive, target, opened, nests)
 
