@@ -23,6 +23,8 @@ _HOMES = {
     "SpecializingModel": "tilewright.specialize",
     "Target": "tilewright.target.target",
     "load": "tilewright.runtime.runnable",
+    "TunedKernel": "tilewright.tune.kernel",
+    "tune_kernel": "tilewright.tune.kernel",
     "RunnableModel": "tilewright.runtime.runnable",
     # The kinds of errors; tilewright.base.errors has their subclasses.
     "TilewrightError": "tilewright.base.errors",

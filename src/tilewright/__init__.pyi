@@ -15,5 +15,7 @@ from tilewright.runtime.runnable import load as load
 from tilewright.specialize import Dynamic as Dynamic
 from tilewright.specialize import SpecializingModel as SpecializingModel
 from tilewright.target.target import Target as Target
+from tilewright.tune.kernel import TunedKernel as TunedKernel
+from tilewright.tune.kernel import tune_kernel as tune_kernel
 
 __version__: str

@@ -95,7 +95,8 @@ class Builder:
     def _scheduled(self, job: Job) -> Program:
         """What primitives have made of a program that was legal is so, too: it is built as the compiler builds it."""
         if job.scheduled:
-            return parse_program(job.scheduled, all_dot_products().forms)
+            own = (form.intrinsic() for form in job.intrinsics)
+            return parse_program(job.scheduled, (*own, *all_dot_products().forms))
         trace, naive = Trace.from_json(job.trace), self._program(job.program)
         return replay(trace, naive, intrinsics=all_dot_products()).program
 

@@ -6,6 +6,7 @@ measurement.
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 
@@ -13,6 +14,7 @@ from tilewright.base import fields
 from tilewright.base.errors import CorruptRecord, TilewrightError
 from tilewright.loops.identity import family, identity
 from tilewright.loops.parser import parse_program
+from tilewright.loops.program import Intrinsic
 from tilewright.target.target import Target
 
 IR_VERSION = 2
@@ -37,11 +39,31 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """An ``Intrinsic`` as text: of somebody's own, which processes that measure can't import."""
+
+    name: str
+    description: str
+    implementation: str
+    features: tuple[str, ...]
+
+    @staticmethod
+    def of(intrinsic: Intrinsic) -> "Form":
+        """Its text."""
+        return Form(intrinsic.name, str(intrinsic.description), intrinsic.implementation, intrinsic.features)
+
+    def intrinsic(self) -> Intrinsic:
+        """What was written. Raises ``ParseError`` if that is no program."""
+        return Intrinsic(self.name, parse_program(self.description), self.implementation, self.features)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """``program``: text of a naive loop program with fixed extents; ``trace``: JSON of the schedule (``Trace``);
     ``target``: text of a ``Target``; ``seed``: of the inputs.
 
     ``scheduled``: text of the program that the trace makes, from whoever has it already; it is then not made again.
+    ``intrinsics``: those that it calls, beside Tilewright's own.
     """
 
     program: str
@@ -51,6 +73,7 @@ class Job:
     seed: int = 0
     timing: Timing = field(default_factory=Timing)
     scheduled: str = field(default="", compare=False)
+    intrinsics: tuple[Form, ...] = ()
 
     @property
     def workload(self) -> str:
@@ -60,7 +83,7 @@ class Job:
     @property
     def id(self) -> str:
         """Hash of everything that decides about the measurement."""
-        config = self.threads, self.seed, asdict(self.timing)
+        config = self.threads, self.seed, asdict(self.timing), *map(asdict, self.intrinsics)
         return job_id(self.workload, _parsed(self.trace), target_fingerprint(self.target), config)
 
 
@@ -71,6 +94,16 @@ def read_timing(value: object) -> Timing:
     if not 0 <= between <= MOST_BETWEEN:
         raise ValueError(f"between two runs there may be up to {MOST_BETWEEN} bytes, not {between}")
     return Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"]), cold, between)
+
+
+def read_forms(values: Iterable[object]) -> tuple[Form, ...]:
+    """What JSON says of intrinsics. Raises ``KeyError``, ``TypeError`` if that is none."""
+    return tuple(map(_read_form, map(fields.mapping, values)))
+
+
+def _read_form(form: Mapping[str, object]) -> Form:
+    features = tuple(map(fields.text, fields.items(form["features"])))
+    return Form(*(fields.text(form[name]) for name in ("name", "description", "implementation")), features)
 
 
 def job_id(workload: str, schedule: object, fingerprint: str, config: tuple[object, ...]) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from tilewright.base import fields
 from tilewright.base.errors import MeasureError
-from tilewright.measure.job import Job, read_timing
+from tilewright.measure.job import Job, read_forms, read_timing
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict
 
 MAX_ANSWER: Final = 64 << 10
@@ -162,6 +162,7 @@ class Request:
                 fields.whole(job["seed"]),
                 read_timing(job["timing"]),
                 fields.text(job["scheduled"]),
+                read_forms(fields.items(job["intrinsics"])),
             )
             only_build = message["only_build"] is True
             return Request(fields.whole(message["number"]), read, fields.number(message["run_seconds"]), only_build)

@@ -6,7 +6,7 @@ from enum import Enum
 
 from tilewright.base import fields
 from tilewright.base.errors import BadInput, CorruptRecord
-from tilewright.measure.job import Job, read_timing
+from tilewright.measure.job import Job, read_forms, read_timing
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome
 from tilewright.schedule.trace import Trace
 from tilewright.target.target import Target
@@ -58,11 +58,12 @@ class Row:
     def of(job: Job, outcome: Outcome, state: State = State.SEARCHED) -> "Row":
         """The row that says this."""
         config = {"threads": job.threads, "seed": job.seed, "timing": asdict(job.timing)}
+        own = {"intrinsics": [asdict(form) for form in job.intrinsics]} if job.intrinsics else {}
         return Row(
             job.program,
             job.target,
             job.trace,
-            json.dumps(config, sort_keys=True),
+            json.dumps({**config, **own}, sort_keys=True),
             outcome.verdict.value,
             outcome.detail[:MAX_DETAIL].encode(errors="replace").decode(),
             json.dumps(outcome.times_us),
@@ -93,6 +94,7 @@ class Row:
             fields.whole(config["threads"]),
             fields.whole(config["seed"]),
             read_timing(config["timing"]),
+            intrinsics=read_forms(fields.items(config.get("intrinsics", []))),
         )
 
     def _outcome(self) -> Outcome:

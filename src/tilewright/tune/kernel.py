@@ -1,63 +1,69 @@
 """Tuning one program: in its own space, or in that of a template.
 
-best = tune_kernel(te.create_schedule(C).program, template=matmul, trials=64)
+best = tilewright.tune_kernel(te.create_schedule(C).program, template=matmul, trials=64)
 print(best.microseconds, best.schedule.trace)
 """
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
-from tilewright.base.errors import BadInput, MeasureError
+from tilewright.base.arguments import FilePath, Within, checked
+from tilewright.base.errors import BadInput, MeasureError, ScheduleError
 from tilewright.base.search import Model, Search
 from tilewright.loops.program import Program
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.measure.row import State
-from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.trace import Trace
 from tilewright.space.config import Generator
 from tilewright.space.space import Space
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.recorded import named
+from tilewright.tune.recorded import named, replayed
 from tilewright.tune.spaces import space_of
 from tilewright.tune.strategy import Models, Searches, model_named, search_named
+
+MOST_TRIALS, MOST_THREADS = 1_000_000, 1024
 
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
     """The fastest schedule that was found, and what it takes; ``compilers_microseconds``: what the compiler's own
-    choice takes, infinity if it is not right. ``tried``: candidates, those that failed included."""
+    choice takes, infinity if it is not right. ``tried``: candidates, those that failed included. ``is_kept``: it is
+    faster, ``records`` have it, and ``compile`` can use it: it needs nothing that is not installed."""
 
     schedule: Schedule
     microseconds: float
     compilers_microseconds: float
     tried: int
+    is_kept: bool
 
 
+@checked(BadInput)
 def tune_kernel(
     naive: Program,
     *,
     template: Generator | None = None,
-    trials: int = 64,
+    trials: Annotated[int, Within(1, MOST_TRIALS)] = 64,
     search: Searches | str = Search.ANNEALING,
     cost_model: Models | str = Model.TREES,
-    threads: int = 1,
+    threads: Annotated[int, Within(1, MOST_THREADS)] = 1,
     seed: int = 0,
     target: Target | None = None,
-    records: Path | None = None,
+    records: FilePath | None = None,
 ) -> TunedKernel:
     """The fastest of about ``trials`` schedules of ``naive``, and of what the compiler does with it.
 
     ``search``, ``cost_model``: by name, or objects of one's own. ``records``: a database, in which what was measured is
     remembered; ``compile`` uses the best if it is not the compiler's own. Each candidate is built, checked and timed in
-    child processes. Raises ``BadInput`` for run-time extents and names that nobody has, ``ScheduleError`` for a
-    template that has no schedule, ``MeasureError`` if nothing is right.
+    child processes, which get the tensor intrinsics that its schedule uses. Raises, before anything is measured,
+    ``BadInput`` for run-time extents, names that nobody has and records that can't be written, ``ScheduleError`` for a
+    template that has no schedule; ``MeasureError`` if nothing is right.
     """
     if naive.dims:
         raise BadInput(f"{naive.name} has run-time extents: what is measured has fixed ones")
@@ -70,7 +76,8 @@ def tune_kernel(
         model=model_named(cost_model) if isinstance(cost_model, str) else cost_model,
     )
     with ExitStack() as stack:
-        path = records or Path(stack.enter_context(TemporaryDirectory(prefix="tilewright-tune-"))) / "records.db"
+        folder = stack.enter_context(TemporaryDirectory(prefix="tilewright-tune-"))
+        path = Path(folder) / "records.db" if records is None else Path(records)
         kept = stack.enter_context(Records.open(path))
         session = stack.enter_context(kept.session({"tune": naive.name, "trials": trials, "seed": seed}))
         measurer = Measurer(stack.enter_context(Pool(for_target.cores)), kept, session)
@@ -81,7 +88,18 @@ def tune_kernel(
         best = min((first, *others), key=lambda candidate: candidate.microseconds)
         if best.microseconds == inf:
             raise MeasureError(f"no schedule of {naive.name} is right: {tuner.history.causes()}")
-        if best is not first:
+        is_kept = records is not None and best is not first and _is_known(best.job.trace, naive)
+        if is_kept:
             measurer.put(best.job, State.CONFIRMED)
-    schedule = replay(Trace.from_json(best.job.trace), naive)
-    return TunedKernel(schedule, best.microseconds, first.microseconds, len(tuner.history.digits))
+    schedule = best.schedule.copy()
+    schedule.program = replace(schedule.program, name=naive.name)
+    return TunedKernel(schedule, best.microseconds, first.microseconds, len(tuner.history.digits), is_kept)
+
+
+def _is_known(trace: str, naive: Program) -> bool:
+    """Whether the compiler can make this schedule from the trace alone."""
+    try:
+        replayed(trace, naive)
+    except ScheduleError:
+        return False
+    return True

@@ -15,7 +15,8 @@ import numpy as np
 from tilewright.base.errors import ScheduleError
 from tilewright.base.search import Model, Search
 from tilewright.cost.analytic import schedule
-from tilewright.measure.job import Job, Timing
+from tilewright.kernels.dot_products import all_dot_products
+from tilewright.measure.job import Form, Job, Timing
 from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.schedule.schedule import Schedule
@@ -137,6 +138,7 @@ class Confirmed:
 
     job: Job
     microseconds: float
+    schedule: Schedule
 
 
 class KernelTuner:
@@ -197,7 +199,8 @@ class KernelTuner:
 
         Nobody uses what is measured before it is put to use (``ModelTuner.accept``).
         """
-        first, *others = self._finalists()
+        finalists = self._finalists()
+        first, *others = (job for job, _ in finalists)
         rounds: list[dict[str, float]] = []
         left = others
         for seed in (CONFIRMING, *CONFIRMING_AGAIN):
@@ -207,16 +210,16 @@ class KernelTuner:
             # In one order and in the other: what else the machine does comes and goes.
             rounds.append(self._again([first, *left], seed, backwards=len(rounds) % 2 == 1))
         times = _times([first, *left], rounds)
-        return [Confirmed(job, times.get(job.id, inf)) for job in (first, *others)]
+        return [Confirmed(job, times.get(job.id, inf), scheduled) for job, scheduled in finalists]
 
-    def _finalists(self) -> list[Job]:
+    def _finalists(self) -> list[tuple[Job, Schedule]]:
         """The analytic model's choice, the fastest candidates, and what is borrowed; each once."""
         order: list[int] = np.argsort(self.history.throughputs)[::-1][:FINALISTS].tolist()
         finalists = [self.history.digits[place] for place in order if self.history.throughputs[place] > 0]
         borrowed = [] if self._borrowed is None else [self._borrowed]
         schedules = [self._compilers(), *map(self.space.schedule, finalists), *borrowed]
-        jobs = (self._job(scheduled, CONFIRMING, CAREFUL) for scheduled in schedules)
-        return list({job.id: job for job in jobs}.values())
+        jobs = ((self._job(scheduled, CONFIRMING, CAREFUL), scheduled) for scheduled in schedules)
+        return list({job.id: (job, scheduled) for job, scheduled in jobs}.values())
 
     def _again(self, jobs: Sequence[Job], seed: int, *, backwards: bool) -> dict[str, float]:
         """Measure jobs on other data; the microseconds by their ids."""
@@ -240,8 +243,9 @@ class KernelTuner:
 
     def _job(self, scheduled: Schedule, seed: int, timing: Timing) -> Job:
         trace, target = scheduled.trace.to_json(), str(self.space.target)
-        program = str(scheduled.program)
-        return Job(self._text, trace, target, self._setup.threads, seed, self._as_cold(timing), program)
+        program, known = scheduled.program, all_dot_products().forms
+        own = tuple(Form.of(intrinsic) for intrinsic in program.intrinsics if intrinsic not in known)
+        return Job(self._text, trace, target, self._setup.threads, seed, self._as_cold(timing), str(program), own)
 
     def _as_cold(self, timing: Timing) -> Timing:
         return replace(timing, cold=self._cold.inputs, between_bytes=self._cold.between_bytes)

@@ -1,16 +1,14 @@
 """Candidates from similar kernels: the best schedule of a kernel that differs in sizes only."""
 
 from tilewright.base.errors import TilewrightError
-from tilewright.kernels.dot_products import all_dot_products
 from tilewright.loops.identity import doublings_apart
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.measure.records import Records
 from tilewright.measure.row import State
-from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.trace import Trace
 from tilewright.target.target import Target
+from tilewright.tune.recorded import replayed
 
 
 def nearest_schedule(records: Records, naive: Program, target: Target, threads: int) -> Schedule | None:
@@ -23,6 +21,6 @@ def nearest_schedule(records: Records, naive: Program, target: Target, threads: 
         return None
     closest = min(similar, key=lambda record: doublings_apart(parse_program(record.job.program), naive))
     try:
-        return replay(Trace.from_json(closest.job.trace), naive, intrinsics=all_dot_products())
+        return replayed(closest.job.trace, naive)
     except TilewrightError:
         return None

@@ -39,6 +39,14 @@ def named(naive: Program) -> Program:
     return replace(naive, name=KERNEL)
 
 
+def replayed(trace: str, naive: Program) -> Schedule:
+    """The schedule that a record's trace makes of ``naive``, with what comes with Tilewright or is installed.
+
+    Raises ``TilewrightError`` if it makes none.
+    """
+    return replay(Trace.from_json(trace), naive, intrinsics=all_dot_products())
+
+
 @dataclass(frozen=True, slots=True)
 class Tuned:
     """A schedule, and the microseconds that were measured of it."""
@@ -65,8 +73,7 @@ class Recorded:
             return None  # what is measured has fixed extents
         try:
             for record in self._best(naive, State.CONFIRMED):
-                made = replay(Trace.from_json(record.job.trace), naive, intrinsics=all_dot_products())
-                return Tuned(made, record.outcome.median_us or 0.0)
+                return Tuned(replayed(record.job.trace, naive), record.outcome.median_us or 0.0)
         except TilewrightError as error:
             self._listener(Warned(f"{naive.name} is scheduled by the model, as its record can't be used: {error}"))
         return None
