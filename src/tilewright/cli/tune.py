@@ -57,6 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--search", default=Search.ANNEALING.value, metavar="NAME", help=said)
     said = f"that annealing asks: {models}, or one that is installed (default: %(default)s)"
     parser.add_argument("--cost-model", default=Model.TREES.value, metavar="NAME", help=said)
+    said = "do not begin with what the records of similar kernels teach: the search follows from the seed alone"
+    parser.add_argument("--no-transfer", action="store_true", help=said)
     parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
 
 
@@ -166,7 +168,7 @@ def _search(
                 display.say(f"{done} of {len(ways.jobs)} kernels measured, of all ways to compute nodes")
         base = _with_ways(before, ways, records, options)
         seconds -= time.monotonic() - begin
-    setup = Setup(seed=options.seed, threads=threads, search=who[0], model=who[1])
+    setup = Setup(seed=options.seed, threads=threads, search=who[0], model=who[1], transfer=not options.no_transfer)
     tuner = ModelTuner(_computed(base), target, measurer, setup, records)
     if not ways.jobs and not tuner.kernels:
         raise BadInput(f"{options.model} has no kernel with fixed extents and something to choose; give --shape")

@@ -63,7 +63,8 @@ class Job:
     ``target``: text of a ``Target``; ``seed``: of the inputs.
 
     ``scheduled``: text of the program that the trace makes, from whoever has it already; it is then not made again.
-    ``intrinsics``: those that it calls, beside Tilewright's own.
+    ``intrinsics``: those that it calls, beside Tilewright's own. ``digits``: which candidate of a space this is, kept
+    with the record for who learns from it later.
     """
 
     program: str
@@ -74,6 +75,7 @@ class Job:
     timing: Timing = field(default_factory=Timing)
     scheduled: str = field(default="", compare=False)
     intrinsics: tuple[Form, ...] = ()
+    digits: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def workload(self) -> str:
@@ -103,7 +105,8 @@ def read_forms(values: Iterable[object]) -> tuple[Form, ...]:
 
 def _read_form(form: Mapping[str, object]) -> Form:
     features = tuple(map(fields.text, fields.items(form["features"])))
-    return Form(*(fields.text(form[name]) for name in ("name", "description", "implementation")), features)
+    name, description, code = (fields.text(form[key]) for key in ("name", "description", "implementation"))
+    return Form(name, description, code, features)
 
 
 def job_id(workload: str, schedule: object, fingerprint: str, config: tuple[object, ...]) -> str:

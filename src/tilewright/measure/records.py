@@ -215,6 +215,18 @@ class Records:
         found = self._select(f"{_USABLE} AND w.family = ? AND w.hash <> ? ORDER BY r.median_us DESC", keys)
         return list({record.job.workload: record for record in found}.values())
 
+    def candidates(self, program: Program, target: str, threads: int, count: int) -> list[Record]:
+        """The last ``count`` candidates of a space that were right, of other programs of the family of ``program``.
+
+        Only of sessions that have ended well: one that goes on where it was killed finds what it found then.
+        """
+        keys = (target_fingerprint(target), threads, State.SEARCHED.value, family(program), identity(program), count)
+        chosen = (
+            f"{_USABLE} AND w.family = ? AND w.hash <> ? AND json_extract(r.config_json, '$.digits') IS NOT NULL"
+            " AND r.session_id IN (SELECT id FROM session WHERE outcome = 'done') ORDER BY r.id DESC LIMIT ?"
+        )
+        return list(self._select(chosen, keys))
+
     def has_any(self, target: str, threads: int, state: State) -> bool:
         """Whether ``best`` would find a record of any program."""
         chosen = f"SELECT 1 FROM record r JOIN target t ON t.id = r.target_id {_USABLE} LIMIT 1"

@@ -57,13 +57,14 @@ class Row:
     @staticmethod
     def of(job: Job, outcome: Outcome, state: State = State.SEARCHED) -> "Row":
         """The row that says this."""
-        config = {"threads": job.threads, "seed": job.seed, "timing": asdict(job.timing)}
-        own = {"intrinsics": [asdict(form) for form in job.intrinsics]} if job.intrinsics else {}
+        config: dict[str, object] = {"threads": job.threads, "seed": job.seed, "timing": asdict(job.timing)}
+        own: dict[str, object] = {"intrinsics": [asdict(form) for form in job.intrinsics], "digits": job.digits}
+        config |= {name: value for name, value in own.items() if value}
         return Row(
             job.program,
             job.target,
             job.trace,
-            json.dumps({**config, **own}, sort_keys=True),
+            json.dumps(config, sort_keys=True),
             outcome.verdict.value,
             outcome.detail[:MAX_DETAIL].encode(errors="replace").decode(),
             json.dumps(outcome.times_us),
@@ -95,6 +96,7 @@ class Row:
             fields.whole(config["seed"]),
             read_timing(config["timing"]),
             intrinsics=read_forms(fields.items(config.get("intrinsics", []))),
+            digits=tuple(map(fields.whole, fields.items(config.get("digits", [])))),
         )
 
     def _outcome(self) -> Outcome:

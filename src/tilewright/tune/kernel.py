@@ -24,6 +24,7 @@ from tilewright.space.space import Space
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
+from tilewright.tune.nearest import measured_nearby
 from tilewright.tune.recorded import named, replayed
 from tilewright.tune.spaces import space_of
 from tilewright.tune.strategy import Models, Searches, model_named, search_named
@@ -55,12 +56,14 @@ def tune_kernel(
     threads: Annotated[int, Within(1, MOST_THREADS)] = 1,
     seed: int = 0,
     target: Target | None = None,
+    transfer: bool = True,
     records: FilePath | None = None,
 ) -> TunedKernel:
     """The fastest of about ``trials`` schedules of ``naive``, and of what the compiler does with it.
 
     ``search``, ``cost_model``: by name, or objects of one's own. ``records``: a database, in which what was measured is
-    remembered; ``compile`` uses the best if it is not the compiler's own. Each candidate is built, checked and timed in
+    remembered, and from which the cost model learns what was measured of similar kernels (``transfer``); ``compile``
+    uses the best if it is not the compiler's own. Each candidate is built, checked and timed in
     child processes, which get the tensor intrinsics that its schedule uses. Raises, before anything is measured,
     ``BadInput`` for run-time extents, names that nobody has and records that can't be written, ``ScheduleError`` for a
     template that has no schedule; ``MeasureError`` if nothing is right.
@@ -68,12 +71,17 @@ def tune_kernel(
     if naive.dims:
         raise BadInput(f"{naive.name} has run-time extents: what is measured has fixed ones")
     for_target, kernel = target or Target.host(), named(naive)
-    space = space_of(kernel, for_target) if template is None else Space.of(template, kernel, for_target)
+
+    def space_for(program: Program, target: Target) -> Space:
+        return space_of(program, target) if template is None else Space.of(template, program, target)
+
+    space = space_for(kernel, for_target)
     setup = Setup(
         seed=seed,
         threads=threads,
         search=search_named(search) if isinstance(search, str) else search,
         model=model_named(cost_model) if isinstance(cost_model, str) else cost_model,
+        transfer=transfer,
     )
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="tilewright-tune-"))
@@ -81,7 +89,8 @@ def tune_kernel(
         kept = stack.enter_context(Records.open(path))
         session = stack.enter_context(kept.session({"tune": naive.name, "trials": trials, "seed": seed}))
         measurer = Measurer(stack.enter_context(Pool(for_target.cores)), kept, session)
-        tuner = KernelTuner(space, measurer, setup)
+        history = measured_nearby(kept, space, setup, space_for) if transfer else ()
+        tuner = KernelTuner(space, measurer, setup, history=history)
         while not tuner.is_over and len(tuner.history.digits) < trials:
             tuner.round()
         first, *others = tuner.confirm()

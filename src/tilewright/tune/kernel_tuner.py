@@ -22,6 +22,7 @@ from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.schedule.schedule import Schedule
 from tilewright.space.space import Digits, Floats, Space
 from tilewright.tune.measurer import Measurer
+from tilewright.tune.models.model import Measured
 from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING
 from tilewright.tune.strategy import Models, Searches, rater_of, searcher_of
 
@@ -54,6 +55,8 @@ class Setup:
     threads: int = 1
     search: Searches = Search.ANNEALING
     model: Models = Model.TREES
+    transfer: bool = True
+    """Begin with what the records of similar kernels teach. Without them, the search follows from the seed alone."""
 
     def round_size(self, known: int) -> int:
         """How many candidates a round has where so many were measured before.
@@ -151,8 +154,10 @@ class KernelTuner:
         setup: Setup,
         cold: Cold | None = None,
         borrowed: Schedule | None = None,
+        history: Sequence[Measured] = (),
     ) -> None:
-        """``borrowed``: a schedule that was good for a similar kernel, and is one of those that are confirmed."""
+        """What similar kernels teach: ``borrowed``, a schedule that was good for one, is one of those that are
+        confirmed; ``history``: candidates that were measured, which the cost model starts from (``similar``)."""
         self.space = space
         self.history = History()
         self.is_over = False
@@ -161,7 +166,10 @@ class KernelTuner:
         self._setup = setup
         is_known = setup.start is Start.ANALYTIC
         asked = setup.search.asks_a_model
-        self._rater = rater_of(setup.model, space, setup.seed, with_estimates=is_known) if asked else None
+        self._rater = (
+            rater_of(setup.model, space, setup.seed, with_estimates=is_known, history=history) if asked else None
+        )
+        self._has_history = bool(history)
         self._searcher = searcher_of(setup.search, setup.model, space, self._score, setup.seed)
         self._text = str(space.naive)
         self._cold = cold or Cold()
@@ -235,7 +243,8 @@ class KernelTuner:
 
     def job(self, digits: Digits) -> Job:
         """The measurement of one candidate."""
-        return self._job(self.space.schedule(digits), SEARCHING, QUICK)
+        made = self._job(self.space.schedule(digits), SEARCHING, QUICK)
+        return replace(made, digits=tuple(digits.tolist()))
 
     def _compilers(self) -> Schedule:
         """What the compiler does where nothing was measured."""
@@ -281,7 +290,7 @@ class KernelTuner:
 
     def _score(self, digits: Digits) -> Floats:
         """What the learned model thinks; before it has learned, the analytic one, if the search starts from that."""
-        if self._rater is not None and self.history.best is not None:
+        if self._rater is not None and (self.history.best is not None or self._has_history):
             return self._rater.score(digits)
         estimates = self.space.estimates(digits) if self._setup.start is Start.ANALYTIC else None
         if self._rater is not None and estimates is None:

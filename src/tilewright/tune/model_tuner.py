@@ -18,7 +18,7 @@ from tilewright.measure.row import Record, State
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import Cold, KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.nearest import nearest_schedule
+from tilewright.tune.nearest import measured_nearby, nearest_schedule
 from tilewright.tune.recorded import named
 from tilewright.tune.spaces import space_of
 
@@ -171,8 +171,10 @@ def _kernels(
         space = None if one.naive.dims else space_of(named(one.naive), target)
         if space is not None and space.knobs:
             cold = Cold(one.weights, between) if between else Cold()
-            borrowed = None if records is None else nearest_schedule(records, space.naive, target, setup.threads)
-            yield Kernel(one.naive.name, one.calls, KernelTuner(space, measurer, setup, cold, borrowed))
+            similar = records if setup.transfer else None
+            borrowed = nearest_schedule(similar, space.naive, target, setup.threads) if similar else None
+            history = measured_nearby(similar, space, setup, space_of) if similar else ()
+            yield Kernel(one.naive.name, one.calls, KernelTuner(space, measurer, setup, cold, borrowed, history))
 
 
 def between_bytes(computed: Sequence[Computed], target: Target) -> int:

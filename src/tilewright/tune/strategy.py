@@ -1,6 +1,6 @@
 """The searcher and the cost model of a tuning run: by name (``base.search``), as objects, or installed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
@@ -10,8 +10,10 @@ from tilewright.base.plugins import installed
 from tilewright.base.search import Model, Search
 from tilewright.space.space import Searchable, Space
 from tilewright.tune.models.boosted import BoostedTrees
+from tilewright.tune.models.model import Measured
 from tilewright.tune.models.random import RandomScores
 from tilewright.tune.models.rater import OfKnobs, Rater, Rating, of_loops
+from tilewright.tune.models.transfer import Transfer
 from tilewright.tune.search.annealing import AnnealingSearcher, Plan
 from tilewright.tune.search.chains import Annealing
 from tilewright.tune.search.genetic import GeneticSearcher
@@ -45,11 +47,21 @@ def searcher_of(search: Searches, model: Models, space: Searchable, score: Score
             return search.searcher(space, score, seed)
 
 
-def rater_of(model: Models, space: Space, seed: int, *, with_estimates: bool) -> Rater:
-    """The rater of ``space``. Raises ``BadInput`` if a package that it needs is not installed."""
+def rater_of(
+    model: Models, space: Space, seed: int, *, with_estimates: bool, history: Sequence[Measured] = ()
+) -> Rater:
+    """The rater of ``space``. Raises ``BadInput`` if a package that it needs is not installed.
+
+    ``history``: of similar kernels, which trees start from (``tune.similar``).
+    """
     match model:
         case Model.TREES:
-            return OfKnobs(space, BoostedTrees(seed=seed), with_estimates=with_estimates)
+            trees = BoostedTrees(seed=seed)
+            if not history:
+                return OfKnobs(space, trees, with_estimates=with_estimates)
+            general = BoostedTrees(seed=seed)
+            general.fit_history(history)
+            return OfKnobs(space, Transfer(general, trees), with_estimates=with_estimates)
         case Model.TREE_GRU:
             return of_loops(space, seed)
         case Model.RANDOM:

@@ -59,9 +59,14 @@ class OfKnobs:
         return self._model.score(self._features(digits))
 
     def _features(self, digits: Digits) -> Floats:
-        estimates = self._space.estimates(digits) if self._with_estimates else None
-        known = [] if estimates is None else [np.log(estimates)[:, None]]
-        return np.concatenate([self._space.features(digits), *known], axis=1)
+        return knob_view(self._space, digits, with_estimates=self._with_estimates)
+
+
+def knob_view(space: Space, digits: Digits, *, with_estimates: bool) -> Floats:
+    """(candidates, features): what the knobs are set to and, ``with_estimates``, what the analytic model thinks."""
+    estimates = space.estimates(digits) if with_estimates else None
+    known = [] if estimates is None else [np.log(estimates)[:, None]]
+    return np.concatenate([space.features(digits), *known], axis=1)
 
 
 class OfPrograms:
