@@ -6,9 +6,13 @@ import pytest
 from tests.schedule.movement import assert_same
 from tilewright import te
 from tilewright.backend.cpu.image import kernel_text
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import ScheduleError, UnsupportedDType
 from tilewright.loops.parser import parse_program
 from tilewright.loops.verify import verify
+from tilewright.schedule.replay import replay
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.trace import Primitive, Trace
+from tilewright.symbolic.expr import Extent
 
 Golden = Callable[[str, str], None]
 
@@ -95,7 +99,7 @@ def test_notation() -> None:
     s[c].unroll(ki)
     s[c].vectorize(yi)
     s[c].parallel(s[c].fuse(yo, c.op.axis[1]))
-    s[c].pragma("note", 1)
+    s[c].annotate("note", 1)
     verify(te.lower(s))
     assert_same(te.create_schedule(c).program, s.program)
 
@@ -161,7 +165,7 @@ def test_mistakes() -> None:
         (lambda: s[c].split(k), "either factor= "),
         (lambda: s[c].split(k, factor=2, nparts=2), "either factor= "),
         (lambda: s.cache_write(c, "outer space"), "no memory 'outer"),
-        (lambda: s.cache_read(a, "local", []), "one reader, not 0"),
+        (lambda: s.cache_read(a, "local", []), "a copy that nobody reads"),
         (lambda: s[c].bind(c.op.axis[0], "threadIdx.w"), "no axis 'threadIdx.w'"),
     ):
         with pytest.raises(ScheduleError, match=reason):
@@ -181,3 +185,84 @@ def test_a_thousand_computes_in_a_chain() -> None:
     assert "define hidden void @main" in kernel_text(schedule.program).text
     schedule.schedule.compute_inline("y7")
     assert "alloc y7:" not in str(schedule.program)
+
+
+def test_stages_have_every_primitive() -> None:
+    """A primitive of ``Schedule`` is a method of ``Stage``, or of ``TeSchedule`` if it is of the whole program."""
+    looking = {"get_block", "get_loops"}
+    primitives = {primitive.value for primitive in Primitive} | {"apply", "copy"}
+    assert {name for name in vars(Schedule) if not name.startswith("_")} - looking == primitives
+    assert primitives <= vars(te.Stage).keys() | vars(te.TeSchedule).keys()
+
+
+def test_primitives_of_stages() -> None:
+    """Those that no other test here has, each on loops that it fits."""
+    _, b, c, k = literature(10)
+    s = te.create_schedule(c)
+    naive = s.program
+    copies = s[c].pad((8, 4, 4))
+    assert [stage.block.name for stage in copies] == ["A_pad", "B_pad", "C_copy"]
+    s[c].decompose_reduction(k)
+    assert s.buffer(copies[0]) == "A_pad"
+    s.prefetch(b, 64)
+    s[c].split(c.op.axis[0], s[c].sample_perfect_tile(c.op.axis[0], 2, decision=(4, 4))[1])
+    vector = c.op.axis[1]
+    s[c].vectorize(vector)
+    s[c].serial(vector)
+    s[c].annotate("note", s.sample_categorical((1, 2), decision=2))
+    s[c].unannotate("note")
+    packed, *_ = s[copies[0]].transform_layout("i, j -> j // 4, i, j % 4")
+    s[copies[0]].unroll(packed)
+    other = s.copy()
+    other[c].unroll(vector)
+    assert "unrolled" in str(other[c].schedule) != str(s)
+    assert_same(naive, s.program)
+    assert_same(naive, other.program)
+
+
+def test_symbolic_factors_of_stages() -> None:
+    _, _, c, _ = literature(8)
+    s = te.create_schedule(c)
+    naive = s.program
+    s[c].split(c.op.axis[0], Extent("f"))
+    s.bind_factors(f=4)
+    assert_same(naive, s.program)
+
+
+def test_one_copy_for_several_readers() -> None:
+    a = te.placeholder((8, 6), name="A")
+    b = te.compute((8, 6), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((6, 8), lambda i, j: a[j, i] * b[j, i], name="C")
+    s = te.create_schedule([b, c])
+    naive = s.program
+    copied = s.cache_read(a, "local", [b, c])
+    assert [str(s).count(text) for text in ("= A[", "= A_local[", "alloc A_local")] == [1, 2, 1]
+    assert copied.op.axis
+    assert_same(naive, s.program)
+    assert replay(s.trace, naive).program == s.program
+    assert replay(Trace.from_json(s.trace.to_json()), naive).program == s.program
+    with pytest.raises(ScheduleError, match="does not read `B`"):
+        s.cache_read(b, "local", [c, b])
+
+
+def test_stages_of_a_scan() -> None:
+    x, state = te.placeholder((5, 8), name="X"), te.placeholder((5, 8), name="S")
+    twice = te.compute((5, 8), lambda t, i: state[t - 1, i] * 2.0, name="twice")
+    update = te.compute((5, 8), lambda t, i: twice[t, i] + x[t, i], name="update")
+    total = te.scan(te.compute((1, 8), lambda _, i: x[0, i], name="init"), update, state, name="total")
+    s = te.create_schedule(total)
+    naive = s.program
+    assert s[total] == s[update]
+    s[twice].vectorize(twice.op.axis[1])
+    s[total].vectorize(update.op.axis[1])
+    assert str(s).count("vectorized") == 2
+    assert_same(naive, s.program)
+
+
+def test_dtypes_by_name() -> None:
+    long, short = te.placeholder((4,), "bfloat16"), te.placeholder((4,), "bf16")
+    assert long.dtype == short.dtype == te.cast(1, "bfloat16").dtype
+    assert te.const(1, "uint8").dtype == te.max_value("u8").dtype == te.min_value("uint8").dtype
+    for wrong in (lambda: te.placeholder((4,), "flaot32"), lambda: te.cast(1, "flaot32")):
+        with pytest.raises(UnsupportedDType, match="did you mean float32"):
+            wrong()

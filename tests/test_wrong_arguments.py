@@ -303,6 +303,11 @@ EXPRESSIONS: Mapping[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "lower": (te.lower, (te.create_schedule(INIT),)),
     "format_loops": (te.format_loops, (te.create_schedule(INIT).program,)),
     "extern": (te.extern, ([(4,)], [A], lambda ins, outs: None, [dtypes.f32], "e")),
+    "build": (te.build, (te.create_schedule(INIT), "x86_64")),
+    "autoschedule": (te.autoschedule, (INIT, "x86_64")),
+    "evaluate": (te.evaluate, (INIT, {A: np.zeros((4, 4), np.float32)}, {})),
+    "all": (te.all, (True, A[0, 0] > 0)),
+    "clip": (te.clip, (A[0, 0], 0.0, 1.0)),
     "run_on_reference": (te.run_on_reference, (te.create_schedule(INIT), {}, {})),
     "decl_tensor_intrin": (te.decl_tensor_intrin, (INIT, "name")),
     "dot_products": (te.dot_products, (Target.parse("x86_64"),)),
@@ -320,7 +325,9 @@ def test_te(name: str) -> None:
 
 def test_te_is_complete() -> None:
     """A function of ``te`` is in the table, or is one of a family of which some are."""
-    families = {"cos", "erf", "log", "sigmoid", "sin", "trunc", "truncdiv", "truncmod", "argmin"}
+    families = {"cos", "erf", "log", "sigmoid", "sin", "trunc", "truncdiv", "truncmod", "argmin", "maximum", "minimum"}
+    families |= {"acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cosh", "exp2", "expm1", "isinf", "isnan"}
+    families |= {"log1p", "rsqrt", "sinh", "tan", "fmod", "isfinite", "any"}
     functions = {name for name in te.__all__ if not inspect.isclass(getattr(te, name))}
     assert functions - families <= EXPRESSIONS.keys()
 
@@ -344,7 +351,7 @@ PRIMITIVES: Mapping[str, tuple[object, ...]] = {
     "reverse_compute_inline": ("C",),
     "rfactor": ("k", 0),
     "decompose_reduction": ("C", "k"),
-    "cache_read": ("C", "A", te.create_schedule(C).program.params[0].memory),
+    "cache_read": (("C",), "A", te.create_schedule(C).program.params[0].memory),
     "cache_write": ("C", "C", te.create_schedule(C).program.params[0].memory),
     "set_scope": ("A", te.create_schedule(C).program.params[0].memory),
     "prefetch": ("A", 64, 1),
@@ -378,7 +385,11 @@ def test_primitives(name: str) -> None:
         ("bind", (K, "blockIdx.x")),
         ("set_scope", ("local",)),
         ("tensorize", (K, "name")),
-        ("pragma", ("key", 1)),
+        ("annotate", ("key", 1)),
+        ("decompose_reduction", (K,)),
+        ("transform_layout", ("y, x -> y // 4, x, y % 4",)),
+        ("pad", ((4, 4, 4),)),
+        ("sample_perfect_tile", (K, 2, 4, (2, 2))),
         ("storage_align", (0, 4, 1)),
         ("lower_virtual_thread", (K,)),
     ],

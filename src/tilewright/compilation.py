@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright import interface
-from tilewright.backend.api import Backend, Code, Emission
-from tilewright.backend.cpu import image
+from tilewright.backend.api import Backend, Code, Emission, Image
 from tilewright.backend.cpu.backend import CPU
+from tilewright.backend.cpu.image import main_for
 from tilewright.base.checks import Checks
 from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
@@ -33,6 +33,7 @@ from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.passes.rules.given import RuleFile
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.memory import aligned_array
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
@@ -379,8 +380,16 @@ def build_program(
     ``BadProgram`` for one that is provably outside, unless that is left to the mode that checks every one.
     """
     program = program if checked else with_checks(program)
-    made = image.build_one(program, target, Emission(checked=checked, checks=checks), cache=cache)
+    made, manifest = program_image(program, target, Emission(checked=checked, checks=checks), cache=cache)
+    return made.launch(manifest, threads=threads)
+
+
+def program_image(
+    program: Program, target: Target, emission: Emission, *, backend: Backend = CPU, cache: Cache | None = None
+) -> tuple[Image, Manifest]:
+    """One scheduled loop program as compiled code, and what a call of it must know."""
+    made = backend.emit(main_for(program), [program], target, emission).link(cache)
     values = [Value(p.name, p.dtype, p.shape) for p in program.params]
     count = len(values) - program.outputs
-    manifest = interface.manifest(values[:count], values[count:], (), program.dims, made.needs, checks=checks)
-    return made.launch(manifest, threads=threads)
+    manifest = interface.manifest(values[:count], values[count:], (), program.dims, made.needs, checks=emission.checks)
+    return made, manifest

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from tilewright.base.errors import UnsupportedDType
-from tilewright.base.names import shown
+from tilewright.base.names import nearest, shown
 
 
 class Kind(Enum):
@@ -105,8 +105,15 @@ def parse(name: str) -> DType:
     """
     found = (_BY_NAME.get(name) or _BY_LONG_NAME.get(name)) if isinstance(cast(object, name), str) else None
     if found is None:
-        raise UnsupportedDType(f"{shown(name)} is no data type; known: {', '.join(_BY_NAME)}")
+        near = nearest(name, (*_BY_NAME, *_BY_LONG_NAME), 1) if isinstance(cast(object, name), str) else []
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise UnsupportedDType(f"{shown(name)} is no data type; {meant}known: {', '.join(_BY_NAME)}")
     return found
+
+
+def named(dtype: DType | str) -> DType:
+    """The dtype itself, or the one of that name (``parse``)."""
+    return dtype if isinstance(dtype, DType) else parse(dtype)
 
 
 def from_numpy(dtype: np.dtype[np.generic]) -> DType:

@@ -5,7 +5,7 @@ a write cache) moves it to a loop and shrinks it. (Chen et al., OSDI 2018.)
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from tilewright.loops.ir import Alloc, Block, Buffer, Loop, Stmt
 from tilewright.loops.memory import Memory
@@ -29,17 +29,21 @@ from tilewright.schedule.tree import (
 from tilewright.symbolic.expr import ONE, ZERO, Expr
 
 
-def cache_read(program: Program, block: BlockRef, buffer: str, scope: Memory) -> tuple[Program, BlockRef]:
-    """``block`` reads a copy of ``buffer`` in ``scope``; returns the block that makes the copy, placed before it.
+def cache_read(program: Program, readers: Sequence[BlockRef], buffer: str, scope: Memory) -> tuple[Program, BlockRef]:
+    """``readers`` read a copy of ``buffer`` in ``scope``; returns the block that makes it, placed before all of them.
 
-    Refuses if ``block`` does not read the buffer, or writes it too, and if the buffer is not defined as a whole.
+    Refuses if a reader does not read the buffer, or writes it too, and if the buffer is not defined as a whole.
     """
-    reader = block_at(program, block)
     source = buffer_named(program, buffer)
-    if source not in buffers_read(reader.stmt):
-        raise refuse(f"`{block}` does not read `{buffer}`", block)
-    if source in buffers_written(reader.stmt):
-        raise refuse(f"`{block}` writes `{buffer}` too, so it can't read a copy of it", block)
+    names = {reader.name for reader in readers}
+    if not names:
+        raise refuse("a copy that nobody reads is not made; name its readers")
+    for block in readers:
+        reader = block_at(program, block).stmt
+        if source not in buffers_read(reader):
+            raise refuse(f"`{block}` does not read `{buffer}`", block)
+        if source in buffers_written(reader):
+            raise refuse(f"`{block}` writes `{buffer}` too, so it can't read a copy of it", block)
     check_defined(program, source)
     target = _cached(program, source, scope)
     name = fresh_block_name(program, target.name)
@@ -49,9 +53,9 @@ def cache_read(program: Program, block: BlockRef, buffer: str, scope: Memory) ->
         rival = next((b for b in all_blocks(stmt) if source in buffers_written(b)), None)
         if rival is not None:
             raise refuse(f"`{rival.name}` writes `{buffer}` in the same nest, so there is no place for a copy between")
-        return Alloc(target, seq(copy, redirected_blocks(program, stmt, {block.name}, source, target)))
+        return Alloc(target, seq(copy, redirected_blocks(program, stmt, names, source, target)))
 
-    return around(program, source, {block.name}, cached), BlockRef(name)
+    return around(program, source, names, cached), BlockRef(name)
 
 
 def cache_write(program: Program, block: BlockRef, buffer: str, scope: Memory) -> tuple[Program, BlockRef]:

@@ -205,10 +205,11 @@ class Schedule:
     # --- where values live --------------------------------------------------------------------------------------
 
     @_primitive
-    def cache_read(self, block: BlockLike, buffer: str, scope: Memory) -> BlockRef:
-        """``block`` reads a copy of ``buffer`` in ``scope``; returns the block that copies."""
-        call = _call(Primitive.CACHE_READ, _block(block), buffer, scope)
-        return self._apply(call, lambda: cache_read(self.program, _block(block), buffer, scope))
+    def cache_read(self, readers: BlockLike | Sequence[BlockLike], buffer: str, scope: Memory) -> BlockRef:
+        """A block, or several, read one copy of ``buffer`` in ``scope``; returns the block that copies."""
+        blocks = tuple(map(_block, (readers,) if isinstance(readers, BlockRef | str) else readers))
+        call = _call(Primitive.CACHE_READ, blocks[0] if len(blocks) == 1 else blocks, buffer, scope)
+        return self._apply(call, lambda: cache_read(self.program, blocks, buffer, scope))
 
     @_primitive
     def cache_write(self, block: BlockLike, buffer: str, scope: Memory) -> BlockRef:

@@ -56,39 +56,19 @@ power = _binary(BinaryOp.POW)
 atan2 = _binary(BinaryOp.ATAN2)
 truncdiv = _binary(BinaryOp.TRUNCDIV)
 truncmod = _binary(BinaryOp.TRUNCMOD)
+fmod = truncmod
 
-__all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "ceil",
-    "cos",
-    "cosh",
-    "erf",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "isinf",
-    "isnan",
-    "log",
-    "log1p",
-    "round",
-    "sigmoid",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "trunc",
-    "atan2",
-    "maximum",
-    "minimum",
-    "power",
-    "truncdiv",
-    "truncmod",
-]
+
+def rsqrt(a: ExprLike) -> Expr:
+    """``1 / sqrt(a)``, each rounded."""
+    return 1 / sqrt(a)
+
+
+def isfinite(a: ExprLike) -> Expr:
+    """Whether ``a`` is neither infinite nor NaN."""
+    return ~(isnan(a) | isinf(a))
+
+
+def clip(a: ExprLike, least: ExprLike, most: ExprLike) -> Expr:
+    """``a``, no less than ``least`` and then no more than ``most``; NaN if one of them is."""
+    return minimum(maximum(a, least), most)

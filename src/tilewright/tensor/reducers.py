@@ -6,12 +6,15 @@ fulfils ``where``, it is the reducer's identity. Reducers are associative and co
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import TypeAlias, overload
 
 from tilewright.base.dtypes import DType, boolean
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import (
+    FALSE,
+    TRUE,
     Expr,
     ExprLike,
     Read,
@@ -57,6 +60,24 @@ def max(expr: ExprLike, axis: Axes, where: ExprLike = True) -> Reduction:
 def min(expr: ExprLike, axis: Axes, where: ExprLike = True) -> Reduction:
     """The smallest ``expr`` over ``axis``, NaN if there is one; the dtype's largest value of nothing."""
     return _MIN(expr, axis, where)
+
+
+@overload
+def all(*conditions: ExprLike) -> Expr: ...
+@overload
+def all(condition: ExprLike, /, *, axis: Axes, where: ExprLike = True) -> Reduction: ...
+def all(*conditions: ExprLike, axis: Axes | None = None, where: ExprLike = True) -> Expr | Reduction:
+    """Whether all of ``conditions`` hold: the first that does not decides. With ``axis``: one, at all of its points."""
+    return _decided(BinaryOp.AND, conditions, axis, where)
+
+
+@overload
+def any(*conditions: ExprLike) -> Expr: ...
+@overload
+def any(condition: ExprLike, /, *, axis: Axes, where: ExprLike = True) -> Reduction: ...
+def any(*conditions: ExprLike, axis: Axes | None = None, where: ExprLike = True) -> Expr | Reduction:
+    """Whether any of ``conditions`` holds: the first that does decides. With ``axis``: one, at any of its points."""
+    return _decided(BinaryOp.OR, conditions, axis, where)
 
 
 def argmax(expr: tuple[ExprLike, ExprLike], axis: Axes, where: ExprLike = True) -> TupleReduction:
@@ -157,6 +178,19 @@ def _checked_axes(name: str, axis: Axes) -> tuple[IterVar, ...]:
     if len({each.var for each in axes}) != len(axes):
         raise BadProgram(f"{name}: an axis is listed twice, or two axes have one name: {[each.name for each in axes]}")
     return axes
+
+
+def _decided(op: BinaryOp, conditions: Sequence[ExprLike], axis: Axes | None, where: ExprLike) -> Expr | Reduction:
+    name, start = ("all", TRUE) if op is BinaryOp.AND else ("any", FALSE)
+    listed = [as_expr(condition, boolean) for condition in conditions]
+    for condition in listed:
+        if not condition.dtype.is_bool:
+            raise BadProgram(f"{name}: {condition} is {condition.dtype}, not bool; compare it, or cast it")
+    if axis is None:
+        return reduce(partial(binary, op), listed, start)
+    if len(listed) != 1:
+        raise BadProgram(f"{name} reduces one condition over axis=, not {len(listed)}; join them first")
+    return CommReducer(partial(binary, op), lambda *_: start, name)(listed[0], axis, where)
 
 
 def _add(x: Expr, y: Expr) -> Expr:

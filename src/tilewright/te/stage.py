@@ -1,157 +1,40 @@
-"""Tensor expressions and their schedules, in the notation of the literature (TVM, OSDI 2018).
+"""Schedules in the notation of the literature: ``s[C].split(...)``.
 
-Enters: tensors made by ``placeholder``, ``compute``, ``sum`` ... Leaves: a loop program. The schedule is eager: every
-line rewrites the program, which ``print(s)`` shows, and what can't be done is refused at that line. A new primitive is
-one method of ``schedule.Schedule``, and, if the literature has a notation for it, one method of ``Stage``. ::
-
-    A, B = te.placeholder((1024, 1024), name="A"), te.placeholder((1024, 1024), name="B")
-    k = te.reduce_axis((0, 1024), name="k")
-    C = te.compute((1024, 1024), lambda y, x: te.sum(A[k, y] * B[k, x], axis=k), name="C")
-    s = te.create_schedule(C)
-    yo, xo, yi, xi = s[C].tile(C.op.axis[0], C.op.axis[1], 8, 8)
-    s[C].reorder(yo, xo, k, yi, xi)
-    s[C].vectorize(xi)
+Primitives of one loop or block are methods of ``Stage``; those of the whole program are methods of ``TeSchedule``.
 """
 
+import copy
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-
-from tilewright.backend.cpu.register_code import check_implementations
-from tilewright.backend.reference import Report, run_reference
 from tilewright.base.arguments import checked
-from tilewright.base.arrays import Array
-from tilewright.base.errors import BadFeed, BadProgram, ScheduleError
+from tilewright.base.errors import BadProgram, ScheduleError
 from tilewright.base.names import fresh_name, identifier
-from tilewright.kernels.dot_products import dot_products as _dot_products
-from tilewright.loops.extern import extern as _extern
 from tilewright.loops.ir import Block
 from tilewright.loops.lower import Lowered, lower_named
 from tilewright.loops.memory import MEMORIES, Memory
 from tilewright.loops.positions import refuse_outside
 from tilewright.loops.program import Program
-from tilewright.loops.reader import format_loops as _format_loops
+from tilewright.loops.reader import format_loops
+from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic
-from tilewright.schedule.intrinsics import decl_tensor_intrin as _decl_tensor_intrin
 from tilewright.schedule.schedule import FactorLike, Schedule
-from tilewright.schedule.trace import Argument, Trace
+from tilewright.schedule.trace import Argument, Sampled, Trace
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, variable_names
 from tilewright.schedule.user_primitive import UserPrimitive
-from tilewright.symbolic.check import checked_index as _checked_index
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Expr, Extent
 from tilewright.symbolic.traversal import free_vars
-from tilewright.tensor import build, functions, reducers
-from tilewright.tensor import scan as recurrences
-from tilewright.tensor.ir import MARK, Compute, Tensor
+from tilewright.tensor.ir import MARK, Compute, Scan, Tensor
 
-__all__ = [
-    "IntrinsicSet",
-    "Stage",
-    "TeSchedule",
-    "Tensor",
-    "TensorIntrinsic",
-    "abs",
-    "argmax",
-    "argmin",
-    "cast",
-    "ceil",
-    "checked_index",
-    "comm_reducer",
-    "compute",
-    "const",
-    "cos",
-    "create_schedule",
-    "decl_tensor_intrin",
-    "dot_products",
-    "erf",
-    "exp",
-    "extern",
-    "floor",
-    "format_loops",
-    "if_then_else",
-    "log",
-    "lower",
-    "max",
-    "max_value",
-    "min",
-    "min_value",
-    "placeholder",
-    "power",
-    "prod",
-    "reduce_axis",
-    "round",
-    "run_on_reference",
-    "scan",
-    "select",
-    "sigmoid",
-    "sin",
-    "sqrt",
-    "sum",
-    "tanh",
-    "trunc",
-    "truncdiv",
-    "truncmod",
-    "var",
-]
-
-# What is called here comes from users; inside of the compiler the same functions are called unchecked.
-_public = checked(BadProgram)
 _primitive = checked(ScheduleError)
-
-argmax, argmin = _public(build.argmax), _public(build.argmin)
-cast = _public(build.cast)
-checked_index = _public(_checked_index)
-comm_reducer = _public(build.comm_reducer)
-compute = _public(build.compute)
-const = _public(build.const)
-dot_products = _public(_dot_products)
-extern = _public(_extern)
-if_then_else = _public(build.if_then_else)
-max, min = _public(reducers.max), _public(reducers.min)
-max_value, min_value = _public(build.max_value), _public(build.min_value)
-placeholder = _public(build.placeholder)
-prod = _public(build.prod)
-reduce_axis = _public(build.reduce_axis)
-scan = _public(recurrences.scan)
-select = _public(build.select)
-sum = _public(reducers.sum)
-var = _public(build.var)
-format_loops = _public(_format_loops)
-
-abs, ceil, cos, erf, exp = map(_public, (functions.abs, functions.ceil, functions.cos, functions.erf, functions.exp))
-floor, log, round, sigmoid = map(_public, (functions.floor, functions.log, functions.round, functions.sigmoid))
-sin, sqrt, tanh, trunc = map(_public, (functions.sin, functions.sqrt, functions.tanh, functions.trunc))
-power, truncdiv, truncmod = map(_public, (functions.power, functions.truncdiv, functions.truncmod))
 
 Axis: TypeAlias = IterVar | LoopRef
 """A loop: the axis of an operation, before it is split or fused, or what a primitive returned."""
 
 
-@_public
-def decl_tensor_intrin(
-    output: Tensor,
-    name: str,
-    *,
-    reset: str | None = None,
-    update: str | None = None,
-    implementations: Mapping[str, str] | None = None,
-    features: Sequence[str] = (),
-) -> TensorIntrinsic:
-    """Declare the intrinsic that computes ``output`` from its placeholders: see ``schedule.intrinsics``.
-
-    Raises ``BadProgram``, also for implementations that are no LLVM IR, or of other types than the declaration.
-    """
-    declared = _decl_tensor_intrin(
-        output, name, reset=reset, update=update, implementations=implementations, features=features
-    )
-    check_implementations(declared)
-    return declared
-
-
-@_public
+@checked(BadProgram)
 def create_schedule(
     outputs: Tensor | Sequence[Tensor],
     name: str = "main",
@@ -166,37 +49,20 @@ def create_schedule(
     """
     lowered = lower_named(outputs, name, inputs=inputs, dims=dims)
     refuse_outside(lowered.program)
-    return TeSchedule(Schedule(lowered.program, intrinsics), lowered)
-
-
-@_public
-def lower(schedule: "TeSchedule") -> Program:
-    """The loop program that ``schedule`` has come to."""
-    return schedule.program
-
-
-@_public
-def run_on_reference(
-    schedule: "TeSchedule | Program", inputs: Mapping[str, object], dims: Mapping[str, int] | None = None
-) -> tuple[dict[str, Array], Report]:
-    """What ``schedule`` makes of NumPy arrays on the reference back end, by name, and what the run was like.
-
-    The report counts bytes by memory, operations and barriers, and has races and wrong accesses, which its ``check``
-    raises. ``dims`` gives run-time extents that no shape tells. Raises ``BadFeed`` for inputs that do not fit.
-    """
-    arrays: dict[str, Array] = {}
-    for name, value in inputs.items():
-        if not isinstance(value, np.ndarray):
-            raise BadFeed(f"{name} is {type(value).__name__}; give a NumPy array")
-        arrays[name] = value
-    return run_reference(schedule if isinstance(schedule, Program) else schedule.program, arrays, dims)
+    listed = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
+    return TeSchedule(Schedule(lowered.program, intrinsics), lowered, listed)
 
 
 class TeSchedule:
-    """A schedule with one ``Stage`` for each operation: ``s[C]``. ``print(s)`` shows the loops."""
+    """A schedule with one ``Stage`` for each operation: ``s[C]``. ``print(s)`` shows the loops.
 
-    def __init__(self, schedule: Schedule, lowered: Lowered) -> None:
+    ``outputs``: the tensors that ``lowered`` computes, which say what the program means.
+    """
+
+    def __init__(self, schedule: Schedule, lowered: Lowered, outputs: Sequence[Tensor]) -> None:
         self.schedule = schedule
+        self.naive = lowered.program
+        self.outputs = tuple(outputs)
         self._blocks: dict[object, BlockRef] = {op: BlockRef(name) for op, name in lowered.blocks.items()}
         self._buffers = lowered.buffers
         self._axes: dict[BlockRef, tuple[IterVar, ...]] = {}
@@ -206,6 +72,19 @@ class TeSchedule:
             self._follow(block, blocks[block.name].bindings)
             if isinstance(op, Compute):
                 self._axes[block] = (*op.axis, *op.reduce_axis)
+
+    def scheduled(self, schedule: Schedule) -> "TeSchedule":
+        """The same operations in another schedule, which began with their naive program; axes stand for no loops."""
+        other = copy.copy(self)
+        other.schedule, other._axes, other._loops = schedule, {}, {}
+        return other
+
+    def copy(self) -> "TeSchedule":
+        """Another schedule at the same point."""
+        other = copy.copy(self)
+        other.schedule = self.schedule.copy()
+        other._blocks, other._axes, other._loops = {**self._blocks}, {**self._axes}, {**self._loops}
+        return other
 
     @property
     def program(self) -> Program:
@@ -218,29 +97,33 @@ class TeSchedule:
         return self.schedule.trace
 
     def __str__(self) -> str:
-        return _format_loops(self.program)
+        return format_loops(self.program)
 
     @_primitive
     def __getitem__(self, tensor: "Tensor | Stage") -> "Stage":
-        """The stage that computes ``tensor``. Raises ``ScheduleError`` for inputs, and tensors of other programs."""
+        """The stage that computes ``tensor``; of a scan, the one that makes its rows.
+
+        The computes of a scan's steps have stages of their own. Raises ``ScheduleError`` for inputs, and tensors of
+        other programs.
+        """
         if isinstance(tensor, Stage):
             return tensor
-        block = self._blocks.get(tensor.op)
+        op = tensor.op.update[tensor.output].op if isinstance(tensor.op, Scan) else tensor.op
+        block = self._blocks.get(op)
         if block is None:
             raise ScheduleError(f"{tensor!r} is not computed in this schedule; inputs have no stage (use cache_read)")
         return Stage(self, block)
 
     @_primitive
     def cache_read(self, tensor: "Tensor | Stage", scope: str | Memory, readers: Sequence["Tensor | Stage"]) -> "Stage":
-        """``readers`` read a copy of ``tensor`` in ``scope``; returns the stage of the copy.
+        """``readers`` read one copy of ``tensor`` in ``scope``; returns the stage of the copy.
 
-        So far for one reader at a time: raises ``ScheduleError`` for more or fewer.
+        Raises ``ScheduleError`` for tensors that do not read it, or none.
         """
-        if len(readers) != 1:
-            raise ScheduleError(f"cache_read makes a copy for one reader, not {len(readers)}; call it for each")
-        copy = self.schedule.cache_read(self[readers[0]].block, self._buffer_of(tensor), _scope(scope))
-        self.follow(copy)
-        return Stage(self, copy)
+        blocks = [self[reader].block for reader in readers]
+        copied = self.schedule.cache_read(blocks, self.buffer(tensor), _scope(scope))
+        self.follow(copied)
+        return Stage(self, copied)
 
     @_primitive
     def cache_write(self, tensor: "Tensor | Stage", scope: str | Memory) -> "Stage":
@@ -250,12 +133,12 @@ class TeSchedule:
         computation, as in TVM.
         """
         stage = self[tensor]
-        copy = self.schedule.cache_write(stage.block, self._buffer_of(tensor), _scope(scope))
+        copied = self.schedule.cache_write(stage.block, self.buffer(tensor), _scope(scope))
         if isinstance(tensor, Tensor):
-            self._blocks[tensor.op] = copy
+            self._blocks[tensor.op] = copied
             if isinstance(tensor.op, Compute):
-                self._axes[copy] = tensor.op.axis
-        self.follow(copy)
+                self._axes[copied] = tensor.op.axis
+        self.follow(copied)
         return stage
 
     @_primitive
@@ -272,6 +155,24 @@ class TeSchedule:
         """Let the threads of each block wait for each other wherever they have to; the last step of a schedule."""
         self.schedule.place_barriers()
 
+    def bind_factors(self, **values: int | Sampled) -> None:
+        """Put numbers in place of symbolic split factors, by name."""
+        self.schedule.bind_factors(**values)
+
+    def sample_categorical(
+        self, candidates: Sequence[int], weights: Sequence[float] | None = None, decision: int | None = None
+    ) -> Sampled:
+        """One of ``candidates``, with probabilities in proportion to ``weights``; ``decision`` gives it instead."""
+        return self.schedule.sample_categorical(candidates, weights, decision)
+
+    @_primitive
+    def prefetch(self, tensor: Tensor, distance: int | Sampled, cache: int = 1) -> None:
+        """Each vector loaded from the input ``tensor`` asks for what lies ``distance`` bytes further on.
+
+        It comes to the cache of level ``cache``, which is 1 or 2, and to all beyond.
+        """
+        self.schedule.prefetch(self.buffer(tensor), distance, cache)
+
     def loop(self, block: BlockRef, axis: Axis) -> LoopRef:
         """The loop that ``axis`` of ``block`` stands for, if it is around it. Raises ``ScheduleError`` if not."""
         found = axis
@@ -287,7 +188,8 @@ class TeSchedule:
         wanted = (i for i, axis in enumerate(self.block(block).axes) if axis.kind in kinds)
         return tuple(self._loops[block, i] for i in wanted if (block, i) in self._loops)
 
-    def _buffer_of(self, tensor: "Tensor | Stage") -> str:
+    def buffer(self, tensor: "Tensor | Stage") -> str:
+        """The name of the buffer that ``tensor``, or the result of a stage, is in. Raises ``ScheduleError``."""
         if isinstance(tensor, Tensor):
             key = (tensor.op, tensor.output)
             if key not in self._buffers:
@@ -366,6 +268,11 @@ class Stage:
         self._primitives.reorder(*map(self.loop, axes))
 
     @_primitive
+    def serial(self, axis: Axis) -> None:
+        """Run one iteration after the other, again."""
+        self._primitives.serial(self.loop(axis))
+
+    @_primitive
     def unroll(self, axis: Axis) -> None:
         """Copy the body for each iteration."""
         self._primitives.unroll(self.loop(axis))
@@ -404,6 +311,13 @@ class Stage:
         self._primitives.reverse_compute_inline(self.block)
 
     @_primitive
+    def decompose_reduction(self, axis: Axis) -> "Stage":
+        """Set the result to its start just before ``axis``; returns the stage that does."""
+        init = self._primitives.decompose_reduction(self.block, self.loop(axis))
+        self.schedule.follow(init)
+        return Stage(self.schedule, init)
+
+    @_primitive
     def set_scope(self, scope: str | Memory) -> None:
         """Keep the result in ``scope`` (``"local"``, ``"global"`` ...)."""
         for region in self.schedule.block(self.block).writes:
@@ -433,14 +347,43 @@ class Stage:
             self._primitives.storage_align(self.block, region.buffer.name, axis, factor, offset)
 
     @_primitive
+    def transform_layout(self, index_map: IndexMap | str) -> tuple[LoopRef, ...]:
+        """Store the result packed, as in ``"k, n -> n // 16, k, n % 16"``; returns its loops where these change."""
+        made: tuple[LoopRef, ...] = ()
+        for region in self.schedule.block(self.block).writes:
+            made += self._primitives.transform_layout(self.block, region.buffer.name, index_map)
+        self.schedule.follow(self.block, made)
+        return made
+
+    @_primitive
+    def pad(self, multiples: Sequence[int | Sampled]) -> tuple["Stage", ...]:
+        """Round the extent of each axis up to a multiple; returns the stages that copy."""
+        made = self._primitives.pad(self.block, multiples)
+        for block in (self.block, *made):
+            self.schedule.follow(block)
+        return tuple(Stage(self.schedule, block) for block in made)
+
+    @_primitive
+    def sample_perfect_tile(
+        self, axis: Axis, parts: int, max_innermost: int = 16, decision: Sequence[int] | None = None
+    ) -> tuple[Sampled, ...]:
+        """Random factors of the extent of ``axis``, for ``split``; ``decision`` gives them instead."""
+        return self._primitives.sample_perfect_tile(self.loop(axis), parts, max_innermost, decision)
+
+    @_primitive
     def lower_virtual_thread(self, axis: Axis) -> None:
         """Run the virtual threads of ``axis`` in step."""
         self._primitives.lower_virtual_thread(self.loop(axis))
 
     @_primitive
-    def pragma(self, key: str, value: int | str) -> None:
+    def annotate(self, key: str, value: int | str | Sampled) -> None:
         """Note ``key = value`` on the stage."""
         self._primitives.annotate(self.block, key, value)
+
+    @_primitive
+    def unannotate(self, key: str) -> None:
+        """Remove the note ``key`` from the stage."""
+        self._primitives.unannotate(self.block, key)
 
     def loop(self, axis: Axis) -> LoopRef:
         """The loop of this stage that ``axis`` stands for. Raises ``ScheduleError`` if there is none."""

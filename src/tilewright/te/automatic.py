@@ -1,0 +1,55 @@
+"""Schedules that nobody writes: the compiler's own choice, or the best of those that were measured."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from tilewright.base.arguments import FilePath, Within, checked
+from tilewright.base.errors import BadProgram
+from tilewright.base.search import Model, Search
+from tilewright.cost.analytic import schedule
+from tilewright.runtime.abi import MAX_THREADS
+from tilewright.target.target import Target
+from tilewright.te.kernel import target_of
+from tilewright.te.stage import TeSchedule, create_schedule
+from tilewright.tensor.ir import Tensor
+from tilewright.tune.kernel import tune_kernel
+from tilewright.tune.strategy import Models, Searches
+
+
+@checked(BadProgram)
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor],
+    target: Target | str = "host",
+    *,
+    name: str = "main",
+    inputs: Sequence[Tensor] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trials: Annotated[int, Within(0, 1 << 20)] = 0,
+    search: Searches | str = Search.ANNEALING,
+    cost_model: Models | str = Model.TREES,
+    threads: Annotated[int, Within(1, MAX_THREADS)] = 1,
+    seed: int = 0,
+    records: FilePath | None = None,
+) -> TeSchedule:
+    """A schedule of the program that computes ``outputs``: what the compiler chooses for ``target`` by its model.
+
+    With ``trials``, so many candidates are measured, each checked and timed in child processes, and the fastest of
+    them and of the compiler's choice is returned (``tune.kernel``); ``search``, ``cost_model``, ``threads``, ``seed``
+    and ``records`` are of that. Its ``trace`` and ``print`` show what was chosen. Raises ``BadInput`` for run-time
+    extents if there are trials, ``MeasureError`` if no candidate can be measured.
+    """
+    made, chosen = create_schedule(outputs, name, inputs=inputs, dims=dims), target_of(target)
+    if not trials:
+        return made.scheduled(schedule(made.schedule, chosen))
+    tuned = tune_kernel(
+        made.naive,
+        trials=trials,
+        search=search,
+        cost_model=cost_model,
+        threads=threads,
+        seed=seed,
+        target=chosen,
+        records=None if records is None else Path(records),
+    )
+    return made.scheduled(tuned.schedule)

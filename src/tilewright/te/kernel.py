@@ -1,0 +1,215 @@
+"""Scheduled programs as native code: ``te.build``. The way is that of a model's kernels; main calls one.
+
+f = te.build(s, target="host")
+c = f(a, b)
+f.check(), f.time(), f.llvm, f.asm, f.save("f.tw")
+"""
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, cached_property
+from statistics import median
+from typing import Annotated
+
+import numpy as np
+
+from tilewright import __version__
+from tilewright.backend.api import Backend, Emission, Image
+from tilewright.backend.choice import backend as backend_of
+from tilewright.backend.cpu.backend import CPU
+from tilewright.base import dtypes
+from tilewright.base.arguments import FilePath, Within, checked
+from tilewright.base.arrays import Array, random_array
+from tilewright.base.errors import BadInput, NotEquivalent, Unsupported
+from tilewright.base.memory import memory_guarded
+from tilewright.base.settings import Settings, Stage
+from tilewright.base.store import Store
+from tilewright.compilation import program_image
+from tilewright.loops.positions import with_checks
+from tilewright.loops.program import Program
+from tilewright.measure.clock import Clock, Timed
+from tilewright.measure.difference import Difference, Reference
+from tilewright.measure.job import Timing
+from tilewright.measure.workload import tolerance
+from tilewright.runtime import artifact
+from tilewright.runtime.abi import MAX_THREADS
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.feeds import accepted
+from tilewright.runtime.memory import aligned_copy
+from tilewright.runtime.runnable import RunnableModel
+from tilewright.schedule.schedule import Schedule
+from tilewright.target.target import Target
+from tilewright.te.stage import TeSchedule
+from tilewright.te.values import meaning
+
+_MOST_SECONDS = 60.0
+"""Of timing one kernel."""
+
+
+@checked(BadInput)
+@memory_guarded("the schedule was built")
+def build(
+    schedule: TeSchedule | Schedule | Program,
+    target: Target | str = "host",
+    *,
+    threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
+    backend: Backend | str = CPU,
+    bounds_check: bool = False,
+    settings: Settings | None = None,
+) -> "Kernel":
+    """``schedule`` as native code for ``target``, which takes NumPy arrays and returns new ones.
+
+    Inputs come in the order of the program's parameters (``Kernel.inputs``). ``threads``: the most that a call uses; by
+    default all that this process may use. ``backend``: what makes code, or its name. An access that can't be seen to be
+    inside of its buffer is checked when it happens; with ``bounds_check``, every one is. Code comes from the cache of
+    kernels if it is there.
+
+    Raises ``BadProgram`` for an access that is provably outside, ``UnsupportedTarget`` for an intrinsic that ``target``
+    has not, ``UnsupportedKernel`` for what the back end can't run (blocks and threads of a device, on a CPU).
+    """
+    chosen, by = settings or Settings.from_environment(), backend_of(backend)
+    made_for = target_of(target)
+    everywhere = bounds_check or chosen.bounds_check
+    scheduled = schedule if isinstance(schedule, Program) else schedule.program
+    program = scheduled if everywhere else with_checks(scheduled)
+    image, manifest = program_image(
+        program, made_for, Emission(checked=everywhere), backend=by, cache=Store.open(chosen)
+    )
+    executable = image.launch(manifest, threads=chosen.num_threads if threads is None else threads)
+    return Kernel(executable, Origin(program, schedule, made_for, by, image))
+
+
+def target_of(target: Target | str) -> Target:
+    """A target, or the one that a text means; ``"host"`` is this machine."""
+    return target if isinstance(target, Target) else Target.host() if target == "host" else Target.parse(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a kernel was made of, and for."""
+
+    program: Program
+    schedule: TeSchedule | Schedule | Program
+    target: Target
+    backend: Backend
+    image: Image
+
+
+class Kernel(RunnableModel):
+    """A scheduled program as native code: a model of one kernel, with all that can be asked of it."""
+
+    def __init__(self, executable: Executable, origin: Origin) -> None:
+        super().__init__(executable)
+        self.origin = origin
+
+    @cached_property
+    def llvm(self) -> str:
+        """The kernel as LLVM IR, as it was written; of another back end, its code."""
+        return self._listing(Stage.LLVM)
+
+    @cached_property
+    def asm(self) -> str:
+        """The kernel as assembly of its target."""
+        return self._listing(Stage.ASM)
+
+    def _listing(self, stage: Stage) -> str:
+        return self.origin.backend.listing(self.origin.program, self.origin.target, stage)
+
+    @checked(BadInput)
+    def time(
+        self,
+        *inputs: object,
+        repeats: Annotated[int, Within(1, 10_000)] = 10,
+        least_seconds: Annotated[float, Within(0, 10)] = 0.01,
+        seed: int = 0,
+    ) -> float:
+        """Seconds of a call: the median of ``repeats`` means over as many calls as take ``least_seconds``.
+
+        As candidates are timed (``measure.clock``): the clock is in native code, beside a small kernel that tells
+        whether the machine has changed meanwhile, in which case it is timed again. A kernel of one thread stays on one
+        processor. ``inputs``: by default random ones by ``seed``. Raises ``BadInput`` for run-time extents and for
+        code that does not run here, ``BadFeed`` for inputs that do not fit.
+        """
+        if self.executable.manifest.symbols:
+            raise BadInput("its shapes have run-time extents: what is timed has fixed ones; build it for some")
+        if self.origin.backend != CPU:
+            raise BadInput(f"only what {CPU.name} makes is timed, not what {self.origin.backend.name} does")
+        feeds = accepted(self.inputs, self.by_name(inputs)) if inputs else self._random({}, seed)
+        timed = Timed(self.executable, {name: aligned_copy(array) for name, array in feeds.items()})
+        with _on_one_processor(self.executable.threads):
+            times = _clock().time(timed, Timing(repeats, least_seconds), _MOST_SECONDS)
+        return median(times.times_us) * 1e-6
+
+    @checked(BadInput)
+    def check(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> Mapping[str, Difference]:
+        """How far the outputs for random inputs are from what the program means: 0, or what other sums round to.
+
+        The meaning is that of the loop interpreter for small programs, and of the tensor expression, evaluated with
+        NumPy, for large ones. ``dims`` gives run-time extents. Raises ``NotEquivalent`` for an output that is wrong,
+        with its first element that is, and ``ResourceLimit`` for a large program of which only the loops are known.
+        """
+        feeds = self._random(dims or {}, seed)
+        expected = meaning(self.origin.schedule, feeds, dims or {})
+        found = zip(self.outputs, self.run(None, feeds), strict=True)
+        return {spec.name: _compared(spec.name, array, expected[spec.name]) for spec, array in found}
+
+    def _random(self, dims: Mapping[str, int], seed: int) -> dict[str, Array]:
+        """Raises ``BadInput`` for run-time extents that ``dims`` has not."""
+        missing = [s.name for s in self.executable.manifest.symbols if s.value is None and s.name not in dims]
+        if missing:
+            raise BadInput(f"dims= gives no {', '.join(missing)}: random inputs need all run-time extents")
+        generator = np.random.default_rng(seed)
+        return {spec.name: random_array(spec.dtype, spec.concrete(dims), generator) for spec in self.inputs}
+
+    @checked(BadInput)
+    @memory_guarded("an artifact was saved")
+    def save(
+        self, path: FilePath, *, signed: bool = True, key: FilePath | None = None, settings: Settings | None = None
+    ) -> None:
+        """Write an artifact that ``tilewright.load`` runs without the compiler; see ``CompiledModel.save``."""
+        target = self.origin.target
+        if not self.origin.image.objects:
+            raise Unsupported(f"the back end {self.origin.backend.name} makes nothing that can be saved")
+        made = artifact.Build(__version__, None, str(target), target.arch.value, target.features)
+        parts = artifact.Artifact(made, self.executable.manifest, self.origin.image.objects, ())
+        secret = None if key is None else artifact.SecretKey(key)
+        artifact.save(parts, path, (settings or Settings.from_environment()).key_dir, signed=signed, key=secret)
+
+
+@cache
+def _clock() -> Clock:
+    return Clock(Target.host())
+
+
+@contextmanager
+def _on_one_processor(threads: int) -> Generator[None]:
+    """Keep the calling thread where it is, if it is the only one: others would be started there, too."""
+    if threads > 1:
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def _compared(name: str, found: Array, expected: Array) -> Difference:
+    """Raises ``NotEquivalent``."""
+    reference, most = Reference.of(expected), tolerance(dtypes.from_numpy(expected.dtype))
+    difference = reference.difference(found)
+    if difference.worst <= most:
+        return difference
+    with np.errstate(all="ignore"):
+        far = np.abs(found.astype(np.float64) - reference.values) > most * reference.largest
+    wrong = far | (np.isfinite(found) != reference.finite)
+    places = np.argwhere(wrong if wrong.any() else found != expected)
+    at = tuple(int(i) for i in places[0])
+    raise NotEquivalent(
+        name,
+        f"{name}[{', '.join(map(str, at))}] is {found[at]}, not {expected[at]}; "
+        f"{len(places)} of {expected.size} elements differ, by {difference.worst:.1e} of the largest",
+    )
