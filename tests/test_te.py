@@ -1,4 +1,6 @@
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -193,6 +195,13 @@ def test_stages_have_every_primitive() -> None:
     primitives = {primitive.value for primitive in Primitive} | {"apply", "copy"}
     assert {name for name in vars(Schedule) if not name.startswith("_")} - looking == primitives
     assert primitives <= vars(te.Stage).keys() | vars(te.TeSchedule).keys()
+
+
+def test_the_page_lists_all_primitives() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "te.md").read_text().split("## Primitives")[1]
+    cells = [row.split("|")[1] for row in page.splitlines() if row.startswith("|")]
+    listed = {name for cell in cells for name in re.findall(r"`(?:s\.)?(\w+)", cell)}
+    assert listed == {primitive.value for primitive in Primitive} | {"apply"}
 
 
 def test_primitives_of_stages() -> None:
