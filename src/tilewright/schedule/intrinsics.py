@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import BadProgram
+from tilewright.base.names import shown
 from tilewright.loops.ir import Block, Loop
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Intrinsic, Program
@@ -81,6 +82,10 @@ def decl_tensor_intrin(
     one, code is made from the description. ``features``: what a processor must have for them (``avx512vnni``). Raises
     ``BadProgram`` unless ``output`` is one compute of constant shape over placeholders.
     """
+    called = [one for one in (name, reset, update) if one is not None]
+    for one in called:
+        if not (one.isidentifier() and one.isascii()) or called.count(one) > 1:
+            raise BadProgram(f"{shown(one)} can't name a form; use letters, digits and underscores, and each name once")
     description = lower([output], name)
     block = _single_block(description)
     if block.init is None and (reset or update):

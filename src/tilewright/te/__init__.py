@@ -24,6 +24,7 @@ one method of ``schedule.Schedule``, and, if the literature has a notation for i
 from collections.abc import Mapping, Sequence
 
 from tilewright.backend.cpu.register_code import check_implementations
+from tilewright.backend.cpu.trial import check_by_trial
 from tilewright.base import dtypes
 from tilewright.base.arguments import checked
 from tilewright.base.dtypes import DType
@@ -219,12 +220,16 @@ def decl_tensor_intrin(
 ) -> TensorIntrinsic:
     """Declare the intrinsic that computes ``output`` from its placeholders: see ``schedule.intrinsics``.
 
-    Raises ``BadProgram``, also for implementations that are no LLVM IR, or of other types than the declaration.
+    Implementations are tried in a process of their own. Raises ``BadProgram`` for those that are no LLVM IR, are of
+    other types than the declaration, need more ``features``, or compute something else.
     """
     declared = _decl_tensor_intrin(
         output, name, reset=reset, update=update, implementations=implementations, features=features
     )
     check_implementations(declared)
+    for form in (declared.compute, declared.reset, declared.update):
+        if form is not None and form.implementation:
+            check_by_trial(form)
     return declared
 
 

@@ -25,7 +25,7 @@ HOST = Target.host()
 TYPES = {"vpdpbusd": (u8, i8, i32), "vdpbf16ps": (bf16, bf16, f32)}
 
 # Adds twice the product: no processor has it, all of them can do it.
-_TWICE = """
+TWICE = """
 define <4 x i32> @twice_add(<2 x i8> %a, <8 x i8> %b, <4 x i32> %c) {
   %word = bitcast <2 x i8> %a to i16
   %first = insertelement <4 x i16> poison, i16 %word, i64 0
@@ -43,7 +43,7 @@ define <4 x i32> @twice_add(<2 x i8> %a, <8 x i8> %b, <4 x i32> %c) {
 """
 
 
-def pairs(text: str = _TWICE, features: tuple[str, ...] = ()) -> TensorIntrinsic:
+def pairs(text: str = TWICE, features: tuple[str, ...] = ()) -> TensorIntrinsic:
     a, b = te.placeholder((2,), u8, "a"), te.placeholder((4, 2), i8, "b")
     k = te.reduce_axis((0, 2), name="k")
     c = te.compute((4,), lambda j: te.sum(te.cast(a[k], i32) * te.cast(b[j, k], i32), axis=k), name="c")
@@ -208,12 +208,13 @@ def test_only_what_the_processor_has() -> None:
 )
 def test_faults_of_implementations_are_named_when_declared(before: str, after: str, message: str) -> None:
     with pytest.raises(BadProgram, match=f"(?s){message}") as found:
-        pairs(_TWICE.replace(before, after, 1))
+        pairs(TWICE.replace(before, after, 1))
     assert "twice_add" in str(found.value)
 
 
 def test_calls_must_touch_no_memory() -> None:
-    called = "declare void @puts(ptr)\n" + _TWICE.replace("%new =", "call void @puts(ptr null)\n  %new =")
+    fetch = "call void @llvm.prefetch.p0(ptr null, i32 0, i32 3, i32 1)"
+    called = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)\n" + TWICE.replace("%new =", f"{fetch}\n  %new =")
     with pytest.raises(BadProgram, match="is not for registers"):
         pairs(called)
 

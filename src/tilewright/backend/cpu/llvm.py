@@ -100,12 +100,21 @@ def read_function(text: str, name: str) -> Function:
             module.verify()
         except RuntimeError as error:
             raise BadProgram(f"{name}: LLVM refuses its implementation: {error}") from error
+        for other in module.functions:
+            if other.is_declaration and not _is_known(other):
+                what = "LLVM has no intrinsic of that name" if other.name.startswith("llvm.") else "it is not defined"
+                raise BadProgram(f"{name}: its implementation declares @{other.name}, and {what}")
         found = next((f for f in module.functions if f.name == name and not f.is_declaration), None)
         if found is None:
             raise BadProgram(f"{name}: its implementation defines no function @{name}")
         parameters = tuple(str(argument).removeprefix(f"{argument.type} ") for argument in found.arguments)
         blocks = tuple(tuple(map(_instruction, block.instructions)) for block in found.blocks)
         return Function(str(found.global_value_type), parameters, blocks)
+
+
+def _is_known(function: llvm.ValueRef) -> bool:
+    """Whether it is an intrinsic that LLVM knows: to those it gives attributes."""
+    return function.name.startswith("llvm.") and "#" in str(function).rpartition(")")[2]
 
 
 def _instruction(value: llvm.ValueRef) -> Instruction:
