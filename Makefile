@@ -1,6 +1,6 @@
 # Tilewright. `make test` and `make demo` set everything up by themselves; they need Python 3.11 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help test check format unit demo docs nightly mutants fuzz bench clean
+.PHONY: help test check format unit demo docs nightly mutants fuzz bench release clean
 
 # The first interpreter of this list that is new enough; `make PYTHON=... test` overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -50,6 +50,9 @@ fuzz: $(VENV)/fuzz.stamp ## fuzz all that is read, SECONDS each (60), or with a 
 bench: $(VENV)/bench.stamp ## benchmarks against peers, and the page of results (hours; wants a quiet machine)
 	$(BIN)/python -m benchmarks
 
+release: $(VENV)/release.stamp ## build the wheel and the sdist into dist/, check both, install and use them in clean environments
+	$(BIN)/python tests/release.py
+
 format: $(VENV)/dev.stamp ## repair what the style check can repair
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
@@ -82,6 +85,10 @@ $(VENV)/docs.stamp: $(VENV)/python.stamp pyproject.toml
 
 $(VENV)/fuzz.stamp: $(VENV)/dev.stamp
 	$(PIP) install --editable '.[fuzz]'
+	@touch $@
+
+$(VENV)/release.stamp: $(VENV)/python.stamp pyproject.toml
+	$(PIP) install '.[release]'
 	@touch $@
 
 $(VENV)/bench.stamp: $(VENV)/python.stamp pyproject.toml

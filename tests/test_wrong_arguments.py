@@ -18,7 +18,7 @@ from tests.frontend.models import single_node
 from tilewright import te
 from tilewright.api import compile as compile_model
 from tilewright.base import dtypes
-from tilewright.base.errors import MOST_CHARACTERS, BadFeed, BadInput, TilewrightError
+from tilewright.base.errors import MOST_CHARACTERS, BadFeed, BadInput, InternalError, TilewrightError
 from tilewright.base.settings import Settings
 from tilewright.runtime.sizing import default_threads
 from tilewright.schedule.schedule import Schedule
@@ -128,6 +128,7 @@ def allowed(call: Callable[[], object], place: str) -> None:
     try:
         call()
     except TilewrightError as error:
+        assert not isinstance(error, InternalError), place
         assert 0 < len(str(error)) <= MOST_CHARACTERS + 100, place
         str(error).encode()
     except Exception as error:  # noqa: BLE001  that is what is looked for
@@ -149,15 +150,91 @@ def check_each(function: Callable[..., object], *right: object, **named: object)
 # --- models -------------------------------------------------------------------------------------------------------
 
 
+CALLABLE = ("a class", "a function", "a hostile object")
+
+
 def test_compile() -> None:
     named = {"bounds": None, "dynamic": "auto", "math": "default", "memory_limit": None, "superopt": "off"}
     rest = {"target": "host", "threads": None, "settings": OWN, "shapes": None}
     proto = single_node("Relu", {"x": X})
     for keyword, name in itertools.product((*named, *rest, "listener"), WRONG):
         chosen = {"settings": OWN, keyword: WRONG[name]()}
-        allowed(lambda chosen=chosen: compile_model(proto, **chosen), f"{keyword} is {name}")
+        if keyword != "listener" or name not in CALLABLE:  # what a listener raises is its own
+            allowed(lambda chosen=chosen: compile_model(proto, **chosen), f"{keyword} is {name}")
     for name, value in WRONG.items():
         allowed(lambda value=value: compile_model(value(), settings=OWN), f"the model is {name}")
+
+
+def test_isolation() -> None:
+    for field, name in itertools.product(("memory", "timeout"), WRONG):
+        allowed(lambda field=field, name=name: tilewright.Isolation(**{field: WRONG[name]()}), f"{field} is {name}")
+
+
+def test_compile_with_lists_of_things() -> None:
+    """What is not in ``test_compile``, so that all arguments of ``compile`` are in one of the two."""
+    proto = single_node("Relu", {"x": X})
+    for keyword, name in itertools.product(
+        ("backend", "checks", "isolate", "frontends", "operators", "alternatives", "rules"), WRONG
+    ):
+        if (keyword, name) != ("isolate", "True"):
+            chosen = {"settings": OWN, keyword: WRONG[name]()}
+            allowed(lambda chosen=chosen: compile_model(proto, **chosen), f"{keyword} is {name}")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "told"),
+    [({"n": 4}, "names 'n'; .* are none"), ({"batc": 4}, "names 'batc'; .* are batch$"), ({"batch": 4}, "")],
+)
+def test_bounds_of_unknown_dimensions(bounds: dict[str, int], told: str) -> None:
+    proto = single_node("Relu", {"x": X})
+    if "n" not in bounds:
+        proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    if told:
+        with pytest.raises(BadInput, match=told):
+            compile_model(proto, bounds=bounds, settings=OWN)
+    else:
+        assert compile_model(proto, bounds=bounds, shapes={"x": (1, 3)}, settings=OWN).inputs[0].shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"PK\x03\x04abcdef", "archive"),
+        (b"<!DOCTYPE html>", "page"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
+        (None, "a directory"),
+    ],
+)
+def test_files_that_are_no_models(content: bytes | None, told: str, tmp_path: Path) -> None:
+    place = tmp_path / "m.onnx"
+    if content is None:
+        place.mkdir()
+    else:
+        place.write_bytes(content)
+    with pytest.raises(BadInput, match=told):
+        compile_model(place, settings=OWN)
+
+
+NODES: Mapping[str, tuple[np.ndarray, ...]] = {
+    "Add": (X, X.astype(np.float64)),
+    "Where": (X > 0, X, X.astype(np.float64)),
+    "Not": (X,),
+    "And": (X, X),
+    "Clip": (X, np.float64(1)),
+    "Mul": (X > 0, X > 0),
+    "Gather": (X, X),
+    "Sum": (X, X.astype(np.int64)),
+    "LayerNormalization": (X, np.ones(3)),
+}
+
+
+@pytest.mark.parametrize("op", NODES)
+def test_messages_about_models_are_not_in_te(op: str) -> None:
+    proto = single_node(op, {f"x{position}": np.asarray(array) for position, array in enumerate(NODES[op])})
+    with pytest.raises(BadInput, match=rf"^node n \({op}\): input `x\d` is .* Cast node$") as caught:
+        compile_model(proto, settings=OWN)
+    assert "@" not in str(caught.value)
+    assert "astype" not in str(caught.value)
 
 
 def test_load(tmp_path: Path, compiled: tilewright.CompiledModel) -> None:

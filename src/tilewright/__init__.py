@@ -12,29 +12,32 @@ compiler: what is named here is loaded when it is first used.
 
 from importlib import import_module
 
+from tilewright.base import errors
+
 __version__ = "0.1.0"
 
-_HOMES = {
+_ERRORS = {
+    name: kind.__module__
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, errors.TilewrightError)
+}
+_HOMES = _ERRORS | {
     "compile": "tilewright.api",
+    "Checks": "tilewright.base.checks",
     "CompiledModel": "tilewright.model",
     "Dynamic": "tilewright.specialize",
     "Isolation": "tilewright.isolation",
+    "load": "tilewright.runtime.runnable",
+    "Math": "tilewright.base.numerics",
+    "RunnableModel": "tilewright.runtime.runnable",
     "Settings": "tilewright.base.settings",
     "SpecializingModel": "tilewright.specialize",
+    "Superopt": "tilewright.base.superopt",
     "Target": "tilewright.target.target",
-    "load": "tilewright.runtime.runnable",
     "TunedKernel": "tilewright.tune.kernel",
     "tune_kernel": "tilewright.tune.kernel",
-    "RunnableModel": "tilewright.runtime.runnable",
-    # The kinds of errors; tilewright.base.errors has their subclasses.
-    "TilewrightError": "tilewright.base.errors",
-    "BadInput": "tilewright.base.errors",
-    "Unsupported": "tilewright.base.errors",
-    "ScheduleError": "tilewright.base.errors",
-    "MeasureError": "tilewright.base.errors",
-    "OutOfBounds": "tilewright.base.errors",
-    "InternalError": "tilewright.base.errors",
 }
+__all__ = [*_HOMES, "te"]  # the types are in __init__.pyi  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

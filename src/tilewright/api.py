@@ -16,7 +16,7 @@ from tilewright.base.errors import BadArtifact, BadInput, InternalError, Invalid
 from tilewright.base.events import Event, Listener, ignore, to_log
 from tilewright.base.garbage import seldom_collecting
 from tilewright.base.memory import memory_guarded
-from tilewright.base.names import shown
+from tilewright.base.names import nearest, readable, shown
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
@@ -121,6 +121,7 @@ def compile(
     )
     models = ModelCache.open(chosen, both)
     compilation = _Compilation(opened(model, frontends, operators), options, chosen, listener, models)
+    _refuse_unknown(compilation.source, given, options.bounds)
     way = Dynamic.named(dynamic)
     if isolate:
         if frontends or operators or alternatives or rules:
@@ -292,6 +293,21 @@ class _Compilation:
                 continue
             return True
         return False
+
+
+def _refuse_unknown(source: Source, shapes: Shapes, bounds: Mapping[str, int]) -> None:
+    """Raise ``BadInput`` for a bound of what is no dimension of an input, as the model has it or ``shapes`` does."""
+    known: list[str] = []
+    as_given: Shapes = {}
+    for given in (shapes, as_given) if bounds else ():
+        specs = map(input_spec, source.inputs(given))
+        known += [extent for spec in specs for extent in spec.shape if isinstance(extent, str)]
+        if bounds.keys() <= set(known):
+            return
+    unknown = next((name for name in bounds if name not in known), None)
+    if unknown is not None:
+        there = ", ".join(map(readable, nearest(unknown, known) or dict.fromkeys(known))) or "none"
+        raise BadInput(f"bounds= names {shown(unknown)}; the dimensions known at run time only are {there}")
 
 
 def _both(first: Listener, second: Listener) -> Listener:

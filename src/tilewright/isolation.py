@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from tilewright.base import errors, fields
+from tilewright.base.arguments import check_fields
 from tilewright.base.errors import BadInput, InternalError, ResourceLimit, TilewrightError
 from tilewright.base.events import Advanced, Listener, Warned
 from tilewright.base.files import reason
@@ -57,6 +58,9 @@ class Isolation:
 
     memory: int | str | None = None
     timeout: float = _SECONDS
+
+    def __post_init__(self) -> None:
+        check_fields(self, BadInput)
 
     @property
     def memory_bytes(self) -> int:

@@ -43,6 +43,8 @@ OPTIONS = (
     ("bench", "--slot"),
     ("bench", "--tolerance"),
     ("profile", "--seconds"),
+    ("run", "--timeout"),
+    ("run", "--isolate-timeout"),
     ("tune", "--minutes"),
     ("tune", "--seed"),
     ("optimize", "--alpha"),
@@ -82,3 +84,34 @@ def test_paths(verb: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     except SystemExit as left:
         status = int(str(left.code))
     assert status in (Status.BAD_INPUT, Status.UNSUPPORTED)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["tune", "--minutes=0"], "no number above 0"),
+        (["tune", "--records=m.onnx"], "m.onnx is no database of records"),
+        (["tune", "--records=/proc/none/r.db"], "can't be made"),
+        (["tune", "--backend=reference"], "leave --backend out"),
+        (["optimize", "--isolate"], "leave --isolate out"),
+        (["optimize", "--dynamic=specialize"], "leave --dynamic out"),
+        (["run", "--output=m.onnx"], "--output m.onnx can't be made"),
+        (["run", "--isolate-timeout=nan"], "no number above 0"),
+    ],
+    ids=lambda item: " ".join(item) if isinstance(item, list) else "",
+)
+def test_what_is_wrong_is_told_before_anything_is_compiled(
+    arguments: list[str], told: str, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(model).parent)
+
+    def compile_nothing(*_: object, **__: object) -> object:
+        raise AssertionError("it is compiled")
+
+    monkeypatch.setattr("tilewright.api.compile", compile_nothing)
+    try:
+        status = main([arguments[0], "m.onnx", *arguments[1:]])
+    except SystemExit as left:
+        status = int(str(left.code))
+    assert status == Status.BAD_INPUT
+    assert told in capsys.readouterr().err

@@ -193,12 +193,12 @@ BAD = {
         single_node("MatMul", {"x": X, "z": X}),
         r"n \(MatMul\): .* 3 columns against 2 rows",
     ),
-    "dtypes differ": (
-        single_node("Add", {"x": X, "z": X.astype(np.int64)}),
-        r"node n \(Add\): Add is not defined for these types \(x: f32, z: i64\)",
-    ),
+    "dtypes differ": (single_node("Add", {"x": X, "z": X.astype(np.int64)}), r"node n \(Add\): .* i64.* f32.* Cast"),
     "reshape": (reshape(4, -1), r"node n \(Reshape\): \[2, 3\] with 6 elements"),
-    "axes of floats": (single_node("ReduceSum", {"x": X}, {"axes": np.ones(1, np.float32)}), "must hold integers"),
+    "axes of floats": (
+        single_node("ReduceSum", {"x": X}, {"axes": np.ones(1, np.float32)}),
+        "is f32, which ReduceSum does not take as axes",
+    ),
     "32 element type 99": (
         with_constant(lambda t: setattr(t, "data_type", 99)),
         "c: 99 is no ONNX element type",

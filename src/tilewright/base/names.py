@@ -107,18 +107,25 @@ def shown(value: object, limit: int = 120) -> str:
     return readable(_Shown().repr(value), limit)
 
 
-def nearest(word: str, known: Iterable[str], count: int = 3, likeness: float = 0.6) -> list[str]:
-    """Those of ``known`` that ``word`` may be meant for: ``likeness`` is the least ``SequenceMatcher.ratio``.
+def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """Those of ``known`` that ``word`` may be meant for: it is the start of them, or a fifth of the letters differ.
 
-    Long words are not compared, which would take long.
+    Case does not count. Comparing long words takes long, and helps nobody.
     """
     if len(word) > _MOST_COMPARED:
         return []
-    short = [name for name in itertools.islice(known, 4096) if len(name) <= _MOST_COMPARED]
-    return get_close_matches(word, short, count, likeness)
+    names = [name for name in itertools.islice(known, 4096) if len(name) <= _MOST_COMPARED]
+    folded = {name: name.casefold() for name in names}
+    close = get_close_matches(word.casefold(), set(folded.values()), n=count, cutoff=_ALIKE)
+    begun = [name for name in names if len(word) >= _START and folded[name].startswith(word.casefold())]
+    same = sorted((name for name in names if folded[name] in close), key=lambda name: close.index(folded[name]))
+    return list(dict.fromkeys([*same, *begun]))[:count]
 
 
 _MOST_COMPARED = 80
+_ALIKE = 0.8
+_START = 4
+"""Letters of a word that can be the start of another."""
 
 
 def fresh_name(wanted: str, taken: Container[str]) -> str:

@@ -18,11 +18,13 @@ from tilewright.base.errors import BadInput
 from tilewright.base.outputs import check_output
 from tilewright.base.superopt import Strategy, Superopt
 from tilewright.cli.options import (
+    ISOLATION,
     add_choice,
     add_compile_arguments,
     bounds,
     file_path,
     positive,
+    refuse_for,
     settings_of,
     shapes,
     tolerance,
@@ -86,6 +88,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Import, search, check, write, report."""
     from tilewright.frontend.opening import opened
 
+    refuse_for(options, "optimize searches here, for CPUs", ("backend", "dynamic", *ISOLATION))
     source = opened(options.model)
     given = (*source.files(), *(options.rules or ()))
     outputs = [check_output(path, given) for path in (options.output, options.report) if path is not None]

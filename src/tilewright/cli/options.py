@@ -2,7 +2,8 @@
 
 import argparse
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -100,7 +101,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--isolate-memory", type=size, metavar="SIZE", help="most bytes of that process (default: all memory)"
     )
-    parser.add_argument("--isolate-timeout", type=float, metavar="SECONDS", help="its time limit (default: 600)")
+    parser.add_argument("--isolate-timeout", type=some_time, metavar="SECONDS", help="its time limit (default: 600)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -173,6 +174,11 @@ def duration(text: str) -> float:
     return _number(text, 86_400.0 * 366)
 
 
+def some_time(text: str) -> float:
+    """Seconds, or minutes: more than none."""
+    return _number(text, 86_400.0 * 366, sys.float_info.min)
+
+
 def tolerance(text: str) -> float:
     """A relative difference; none is below -1."""
     return _number(text, float("inf"), -1.0)
@@ -191,7 +197,8 @@ def _number(text: str, most: float, least: float = 0.0) -> float:
     except ValueError:
         value = float("nan")
     if not least <= value <= most:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no number from {least:g} to {most:g}")
+        begin = "above 0" if least == sys.float_info.min else f"from {least:g}"
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no number {begin} to {most:g}")
     return value
 
 
@@ -207,26 +214,31 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
     """The model that the arguments of ``add_model_arguments`` ask for: compiled, or an artifact loaded."""
     if not is_artifact(options.model):
         return compiled(options, listener)
-    chosen = {
-        "--shape": options.shapes,
-        "--bound": options.bounds,
-        "--target": options.target != "host",
-        "--backend": options.backend != "cpu",
-        "--math": options.math != Math.DEFAULT.value,
-        "--memory-limit": options.memory_limit,
-        "--superopt": options.superopt != Superopt.OFF.value,
-        "--checks": options.checks != Checks.ON.value,
-        "--records": options.records,
-        "--rules": options.rules,
-        "--isolate": options.isolate,
-    }
-    unfit = [name for name, value in chosen.items() if value]
-    if unfit:
-        raise BadInput(f"{options.model} is compiled already: leave {', '.join(unfit)} out")
+    names = ("shapes", "bounds", "dynamic", "target", "backend", "math", "memory_limit", "superopt", "checks")
+    refuse_for(options, f"{options.model} is compiled already", (*names, "records", "rules", *ISOLATION))
     from tilewright.runtime.runnable import load
 
     trust = options.trust if options.trust_key is None else options.trust_key
     return load(options.model, trust=trust, threads=options.threads)
+
+
+ISOLATION = ("isolate", "isolate_memory", "isolate_timeout")
+_USUAL = {
+    "target": "host",
+    "backend": "cpu",
+    "dynamic": "auto",
+    "math": Math.DEFAULT.value,
+    "superopt": Superopt.OFF.value,
+    "checks": Checks.ON.value,
+}
+
+
+def refuse_for(options: argparse.Namespace, reason: str, names: Sequence[str]) -> None:
+    """Raise ``BadInput`` if one of these arguments of ``add_compile_arguments`` is not as it usually is."""
+    given = [name for name in names if (value := getattr(options, name)) and value != _USUAL.get(name)]
+    if given:
+        said = ", ".join(f"--{name.rstrip('s') if name in ('shapes', 'bounds') else name}" for name in given)
+        raise BadInput(f"{reason}: leave {said.replace('_', '-')} out")
 
 
 def is_artifact(path: Path) -> bool:

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright.base.errors import BadInput
+from tilewright.base.files import reason
 from tilewright.base.outputs import output
 from tilewright.cli.feeds import make_feeds
-from tilewright.cli.options import add_model_arguments, files, loaded
+from tilewright.cli.options import add_model_arguments, duration, files, loaded
 from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 from tilewright.graph import Array
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See ``options``; and where to save."""
     add_model_arguments(parser)
     parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="stop the run after so long (compiling does not count)"
+        "--timeout", type=duration, metavar="SECONDS", help="stop the run after so long (compiling does not count)"
     )
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="save outputs there as output_0.npy, output_1.npy ..., in order"
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, run, report."""
+    _make(options.output)
     begin = time.perf_counter()
     model = loaded(options)
     made = time.perf_counter()
@@ -66,15 +68,20 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     return Status.DONE
 
 
+def _make(folder: Path | None) -> None:
+    """Before anything is compiled. Raises ``BadInput``."""
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--output {folder} can't be made: {reason(error)}") from error
+
+
 def _save(results: Sequence[Array], folder: Path | None, inputs: Sequence[Path]) -> list[Path | None]:
     """Where each output was written. Names of outputs may be anything, so they are not used as names of files."""
     if folder is None:
         return [None] * len(results)
     paths = [folder / f"output_{position}.npy" for position in range(len(results))]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"--output {folder}: {error}") from error
     for path, result in zip(paths, results, strict=True):
         with output(path, inputs) as file:
             np.save(file, result, allow_pickle=False)

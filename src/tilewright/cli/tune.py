@@ -22,7 +22,7 @@ from tilewright.base.errors import BadInput
 from tilewright.base.search import Model, Search
 from tilewright.base.settings import Settings
 from tilewright.cli.feeds import make_feeds
-from tilewright.cli.options import add_compile_arguments, compiled, duration, seed, settings_of
+from tilewright.cli.options import add_compile_arguments, compiled, refuse_for, seed, settings_of, some_time
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
@@ -50,7 +50,7 @@ _MOST = 0.75
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See ``options``; and how long to search."""
     add_compile_arguments(parser)
-    parser.add_argument("--minutes", type=duration, default=10.0, help="of searching, at most (default: %(default)s)")
+    parser.add_argument("--minutes", type=some_time, default=10.0, help="of searching, at most (default: %(default)s)")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the search (default: 0)")
     searches, models = (", ".join(choice.value for choice in kind) for kind in (Search, Model))
     said = f"{searches}, or one that is installed (default: %(default)s)"
@@ -68,8 +68,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.measure.records import Records
     from tilewright.tune.measurer import Measurer
 
-    if options.backend != "cpu":
-        raise BadInput("candidates are measured on CPUs: leave --backend out")
+    refuse_for(options, "candidates are measured on CPUs", ("backend",))
     from tilewright.tune.strategy import model_named, search_named
 
     path = _records(options)
@@ -96,6 +95,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _records(options: argparse.Namespace) -> Path:
+    from tilewright.measure.records import Records
+
     path = Settings.from_environment().records if options.records is None else options.records.absolute()
     if path is None:
         raise BadInput("there is no place for what is measured: give --records FILE.db, or set TILEWRIGHT_RECORDS")
@@ -103,7 +104,8 @@ def _records(options: argparse.Namespace) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"{path.parent} can't be made: {error}") from error
-    return path
+    with Records.open(path):  # what can't be written is refused before anything is compiled
+        return path
 
 
 def _config(options: argparse.Namespace) -> Mapping[str, object]:

@@ -79,8 +79,9 @@ def _check_features(form: Intrinsic) -> None:
     known = frozenset(name for features in FEATURES.values() for name in features)
     for name in form.features:
         if name not in known:
-            near = " or ".join(nearest(name, sorted(known))) or "one of LLVM's names"
-            raise BadProgram(f"{form.name}: there is no processor feature {shown(name)}; did you mean {near}?")
+            near = " or ".join(nearest(name, sorted(known)))
+            remedy = f"did you mean {near}?" if near else "give one of LLVM's names"
+            raise BadProgram(f"{form.name}: there is no processor feature {shown(name)}; {remedy}")
 
 
 @lru_cache(64)

@@ -215,6 +215,7 @@ class _Importer:
         if schema is None or opset is None:
             raise UnsupportedModel(_unsupported(node, place))
         protos.check_node(node, schema, opset, place)
+        protos.check_types(node, schema, inputs, place)
         if not domain and node.op_type == "Constant":
             return [self._constant(protos.constant_of(node, place, self.storage))]
         if not domain and node.op_type == "If":
@@ -412,7 +413,7 @@ def _unsupported(node: onnx.NodeProto, place: str) -> str:
         domain = readable(node.domain)
         ways = f"give {readable(node.op_type)} by operators= (docs/extending.md), or export with ONNX's own operators"
         return f"{place}: operators of the domain {domain} are not supported; {ways}"
-    near = nearest(node.op_type, RULES, likeness=0.75)
+    near = nearest(node.op_type, RULES)
     if onnx.defs.has(node.op_type):
         hint = "express it by others, or put it in a domain of your own and give it by operators= (docs/extending.md)"
     else:

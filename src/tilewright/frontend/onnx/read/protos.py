@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from io import BufferedReader
 from pathlib import Path
 
@@ -71,7 +72,25 @@ def opened_model(path: Path) -> Generator[BufferedReader]:
             raise InvalidModel(f"{path} is a directory; give the model's file in it") from error
         if isinstance(error, OSError) and error.errno in (errno.ENOENT, errno.ENOTDIR):
             raise InvalidModel(f"there is no model file {path}") from error
-        raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
+        raise InvalidModel(f"{path} can't be read as ONNX{_of_form(path)}: {error}") from error
+
+
+_FORMS = {
+    b"PK": ", as it is an archive (tilewright.load takes artifacts; export what PyTorch saved by torch.onnx.export)",
+    b"\x89HDF": ", as it is of Keras (export it by tf2onnx)",
+    b"version https://git-lfs": ", as it only says where Git LFS has it (git lfs pull)",
+    b"<": ", as it is a page, not a model: look at how it was downloaded",
+}
+"""What is given by mistake, by its first bytes."""
+
+
+def _of_form(path: Path) -> str:
+    try:
+        with open_regular(path) as file:
+            begin = file.read(32)
+    except OSError:
+        return ""
+    return next((told for bytes_, told in _FORMS.items() if begin.startswith(bytes_)), "")
 
 
 def read_model(path: Path) -> onnx.ModelProto:
@@ -333,3 +352,36 @@ def check_node(node: onnx.NodeProto, schema: onnx.defs.OpSchema, opset: int, pla
     missing = [name for name, known in schema.attributes.items() if known.required and name not in given]
     if missing:
         raise InvalidModel(f"{place}: attribute {', '.join(missing)} is missing")
+
+
+def check_types(node: onnx.NodeProto, schema: onnx.defs.OpSchema, inputs: Sequence[Value | None], place: str) -> None:
+    """Whether the element types of inputs are as ONNX says: of one type where it demands that, and known to it.
+
+    Of what it knows, that of the newest opset counts: models have types that their opset had not yet.
+    Raises ``InvalidModel``.
+    """
+    newest = onnx.defs.get_schema(node.op_type, schema.domain)
+    seen: dict[str, tuple[str, DType]] = {}
+    for position, (name, value) in enumerate(zip(node.input, inputs, strict=True)):
+        if value is None:
+            continue
+        formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+        told = f"{place}: input `{readable(name)}` is {value.dtype}"
+        latest = newest.inputs[min(position, len(newest.inputs) - 1)]
+        if _type_of(value.dtype) not in latest.types:
+            raise InvalidModel(
+                f"{told}, which {node.op_type} does not take as {formal.name}; convert it by a Cast node"
+            )
+        if formal.is_homogeneous:
+            other, dtype = seen.setdefault(formal.type_str, (name, value.dtype))
+            if dtype != value.dtype:
+                raise InvalidModel(
+                    f"{told}, and input `{readable(other)}` is {dtype}; {node.op_type} takes both of one type: convert "
+                    "one by a Cast node"
+                )
+
+
+@cache
+def _type_of(dtype: DType) -> str:
+    code = onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy)
+    return f"tensor({onnx.TensorProto.DataType.Name(code).lower()})"
