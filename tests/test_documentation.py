@@ -39,7 +39,7 @@ QUICK = {
 }
 QUICK["doctor"] = ["--no-measure"]
 IDS = np.ones((1, 128), np.int64)
-_BLOCK = re.compile(r"^(<!-- not run: .+ -->\n)?```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^(<!-- not run: [^\n]+ -->\n)?```([\w{}-]*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!`)\[[^\]`]*(?:`[^`]*`[^\]`]*)*\]\(([^)\s]+)\)")
 
 
@@ -81,6 +81,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     weights = {"table": random.normal(size=(50, 16)), "w": random.normal(size=(16, 16))}
     constants = {**{k: v.astype(np.float32) for k, v in weights.items()}, "axis": np.array([2])}
     proto = model(nodes, {"input_ids": IDS, "attention_mask": IDS}, ["y"], constants)
+    for value in proto.graph.input:
+        for dim, name in zip(value.type.tensor_type.shape.dim, ("batch", "sequence"), strict=True):
+            dim.dim_param = name
     onnx.save(proto, tmp_path / "model.onnx")
     dense = [helper.make_node("MatMul", ["x", "w"], ["h"], name="first"), helper.make_node("Relu", ["h"], ["y"])]
     x = np.ones((2, 16), np.float32)

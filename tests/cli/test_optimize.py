@@ -49,6 +49,22 @@ def test_what_was_done_is_shown(model: Path, capsys: pytest.CaptureFixture[str])
     assert "no graph was found" in capsys.readouterr().out
 
 
+def test_rules_are_added_to_the_usual_ones(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a rule that does not match, the search finds what it finds without; by that rule alone it finds nothing."""
+    own = tmp_path / "own.rules"
+    own.write_text("rule own\n  for x[*s]\n  from Relu(Relu(x))\n  to Relu(x)\n  proof tested; 0 shapes\n")
+    command = ["optimize", str(model), "--superopt", "fast", "--threads", "1", "--quiet", "--json"]
+
+    def applied(*options: str) -> object:
+        assert main([*command, *options]) == 0
+        return report("optimize", capsys.readouterr().out)["rules"]
+
+    assert applied("--rules", f"+{own}") == applied()
+    assert applied("--rules", str(own)) != applied()
+    assert main([*command, "--rules", str(own), f"+{own}"]) == 2
+    assert "before all files" in capsys.readouterr().err
+
+
 def test_strict_numbers_are_refused(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["optimize", str(model), "--math", "strict", "--quiet"]) == 2
     assert "math=strict forbids" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """``tilewright rules``: what it writes, what it prints, and what it refuses."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,17 @@ rule false
     assert kept.proof is not None
     assert out.read_text().startswith("# A header.")
     assert main(["rules", "prune", str(tmp_path / "missing")]) == 2
+
+
+def test_false_is_told_from_not_provable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers show that a rule is false; what holds for the true exponential only is not called that."""
+    file = tmp_path / "own.rules"
+    exponential = "rule exponential\n  for x[*s], y[*s]\n  from Mul(Exp(x), Exp(y))\n  to Exp(Add(x, y))\n\n"
+    file.write_text(exponential + "rule turned\n  for x[*s], y[*s]\n  from Sub(x, y)\n  to Sub(y, x)\n")
+    assert main(["rules", "verify", str(file), "--json"]) == 1
+    first, second = report("rules", capsys.readouterr().out)["failures"]
+    assert first["reason"] == "not provable: Exp is an unknown function here; no counterexample was found"
+    assert first["counterexample"] is None
+    assert second["reason"] == "false"
+    left, right = re.findall(r"(?:left|right) (-?[\d.]+)", second["counterexample"])
+    assert float(left) == -float(right)

@@ -31,7 +31,7 @@ from tilewright.cli.options import (
 )
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
-from tilewright.cli.rule_files import read_rules
+from tilewright.cli.rule_files import read_rules, rule_paths
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
     refuse_for(options, "optimize searches here, for CPUs", ("backend", "dynamic", *ISOLATION))
     source = opened(options.model)
-    given = (*source.files(), *(options.rules or ()))
+    given = (*source.files(), *rule_paths(options.rules or ())[0])
     outputs = [check_output(path, given) for path in (options.output, options.report) if path is not None]
     if len({path.absolute() for path in outputs}) < len(outputs):
         raise BadInput(f"--output and --report are both {options.report}: give two names")
@@ -123,7 +123,7 @@ def _found_by_rules(graph: "Graph", options: argparse.Namespace, listener: "List
     except NotEquivalent as error:
         if options.rules is None:
             raise
-        files = " ".join(map(str, options.rules))
+        files = " ".join(map(str, rule_paths(options.rules)[0]))
         raise BadInput(f"{error}; find the false rule with `tilewright rules verify {files}`") from error
 
 
@@ -162,7 +162,8 @@ def _search_of(options: argparse.Namespace, level: Superopt) -> "Search":
     limits = replace(
         effort.limits, alpha=options.alpha or effort.limits.alpha, pops=options.budget or effort.limits.pops
     )
-    rules = usual.rules if options.rules is None else (*load_rules(ALGEBRA), *read_rules(options.rules))
+    files, are_added = rule_paths(options.rules or ())
+    rules = (*(usual.rules if are_added else load_rules(ALGEBRA)), *read_rules(files))
     return replace(usual, rules=rules, effort=replace(effort, limits=limits), strategy=Strategy(options.strategy))
 
 

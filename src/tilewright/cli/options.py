@@ -18,6 +18,7 @@ from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.superopt import Superopt
+from tilewright.cli.rule_files import rule_paths
 from tilewright.runtime.sizing import default_threads
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         type=file_path,
         nargs="+",
         metavar="FILE",
-        help="files of rules to apply beside those that always pay; optimize searches by these only",
+        help="files of rules to apply beside those that always pay; optimize searches by these only, +FILE adds them",
     )
     parser.add_argument(
         "--isolate",
@@ -281,7 +282,7 @@ def compiled(
         target=options.target,
         backend=options.backend,
         threads=options.threads,
-        rules=options.rules or (),
+        rules=rule_paths(options.rules or ())[0],
         isolate=Isolation(**limits) if limits or options.isolate else False,
         settings=settings or settings_of(options),
         listener=listener,

@@ -4,8 +4,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tilewright.base.errors import BadInput
+
 if TYPE_CHECKING:
     from tilewright.passes.rules import Rule
+
+
+def rule_paths(given: Sequence[Path]) -> tuple[list[Path], bool]:
+    """The files that ``--rules`` names, and whether they are added to the usual ones, as ``+FILE`` says.
+
+    Raises ``BadInput`` if some are and some are not.
+    """
+    marked = [str(path).startswith("+") for path in given]
+    if any(marked) and not all(marked):
+        raise BadInput("--rules: write + before all files (they are added to the usual rules), or before none")
+    return [Path(str(path).removeprefix("+")) for path in given], all(marked)
 
 
 def read_text(path: Path) -> str:

@@ -123,7 +123,7 @@ def _proofs(findings: "Sequence[Finding]") -> dict[str, int]:
 
 
 def _report(name: str, finding: "Finding") -> dict[str, object]:
-    where = None if finding.counterexample is None else str(finding.counterexample)
+    where = _where(finding) or None
     return {"file": name, "rule": finding.rule.name, "reason": finding.reason, "counterexample": where}
 
 
@@ -134,6 +134,11 @@ def _show(failures: "Sequence[tuple[str, Finding]]", console: Console) -> None:
     for heading in ("file", "rule", "why", "for example at"):
         table.add_column(heading, overflow="fold")
     for name, finding in failures:
-        where = "" if finding.counterexample is None else str(finding.counterexample)
-        table.add_row(*map(escape, (name, finding.rule.name, finding.reason, where)))
+        table.add_row(*map(escape, (name, finding.rule.name, finding.reason, _where(finding))))
     console.print(table)
+
+
+def _where(finding: "Finding") -> str:
+    """Sizes, and numbers if there are any, at which the sides differ."""
+    found = finding.witness or finding.counterexample
+    return "" if found is None else str(found)

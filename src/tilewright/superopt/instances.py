@@ -195,21 +195,28 @@ def _is_typed(rule: Rule) -> bool:
 
 def _equal(rule: Rule, evaluator: Evaluator) -> bool:
     """Whether the sides of a rule whose shapes are literals have equal values."""
-    domain: Domain = evaluator.domain
-    values = {
+    pairs = sides(rule, evaluator, inputs(rule, evaluator.domain))
+    return all(left.shape == right.shape and evaluator.domain.agree(left, right) for left, right in pairs)
+
+
+def inputs(rule: Rule, domain: Domain) -> dict[str, Array]:
+    """Random values ``[*shape, samples]`` for the variables of a rule whose shapes are literals."""
+    return {
         variable.name: domain.random((*(int(str(extent)) for extent in variable.shape), _SAMPLES), seed)
         for seed, variable in enumerate(rule.variables)
     }
+
+
+def sides(rule: Rule, evaluator: Evaluator, values: Mapping[str, Array]) -> Iterator[tuple[Array, Array]]:
+    """What each result is on the left and on the right, ``[*shape, samples]``."""
     bindings, known = Bindings(values), dict[Term, Array]()
     for source, target in zip(rule.sources, rule.targets, strict=True):
         left, right = (_value(side, evaluator, bindings, known) for side in (source, target))
-        if left.shape[:-1] != right.shape[:-1]:
-            return False
         samples = max(left.shape[-1], right.shape[-1])
-        wide = [np.broadcast_to(side, (*side.shape[:-1], samples)) for side in (left, right)]
-        if not domain.agree(wide[0], wide[1]):
-            return False
-    return True
+        yield (
+            np.broadcast_to(left, (*left.shape[:-1], samples)),
+            np.broadcast_to(right, (*right.shape[:-1], samples)),
+        )
 
 
 def _value(side: Term, evaluator: Evaluator, bindings: Bindings, known: dict[Term, Array]) -> Array:

@@ -16,7 +16,7 @@ Arrays of both have any shape; all functions broadcast.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import blake2b
 from typing import Protocol, TypeAlias
@@ -206,6 +206,21 @@ class Modular:
     def _extreme(self, x: Residues, y: Residues, *, largest: bool) -> Residues:
         left_is_larger = np.greater(self._rank(x), self._rank(y))
         return np.where(left_is_larger, x, y) if largest else np.where(left_is_larger, y, x)
+
+
+@dataclass(frozen=True, slots=True)
+class Noting(Modular):
+    """``Modular``, which notes what it gives no true meaning: functions that are random, and the order of numbers."""
+
+    noted: set[str] = field(default_factory=set[str], compare=False)
+
+    def _random_function(self, name: str, x: Residues) -> Residues:
+        self.noted.add(name)
+        return Modular._random_function(self, name, x)
+
+    def _rank(self, x: Residues) -> Residues:
+        self.noted.add("order")
+        return Modular._rank(self, x)
 
 
 @dataclass(frozen=True, slots=True)

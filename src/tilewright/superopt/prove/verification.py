@@ -15,6 +15,7 @@ from tilewright.passes.rules import Evidence, Rule, parse_rules
 from tilewright.superopt.instances import Instance, try_rule
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.proofs import all_axioms, find_proof, replays
+from tilewright.superopt.prove.witness import Witness, unknown_functions, witness
 from tilewright.superopt.prove.z3_prover import agrees
 from tilewright.superopt.ranks import at_ranks
 
@@ -48,6 +49,8 @@ class Finding:
     shapes: int = 0
     opinions: tuple[Opinion, ...] = ()
     """Of all provers that were asked."""
+    witness: Witness | None = None
+    """Numbers at which the sides differ."""
 
     @property
     def holds(self) -> bool:
@@ -76,12 +79,24 @@ def verify_rule(rule: Rule, engine: Engine = Engine.EGGLOG, *, shapes: int = 8) 
     """What becomes of one rule: evaluated at ``shapes`` instances, then proved, if its evidence says that it can be."""
     trial = try_rule(rule, shapes=shapes)
     if trial.counterexample is not None:
-        return Finding(rule, "the sides differ", trial.counterexample, trial.shapes)
+        return _differing(rule, trial.counterexample, trial.shapes)
     if not trial.shapes:
         return Finding(rule, "at no shape that was tried are both sides well-typed")
     opinions = tuple(_opinions(rule, engine)) if engine is not Engine.FIELD and _needs_proof(rule) else ()
     reason = next((opinion.reason for opinion in opinions if opinion.reason), "")
     return Finding(rule, reason, None, trial.shapes, opinions)
+
+
+def _differing(rule: Rule, instance: Instance, shapes: int) -> Finding:
+    """False, if numbers show it; else not provable, as functions are unknown to who evaluates."""
+    found = witness(rule, instance)
+    if found is not None:
+        return Finding(rule, "false", instance, shapes, witness=found)
+    unknown = unknown_functions(rule, instance)
+    if not unknown:
+        return Finding(rule, "the sides differ in shape, or over a finite field", instance, shapes)
+    are = "is an unknown function" if len(unknown) == 1 else "are unknown functions"
+    return Finding(rule, f"not provable: {', '.join(unknown)} {are} here; no counterexample was found", None, shapes)
 
 
 def _needs_proof(rule: Rule) -> bool:

@@ -1,0 +1,80 @@
+"""What tells a false rule from one that is only not provable: numbers at which its sides differ.
+
+Evaluation over a finite field takes functions such as exponentials for random ones, so that sides may differ there
+which are equal over the reals.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.base.arrays import Array
+from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
+from tilewright.passes.rules.terms import Apply, Rule, Term, subterms
+from tilewright.superopt.evaluator import Bindings, Evaluator
+from tilewright.superopt.instances import Instance, inputs, sides
+from tilewright.tensor.domains import Noting, Real
+
+_TOLERANCE = 1e-7
+"""Of float64, relative to the largest element: what rounding may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Values of a rule's variables at which its sides differ in float64, and what they are at one element."""
+
+    instance: Instance
+    values: Mapping[str, Array]
+    place: tuple[int, ...]
+    left: float
+    right: float
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name} = {_printed(value)}" for name, value in self.values.items())
+        at = f" at {list(self.place)}" if self.place else ""
+        return f"{self.instance}: {given}: left {self.left:.6g}, right {self.right:.6g}{at}"
+
+
+def witness(rule: Rule, instance: Instance) -> Witness | None:
+    """Numbers at which the sides differ at ``instance``; None if they agree in float64, or have no value."""
+    concrete, evaluator = instance.concrete_rule(rule), Evaluator(Real(_TOLERANCE))
+    values = inputs(concrete, evaluator.domain)
+    try:
+        for left, right in sides(concrete, evaluator, values):
+            if left.shape == right.shape and not evaluator.domain.agree(left, right):
+                place = _worst(left.astype(np.float64), right.astype(np.float64))
+                shown = {name: array[..., place[-1]] for name, array in values.items()}
+                return Witness(instance, shown, place[:-1], float(left[place].item()), float(right[place].item()))
+    except (BadProgram, OutOfBounds, Unsupported):
+        return None
+    return None
+
+
+def _worst(left: Array, right: Array) -> tuple[int, ...]:
+    """Where they differ most; first, where only one of them is a number."""
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(left.astype(np.float64) - right.astype(np.float64))
+    distance = np.where(np.isnan(distance), np.where(np.isnan(left) == np.isnan(right), 0.0, np.inf), distance)
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(distance)), distance.shape))
+
+
+def _printed(array: Array) -> str:
+    return np.array2string(array, precision=4, separator=", ", threshold=12).replace("\n", "")
+
+
+def unknown_functions(rule: Rule, instance: Instance) -> tuple[str, ...]:
+    """The operators of ``rule`` that a finite field gives no true meaning, in order of their first use."""
+    domain = Noting()
+    concrete, evaluator = instance.concrete_rule(rule), Evaluator(domain)
+    bindings, known = Bindings(inputs(concrete, domain)), dict[Term, Array]()
+    found: list[str] = []
+    try:
+        for part in subterms((*concrete.sources, *concrete.targets)):
+            domain.noted.clear()
+            evaluator.term(part, bindings, known)
+            if domain.noted and isinstance(part, Apply):
+                found.append(part.op.name)
+    except (BadProgram, OutOfBounds, Unsupported):
+        pass  # what was found until then is named
+    return tuple(dict.fromkeys(found))
