@@ -1,14 +1,8 @@
-"""The table of floors in docs/architecture.md says what is: the tree, and the layers that import-linter holds it to.
-
-So does what the package offers by name.
-"""
+"""The table of floors in docs/architecture.md says what is: the tree, and the layers that import-linter holds it to."""
 
 import re
 import tomllib
 from pathlib import Path
-
-import tilewright
-from tilewright.base import errors
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "src" / "tilewright"
@@ -50,18 +44,3 @@ def test_floors_are_numbered_from_the_top() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     floors = [int(number) for number in re.findall(r"^\| (\d) \| `", text, re.MULTILINE)]
     assert floors == list(range(9, -1, -1))
-
-
-def test_what_the_package_offers_is_found_and_typed() -> None:
-    """``dir`` has each public name, and the stub that type checkers read has the same ones."""
-    stub = (SOURCES / "__init__.pyi").read_text()
-    typed = set(re.findall(r"import (\w+) as \1$", stub, re.MULTILINE))
-    assert typed == {name for name in dir(tilewright) if not name.startswith("_")}
-    for name in typed:
-        assert getattr(tilewright, name) is not None
-    kinds = [
-        kind
-        for kind in vars(errors).values()
-        if isinstance(kind, type) and tilewright.TilewrightError in kind.__bases__
-    ]
-    assert {kind.__name__ for kind in kinds} <= typed

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.report.charts import HEIGHT, WIDTH, Axis, Series, chart
+from tilewright.report.charts import HEIGHT, WIDTH, Axis, Mark, Series, chart
 from tilewright.tune.models.model import Objective
 from tilewright.tune.search.annealing import Plan
 
@@ -31,7 +31,6 @@ MORE_AT_RANDOM = 20
 """Times as many seeds of the random search, whose luck differs most, and which takes no time."""
 COLUMNS = 3
 COLORS = ("#7f7f7f", "#c98b2b", "#1a7f37", "#0068b5", "#8d4bb3", "#b33a3a", "#3aa6a6")
-STYLE = "text { font: 12px sans-serif } .title { font-weight: bold } .grid { stroke: #ddd }"
 SOURCES, TARGETS = ("C1", "C2", "C3", "C4", "C5", "C6"), ("C7", "C8", "C9")
 
 
@@ -80,10 +79,10 @@ def picture(results: Mapping[str, Mapping[str, Floats]]) -> str:
     """An SVG with a chart for each layer: the table's best as a part of what was found, over trials."""
     rows = -(-len(results) // COLUMNS)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS * WIDTH} {rows * HEIGHT}">']
-    parts += [f"<style>{STYLE}</style>", '<rect width="100%" height="100%" fill="white"/>']
+    parts.append('<rect width="100%" height="100%" fill="white"/>')
     for number, (layer, curves) in enumerate(results.items()):
         series = [
-            Series(way, list(enumerate((1.0 / np.median(of_seeds, axis=0)).tolist(), 1)), color)
+            Series(way, list(enumerate((1.0 / np.median(of_seeds, axis=0)).tolist(), 1)), color, Mark.STEPS)
             for (way, of_seeds), color in zip(curves.items(), COLORS, strict=False)
         ]
         at = f"translate({number % COLUMNS * WIDTH} {number // COLUMNS * HEIGHT})"

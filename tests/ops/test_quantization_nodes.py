@@ -138,7 +138,7 @@ def test_nan_and_a_scale_of_zero_are_defined() -> None:
         (NodeCase("QuantizeLinear", [f(3, 4), scales(3)]), "is no scale or zero point for axis 1"),
         (NodeCase("QuantizeLinear", [f(3, 4), scales(3, 3)], {"block_size": 2}), "for blocks of 2 along axis 1"),
         (NodeCase("QuantizeLinear", [f(3), scales()], {"output_dtype": 1}), "there is i8, u8, i16 and u16"),
-        (NodeCase("DequantizeLinear", [q(np.int8, 3), scales(), q(np.uint8)]), "they need one integer dtype"),
+        (NodeCase("DequantizeLinear", [q(np.int8, 3), scales(), q(np.uint8)]), "takes both of one type"),
     ],
 )
 def test_what_breaks_the_rules_is_named(case: NodeCase, message: str) -> None:

@@ -63,7 +63,7 @@ def _elsewhere(tried: Sequence[Record], target: Target, threads: int) -> tuple[s
 _NEXT = {
     Became.CONFIRMED: ("compile uses it", "tilewright tune searches on"),
     Became.WITHDRAWN: (
-        "it was not clearly faster when it was measured again, or the whole model was not faster with it",
+        "measured again, it or the whole model was not clearly faster, or the search was interrupted then",
         "tilewright tune searches on",
     ),
     Became.OPEN: ("the search was interrupted", "the same tilewright tune command goes on"),

@@ -12,7 +12,8 @@ from math import isfinite
 
 from tilewright.base.errors import BadInput
 
-_INCHES = (5.4, 3.4)
+WIDTH, HEIGHT = 520, 328
+"""Of a picture, in pixels of 1/96 inch."""
 
 
 class Scale(Enum):
@@ -65,7 +66,7 @@ def chart(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
         raise BadInput("charts are drawn by Matplotlib: pip install 'tilewright[report]'") from error
     file = StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "tilewright", "font.size": 9.0}):
-        figure = Figure(figsize=_INCHES, layout="constrained")
+        figure = Figure(figsize=(WIDTH / 96, HEIGHT / 96), layout="constrained")
         axes = figure.add_subplot()
         axes.set(title=title, xlabel=x.label, ylabel=y.label, xscale=x.scale.value, yscale=y.scale.value)
         axes.grid(visible=True, alpha=0.3)

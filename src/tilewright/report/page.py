@@ -13,7 +13,7 @@ table { border-collapse: collapse; margin: 1em 0; } .wide { overflow-x: auto; }
 th, td { padding: 2px 10px; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top; }
 th.number, td.number { text-align: right; white-space: nowrap; } th { white-space: nowrap; }
 summary { cursor: pointer; }
-svg { font: 11px sans-serif; margin: 4px; } svg .title { font-size: 13px; } svg .grid { stroke: #e5e5e5; }
+svg { font: 11px sans-serif; margin: 4px; } svg .title { font-size: 13px; }
 svg { max-width: calc(100% - 8px); height: auto; } svg.graph rect { fill: #f4f4f4; stroke: #888; }
 svg.graph .value rect { fill: none; stroke-dasharray: 3 2; } svg .edge { fill: none; stroke: #999; }
 svg.graph .replaced rect { fill: #fbd5c7; stroke: #ca5b2b; } svg.graph .made rect { fill: #cdeed5; stroke: #1a7f37; }
@@ -22,8 +22,8 @@ span.replaced { background: #fbd5c7; } span.made { background: #cdeed5; } pre { 
 code { font-size: 12px; overflow-wrap: anywhere; }
 :root { color-scheme: light dark; }
 @media (prefers-color-scheme: dark) {
-  body { color: #ddd; background: #1b1b1b; } th, td { border-color: #444; } svg text:not([fill]) { fill: #ddd; }
-  svg .grid { stroke: #3a3a3a; } svg.graph rect { fill: #2a2a2a; stroke: #999; }
+  body { color: #ddd; background: #1b1b1b; } th, td { border-color: #444; } svg.graph text:not([fill]) { fill: #ddd; }
+  svg.graph rect { fill: #2a2a2a; stroke: #999; }
   svg.graph .replaced rect, span.replaced { fill: #5a2a17; background: #5a2a17; }
   svg.graph .made rect, span.made { fill: #17452a; background: #17452a; }
 }

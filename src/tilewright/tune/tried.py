@@ -19,7 +19,7 @@ class Became(Enum):
     CONFIRMED = "confirmed"
     """The whole model was faster with it: ``compile`` uses it."""
     WITHDRAWN = "withdrawn"
-    """It was measured again, and it or the whole model was not clearly faster: nobody uses it."""
+    """Measured again and not confirmed: it or the whole model was not clearly faster, or the search ended then."""
     OPEN = "not confirmed yet"
     """The search ended before anything was measured again."""
 

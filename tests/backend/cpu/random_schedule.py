@@ -214,7 +214,9 @@ _SCOPES = (LOCAL, GLOBAL)
 def _cache_read(random: Random, schedule: Schedule) -> None:
     block = _one(random, [b for b in _blocks(schedule) if b.reads])
     buffer = _one(random, sorted(buffers_read(block), key=lambda b: b.name))
-    schedule.cache_read(BlockRef(block.name), buffer.name, random.choice(_SCOPES))
+    others = [b.name for b in _blocks(schedule) if b.name != block.name and buffer in buffers_read(b)]
+    readers = [block.name, *(name for name in others if random.random() < 0.5)]
+    schedule.cache_read(readers, buffer.name, random.choice(_SCOPES))
 
 
 def _cache_write(random: Random, schedule: Schedule) -> None:

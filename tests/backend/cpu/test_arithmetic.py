@@ -1,18 +1,23 @@
 """Every operation on every dtype, as scalars and as lanes, against the NumPy evaluator."""
 
+import re
+
 import numpy as np
 import pytest
 
 from tests.backend.cpu.support import Array, run_native
+from tilewright.backend.cpu.backend import CPU
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
+from tilewright.base.settings import Stage
 from tilewright.loops.ir import Buffer, If, Loop, LoopKind, Stmt, Store
 from tilewright.loops.program import Program
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_cast, evaluate_unary
 from tilewright.symbolic.expr import Expr, Read, Var, binary, cast, const, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import all_of, substitute
+from tilewright.target.target import Target
 
 COUNT = 331  # prime: the last vector is never full
 EXACT_UNARY = (
@@ -135,6 +140,16 @@ def test_cast(dtype: DType, kind: LoopKind) -> None:
             with np.errstate(all="ignore"):
                 expected = evaluate_cast(feeds["a"], target)
             check(cast(Read(a, (Var("at"),)), target), [a], feeds, expected, kind)
+
+
+@pytest.mark.parametrize("kind", [LoopKind.SERIAL, LoopKind.VECTORIZED])
+def test_f16_is_converted_to_integers_by_f32(kind: LoopKind) -> None:
+    """LLVM's own conversion of NaN is wrong where processors have f16 arithmetic (AVX512-FP16)."""
+    a, out, i = Buffer("a", dtypes.f16, (const(8),)), Buffer("out", dtypes.i16, (const(8),)), Var("i")
+    program = Program("k", (a, out), Loop(i, const(8), Store(out, (i,), cast(Read(a, (i,)), dtypes.i16)), kind))
+    text = CPU.listing(program, Target.parse("x86_64,sapphirerapids"), Stage.LLVM)
+    assert "fptosi.sat" in text
+    assert not re.search(r"fptosi\.sat[.\w]*f16", text)
 
 
 @pytest.mark.parametrize("lanes", [LoopKind.SERIAL, LoopKind.VECTORIZED])

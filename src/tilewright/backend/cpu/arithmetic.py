@@ -370,6 +370,9 @@ class ArithmeticEmitter:
         return self._pure(f"bitcast {odd.typed} to {a.type}", dtypes.f64, (odd,))
 
     def _float_to_integer(self, a: Value, dtype: DType) -> Value:
+        if a.dtype == dtypes.f16:
+            # With AVX512-FP16, LLVM's conversion to i16 makes -32768 of NaN, not 0.
+            return self._float_to_integer(self.cast(a, dtypes.f32), dtype)
         name = "fptosi.sat" if dtype.is_signed else "fptoui.sat"
         result, operand = type_name(dtype, a.lanes), a.type
         lanes = f"v{a.lanes}" if a.lanes > 1 else ""

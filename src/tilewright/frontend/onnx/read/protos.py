@@ -355,20 +355,19 @@ def check_node(node: onnx.NodeProto, schema: onnx.defs.OpSchema, opset: int, pla
 
 
 def check_types(node: onnx.NodeProto, schema: onnx.defs.OpSchema, inputs: Sequence[Value | None], place: str) -> None:
-    """Whether the element types of inputs are as ONNX says: of one type where it demands that, and known to it.
+    """Whether the element types of inputs are as ONNX says: of one type where it demands that, and of a known kind.
 
-    Of what it knows, that of the newest opset counts: models have types that their opset had not yet.
-    Raises ``InvalidModel``.
+    What the newest opset says counts: models have types that their opset had not yet. Integers and floats of other
+    sizes than those that ONNX lists are taken, too. Raises ``InvalidModel``.
     """
     newest = onnx.defs.get_schema(node.op_type, schema.domain)
     seen: dict[str, tuple[str, DType]] = {}
     for position, (name, value) in enumerate(zip(node.input, inputs, strict=True)):
         if value is None:
             continue
-        formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+        formal = newest.inputs[min(position, len(newest.inputs) - 1)]
         told = f"{place}: input `{readable(name)}` is {value.dtype}"
-        latest = newest.inputs[min(position, len(newest.inputs) - 1)]
-        if _type_of(value.dtype) not in latest.types:
+        if _kind_of(_type_of(value.dtype)) not in map(_kind_of, formal.types):
             raise InvalidModel(
                 f"{told}, which {node.op_type} does not take as {formal.name}; convert it by a Cast node"
             )
@@ -379,6 +378,12 @@ def check_types(node: onnx.NodeProto, schema: onnx.defs.OpSchema, inputs: Sequen
                     f"{told}, and input `{readable(other)}` is {dtype}; {node.op_type} takes both of one type: convert "
                     "one by a Cast node"
                 )
+
+
+@cache
+def _kind_of(name: str) -> str:
+    """Of ONNX's name of a type: integers, floats, or itself."""
+    return "integer" if "int" in name else "float" if "float" in name or "double" in name else name
 
 
 @cache
