@@ -7,6 +7,7 @@ without_single_loops loops that run once become their bodies
 limit_loops          serial loops stop where their guards do
 partition            loops with guards are cut where the guard is known; tails become loops of their own
 unswitch             what is selected for a whole loop is selected before it
+accumulate           what serial loops accumulate stays in registers
 
 Each nest of loops is prepared by itself, and the last few are remembered: the candidates for a kernel's schedule differ
 in one of its nests, and pad their inputs alike.
@@ -15,6 +16,7 @@ in one of its nests, and pad their inputs alike.
 from dataclasses import replace
 from functools import lru_cache
 
+from tilewright.backend.cpu.prepare.accumulate import accumulate
 from tilewright.backend.cpu.prepare.inline import inline_intrinsics
 from tilewright.backend.cpu.prepare.lanes import fit_lanes
 from tilewright.backend.cpu.prepare.limit import limit_loops
@@ -60,4 +62,4 @@ def _nest(stmt: Stmt, dims: tuple[Dim, ...], intrinsics: tuple[Intrinsic, ...]) 
     bounds = Bounds({}, {dim.var: dim.bound for dim in dims})
     known = {intrinsic.name: intrinsic for intrinsic in intrinsics}
     body = without_single_loops(fit_lanes(inline_intrinsics(dissolve(stmt), known)))
-    return unswitch(partition(limit_loops(body, bounds), bounds))
+    return accumulate(unswitch(partition(limit_loops(body, bounds), bounds)))

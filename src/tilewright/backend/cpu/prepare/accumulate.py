@@ -1,0 +1,179 @@
+"""Keeps what a loop accumulates in registers: it is read before the loop, and stored after it.
+
+``for k: for i in unrolled: for j in vectorized: C[i, j] = C[i, j] + ...`` reads and writes memory in each iteration of
+``k``, as LLVM does not promote what loops with run-time indices use elsewhere. With a private tile ``T`` it becomes
+``T[i, j] = C[i, j]; for k: ... T[i, j] = T[i, j] + ...; C[i, j] = T[i, j]``, and LLVM makes registers of ``T``.
+"""
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Seq, Stmt, Store
+from tilewright.loops.memory import LOCAL
+from tilewright.loops.visit import (
+    allocations,
+    buffers,
+    children,
+    mentions,
+    own_exprs,
+    seq,
+    transform_stmts,
+    walk,
+    with_children,
+)
+from tilewright.symbolic.expr import Const, Expr, Read, Var
+from tilewright.symbolic.linear import polynomial
+from tilewright.symbolic.traversal import free_vars, reads_in, substitute, transform_reads
+
+MOST_BYTES = 1 << 12
+"""Of a tile: those of 64 registers of 64 bytes. What is larger stays in memory anyway."""
+_WRITTEN_OUT = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
+
+
+def accumulate(stmt: Stmt) -> Stmt:
+    """``stmt``, without blocks, in which loops accumulate in private tiles."""
+    literal = {node.buffer for node in walk(stmt) if isinstance(node, Alloc) and _is_literal(node)}
+    return _rewritten(stmt, literal)
+
+
+def _rewritten(stmt: Stmt, literal: set[Buffer]) -> Stmt:
+    around, stmt = allocations(stmt)
+    if not isinstance(stmt, Loop) or stmt.kind is not LoopKind.VECTORIZED:  # a buffer of a lane is another matter
+        parts = tuple([_rewritten(part, literal) for part in children(stmt)])
+        stmt = stmt if all(map(operator.is_, parts, children(stmt))) else with_children(stmt, parts)
+        stmt = _with_tiles(stmt, literal) if isinstance(stmt, Loop) else stmt
+    for alloc in reversed(around):
+        stmt = Alloc(alloc.buffer, stmt)
+    return stmt
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """The one statement of a loop that uses a buffer, and the loops around it that are written out, outermost first."""
+
+    store: Store
+    around: tuple[Loop, ...]
+
+    @property
+    def of_tile(self) -> tuple[Loop, ...]:
+        """Those that go through what is accumulated; the others are steps of a reduction."""
+        used = _vars_of(self.store)
+        return tuple(loop for loop in self.around if loop.var in used)
+
+
+def _with_tiles(loop: Loop, literal: set[Buffer]) -> Stmt:
+    if loop.kind is not LoopKind.SERIAL or not isinstance(loop.extent, Const) or loop.extent.value < 1:
+        return loop
+    result: Stmt = loop
+    for update in _updates(loop.body, ()):
+        if update.store.buffer not in literal and _can_stay(update, loop):
+            result = _in_registers(result, update)
+    return result
+
+
+def _updates(stmt: Stmt, around: tuple[Loop, ...]) -> Iterator[_Update]:
+    """The stores in ``stmt`` that are in loops that are written out, and in nothing else."""
+    match stmt:
+        case Store():
+            yield _Update(stmt, around)
+        case Seq(statements):
+            for inner in statements:
+                yield from _updates(inner, around)
+        case Loop(_, Const(), body, kind) if kind in _WRITTEN_OUT:
+            yield from _updates(body, (*around, stmt))
+        case _:
+            pass
+
+
+def _can_stay(update: _Update, loop: Loop) -> bool:
+    """Whether nothing else in ``loop`` uses what ``update`` accumulates, which is the same in each iteration."""
+    store = update.store
+    reads = [node for node in reads_in(store.value) if node.source == store.buffer]
+    if not reads or any(node.indices != store.indices for node in reads) or loop.var in _vars_of(store):
+        return False
+    if any(inner.has_reads for inner in store.indices) or not _are_apart(store, update.of_tile):
+        return False
+    size = prod(map(_extent, update.of_tile)) * store.buffer.dtype.itemsize
+    return 0 < size <= MOST_BYTES and sum(_uses(loop.body, store.buffer)) == 1
+
+
+def _vars_of(store: Store) -> frozenset[Var]:
+    return frozenset[Var]().union(*map(free_vars, store.indices))
+
+
+def _are_apart(store: Store, loops: tuple[Loop, ...]) -> bool:
+    """Whether different iterations of ``loops`` store different elements: each has digits of its own in one index."""
+    left: dict[Expr, int] = {loop.var: _extent(loop) for loop in loops}
+    for index in store.indices:
+        moved = [(m, factor) for m, factor in polynomial(index).items() if any(_moves(atom, loops) for atom in m)]
+        reached = 0
+        for monomial, factor in sorted(moved, key=operator.itemgetter(1)):
+            extent = left.pop(monomial[0], None) if len(monomial) == 1 else None
+            if extent is None or factor <= reached:
+                return False
+            reached += factor * (extent - 1)
+    return not left
+
+
+def _moves(atom: Expr, loops: tuple[Loop, ...]) -> bool:
+    return not free_vars(atom).isdisjoint(loop.var for loop in loops)
+
+
+def _uses(stmt: Stmt, buffer: Buffer) -> Iterator[bool]:
+    """For each statement in ``stmt`` without others inside, whether it uses ``buffer``; so for each condition."""
+    for node in walk(stmt):
+        if isinstance(node, If | Loop | Alloc):
+            yield any(read.source == buffer for expr in own_exprs(node) for read in reads_in(expr))
+        elif not children(node):
+            yield mentions(node, buffer)
+
+
+def _in_registers(stmt: Stmt, update: _Update) -> Stmt:
+    """``stmt`` with a tile of its own for what ``update`` accumulates."""
+    store, names = update.store, {buffer.name for buffer in buffers(stmt)}
+    name = next(n for i in range(len(names) + 1) if (n := f"{store.buffer.name}_tile{i or ''}") not in names)
+    variables = tuple(loop.var for loop in update.of_tile)
+    tile = Buffer(name, store.buffer.dtype, tuple(loop.extent for loop in update.of_tile), LOCAL)
+
+    def moved(node: Stmt) -> Stmt | None:
+        return _on_tile(node, tile, variables) if node == store else None
+
+    before = _over(update.of_tile, Store(tile, variables, Read(store.buffer, store.indices)), "in")
+    after = _over(update.of_tile, Store(store.buffer, store.indices, Read(tile, variables)), "out")
+    return Alloc(tile, seq(before, transform_stmts(stmt, moved), after))
+
+
+def _on_tile(store: Stmt, tile: Buffer, variables: tuple[Var, ...]) -> Store:
+    assert isinstance(store, Store)
+    value = transform_reads(store.value, lambda read: Read(tile, variables) if read.source == store.buffer else None)
+    return Store(tile, variables, value)
+
+
+def _over(loops: tuple[Loop, ...], store: Store, suffix: str) -> Stmt:
+    """``store`` in copies of ``loops``."""
+    renamed: dict[Var, Expr] = {loop.var: Var(f"{loop.var.name}_{suffix}", loop.var.dtype) for loop in loops}
+    indices = tuple(substitute(index, renamed) for index in store.indices)
+    result: Stmt = Store(store.buffer, indices, substitute(store.value, renamed))
+    for loop in reversed(loops):
+        var = renamed[loop.var]
+        assert isinstance(var, Var)
+        result = Loop(var, loop.extent, result, loop.kind)
+    return result
+
+
+def _extent(loop: Loop) -> int:
+    return int(loop.extent.value) if isinstance(loop.extent, Const) else 0
+
+
+def _is_literal(alloc: Alloc) -> bool:
+    """Whether all accesses of the buffer have literal offsets once loops are written out: LLVM makes registers of it."""
+    serial = {n.var for n in walk(alloc.body) if isinstance(n, Loop) and n.kind not in _WRITTEN_OUT}
+    for node in walk(alloc.body):
+        indices = [node.indices] if isinstance(node, Store) and node.buffer == alloc.buffer else []
+        reads = (read for expr in own_exprs(node) for read in reads_in(expr))
+        indices.extend(read.indices for read in reads if read.source == alloc.buffer)
+        if any(not serial.isdisjoint(free_vars(index)) for index in (i for each in indices for i in each)):
+            return False
+    return True
