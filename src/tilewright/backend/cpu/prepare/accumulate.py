@@ -168,7 +168,7 @@ def _extent(loop: Loop) -> int:
 
 
 def _is_literal(alloc: Alloc) -> bool:
-    """Whether all accesses of the buffer have literal offsets once loops are written out: LLVM makes registers of it."""
+    """Whether all accesses have literal offsets once loops are written out: LLVM makes registers of such a buffer."""
     serial = {n.var for n in walk(alloc.body) if isinstance(n, Loop) and n.kind not in _WRITTEN_OUT}
     for node in walk(alloc.body):
         indices = [node.indices] if isinstance(node, Store) and node.buffer == alloc.buffer else []

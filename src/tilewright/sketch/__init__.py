@@ -1,0 +1,14 @@
+"""Sketches: spaces of schedules that are derived from the structure of a program, without a template.
+
+*In*: a naive program and a target. *Out*: one ``Space`` for each sketch. After Zheng et al., "Ansor: Generating
+High-Performance Tensor Programs for Deep Learning" (OSDI 2020).
+
+``rules/`` has the derivation rules, a file for each: whether a rule applies to a block, and what it does. ``derive``
+applies them to all blocks, from the outputs to the inputs; ``annotate`` asks for what all sketches leave open: where
+blocks are computed, lanes, unrolled and parallel loops.
+"""
+
+from tilewright.sketch.derive import Sketch, sketch_spaces, sketches
+from tilewright.sketch.rule import Answer, Draft, SketchRule
+
+__all__ = ["Answer", "Draft", "Sketch", "SketchRule", "sketch_spaces", "sketches"]

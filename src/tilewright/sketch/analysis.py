@@ -1,0 +1,119 @@
+"""What sketch rules ask of a block: the predicates of Zheng et al., "Ansor" (OSDI 2020), section 4.1, on loop programs.
+
+All are about a naive program, or one whose blocks were tiled: they look at axes, not at loops.
+"""
+
+from math import prod
+
+from tilewright.loops.ir import Block, Store
+from tilewright.loops.program import Program
+from tilewright.schedule.tree import buffers_written, consumers
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Unary, Var
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.traversal import free_vars, reads_in, walk
+
+POINTS_PER_CORE = 16
+"""Parallel pieces of work that a core should have, so that all cores are done at about the same time."""
+
+
+def extent(expr: Expr) -> int:
+    """The number of iterations; 1 where it is known at run time only: sketches are of fixed extents."""
+    return int(expr.value) if isinstance(expr, Const) else 1
+
+
+def points(block: Block, kind: IterKind) -> int:
+    """How many points the axes of one kind have."""
+    return prod(extent(axis.extent) for axis in block.axes if axis.kind is kind)
+
+
+def is_reduction(block: Block) -> bool:
+    """Whether ``block`` combines several values into one."""
+    return any(axis.kind is IterKind.REDUCE for axis in block.axes)
+
+
+def is_ordered(block: Block) -> bool:
+    """Whether ``block`` is a recurrence."""
+    return any(axis.kind is IterKind.ORDERED for axis in block.axes)
+
+
+def is_result(program: Program, block: Block) -> bool:
+    """Whether ``block`` writes an output of ``program``."""
+    return not buffers_written(block).isdisjoint(program.params)
+
+
+def is_strictly_inlinable(block: Block) -> bool:
+    """Whether the value is cheap, and each element comes from the same place of what is read, or from one shifted."""
+    store = block.body
+    if is_reduction(block) or is_ordered(block) or not isinstance(store, Store):
+        return False
+    costly = any(isinstance(node, Select) or _is_function(node) for node in walk(store.value))
+    return not costly and all(_is_shift(read, block) for read in reads_in(store.value))
+
+
+_CHEAP = frozenset({UnaryOp.NEG, UnaryOp.NOT, UnaryOp.ABS})
+
+
+def _is_function(node: Expr) -> bool:
+    is_power = isinstance(node, Binary) and node.op is BinaryOp.POW
+    return is_power or (isinstance(node, Unary) and node.op not in _CHEAP)
+
+
+def _is_shift(read: Read, block: Block) -> bool:
+    """Whether each index is one axis and a constant, or a constant; axes in their order, and none twice."""
+    order = [axis.var for axis in block.axes]
+    found: list[int] = []
+    for index in read.indices:
+        used = free_vars(index)
+        if not used:
+            continue
+        var = next(iter(used))
+        if len(used) > 1 or var not in order or not _is_moved(index, var):
+            return False
+        found.append(order.index(var))
+    return found == sorted(set(found))
+
+
+def _is_moved(index: Expr, var: Var) -> bool:
+    match index:
+        case Var():
+            return index == var
+        case Binary(BinaryOp.ADD | BinaryOp.SUB, left, Const()):
+            return left == var
+        case _:
+            return False
+
+
+def has_reuse(block: Block) -> bool:
+    """Whether tiling pays: a reduction of which an operand does not depend on some axis, or a product of two such."""
+    spatial = {axis.var for axis in block.axes if axis.kind is IterKind.SPATIAL and extent(axis.extent) > 1}
+    written = buffers_written(block)
+    sources = [region for region in block.reads if region.buffer not in written]
+    missing = [spatial - frozenset[Var]().union(*(free_vars(s) for s, _ in region.ranges)) for region in sources]
+    without = sum(bool(axes) for axes in missing)
+    return without >= 1 if is_reduction(block) else without >= 2
+
+
+def fusible_consumer(program: Program, block: Block) -> Block | None:
+    """The one block that reads what ``block`` makes, if it computes as many elements, each from its own."""
+    readers = consumers(program, block)
+    if len(readers) != 1 or is_result(program, block):
+        return None
+    reader, written = readers[0], buffers_written(block)
+    spatial = [axis for axis in block.axes if axis.kind is IterKind.SPATIAL]
+    if is_reduction(reader) or [a.extent for a in reader.axes] != [a.extent for a in spatial]:
+        return None
+    regions = [region for region in reader.reads if region.buffer in written]
+    own = tuple(axis.var for axis in reader.axes if extent(axis.extent) > 1)
+    kept = all(tuple(s for s, _ in region.ranges if free_vars(s)) == own for region in regions)
+    return reader if kept else None
+
+
+def wants_rfactor(block: Block, cores: int) -> bool:
+    """Whether a reduction has too few elements for all cores, or is long where nothing is used again."""
+    if not is_reduction(block) or not isinstance(block.body, Store):
+        return False
+    space, steps = points(block, IterKind.SPATIAL), points(block, IterKind.REDUCE)
+    if has_reuse(block):
+        return space <= steps and space <= POINTS_PER_CORE * cores
+    return steps > max(cores, 1)

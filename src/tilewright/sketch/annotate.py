@@ -1,0 +1,270 @@
+"""Annotation: what all sketches leave open (Zheng et al., OSDI 2020, section 4.2).
+
+First everything is asked, in an order that depends on the sketch alone: where each block that no rule has placed is
+computed, how many lanes it has, what is unrolled, how much is parallel. Then the schedule is made of the answers.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.kernels.schedules import extent_of, ref
+from tilewright.loops.ir import Alloc, Block, Loop
+from tilewright.loops.memory import LOCAL
+from tilewright.loops.visit import walk
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import (
+    BlockRef,
+    LoopRef,
+    all_blocks,
+    block_at,
+    consumers,
+    loops_of,
+)
+from tilewright.sketch.analysis import is_reduction, is_result
+from tilewright.sketch.rule import Draft, Factored
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Const
+from tilewright.symbolic.traversal import free_vars
+
+INLINED = -1
+"""A block's place: in its consumers. 0: outside of all loops; n: in the n-th of the loops around all consumers."""
+VECTORS = (1, 2, 4)
+"""Registers that the lanes of a loop fill."""
+UNROLLED = (0, 16, 64, 512)
+"""Vector operations that may be written out."""
+EPILOGUE = 64
+"""Vector operations of what follows on a tile that are written out."""
+LOCAL_BYTES = 1 << 12
+"""Of a buffer on the stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """The answers."""
+
+    places: dict[str, int]
+    vectors: dict[str, int]
+    unrolled: dict[str, int]
+    parallel: dict[str, int]
+
+
+def annotate(draft: Draft) -> None:
+    """Ask ``draft.config``, and finish ``draft.schedule``. Raises ``ScheduleError`` if answers do not go together."""
+    decided = _ask(draft)
+    s, lanes = draft.schedule, _lanes(draft)
+    for name, place in decided.places.items():
+        _place(s, name, place)
+    for name in [name for name in draft.names() if name in draft.factored]:
+        _factor(draft, name, draft.factored[name])
+    for block in all_blocks(s.program.body):
+        if block.name in draft.tiles:
+            _finish_tile(draft, block.name, decided.unrolled[block.name], lanes)
+        else:
+            _finish_plain(s, block.name, decided, lanes)
+    _keep_small_buffers_local(s)
+    for name, count in decided.parallel.items():
+        _spread(s, name, count)
+
+
+def _lanes(draft: Draft) -> int:
+    """Elements of a register, by the widest type of a result."""
+    widest = max(buffer.dtype.itemsize for buffer in draft.schedule.program.params)
+    return draft.target.lanes(8 * widest)
+
+
+# --- asking ------------------------------------------------------------------------------------------------------
+
+
+def _ask(draft: Draft) -> _Decided:
+    program, config = draft.schedule.program, draft.config
+    blocks = all_blocks(program.body)
+    deepest = max((_spatial_loops(draft, block) for block in blocks), default=0)
+    places: dict[str, int] = {}
+    for block in reversed(blocks):
+        if block.name in draft.tiles or block.name in draft.fixed or is_result(program, block):
+            continue
+        least = 0 if is_reduction(block) else INLINED
+        places[block.name] = config.choice(f"{block.name}.at", range(least, deepest + 1))
+    plain = [block for block in blocks if block.name not in draft.tiles]
+    vectors = {block.name: config.choice(f"{block.name}.vectors", VECTORS) for block in plain}
+    unrolled = {block.name: config.choice(f"{block.name}.unroll", UNROLLED) for block in blocks if is_reduction(block)}
+    parallel: dict[str, int] = {}
+    if draft.target.cores > 1:
+        for block in blocks:
+            most = _spatial_loops(draft, block)
+            parallel[block.name] = config.choice(f"{block.name}.parallel", range(most, -1, -1))
+    return _Decided(places, vectors, unrolled, parallel)
+
+
+def _spatial_loops(draft: Draft, block: Block) -> int:
+    """The loops around ``block`` outside of its reduction: those of the first two levels, if it is tiled."""
+    if block.name in draft.tiles:
+        return sum(map(len, draft.tiles[block.name].levels[:2]))
+    return sum(axis.kind is IterKind.SPATIAL for axis in block.axes)
+
+
+# --- places ------------------------------------------------------------------------------------------------------
+
+
+def _place(s: Schedule, name: str, place: int) -> None:
+    """Compute a block where it is decided; as far in as its consumers have loops in common, at most."""
+    block = BlockRef(name)
+    if place == INLINED:
+        s.compute_inline(block)
+        return
+    around = _common_loops(s, consumers(s.program, block_at(s.program, block).stmt))
+    if place and around:
+        s.compute_at(block, around[min(place, len(around)) - 1])
+
+
+def _common_loops(s: Schedule, blocks: tuple[Block, ...]) -> list[LoopRef]:
+    """The loops around all of ``blocks`` that no reduction of theirs runs over, outermost first."""
+    common: list[LoopRef] | None = None
+    for block in blocks:
+        reducing = {loop.var.name for loop in _reducing(s, block.name)}
+        own: list[LoopRef] = []
+        for loop in loops_of(s.program, BlockRef(block.name)):
+            if loop.var.name in reducing:
+                break
+            own.append(ref(loop))
+        common = own if common is None else [loop for loop in common if loop in own]
+    return common or []
+
+
+def _reducing(s: Schedule, name: str) -> list[Loop]:
+    """The loops that drive reduction axes of a block."""
+    place = block_at(s.program, BlockRef(name))
+    driven = {
+        var
+        for axis, binding in zip(place.stmt.axes, place.stmt.bindings, strict=True)
+        if axis.kind is not IterKind.SPATIAL
+        for var in free_vars(binding)
+    }
+    return [loop for loop in place.loops if loop.var in driven]
+
+
+# --- partial results ---------------------------------------------------------------------------------------------
+
+
+def _factor(draft: Draft, name: str, wanted: Factored) -> None:
+    """Partial results of a reduction: ``wanted.outer`` of them, and of each of these ``wanted.lanes``."""
+    s = draft.schedule
+    if 1 < wanted.outer < _steps(s, name):
+        outer, _ = s.split(_one_reducing_loop(s, name), (wanted.outer, None))
+        name = s.rfactor(outer, 0).name
+        if draft.target.cores > 1:
+            s.parallel(outer)
+    if _steps(s, name) > 1:
+        _, inner = s.split(_one_reducing_loop(s, name), (None, wanted.lanes))
+        s.rfactor(inner, len(block_at(s.program, BlockRef(name)).stmt.writes[0].ranges))
+
+
+def _steps(s: Schedule, name: str) -> int:
+    """How many iterations all loops over a reduction have together."""
+    return prod(extent_of(s, ref(loop)) for loop in _reducing(s, name))
+
+
+def _one_reducing_loop(s: Schedule, name: str) -> LoopRef:
+    """The innermost loop, which runs over all that a block reduces."""
+    reducing = [ref(loop) for loop in _reducing(s, name)]
+    others = [loop for loop in s.get_loops(name) if loop not in reducing]
+    s.reorder(*[loop for loop in others if _is_inside(s, name, reducing[0], loop)], *reducing)
+    return s.fuse(*reducing) if len(reducing) > 1 else reducing[0]
+
+
+def _is_inside(s: Schedule, name: str, outer: LoopRef, loop: LoopRef) -> bool:
+    loops = list(s.get_loops(name))
+    return loops.index(loop) > loops.index(outer)
+
+
+# --- lanes and unrolled loops ------------------------------------------------------------------------------------
+
+
+def _finish_tile(draft: Draft, name: str, unrolled: int, lanes: int) -> None:
+    """Lanes, and loops around them that are written out, as long as they are no more than ``unrolled`` vectors."""
+    s, tile = draft.schedule, draft.tiles[name]
+    inner = [loop for loop in tile.levels[-1] if loop != tile.vector]
+    operations = -(-extent_of(s, tile.vector) // lanes)
+    if extent_of(s, tile.vector) > 1:
+        s.vectorize(tile.vector)
+    own = [*tile.levels[-3], *tile.levels[-2], *inner]
+    for loop in reversed(own):
+        operations *= extent_of(s, loop)
+        if operations > unrolled:
+            break
+        s.unroll(loop)
+
+
+def _finish_plain(s: Schedule, name: str, decided: _Decided, lanes: int) -> None:
+    """Lanes along the last spatial loop of a block that is not tiled; within a reduction, innermost."""
+    loops = [ref(loop) for loop in _own_loops(s, name)]
+    reducing = [ref(loop) for loop in _reducing(s, name) if ref(loop) in loops]
+    spatial = [loop for loop in loops if loop not in reducing]
+    width = lanes * decided.vectors.get(name, 1)
+    operations = 1
+    if spatial and extent_of(s, spatial[-1]) > 1:
+        *outer, last = spatial
+        if extent_of(s, last) > width:
+            part, last = s.split(last, (None, width))
+            outer.append(part)
+        s.reorder(*outer, *reducing, last)
+        operations = -(-extent_of(s, last) // lanes)
+        s.vectorize(last)
+        loops = [*outer, *reducing]
+    most = decided.unrolled.get(name, EPILOGUE)
+    for loop in reversed(loops):
+        operations *= extent_of(s, loop)
+        if operations > most:
+            break
+        s.unroll(loop)
+
+
+def _own_loops(s: Schedule, name: str) -> list[Loop]:
+    """The serial loops around one block only, outermost first."""
+    own = loops_of(s.program, BlockRef(name))
+    others = {
+        loop.var
+        for other in all_blocks(s.program.body)
+        if other.name != name
+        for loop in loops_of(s.program, BlockRef(other.name))
+    }
+    return [loop for loop in own if loop.var not in others and loop.kind.value == "serial"]
+
+
+def _keep_small_buffers_local(s: Schedule) -> None:
+    """What is allocated in a loop, and small, is on the stack, of which LLVM makes registers."""
+    inside: set[str] = set()
+    for node in walk(s.program.body):
+        if isinstance(node, Loop):
+            inside |= {inner.buffer.name for inner in walk(node.body) if isinstance(inner, Alloc)}
+    for node in walk(s.program.body):
+        if isinstance(node, Alloc) and node.buffer.name in inside and _bytes(node) <= LOCAL_BYTES:
+            s.set_scope(node.buffer.name, LOCAL)
+
+
+def _bytes(alloc: Alloc) -> int:
+    size = alloc.buffer.dtype.itemsize
+    for extent in alloc.buffer.shape:
+        size *= int(extent.value) if isinstance(extent, Const) else LOCAL_BYTES + 1
+    return size
+
+
+# --- parallel loops ----------------------------------------------------------------------------------------------
+
+
+def _spread(s: Schedule, name: str, count: int) -> None:
+    """Make the outermost ``count`` loops around a block parallel, if it is the last one in them."""
+    blocks = {block.name for block in all_blocks(s.program.body)}
+    if name not in blocks:
+        return
+    for loop in loops_of(s.program, BlockRef(name))[:count]:
+        last = all_blocks(loop.body)[-1]
+        if last.name != name or loop.kind.value != "serial" or _is_reduced(s, loop):
+            return
+        s.parallel(ref(loop))
+        if len(all_blocks(loop.body)) > 1 and not isinstance(loop.body, Loop):
+            return
+
+
+def _is_reduced(s: Schedule, loop: Loop) -> bool:
+    return any(loop in _reducing(s, block.name) for block in all_blocks(loop.body))

@@ -1,0 +1,103 @@
+"""Derivation: all sketches of a program, by applying rules to its blocks from the outputs to the inputs.
+
+A sketch is what was applied to which block, in order. It is a generator of schedules (``space.config.Generator``): run
+with a ``Config`` that collects knobs, or with one that has decided them. So a sketch is searched, recorded and replayed
+as a template is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tilewright.base.errors import ScheduleError
+from tilewright.loops.program import Program
+from tilewright.schedule.schedule import Schedule
+from tilewright.sketch.annotate import annotate
+from tilewright.sketch.rule import Answer, Draft, SketchRule
+from tilewright.sketch.rules import CPU_RULES
+from tilewright.space.config import Collector, Config
+from tilewright.space.space import Space
+from tilewright.target.target import Target
+
+MOST_SKETCHES = 512
+"""Of one program. The rules double them with each reduction; programs with more are searched in their first ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A rule that was applied to the block of that name."""
+
+    rule: SketchRule
+    block: str
+    variant: int
+
+    def __str__(self) -> str:
+        return f"{self.rule.name}({self.block}{f', {self.variant}' if self.variant else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """What was applied, outputs first."""
+
+    applied: tuple[Applied, ...] = ()
+
+    def __str__(self) -> str:
+        steps = [str(one) for one in self.applied if one.rule.name != "skip"]
+        return ", ".join(steps) or "no rule"
+
+    def draft(self, schedule: Schedule, config: Config, target: Target) -> Draft:
+        """The structure of the sketch on ``schedule``, which is changed."""
+        draft = Draft(schedule, config, target)
+        for one in self.applied:
+            one.rule.apply(draft, draft.block(one.block), one.variant)
+        return draft
+
+    def generate(self, schedule: Schedule, config: Config, *, target: Target) -> None:
+        """Schedule ``schedule`` by ``config``: structure, then annotations. Raises ``ScheduleError``."""
+        annotate(self.draft(schedule, config, target))
+
+
+def sketches(
+    naive: Program, target: Target, rules: Sequence[SketchRule] = (), *, standard: bool = True
+) -> tuple[Sketch, ...]:
+    """All sketches of a naive program with fixed extents.
+
+    ``rules``: of one's own, which are asked before those of the target; ``standard``: whether these are asked at all.
+    """
+    asked = (*rules, *(CPU_RULES if standard else ()))
+    found: list[Sketch] = []
+    left = [Sketch()]
+    while left and len(found) < MOST_SKETCHES:
+        sketch = left.pop(0)
+        draft = sketch.draft(Schedule(naive), Collector(), target)
+        name = draft.next
+        if name is None:
+            found.append(sketch)
+            continue
+        left[:0] = [Sketch((*sketch.applied, one)) for one in _applicable(draft, name, asked)]
+    return tuple(found)
+
+
+def _applicable(draft: Draft, name: str, rules: Sequence[SketchRule]) -> list[Applied]:
+    block, found = draft.block(name), list[Applied]()
+    for rule in rules:
+        answer = rule.answer(draft, block)
+        if answer is not Answer.SKIP:
+            found += [Applied(rule, name, variant) for variant in range(rule.variants(draft, block))]
+        if answer is Answer.APPLY_ALONE:
+            break
+    return found
+
+
+def sketch_spaces(naive: Program, target: Target, rules: Sequence[SketchRule] = ()) -> tuple[tuple[Sketch, Space], ...]:
+    """Each sketch of ``naive`` with its space. A sketch that has no schedule at all is left out."""
+    found: list[tuple[Sketch, Space]] = []
+    for sketch in sketches(naive, target, rules):
+        opened, collector = Schedule(naive), Collector()
+        generator = partial(sketch.generate, target=target)
+        try:
+            generator(opened.copy(), collector)
+        except ScheduleError:
+            continue
+        found.append((sketch, Space(naive, target, opened, generator, tuple(collector.knobs))))
+    return tuple(found)

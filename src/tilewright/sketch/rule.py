@@ -1,0 +1,101 @@
+"""The interface of sketch rules, and the draft that they work on."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol, runtime_checkable
+
+from tilewright.loops.ir import Block
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at
+from tilewright.space.config import Config
+from tilewright.target.target import Target
+
+
+class Answer(Enum):
+    """Whether a rule applies to a block."""
+
+    SKIP = "skip"
+    APPLY = "apply"
+    """It does, and so may the rules after it: each makes sketches of its own."""
+    APPLY_ALONE = "apply alone"
+    """It does, and the rules after it are not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The loops of a block that is tiled, level by level, outermost first."""
+
+    levels: tuple[tuple[LoopRef, ...], ...]
+    """``SSRSRS``: three levels of spatial loops and two of reduction loops are around the innermost spatial ones."""
+    vector: LoopRef
+    """The innermost loop: it becomes lanes."""
+
+    @property
+    def loops(self) -> tuple[LoopRef, ...]:
+        """All loops, outermost first."""
+        return tuple(loop for level in self.levels for loop in level)
+
+
+@dataclass(frozen=True, slots=True)
+class Factored:
+    """Partial results of a reduction: first ``outer`` of them, which may be computed in parallel; then ``lanes``."""
+
+    outer: int
+    lanes: int
+
+
+@dataclass(slots=True)
+class Draft:
+    """A schedule in the making. Rules change ``schedule`` by its primitives, ask ``config`` for numbers, and note what
+    the rules after them and the annotation need to know."""
+
+    schedule: Schedule
+    config: Config
+    target: Target
+    done: set[str] = field(default_factory=set[str])
+    """Blocks that no rule is asked about any more."""
+    cached: set[str] = field(default_factory=set[str])
+    """Blocks that write to a cache."""
+    tiles: dict[str, Tile] = field(default_factory=dict[str, Tile])
+    fixed: set[str] = field(default_factory=set[str])
+    """Blocks whose place among the loops of others is decided."""
+    factored: dict[str, Factored] = field(default_factory=dict[str, Factored])
+    """Reductions that get partial results once it is decided where they are computed."""
+
+    def block(self, name: str) -> Block:
+        """The block of that name as it is now."""
+        return block_at(self.schedule.program, BlockRef(name)).stmt
+
+    def names(self) -> list[str]:
+        """The names of all blocks, producers before their consumers."""
+        return [block.name for block in all_blocks(self.schedule.program.body)]
+
+    @property
+    def next(self) -> str | None:
+        """The last block that is not done."""
+        return next((name for name in reversed(self.names()) if name not in self.done), None)
+
+
+@runtime_checkable
+class SketchRule(Protocol):
+    """A derivation rule. It is asked about each block, outputs first."""
+
+    @property
+    def name(self) -> str:
+        """For reports; of letters, digits, dots and underscores."""
+        ...
+
+    def answer(self, draft: Draft, block: Block) -> Answer:
+        """Whether it applies to ``block``. Must not depend on what ``draft.config`` has decided."""
+        ...
+
+    def variants(self, draft: Draft, block: Block) -> int:
+        """In how many ways it applies: each makes a sketch of its own."""
+        ...
+
+    def apply(self, draft: Draft, block: Block, variant: int) -> None:
+        """Rewrite ``draft.schedule``. Adds to ``draft.done`` what no rule is to be asked about again.
+
+        The same questions must be asked of ``draft.config`` on each call, whatever it answers.
+        """
+        ...
