@@ -10,6 +10,8 @@ class Search(Enum):
     """What the cost model says is good, diverse (Chen et al., 2018)."""
     GENETIC = "genetic"
     """What was fast is crossed and mutated."""
+    EVOLUTION = "evolution"
+    """What the cost model says is good among the descendants of what was fast (Zheng et al., 2020)."""
     RANDOM = "random"
     GRID = "grid"
     """All candidates in turn, for small spaces."""
@@ -17,7 +19,7 @@ class Search(Enum):
     @property
     def asks_a_model(self) -> bool:
         """Whether candidates are rated before they are measured."""
-        return self is Search.ANNEALING
+        return self in (Search.ANNEALING, Search.EVOLUTION)
 
 
 class Model(Enum):
@@ -30,3 +32,14 @@ class Model(Enum):
     milliseconds each, so fewer of them are looked at. Needs torch."""
     RANDOM = "random"
     """Scores that say nothing: what is found with them is found without a model."""
+
+
+class Spaces(Enum):
+    """What is searched for a kernel."""
+
+    TEMPLATES = "templates"
+    """What the compiler itself chooses from, and the larger space of contractions."""
+    SKETCHES = "sketches"
+    """What is derived from the program alone (Zheng et al., 2020)."""
+    ALL = "all"
+    """Both."""

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tilewright.base.errors import BadInput
-from tilewright.base.search import Model, Search
+from tilewright.base.search import Model, Search, Spaces
 from tilewright.base.settings import Settings
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import add_compile_arguments, compiled, refuse_for, seed, settings_of, some_time
@@ -53,9 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", type=some_time, default=10.0, help="of searching, at most (default: %(default)s)")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the search (default: 0)")
     searches, models = (", ".join(choice.value for choice in kind) for kind in (Search, Model))
-    said = f"{searches}, or one that is installed (default: %(default)s)"
-    parser.add_argument("--search", default=Search.ANNEALING.value, metavar="NAME", help=said)
-    said = f"that annealing asks: {models}, or one that is installed (default: %(default)s)"
+    said = f"{searches}, or one that is installed (default: annealing for templates, else evolution)"
+    parser.add_argument("--search", metavar="NAME", help=said)
+    said = f"what is searched: {', '.join(kind.value for kind in Spaces)} (default: %(default)s)"
+    parser.add_argument("--space", choices=[kind.value for kind in Spaces], default=Spaces.ALL.value, help=said)
+    said = f"that the search asks: {models}, or one that is installed (default: %(default)s)"
     parser.add_argument("--cost-model", default=Model.TREES.value, metavar="NAME", help=said)
     said = "do not begin with what the records of similar kernels teach: the search follows from the seed alone"
     parser.add_argument("--no-transfer", action="store_true", help=said)
@@ -69,10 +71,11 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.tune.measurer import Measurer
 
     refuse_for(options, "candidates are measured on CPUs", ("backend",))
-    from tilewright.tune.strategy import model_named, search_named
+    from tilewright.tune.strategy import model_named, search_for, spaces_named
 
     path = _records(options)
-    who = search_named(options.search), model_named(options.cost_model)
+    spaces = spaces_named(options.space)
+    who = search_for(options.search, spaces), model_named(options.cost_model)
     errors = Console(stderr=True, quiet=options.quiet or options.json)
     with reporting(f"compiling {options.model}", errors) as listener:
         before = compiled(options, listener, replace(Settings.from_environment(), records=None))
@@ -115,6 +118,7 @@ def _config(options: argparse.Namespace) -> Mapping[str, object]:
         "minutes": options.minutes,
         "seed": options.seed,
         "search": options.search,
+        "space": options.space,
         "cost_model": options.cost_model,
     }
 
@@ -170,7 +174,14 @@ def _search(
                 display.say(f"{done} of {len(ways.jobs)} kernels measured, of all ways to compute nodes")
         base = _with_ways(before, ways, records, options)
         seconds -= time.monotonic() - begin
-    setup = Setup(seed=options.seed, threads=threads, search=who[0], model=who[1], transfer=not options.no_transfer)
+    setup = Setup(
+        seed=options.seed,
+        threads=threads,
+        search=who[0],
+        model=who[1],
+        spaces=Spaces(options.space),
+        transfer=not options.no_transfer,
+    )
     tuner = ModelTuner(_computed(base), target, measurer, setup, records)
     if not ways.jobs and not tuner.kernels:
         raise BadInput(f"{options.model} has no kernel with fixed extents and something to choose; give --shape")

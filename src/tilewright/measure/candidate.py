@@ -96,7 +96,8 @@ class Bench:
         say(Done(Phase.CHECK))
         try:
             timed = Timed(kernel, *self._turns(job.timing))
-            times = self._clock.time(timed, job.timing, _TIMING_FRACTION * request.run_seconds)
+            budget = _TIMING_FRACTION * request.run_seconds
+            times = self._clock.time(timed, job.timing, budget, request.hopeless_us)
         except MemoryError as error:
             raise RefusedError(Verdict.OOM, Phase.TIME, "no memory left while being timed") from error
         _believe(min(times.times_us), least_us(workload.program, target, job.threads))

@@ -49,12 +49,15 @@ class Timed:
         specs = kernel.manifest.outputs
         self._outputs = {spec.name: aligned_array(spec.static_shape or (), spec.dtype.numpy) for spec in specs}
 
-    def sample(self, timing: Timing, budget: float) -> tuple[float, ...]:
-        """Microseconds of one run, ``timing.repeats`` times; fewer, but one, if ``budget`` seconds are over."""
+    def sample(self, timing: Timing, budget: float, hopeless_us: float = math.inf) -> tuple[float, ...]:
+        """Microseconds of one run, ``timing.repeats`` times; fewer, but one, if ``budget`` seconds are over.
+
+        Only one, too, if that takes more than ``hopeless_us``.
+        """
         end = time.perf_counter() + budget
         first = self._mean_us(1)  # also brings code and data into the caches
         begin = time.perf_counter()
-        if begin > end:
+        if begin > end or first > hopeless_us:
             return (first,)
         warm = self._mean_us(1)
         runs = max(1, math.ceil(timing.least_seconds / (time.perf_counter() - begin)))
@@ -89,27 +92,28 @@ class Clock:
         program = lower(te.compute(a.shape, element, name="C"), "baseline")
         self._baseline = Timed(image_of(program, target).executable(1), draw(program, 0))
 
-    def time(self, candidate: Timed, timing: Timing, budget: float) -> Times:
-        """The candidate's times, in ``budget`` seconds or little more."""
-        return steadiest(lambda left: self._attempt(candidate, timing, left), budget)
+    def time(self, candidate: Timed, timing: Timing, budget: float, hopeless_us: float = math.inf) -> Times:
+        """The candidate's times, in ``budget`` seconds or little more; see ``Timed.sample``."""
+        return steadiest(lambda left: self._attempt(candidate, timing, left, hopeless_us), budget, hopeless_us)
 
-    def _attempt(self, candidate: Timed, timing: Timing, budget: float) -> Times:
+    def _attempt(self, candidate: Timed, timing: Timing, budget: float, hopeless_us: float) -> Times:
         before = median(self._baseline.sample(_BASELINE, budget))
-        times = candidate.sample(timing, budget)
+        times = candidate.sample(timing, budget, hopeless_us)
         after = median(self._baseline.sample(_BASELINE, budget))
         return Times(times, (before + after) / 2, abs(after - before) / min(before, after))
 
 
-def steadiest(attempt: Callable[[float], Times], budget: float) -> Times:
+def steadiest(attempt: Callable[[float], Times], budget: float, hopeless_us: float = math.inf) -> Times:
     """The first attempt within ``MAX_DRIFT``, or of several the one with the least drift.
 
-    ``attempt`` takes the seconds that are left of ``budget``; no other one is begun when they are over.
+    ``attempt`` takes the seconds that are left of ``budget``; no other one is begun when they are over, or if all times
+    are above ``hopeless_us``.
     """
     end = time.perf_counter() + budget
     found = attempt(budget)
     for _ in range(1, ATTEMPTS):
         left = end - time.perf_counter()
-        if found.drift <= MAX_DRIFT or left <= 0:
+        if found.drift <= MAX_DRIFT or left <= 0 or min(found.times_us) > hopeless_us:
             break
         found = min(found, attempt(left), key=lambda times: times.drift)
     return found

@@ -30,12 +30,14 @@ class Timing:
 
     ``cold``: inputs that other data push out of the caches between two runs, as happens to the weights of a model in
     which each kernel has its own; ``between_bytes``: how much data that is. Other inputs stay where runs leave them.
+    ``hopeless``: a candidate that takes so many times as long as the best of its workload is timed once; 0: none is.
     """
 
     repeats: int = 10
     least_seconds: float = 0.01
     cold: tuple[str, ...] = ()
     between_bytes: int = 0
+    hopeless: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ def read_timing(value: object) -> Timing:
     cold, between = tuple(map(fields.text, fields.items(timing["cold"]))), fields.whole(timing["between_bytes"])
     if not 0 <= between <= MOST_BETWEEN:
         raise ValueError(f"between two runs there may be up to {MOST_BETWEEN} bytes, not {between}")
-    return Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"]), cold, between)
+    hopeless = fields.number(timing["hopeless"])
+    return Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"]), cold, between, hopeless)
 
 
 def read_forms(values: Iterable[object]) -> tuple[Form, ...]:

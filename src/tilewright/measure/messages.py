@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Final
 
 from tilewright.base import fields
@@ -137,13 +138,20 @@ def _decode(content: bytes) -> dict[str, object]:
 class Request:
     """A job, and the seconds that checking it, and then timing it, may take.
 
-    ``only_build``: it is to be built, and kept for another child that measures it.
+    ``only_build``: it is to be built, and kept for another child that measures it. ``best_us``: the least that a
+    candidate for the same workload has taken; 0 if that is not known.
     """
 
     number: int
     job: Job
     run_seconds: float
     only_build: bool = False
+    best_us: float = 0.0
+
+    @property
+    def hopeless_us(self) -> float:
+        """Who takes longer is timed once; infinity if nobody is."""
+        return self.job.timing.hopeless * self.best_us or inf
 
     def message(self) -> dict[str, object]:
         """The request as it is sent."""
@@ -165,7 +173,8 @@ class Request:
                 read_forms(fields.items(job["intrinsics"])),
             )
             only_build = message["only_build"] is True
-            return Request(fields.whole(message["number"]), read, fields.number(message["run_seconds"]), only_build)
+            seconds, best_us = fields.number(message["run_seconds"]), fields.number(message["best_us"])
+            return Request(fields.whole(message["number"]), read, seconds, only_build, best_us)
         except (KeyError, TypeError, ValueError) as error:
             raise BadMessageError(f"not a request: {error!r}") from error
 

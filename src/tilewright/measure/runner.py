@@ -125,7 +125,7 @@ class Runner:
         sent[self._number] = job
         best_us, check_seconds = self._best.get(job.workload, (None, 0.0))
         seconds = self._limits.run_deadline(best_us, check_seconds)
-        self._started().send(Request(self._number, job, seconds, only_build).message())
+        self._started().send(Request(self._number, job, seconds, only_build, best_us or 0.0).message())
 
     def _answered(self, job: Job | None, answer: Mapping[str, object]) -> tuple[Job, Outcome | None]:
         if job is not None and "built" in answer:

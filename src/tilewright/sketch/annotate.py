@@ -26,8 +26,8 @@ from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Const
 from tilewright.symbolic.traversal import free_vars
 
-INLINED = -1
-"""A block's place: in its consumers. 0: outside of all loops; n: in the n-th of the loops around all consumers."""
+INLINED, ROOT = 0, 1
+"""A block's place: in its consumers; outside of all loops; and more: in one of the loops around all consumers."""
 VECTORS = (1, 2, 4)
 """Registers that the lanes of a loop fill."""
 UNROLLED = (0, 16, 64, 512)
@@ -83,8 +83,8 @@ def _ask(draft: Draft) -> _Decided:
     for block in reversed(blocks):
         if block.name in draft.tiles or block.name in draft.fixed or is_result(program, block):
             continue
-        least = 0 if is_reduction(block) else INLINED
-        places[block.name] = config.choice(f"{block.name}.at", range(least, deepest + 1))
+        least = ROOT if is_reduction(block) else INLINED
+        places[block.name] = config.choice(f"{block.name}.at", range(least, ROOT + deepest + 1))
     plain = [block for block in blocks if block.name not in draft.tiles]
     vectors = {block.name: config.choice(f"{block.name}.vectors", VECTORS) for block in plain}
     unrolled = {block.name: config.choice(f"{block.name}.unroll", UNROLLED) for block in blocks if is_reduction(block)}
@@ -113,8 +113,8 @@ def _place(s: Schedule, name: str, place: int) -> None:
         s.compute_inline(block)
         return
     around = _common_loops(s, consumers(s.program, block_at(s.program, block).stmt))
-    if place and around:
-        s.compute_at(block, around[min(place, len(around)) - 1])
+    if place > ROOT and around:
+        s.compute_at(block, around[min(place - ROOT, len(around)) - 1])
 
 
 def _common_loops(s: Schedule, blocks: tuple[Block, ...]) -> list[LoopRef]:

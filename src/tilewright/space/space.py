@@ -20,6 +20,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.space.config import Collector, Decided, Generator
 from tilewright.space.knobs import Knob, Value
 from tilewright.space.tables import knob_features, table_of
+from tilewright.space.variation import crossed, varied
 from tilewright.target.target import Target
 
 Digits: TypeAlias = NDArray[np.int64]
@@ -38,6 +39,52 @@ class Searchable(Protocol):
 
     def allowed(self, digits: Digits) -> Mask:
         """Which candidates of a population make sense, as far as that is known without scheduling them."""
+        ...
+
+    def sample(self, count: int, random: np.random.Generator) -> Digits:
+        """``(count, knobs)``: candidates at random, allowed or not."""
+        ...
+
+
+class Candidates(Searchable, Protocol):
+    """What is tuned: one space, or several of one program (``Union``). The methods are those of ``Space``."""
+
+    @property
+    def naive(self) -> Program:
+        """The program."""
+        ...
+
+    @property
+    def target(self) -> Target:
+        """What it is scheduled for."""
+        ...
+
+    def schedule(self, digits: Digits) -> Schedule:
+        """The schedule of one candidate, ``(knobs,)``. Raises ``ScheduleError`` if it is invalid."""
+        ...
+
+    def features(self, digits: Digits) -> Floats:
+        """What the knobs are set to, as logarithms of numbers; NaN for knobs that a candidate does not have."""
+        ...
+
+    def analytic(self) -> Digits | None:
+        """The candidate that is thought best before anything is measured; None if nothing is known."""
+        ...
+
+    def estimates(self, digits: Digits) -> Floats | None:
+        """(candidates,): what each is thought to take, in any unit; None if nothing is known."""
+        ...
+
+    def describe(self, digits: Digits) -> dict[str, Value]:
+        """The decisions of one candidate by the knobs' names."""
+        ...
+
+    def vary(self, digits: Digits, random: np.random.Generator) -> Digits:
+        """One candidate with one decision changed."""
+        ...
+
+    def cross(self, first: Digits, second: Digits, random: np.random.Generator) -> Digits:
+        """A child of two candidates: what concerns one block comes from one of them."""
         ...
 
 
@@ -89,6 +136,15 @@ class Space:
         """How many values each knob has."""
         return tuple(len(knob.values) for knob in self.knobs)
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """How many features each knob has."""
+        return tuple(rows.shape[1] for rows in self._tables)
+
+    def sample(self, count: int, random: np.random.Generator) -> Digits:
+        """Candidates at random, all equally likely."""
+        return random.integers(0, np.array(self.radices, np.int64), (count, len(self.radices)))
+
     def allowed(self, digits: Digits) -> Mask:
         """Which candidates make sense, as far as that is known; all, if nothing is."""
         return np.ones(len(digits), np.bool_) if self.known is None else self.known.allowed(digits)
@@ -118,6 +174,14 @@ class Space:
     def describe(self, digits: Digits) -> dict[str, Value]:
         """The decisions of one candidate by the knobs' names. Raises ``ScheduleError`` if it is none of the space."""
         return {knob.name: knob.values[digit] for knob, digit in zip(self.knobs, self._checked(digits), strict=True)}
+
+    def vary(self, digits: Digits, random: np.random.Generator) -> Digits:
+        """One candidate with one decision changed (``variation``)."""
+        return varied(self.knobs, digits, random)
+
+    def cross(self, first: Digits, second: Digits, random: np.random.Generator) -> Digits:
+        """A child of two candidates (``variation``)."""
+        return crossed(self.knobs, first, dict(zip(self.knobs, second.tolist(), strict=True)), random)
 
     def digits(self, decisions: dict[str, Value]) -> Digits:
         """The candidate with these decisions: the inverse of ``describe``. Raises ``ScheduleError`` for others."""

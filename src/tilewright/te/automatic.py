@@ -6,14 +6,15 @@ from typing import Annotated
 
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadProgram
-from tilewright.base.search import Model, Search
+from tilewright.base.search import Model, Spaces
 from tilewright.cost.analytic import schedule
 from tilewright.runtime.abi import MAX_THREADS
+from tilewright.sketch import SketchRule
 from tilewright.target.target import Target
 from tilewright.te.kernel import target_of
 from tilewright.te.stage import TeSchedule, create_schedule
 from tilewright.tensor.ir import Tensor
-from tilewright.tune.kernel import tune_kernel
+from tilewright.tune.kernel import MOST_MINUTES, tune_kernel
 from tilewright.tune.strategy import Models, Searches
 
 
@@ -25,8 +26,11 @@ def autoschedule(
     name: str = "main",
     inputs: Sequence[Tensor] | None = None,
     dims: Mapping[str, int] | None = None,
-    trials: Annotated[int, Within(0, 1 << 20)] = 0,
-    search: Searches | str = Search.ANNEALING,
+    trials: Annotated[int, Within(0, 1 << 20)] | None = None,
+    minutes: Annotated[float, Within(0.0, MOST_MINUTES)] | None = None,
+    spaces: Spaces | str = Spaces.ALL,
+    sketch_rules: Sequence[SketchRule] = (),
+    search: Searches | str | None = None,
     cost_model: Models | str = Model.TREES,
     threads: Annotated[int, Within(1, MAX_THREADS)] = 1,
     seed: int = 0,
@@ -34,17 +38,20 @@ def autoschedule(
 ) -> TeSchedule:
     """A schedule of the program that computes ``outputs``: what the compiler chooses for ``target`` by its model.
 
-    With ``trials``, so many candidates are measured, each checked and timed in child processes, and the fastest of
-    them and of the compiler's choice is returned (``tune.kernel``); ``search``, ``cost_model``, ``threads``, ``seed``
-    and ``records`` are of that. Its ``trace`` and ``print`` show what was chosen. Raises ``BadInput`` for run-time
+    With ``trials`` or ``minutes``, candidates are measured, so many or for so long, each checked and timed in child
+    processes, and the fastest of them and of the compiler's choice is returned; the other arguments are those of
+    ``tilewright.tune_kernel``. Its ``trace`` and ``print`` show what was chosen. Raises ``BadInput`` for run-time
     extents if there are trials, ``MeasureError`` if no candidate can be measured.
     """
     made, chosen = create_schedule(outputs, name, inputs=inputs, dims=dims), target_of(target)
-    if not trials:
+    if not trials and not minutes:
         return made.scheduled(schedule(made.schedule, chosen))
     tuned = tune_kernel(
         made.naive,
-        trials=trials,
+        trials=trials or None,
+        minutes=minutes,
+        spaces=spaces,
+        sketch_rules=sketch_rules,
         search=search,
         cost_model=cost_model,
         threads=threads,

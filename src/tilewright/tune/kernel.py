@@ -4,6 +4,8 @@ best = tilewright.tune_kernel(te.create_schedule(C).program, template=matmul, tr
 print(best.microseconds, best.schedule.trace)
 """
 
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import inf
@@ -13,23 +15,25 @@ from typing import Annotated
 
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadInput, MeasureError, ScheduleError
-from tilewright.base.search import Model, Search
+from tilewright.base.search import Model, Spaces
 from tilewright.loops.program import Program
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.measure.row import State
 from tilewright.schedule.schedule import Schedule
+from tilewright.sketch import SketchRule
 from tilewright.space.config import Generator
-from tilewright.space.space import Space
+from tilewright.space.space import Candidates, Space
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.nearest import measured_nearby
 from tilewright.tune.recorded import named, replayed
-from tilewright.tune.spaces import space_of
-from tilewright.tune.strategy import Models, Searches, model_named, search_named
+from tilewright.tune.spaces import candidates_of
+from tilewright.tune.strategy import Models, Searches, model_named, search_for, spaces_named
 
-MOST_TRIALS, MOST_THREADS = 1_000_000, 1024
+DEFAULT_TRIALS = 64
+MOST_TRIALS, MOST_THREADS, MOST_MINUTES = 1_000_000, 1024, 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,11 @@ def tune_kernel(
     naive: Program,
     *,
     template: Generator | None = None,
-    trials: Annotated[int, Within(1, MOST_TRIALS)] = 64,
-    search: Searches | str = Search.ANNEALING,
+    spaces: Spaces | str = Spaces.TEMPLATES,
+    sketch_rules: Sequence[SketchRule] = (),
+    trials: Annotated[int, Within(1, MOST_TRIALS)] | None = None,
+    minutes: Annotated[float, Within(0.0, MOST_MINUTES)] | None = None,
+    search: Searches | str | None = None,
     cost_model: Models | str = Model.TREES,
     threads: Annotated[int, Within(1, MOST_THREADS)] = 1,
     seed: int = 0,
@@ -59,8 +66,11 @@ def tune_kernel(
     transfer: bool = True,
     records: FilePath | None = None,
 ) -> TunedKernel:
-    """The fastest of about ``trials`` schedules of ``naive``, and of what the compiler does with it.
+    """The fastest of about ``trials`` schedules of ``naive``, or of as many as are measured in ``minutes``, and of what
+    the compiler does with it. (Neither is given: 64 trials.)
 
+    ``template``: whose space is searched; without one, ``spaces`` says what: the compiler's own spaces, sketches, which
+    are derived from the program alone (with ``sketch_rules`` of one's own), or all.
     ``search``, ``cost_model``: by name, or objects of one's own. ``records``: a database, in which what was measured is
     remembered, and from which the cost model learns what was measured of similar kernels (``transfer``); ``compile``
     uses the best if it is not the compiler's own. Each candidate is built, checked and timed in
@@ -72,14 +82,20 @@ def tune_kernel(
         raise BadInput(f"{naive.name} has run-time extents: what is measured has fixed ones")
     for_target, kernel = target or Target.host(), named(naive)
 
-    def space_for(program: Program, target: Target) -> Space:
-        return space_of(program, target) if template is None else Space.of(template, program, target)
+    what = spaces if isinstance(spaces, Spaces) else spaces_named(spaces)
+
+    def space_for(program: Program, target: Target) -> Candidates | None:
+        if template is not None:
+            return Space.of(template, program, target)
+        return candidates_of(program, target, what, sketch_rules)
 
     space = space_for(kernel, for_target)
+    if space is None:
+        raise BadInput(f"{naive.name} leaves nothing to choose in {what.value}")
     setup = Setup(
         seed=seed,
         threads=threads,
-        search=search_named(search) if isinstance(search, str) else search,
+        search=search_for(search, what),
         model=model_named(cost_model) if isinstance(cost_model, str) else cost_model,
         transfer=transfer,
     )
@@ -91,8 +107,12 @@ def tune_kernel(
         measurer = Measurer(stack.enter_context(Pool(for_target.cores)), kept, session)
         history = measured_nearby(kept, space, setup, space_for) if transfer else ()
         tuner = KernelTuner(space, measurer, setup, history=history)
-        while not tuner.is_over and len(tuner.history.digits) < trials:
+        end = None if minutes is None else time.monotonic() + 60 * minutes
+        most = DEFAULT_TRIALS if trials is None and minutes is None else trials or MOST_TRIALS
+        while not tuner.is_over and len(tuner.history.digits) < most:
             tuner.round()
+            if end is not None and time.monotonic() >= end:
+                break
         first, *others = tuner.confirm()
         best = min((first, *others), key=lambda candidate: candidate.microseconds)
         if best.microseconds == inf:

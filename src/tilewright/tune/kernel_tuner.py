@@ -13,20 +13,20 @@ from statistics import median
 import numpy as np
 
 from tilewright.base.errors import ScheduleError
-from tilewright.base.search import Model, Search
+from tilewright.base.search import Model, Search, Spaces
 from tilewright.cost.analytic import schedule
 from tilewright.kernels.dot_products import all_dot_products
 from tilewright.measure.job import Form, Job, Timing
 from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.schedule.schedule import Schedule
-from tilewright.space.space import Digits, Floats, Space
+from tilewright.space.space import Candidates, Digits, Floats
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.models.model import Measured
 from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING
 from tilewright.tune.strategy import Models, Searches, rater_of, searcher_of
 
-QUICK = Timing(repeats=3, least_seconds=0.001)
+QUICK = Timing(repeats=3, least_seconds=0.001, hopeless=2.0)
 CAREFUL = Timing(repeats=10, least_seconds=0.004)
 FINALISTS = 8
 """The fastest candidates that are measured again. Some of them are there by luck: a slow kernel has few runs."""
@@ -55,6 +55,8 @@ class Setup:
     threads: int = 1
     search: Searches = Search.ANNEALING
     model: Models = Model.TREES
+    spaces: Spaces = Spaces.TEMPLATES
+    """What is searched."""
     transfer: bool = True
     """Begin with what the records of similar kernels teach. Without them, the search follows from the seed alone."""
 
@@ -149,7 +151,7 @@ class KernelTuner:
 
     def __init__(
         self,
-        space: Space,
+        space: Candidates,
         measurer: Measurer,
         setup: Setup,
         cold: Cold | None = None,

@@ -7,6 +7,7 @@ optimistically what is left, weighted by how often the model runs the kernel.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, prod
 
 from tilewright.loops.identity import identity
@@ -20,7 +21,7 @@ from tilewright.tune.kernel_tuner import Cold, KernelTuner, Setup
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.nearest import measured_nearby, nearest_schedule
 from tilewright.tune.recorded import named
-from tilewright.tune.spaces import space_of
+from tilewright.tune.spaces import candidates_of
 
 ALPHA = 0.2
 """How much what was gained counts, against what might be."""
@@ -168,12 +169,14 @@ def _kernels(
         merged[key] = replace(known, calls=known.calls + one.calls)
     between = between_bytes(computed, target)
     for one in merged.values():
-        space = None if one.naive.dims else space_of(named(one.naive), target)
-        if space is not None and space.knobs:
+        space = None if one.naive.dims else candidates_of(named(one.naive), target, setup.spaces)
+        if space is not None:
             cold = Cold(one.weights, between) if between else Cold()
             similar = records if setup.transfer else None
             borrowed = nearest_schedule(similar, space.naive, target, setup.threads) if similar else None
-            history = measured_nearby(similar, space, setup, space_of) if similar else ()
+            history = (
+                measured_nearby(similar, space, setup, partial(candidates_of, spaces=setup.spaces)) if similar else ()
+            )
             yield Kernel(one.naive.name, one.calls, KernelTuner(space, measurer, setup, cold, borrowed, history))
 
 

@@ -16,7 +16,7 @@ from tilewright.loops.program import Program
 from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
 from tilewright.schedule.schedule import Schedule
-from tilewright.space.space import Digits, Space
+from tilewright.space.space import Candidates, Digits
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import Setup, Start
 from tilewright.tune.models.model import Measured
@@ -25,7 +25,7 @@ from tilewright.tune.recorded import named, replayed
 
 MOST_CANDIDATES = 1000
 """Of similar kernels: more teach little more, and each takes a fraction of a millisecond to read."""
-Spaces = Callable[[Program, Target], Space]
+Spaces = Callable[[Program, Target], Candidates | None]
 """The space in which a program is searched."""
 
 
@@ -44,7 +44,7 @@ def nearest_schedule(records: Records, naive: Program, target: Target, threads: 
         return None
 
 
-def measured_nearby(records: Records, space: Space, setup: Setup, space_for: Spaces) -> list[Measured]:
+def measured_nearby(records: Records, space: Candidates, setup: Setup, space_for: Spaces) -> list[Measured]:
     """What was measured of kernels that are similar to that of ``space``, as a model over knobs sees it.
 
     Kernels whose spaces have other knobs now, or were searched by another template, are left out.
@@ -57,14 +57,16 @@ def measured_nearby(records: Records, space: Space, setup: Setup, space_for: Spa
     return [measured for measured in seen if measured is not None]
 
 
-def _seen(of_one: list[Record], space: Space, space_for: Spaces, *, with_estimates: bool) -> Measured | None:
+def _seen(of_one: list[Record], space: Candidates, space_for: Spaces, *, with_estimates: bool) -> Measured | None:
     try:
         other = space_for(named(parse_program(of_one[0].job.program)), space.target)
+        if other is None:
+            return None
         digits: Digits = np.array([record.job.digits for record in of_one], np.int64)
         if other.schedule(digits[0]).trace.to_json() != of_one[0].job.trace:
             return None
         features = knob_view(other, digits, with_estimates=with_estimates)
-        own = knob_view(space, np.zeros((1, len(space.knobs)), np.int64), with_estimates=with_estimates)
+        own = knob_view(space, np.zeros((1, len(space.radices)), np.int64), with_estimates=with_estimates)
     except (TilewrightError, ValueError, IndexError):  # digits of another space
         return None
     throughputs = np.array([1e6 / min(record.outcome.times_us) for record in of_one])

@@ -1,19 +1,41 @@
 """The spaces in which the compiler's kernels are searched: what is open follows from what their nests are."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.base.search import Spaces
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import best, estimate
+from tilewright.cost.recurrence import is_recurrent
 from tilewright.kernels.contraction import Contraction
 from tilewright.kernels.nests import Nest, Nests, Tiles
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
+from tilewright.sketch import SketchRule, sketch_spaces
 from tilewright.space.population import Choice, IntArray, Population
-from tilewright.space.space import Digits, Floats, Mask, Space
+from tilewright.space.space import Candidates, Digits, Floats, Mask, Space
+from tilewright.space.union import Union
 from tilewright.target.target import Target
 from tilewright.tune.contraction_space import contraction_space
+
+
+def candidates_of(
+    naive: Program, target: Target, spaces: Spaces = Spaces.TEMPLATES, rules: Sequence[SketchRule] = ()
+) -> Candidates | None:
+    """What is searched for a naive program; None if there is nothing to choose. ``rules``: one's own, of sketches."""
+    members: list[tuple[str, Space]] = []
+    if spaces is not Spaces.SKETCHES:
+        members.append(("template", space_of(naive, target)))
+    if spaces is not Spaces.TEMPLATES and not is_recurrent(naive):
+        members += [(str(sketch), space) for sketch, space in sketch_spaces(naive, target, rules)]
+    members = [(label, space) for label, space in members if space.knobs]
+    if not members:
+        return None
+    if spaces is Spaces.TEMPLATES:
+        return members[0][1]
+    return Union(tuple(space for _, space in members), tuple(label for label, _ in members))
 
 
 def space_of(naive: Program, target: Target) -> Space:

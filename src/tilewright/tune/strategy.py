@@ -7,8 +7,8 @@ from typing import TypeAlias, TypeVar
 from tilewright.base.errors import BadInput
 from tilewright.base.names import shown
 from tilewright.base.plugins import installed
-from tilewright.base.search import Model, Search
-from tilewright.space.space import Searchable, Space
+from tilewright.base.search import Model, Search, Spaces
+from tilewright.space.space import Candidates
 from tilewright.tune.models.boosted import BoostedTrees
 from tilewright.tune.models.model import Measured
 from tilewright.tune.models.random import RandomScores
@@ -16,6 +16,7 @@ from tilewright.tune.models.rater import OfKnobs, Rater, Rating, of_loops
 from tilewright.tune.models.transfer import Transfer
 from tilewright.tune.search.annealing import AnnealingSearcher, Plan
 from tilewright.tune.search.chains import Annealing
+from tilewright.tune.search.evolution import EvolutionSearcher
 from tilewright.tune.search.genetic import GeneticSearcher
 from tilewright.tune.search.grid import GridSearcher
 from tilewright.tune.search.random import RandomSearcher
@@ -32,13 +33,15 @@ FEW = Plan(annealing=Annealing(chains=16, steps=8, patience=8))
 """How one searches with a model that takes milliseconds for a candidate."""
 
 
-def searcher_of(search: Searches, model: Models, space: Searchable, score: Score, seed: int) -> Searcher:
+def searcher_of(search: Searches, model: Models, space: Candidates, score: Score, seed: int) -> Searcher:
     """The searcher of ``space``, in which ``score``, of a ``model``, rates candidates."""
     match search:
         case Search.ANNEALING:
             return AnnealingSearcher(space, score, seed, FEW if model is Model.TREE_GRU else None)
         case Search.GENETIC:
             return GeneticSearcher(space, seed)
+        case Search.EVOLUTION:
+            return EvolutionSearcher(space, score, seed)
         case Search.RANDOM:
             return RandomSearcher(space, seed)
         case Search.GRID:
@@ -48,7 +51,7 @@ def searcher_of(search: Searches, model: Models, space: Searchable, score: Score
 
 
 def rater_of(
-    model: Models, space: Space, seed: int, *, with_estimates: bool, history: Sequence[Measured] = ()
+    model: Models, space: Candidates, seed: int, *, with_estimates: bool, history: Sequence[Measured] = ()
 ) -> Rater:
     """The rater of ``space``. Raises ``BadInput`` if a package that it needs is not installed.
 
@@ -73,6 +76,18 @@ def rater_of(
 def search_named(name: str) -> Searches:
     """The search called so: built in, or installed. Raises ``BadInput`` that says what there is."""
     return _named(name, "search", Search, installed(SEARCHERS, Searching).items())
+
+
+def search_for(search: Searches | str | None, spaces: Spaces) -> Searches:
+    """The search that is given, by name or as an object; without one, what suits ``spaces``."""
+    if search is None:
+        return Search.ANNEALING if spaces is Spaces.TEMPLATES else Search.EVOLUTION
+    return search_named(search) if isinstance(search, str) else search
+
+
+def spaces_named(name: str) -> Spaces:
+    """What is searched. Raises ``BadInput`` that says what there is."""
+    return _named(name, "space", Spaces, ())
 
 
 def model_named(name: str) -> Models:

@@ -34,6 +34,9 @@ class Numbers:
         assert digits.ndim == 2
         return self.rule(digits)
 
+    def sample(self, count: int, random: np.random.Generator) -> Digits:
+        return random.integers(0, np.array(self.radices, np.int64), (count, len(self.radices)))
+
 
 def brute_force(space: Numbers) -> list[tuple[int, ...]]:
     """All allowed candidates, in the order of their indices."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.base.errors import ScheduleError, Unsupported
 from tilewright.loops.program import Program
-from tilewright.space.space import Digits, Floats, Space
+from tilewright.space.space import Candidates, Digits, Floats
 from tilewright.tune.features.contexts import MOST_LOOPS, loop_contexts
 from tilewright.tune.models.looptree import LoopTree
 from tilewright.tune.models.model import CostModel
@@ -37,7 +37,7 @@ class Rater(Protocol):
 class Rating(Protocol):
     """A kind of cost model: makes a rater for each space. What is given as ``Setup.model``, or installed."""
 
-    def rater(self, space: Space, seed: int) -> Rater:
+    def rater(self, space: Candidates, seed: int) -> Rater:
         """For the candidates of ``space``. Raises ``BadInput`` if a package that it needs is not installed."""
         ...
 
@@ -45,7 +45,7 @@ class Rating(Protocol):
 class OfKnobs:
     """A ``Rater``: ``model`` sees what the knobs are set to and, ``with_estimates``, what the analytic model thinks."""
 
-    def __init__(self, space: Space, model: CostModel, *, with_estimates: bool = True) -> None:
+    def __init__(self, space: Candidates, model: CostModel, *, with_estimates: bool = True) -> None:
         self._space = space
         self._model = model
         self._with_estimates = with_estimates
@@ -62,7 +62,7 @@ class OfKnobs:
         return knob_view(self._space, digits, with_estimates=self._with_estimates)
 
 
-def knob_view(space: Space, digits: Digits, *, with_estimates: bool) -> Floats:
+def knob_view(space: Candidates, digits: Digits, *, with_estimates: bool) -> Floats:
     """(candidates, features): what the knobs are set to and, ``with_estimates``, what the analytic model thinks."""
     estimates = space.estimates(digits) if with_estimates else None
     known = [] if estimates is None else [np.log(estimates)[:, None]]
@@ -72,7 +72,7 @@ def knob_view(space: Space, digits: Digits, *, with_estimates: bool) -> Floats:
 class OfPrograms:
     """A ``Rater``: ``model`` sees ``width`` features of each candidate's program; NaN if it has none."""
 
-    def __init__(self, space: Space, model: CostModel, view: View, width: int) -> None:
+    def __init__(self, space: Candidates, model: CostModel, view: View, width: int) -> None:
         self._space = space
         self._model = model
         self._view = view
@@ -101,10 +101,10 @@ class OfPrograms:
         return self._known[key]
 
 
-def of_loops(space: Space, seed: int) -> OfPrograms:
+def of_loops(space: Candidates, seed: int) -> OfPrograms:
     """TreeGRU over the loops of candidates."""
     analytic = space.analytic()
-    first = np.zeros(len(space.knobs), np.int64) if analytic is None else analytic
+    first = np.zeros(len(space.radices), np.int64) if analytic is None else analytic
     per_loop = loop_contexts(space.schedule(first).program).shape[1]
 
     def view(program: Program) -> Floats:

@@ -80,7 +80,7 @@ class Ledger:
         for _ in range(0, max(draws, 4 * count), chunk):
             if len(found) >= count:
                 break
-            tried = random.integers(0, self.radices, (chunk, len(self.radices)))
+            tried = self.space.sample(chunk, random)
             found = self.available(np.concatenate([found, tried]))
         return found[:count]
 
