@@ -18,6 +18,7 @@ from tilewright.base.garbage import seldom_collecting
 from tilewright.base.memory import memory_guarded
 from tilewright.base.names import nearest, readable, shown
 from tilewright.base.numerics import Math
+from tilewright.base.printing import printer
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
@@ -237,7 +238,7 @@ class _Compilation:
             options, listener = self.options, self.listener
             threads = options.threads or default_threads()
             with recorded(self.settings.records, options.target, threads, _both(to_log(_LOG), listener)) as tuned:
-                services = Services(self._kernels(), self.settings.watch(), listener, tuned)
+                services = Services(self._kernels(), printer(self.settings), listener, tuned)
                 return Made(graph, compile_graph(graph, options, services))
 
     def _kernels(self) -> Store | None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tilewright import interface
 from tilewright.backend.api import Backend, Code, Emission, Image
@@ -11,6 +12,7 @@ from tilewright.backend.cpu.image import main_for
 from tilewright.base.checks import Checks
 from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
+from tilewright.base.names import RESERVED, Names, identifier, readable
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Stage
 from tilewright.base.store import Cache, Store
@@ -43,6 +45,10 @@ from tilewright.symbolic.expr import ZERO, given_name
 from tilewright.target.target import Target
 from tilewright.tune.recorded import Recorded
 from tilewright.tune.ways import times_of
+
+_WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
+_INDEX_MAP = re.compile(r'"[^"]*->[^"]*"')
+"""In a trace. Its variables are its own."""
 
 Watch = Callable[[Stage, object], None]
 """Called with each stage and what it made: printing and timing hang on it."""
@@ -106,11 +112,30 @@ class ScheduledKernel:
     """What was measured of this schedule when it was tuned; None: the analytic model chose it."""
 
     def __str__(self) -> str:
-        return f"{self.program}\n{self.schedule.trace}"
+        return self._in_model_names(f"{self.program}\n{self.schedule.trace}")
 
     @property
     def program(self) -> Program:
         return self.schedule.program
+
+    def naive_text(self) -> str:
+        """The program before its schedule, printed."""
+        return self._in_model_names(str(self.naive))
+
+    def _in_model_names(self, text: str) -> str:
+        """``text`` with the model's names of those parameters and results in which all calls agree.
+
+        They are made words, and none that the kernel has: a program parses back, and is the same but for these names.
+        """
+        own = _INDEX_MAP.sub("", f"{self.naive} {self.program} {self.schedule.trace}")
+        names = Names({*RESERVED, *_WORD.findall(own)})
+        calls = zip(*((*group.inputs, *group.outputs) for group in self.groups), strict=True)
+        known = {
+            buffer.name: names.fresh(identifier(readable(values[0].name)))
+            for buffer, values in zip(self.naive.params, calls, strict=True)
+            if len(set(values)) == 1
+        }
+        return _WORD.sub(lambda word: known.get(word[0], word[0]), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +163,13 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
-    """The code of a kernel, made only if somebody prints it."""
+class _Text:
+    """A text that is made only if somebody prints it."""
 
-    program: Program
-    options: Options
-    stage: Stage
+    write: Callable[[], str]
 
     def __str__(self) -> str:
-        return self.options.backend.listing(self.program, self.options.target, self.stage)
+        return self.write()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,15 +265,17 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
     groups = fuse(laid_out.graph, laid_out.leaving_blocks)
     note(Stage.FUSE, groups)
     kernels, steps, packed = _schedule_all(groups, laid_out, options, services)
-    note(Stage.LOOPS, [kernel.naive for kernel in kernels])
-    note(Stage.SCHEDULE, kernels)
+    by_name = {kernel.program.name: kernel for kernel in kernels}
+    note(Stage.LOOPS, {name: _Text(kernel.naive_text) for name, kernel in by_name.items()})
+    note(Stage.SCHEDULE, by_name)
     constants = used_constants(laid_out.graph, steps, packed)
     dims = interface.dims_of(laid_out.graph.inputs, options.bounds)
     main = main_program(laid_out.graph, steps, constants, dims)
     note(Stage.MAIN, main)
     programs = [kernel.program for kernel in kernels]
     for stage in (Stage.LLVM, Stage.ASM):
-        note(stage, [_Listing(program, options, stage) for program in programs])
+        listings = (partial(options.backend.listing, program, options.target, stage) for program in programs)
+        note(stage, dict(zip(by_name, map(_Text, listings), strict=True)))
     emission = Emission(
         len(constants), options.checked, options.checks, lambda call, origin: _place(groups[call], origin)
     )

@@ -20,17 +20,19 @@ def test_defaults() -> None:
     cache = Path("/home/ada/.cache/tilewright/kernels")
     keys = Path("/home/ada/.local/share/tilewright")
     assert read() == Settings(
-        frozenset(),
-        None,
-        cache,
-        1 << 30,
-        4 << 30,
-        keys,
-        keys / "records.db",
-        keys / "machine.json",
-        cache.parent / "repro",
-        1 << 30,
+        print_stages=frozenset(),
+        print_folder=None,
+        num_threads=None,
+        cache_dir=cache,
+        cache_bytes=1 << 30,
+        model_cache_bytes=4 << 30,
+        key_dir=keys,
+        records=keys / "records.db",
+        machine=keys / "machine.json",
+        repro_dir=cache.parent / "repro",
+        repro_bytes=1 << 30,
         bounds_check=False,
+        model_bytes=None,
     )
 
 
@@ -48,6 +50,7 @@ def test_all_variables() -> None:
     folders = {"CACHE_DIR": "/x/y", "KEY_DIR": "/z", "RECORDS": "/r.db", "MACHINE": "/m.json", "REPRO_DIR": "/f"}
     read_back = read(
         PRINT=" graph, LLVM ,",
+        PRINT_FOLDER="/p",
         NUM_THREADS="4",
         CACHE_BYTES="512M",
         MODEL_CACHE_BYTES="8G",
@@ -58,20 +61,23 @@ def test_all_variables() -> None:
     )
     stages = frozenset({Stage.GRAPH, Stage.LLVM})
     assert read_back == Settings(
-        stages,
-        4,
-        Path("/x/y"),
-        512 << 20,
-        8 << 30,
-        Path("/z"),
-        Path("/r.db"),
-        Path("/m.json"),
-        Path("/f"),
-        4 << 30,
+        print_stages=stages,
+        print_folder=Path("/p"),
+        num_threads=4,
+        cache_dir=Path("/x/y"),
+        cache_bytes=512 << 20,
+        model_cache_bytes=8 << 30,
+        key_dir=Path("/z"),
+        records=Path("/r.db"),
+        machine=Path("/m.json"),
+        repro_dir=Path("/f"),
+        repro_bytes=4 << 30,
         bounds_check=True,
         model_bytes=3 << 20,
     )
     assert read(PRINT="all").print_stages == frozenset(Stage)
+    assert read(PRINT_FOLDER="~/p").print_stages == frozenset(Stage)
+    assert read(PRINT_FOLDER="~/p").print_folder == Path("/home/ada/p")
     assert read(CACHE_BYTES="0").cache_bytes == 0
     assert read(RECORDS="off").records is None
     assert read(MACHINE="OFF").machine is None
@@ -109,6 +115,8 @@ def test_where_the_key_is(environ: dict[str, str], folder: Path | None) -> None:
     ("name", "value", "remedy"),
     [
         ("PRINT", "graph,lops", "'lops' is no stage; give some of graph, "),
+        ("PRINT_FOLDER", "here", "give an absolute path, or unset it"),
+        ("PRINT_FOLDER", "off", "give an absolute path, or unset it"),
         ("NUM_THREADS", "0", "whole number from 1"),
         ("NUM_THREADS", "-2", "whole number from 1"),
         ("NUM_THREADS", "many", "whole number from 1"),
@@ -143,20 +151,3 @@ def test_any_text_gives_settings_or_a_clear_error(name: str, value: str) -> None
         read(**{name: value})
     except BadInput as error:
         assert f"TILEWRIGHT_{name}" in str(error)
-
-
-def test_watch_prints_the_chosen_stages_only() -> None:
-    written: list[str] = []
-    watch = read(PRINT="graph,fuse").watch(written.append)
-    watch(Stage.GRAPH, "a = b")
-    watch(Stage.LOOPS, "for i")
-    watch(Stage.FUSE, ("g0", "g1"))
-    assert written == ["---- graph\na = b\n", "---- fuse\ng0\n\ng1\n"]
-    read().watch(written.append)(Stage.GRAPH, "a = b")
-    assert len(written) == 2
-
-
-def test_watch_writes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    watch = read(PRINT="all").watch()
-    watch(Stage.MAIN, "x")
-    assert capsys.readouterr() == ("", "---- main\nx\n")

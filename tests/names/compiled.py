@@ -47,13 +47,15 @@ def text_of(model: onnx.ModelProto, bounds: Mapping[str, int] | None = None) -> 
     with suppress(_Enough):
         compile_graph(graph, Options(Target.host(), bounds=bounds or {}), Services(watch=watch))
     kernels, main = seen[Stage.SCHEDULE], seen[Stage.MAIN]
-    assert isinstance(kernels, list) and isinstance(main, Program)
+    assert isinstance(kernels, dict) and isinstance(main, Program)
+    kernels = list(kernels.values())
     assert all(isinstance(kernel, ScheduledKernel) for kernel in kernels)
     code = image.emit(main, [kernel.program for kernel in kernels], Target.host())
     for program in (main, *(each for kernel in kernels for each in (kernel.naive, kernel.program))):
         _check_kinds(program)
     needs, more = replace(code.needs, more_workspace=ZERO), format_expr(code.needs.more_workspace)
-    return Text(tuple(map(str, kernels)), replace(code, needs=needs), more)
+    texts = tuple(f"{kernel.program}\n{kernel.schedule.trace}" for kernel in kernels)
+    return Text(texts, replace(code, needs=needs), more)
 
 
 def _check_kinds(program: Program) -> None:

@@ -8,6 +8,7 @@ Enters: the environment, files of the kernel, texts that users write. Leaves: sm
 - ``target``: what the compiler knows of a processor. A new processor is a line in ``processors``; a new way to see what
   this machine is, ``host``.
 - ``settings``: what environment variables say. A new setting is a field of ``Settings``.
+  ``printing``: what stages make, printed as settings say.
 - ``memory``: how much there is, and what may be taken. ``input_files``: regular files, read without waiting.
 - ``files``: files that appear whole. ``outputs``: those that users ask for.
 - ``store``: the cache on disk. ``events``: what happens, told to a listener.

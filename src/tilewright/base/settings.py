@@ -5,12 +5,11 @@ There is no hidden global: ``Settings.from_environment()`` is called where work 
 """
 
 import os
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 from tilewright.base.arguments import Within, check_fields, checked
 from tilewright.base.errors import BadInput
@@ -49,6 +48,10 @@ class Settings:
 
     print_stages: frozenset[Stage] = frozenset()
     """``TILEWRIGHT_PRINT=graph,loops`` prints these stages to standard error; ``all`` is every stage."""
+
+    print_folder: Path | None = None
+    """``TILEWRIGHT_PRINT_FOLDER``: folder to print the stages to instead, an absolute path: a file for each stage and
+    each kernel, in a folder for each compilation. Every stage, if ``TILEWRIGHT_PRINT`` is unset."""
 
     num_threads: Annotated[int, Within(1, 999_999)] | None = None
     """``TILEWRIGHT_NUM_THREADS=4``: the most threads that the worker pool uses; None: as many as the machine lends."""
@@ -119,7 +122,8 @@ class Settings:
         given = {name: value for name, value in given.items() if value}
         places = _Places(given, environ)
         return Settings(
-            print_stages=_stages(given.get("PRINT", "")),
+            print_stages=_stages(given.get("PRINT", "all" if "PRINT_FOLDER" in given else "")),
+            print_folder=places.given_place("PRINT_FOLDER"),
             num_threads=_positive("NUM_THREADS", given.get("NUM_THREADS")),
             cache_dir=places.place("CACHE_DIR", _CACHE, "kernels"),
             cache_bytes=_bytes("CACHE_BYTES", given.get("CACHE_BYTES"), _DEFAULT_CACHE_BYTES),
@@ -138,22 +142,10 @@ class Settings:
         folder = None if self.cache_dir is None else self.cache_dir / _MODELS
         return replace(self, cache_dir=folder, cache_bytes=self.model_cache_bytes)
 
-    def watch(self, write: Callable[[str], object] | None = None) -> Callable[[Stage, object], None]:
-        """A watcher for the driver, which prints what the chosen stages make.
-
-        ``write`` takes the text; standard error by default.
-        """
-        sink = write or sys.stderr.write
-
-        def show(stage: Stage, made: object) -> None:
-            if stage in self.print_stages:
-                sink(f"---- {stage.value}\n{_text(made)}\n")
-
-        return show
-
 
 _NAMES = (
     "PRINT",
+    "PRINT_FOLDER",
     "NUM_THREADS",
     "CACHE_DIR",
     "CACHE_BYTES",
@@ -233,11 +225,17 @@ class _Places:
         value = self.given.get(name)
         if value is None:
             return self._usual(*kind, ours)
-        if may_be_off and value.lower() == "off":
-            return None
+        return None if may_be_off and value.lower() == "off" else self._said(name, value, ", or off" * may_be_off)
+
+    def given_place(self, name: str) -> Path | None:
+        """None if nothing is said."""
+        value = self.given.get(name)
+        return None if value is None else self._said(name, value)
+
+    def _said(self, name: str, value: str, others: str = "") -> Path:
         path = Path(self.environ.get("HOME", "") + value[1:]) if value.startswith("~/") else Path(value)
         if not path.is_absolute():
-            raise _refusal(name, value, f"give an absolute path{', or off' * may_be_off}")
+            raise _refusal(name, value, f"give an absolute path{others}")
         return path
 
     def _usual(self, variable: str, under_home: str, ours: str) -> Path | None:
@@ -246,10 +244,3 @@ class _Places:
             return Path(given) / folder.name / ours
         base = Path(self.environ.get("HOME", "")) / folder
         return base / ours if base.is_absolute() else None
-
-
-def _text(made: object) -> str:
-    """``made`` as a person reads it: of a sequence, one item after the other."""
-    if isinstance(made, tuple | list):
-        return "\n\n".join(str(item) for item in cast("tuple[object, ...] | list[object]", made))
-    return str(made)

@@ -36,8 +36,8 @@ class LaidOut:
     """Names that were given to values in other layouts, and what the model calls these values."""
 
     def __str__(self) -> str:
-        lines = (f"  {value!r} is stored as {index_map}" for value, index_map in self.layouts.items())
-        return "\n".join([str(self.graph), "layouts:", *lines])
+        lines = [f"  {value!r} is stored as {index_map}" for value, index_map in self.layouts.items()]
+        return "\n".join([str(self.graph), *(["layouts:"] if lines else []), *lines])
 
     @property
     def leaving_blocks(self) -> frozenset[Value]:
