@@ -12,7 +12,7 @@ from tilewright.base.host import detect
 from tilewright.base.settings import Settings
 from tilewright.insight.doctor import Cache, Caution, Diagnosis, Figures, Measured, Processor, Threads, examine
 from tilewright.insight.figures import Finding
-from tilewright.insight.peak import Bandwidth, Peak
+from tilewright.insight.peak import Bandwidth, Peak, Roof
 from tilewright.target.measured import write_figures
 from tilewright.target.target import Target
 
@@ -93,7 +93,7 @@ def test_what_is_measured(tmp_path: Path) -> None:
     assert found.measured.noise >= 0
 
 
-PEAK = Peak(1, 100.0, (Bandwidth(24 << 10, 500.0), Bandwidth(1 << 27, 20.0)))
+PEAK = Peak(1, 100.0, (Bandwidth(Roof.L1, 24 << 10, 500.0), Bandwidth(Roof.MEMORY, 1 << 27, 20.0)))
 EXAMPLE = Diagnosis(
     Processor("Test CPU", "x86_64,haswell", ("avx", "avx2"), 256, {"l1": 32 << 10, "l2": 1 << 20}, "powersave", 2000.0),
     Threads(3, "the affinity mask has as many cores", (0, 1, 2, 5), 3, 3.5),

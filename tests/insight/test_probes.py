@@ -6,7 +6,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from tilewright.base.errors import UnsupportedTarget
-from tilewright.insight.peak import Bandwidth, Peak
+from tilewright.insight.peak import Bandwidth, Peak, Roof
 from tilewright.insight.probes import (
     ACCUMULATORS,
     ADDITIONS,
@@ -61,10 +61,17 @@ def test_probes_return_a_rate(threads: int) -> None:
 
 
 def test_the_bandwidth_is_that_of_the_smallest_working_set_that_is_as_large() -> None:
-    peak = Peak(1, 100.0, (Bandwidth(1000, 50.0), Bandwidth(10_000, 20.0), Bandwidth(100_000, 5.0)))
-    assert [peak.bandwidth(size) for size in (0, 1000, 1001, 50_000, 10**9)] == [50.0, 50.0, 20.0, 5.0, 5.0]
+    peak = Peak(
+        1,
+        100.0,
+        (Bandwidth(Roof.L1, 1000, 50.0), Bandwidth(Roof.L2, 10_000, 20.0), Bandwidth(Roof.MEMORY, 100_000, 5.0)),
+    )
+    found = [peak.bandwidth(size).roof for size in (0, 1000, 1001, 50_000, 10**9)]
+    assert found == [Roof.L1, Roof.L1, Roof.L2, Roof.MEMORY, Roof.MEMORY]
 
 
 def test_what_disturbs_a_measurement_makes_it_lower() -> None:
-    quiet, noisy = Peak(2, 100.0, (Bandwidth(1000, 10.0),)), Peak(2, 80.0, (Bandwidth(1000, 20.0),))
-    assert quiet.best_of(noisy) == Peak(2, 100.0, (Bandwidth(1000, 20.0),))
+    quiet, noisy = (
+        Peak(2, flops, (Bandwidth(Roof.MEMORY, 1000, read),)) for flops, read in ((100.0, 10.0), (80.0, 20.0))
+    )
+    assert quiet.best_of(noisy) == Peak(2, 100.0, (Bandwidth(Roof.MEMORY, 1000, 20.0),))

@@ -14,7 +14,7 @@ from tests.report.balanced import Balanced
 from tilewright.base.errors import BadInput
 from tilewright.cli import main
 from tilewright.cost.analytic import schedule
-from tilewright.insight.peak import Bandwidth, Peak
+from tilewright.insight.peak import Bandwidth, Peak, Roof
 from tilewright.loops.identity import identity
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
@@ -115,7 +115,7 @@ def test_what_became_of_it(states: tuple[State, ...], became: Became) -> None:
 
 
 def test_roofs_are_drawn() -> None:
-    peak = Peak(1, 100.0, (Bandwidth(1 << 28, 10.0),))
+    peak = Peak(1, 100.0, (Bandwidth(Roof.MEMORY, 1 << 28, 10.0),))
     with_roof, without = (page("p", tuning_sections([search(ok(8.0))], peaks)) for peaks in ({1: peak}, None))
     assert "roof: arithmetic and memory" in with_roof
     assert "roof:" not in without

@@ -335,8 +335,10 @@ def _frequency(processor: Processor) -> Iterator[str]:
 
 def _roofs(measured: Measured) -> Iterator[tuple[str, str]]:
     for name, peak in (("one core", measured.one_core), ("all threads", measured.all_threads)):
-        reads = ", ".join(f"{b.gbytes_per_second:.0f} from {format_size(b.working_set)}" for b in peak.bandwidths)
-        yield name, f"{peak.gflops:.0f} GFLOP/s (float32 multiply-adds); GB/s: {reads} bytes"
+        reads = ", ".join(
+            f"{b.gbytes_per_second:.0f} from {b.roof} ({format_size(b.working_set)} bytes)" for b in peak.bandwidths
+        )
+        yield name, f"{peak.gflops:.0f} GFLOP/s (float32 multiply-adds); GB/s: {reads}"
     yield "noise", f"{measured.noise:.1%} between quartiles; clock {measured.clock_nanoseconds:.0f} ns"
 
 

@@ -5,6 +5,7 @@ hour, so it is measured when it is needed, and not kept.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from tilewright.insight.probes import fma_probe, read_probe
 from tilewright.target.target import Target
@@ -19,10 +20,21 @@ def beyond_caches(target: Target) -> int:
     return min(max(4 * target.l3_bytes, _LEAST_BYTES), _MOST_BYTES)
 
 
+class Roof(StrEnum):
+    """What limits a kernel: arithmetic, or the memory or cache that its arguments fit in."""
+
+    COMPUTE = "compute"
+    L1 = "L1"
+    L2 = "L2"
+    L3 = "L3"
+    MEMORY = "memory"
+
+
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """Gigabytes per second at which all threads together read a working set of so many bytes."""
+    """Gigabytes per second at which all threads together read a working set of so many bytes, from where it fits."""
 
+    roof: Roof
     working_set: int
     gbytes_per_second: float
 
@@ -35,10 +47,9 @@ class Peak:
     gflops: float
     bandwidths: tuple[Bandwidth, ...]
 
-    def bandwidth(self, size: int) -> float:
-        """GB/s for data of ``size`` bytes: of the smallest working set that is as large, else of memory."""
-        fitting = (found.gbytes_per_second for found in self.bandwidths if found.working_set >= size)
-        return next(fitting, self.bandwidths[-1].gbytes_per_second)
+    def bandwidth(self, size: int) -> Bandwidth:
+        """That for data of ``size`` bytes: of the smallest working set that is as large, else of memory."""
+        return next((found for found in self.bandwidths if found.working_set >= size), self.bandwidths[-1])
 
     def best_of(self, other: "Peak") -> "Peak":
         """The higher roofs of two measurements of one machine: what disturbs a measurement only makes it lower."""
@@ -51,11 +62,16 @@ def measure_peak(target: Target, threads: int) -> Peak:
     """The roofs of this machine, which is ``target``; takes about half a second."""
     probe = fma_probe(target, threads)
     gflops = max(probe() for _ in range(_TRIES))
-    caches = {threads * target.l1_bytes // 2, threads * target.l2_bytes // 2, target.l3_bytes // 2} - {0}
-    sizes = (*sorted(caches), beyond_caches(target))
-    return Peak(threads, gflops, tuple(_bandwidth(target, size, threads) for size in sizes))
+    halves = {
+        Roof.L1: threads * target.l1_bytes // 2,
+        Roof.L2: threads * target.l2_bytes // 2,
+        Roof.L3: target.l3_bytes // 2,
+    }
+    caches = sorted((size, roof) for roof, size in halves.items() if size)
+    sizes = (*caches, (beyond_caches(target), Roof.MEMORY))
+    return Peak(threads, gflops, tuple(_bandwidth(target, roof, size, threads) for size, roof in sizes))
 
 
-def _bandwidth(target: Target, size: int, threads: int) -> Bandwidth:
+def _bandwidth(target: Target, roof: Roof, size: int, threads: int) -> Bandwidth:
     probe = read_probe(target, size, threads)
-    return Bandwidth(size, max(probe() for _ in range(_TRIES)))
+    return Bandwidth(roof, size, max(probe() for _ in range(_TRIES)))

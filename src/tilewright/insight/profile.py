@@ -6,9 +6,8 @@ entering native code) is the remainder.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
 from statistics import median
 
 from rich.console import Console
@@ -17,7 +16,7 @@ from rich.table import Table
 from tilewright.compilation import Compiled, ScheduledKernel
 from tilewright.cost.work import Work, count
 from tilewright.insight.names import cell
-from tilewright.insight.peak import Peak
+from tilewright.insight.peak import Peak, Roof
 from tilewright.insight.places import calls_of, sources
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
@@ -25,15 +24,10 @@ from tilewright.runtime.manifest import Manifest
 LEAST_RUNS = 5
 MOST_RUNS = 2000
 _DISTURBED = 1.25
+_FULL = 100.5
+"""Percent: what is printed as more than 100."""
 WIDE = 110
 """Columns from which on there is room for the nodes of each kernel."""
-
-
-class Bound(Enum):
-    """The roof that a kernel meets first."""
-
-    COMPUTE = "compute"
-    MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,7 @@ class KernelProfile:
     kernel: str
     nodes: tuple[str, ...]
     """The nodes of the user's model that it computes."""
-    milliseconds: float
+    microseconds: float
     share: float
     """Of the time of all kernels."""
     gflops: float | None = None
@@ -51,9 +45,9 @@ class KernelProfile:
     gbytes_per_second: float | None = None
     """1e9 bytes of arguments per second, each byte counted once."""
     percent_of_peak: float | None = None
-    """The time that the nearer roof allows, as a percentage of the time that it took."""
-    bound: str | None = None
-    """``compute`` or ``memory``: the nearer roof."""
+    """The time that the lower roof allows, as a percentage of the time that it took."""
+    bound: Roof | None = None
+    """The lower roof: that of arithmetic, or of the memory or cache that the arguments fit in."""
     calls: int = 1
     trace: str | None = None
     """The steps of its schedule."""
@@ -61,11 +55,11 @@ class KernelProfile:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Times of one run, in milliseconds: medians over ``runs`` runs."""
+    """Times of one run, in microseconds: medians over ``runs`` runs."""
 
     runs: int
     threads: int
-    milliseconds: float
+    microseconds: float
     """The whole run, as a caller of the model sees it. Where other programs disturb the machine, that is more than the
     sum of the medians of the parts, as a run meets a disturbance more often than each of its kernels does."""
     remainder: float
@@ -78,7 +72,7 @@ class Profile:
         rows: dict[str, list[KernelProfile]] = {}
         for row in self.kernels:
             rows.setdefault(row.kernel, []).append(row)
-        merged = sorted((_merged(group) for group in rows.values()), key=lambda row: -row.milliseconds)
+        merged = sorted((_merged(group) for group in rows.values()), key=lambda row: -row.microseconds)
         return replace(self, kernels=tuple(merged))
 
     def to_json(self) -> dict[str, object]:
@@ -91,15 +85,17 @@ class Profile:
         out.print(_table(self, is_wide=out.width >= WIDE))
         if out.width < WIDE:
             out.print(f"(with {WIDE} columns, there is room for the nodes of each kernel)", highlight=False)
-        kernels = sum(row.milliseconds for row in self.kernels)
-        parts = f"{kernels:.3f} ms in kernels, {self.remainder:.3f} ms around them; {self.milliseconds:.3f} ms a run"
+        kernels = sum(row.microseconds for row in self.kernels)
+        parts = f"{kernels:.1f} us in kernels, {self.remainder:.1f} us around them; {self.microseconds:.1f} us a run"
         out.print(f"{parts} (medians of {self.runs} runs, threads: {self.threads})", highlight=False, soft_wrap=True)
-        if self.milliseconds > _DISTURBED * (kernels + self.remainder):
+        if self.microseconds > _DISTURBED * (kernels + self.remainder):
             out.print("warning: other programs disturbed the runs", highlight=False)
         if self.peak is not None:
-            memory = self.peak.bandwidths[-1].gbytes_per_second
-            roofs = f"{self.peak.gflops:.0f} GFLOP/s (float32), {memory:.0f} GB/s from memory"
-            out.print(f"measured roofs: {roofs}", highlight=False)
+            reads = ", ".join(f"{b.gbytes_per_second:.0f} from {b.roof}" for b in self.peak.bandwidths)
+            roofs = f"compute: {self.peak.gflops:.0f} GFLOP/s (float32); GB/s: {reads}"
+            out.print(f"measured roofs: {roofs}", highlight=False, soft_wrap=True)
+        for reason in _above(self.kernels):
+            out.print(reason, highlight=False, soft_wrap=True)
         for name, steps in {row.kernel: row.trace for row in self.kernels}.items() if trace else ():
             out.print(f"\n{name}\n{steps or '(no trace)'}", highlight=False, markup=False)
 
@@ -132,13 +128,13 @@ def profile(
     medians = [median(times) for times in zip(*parts, strict=True)]
     in_kernels = sum(medians)
     rows = [
-        KernelProfile(name, (), t * 1e3, t / in_kernels if in_kernels else 0.0)
+        KernelProfile(name, (), t * 1e6, t / in_kernels if in_kernels else 0.0)
         for name, t in zip(names, medians, strict=True)
     ]
     if compiled is not None:
         rows = _described(rows, compiled, extents_of(executable.manifest, feeds), peak)
     around = median(total - sum(times) for total, times in zip(totals, parts, strict=True))
-    return Profile(len(totals), executable.threads, median(totals) * 1e3, around * 1e3, tuple(rows), peak)
+    return Profile(len(totals), executable.threads, median(totals) * 1e6, around * 1e6, tuple(rows), peak)
 
 
 def extents_of(manifest: Manifest, feeds: Mapping[str, object]) -> dict[str, int]:
@@ -164,29 +160,30 @@ def _described(
 
 
 def _rated(row: KernelProfile, work: Work, kernel: ScheduledKernel, peak: Peak | None) -> KernelProfile:
-    seconds = max(row.milliseconds * 1e-3, 1e-9)
+    seconds = max(row.microseconds * 1e-6, 1e-9)
     rates = replace(row, gflops=work.operations / seconds / 1e9, gbytes_per_second=work.bytes / seconds / 1e9)
     if peak is None:
         return rates
     width = max(p.dtype.itemsize for p in kernel.program.results)
     computing = work.operations / (peak.gflops * 1e9) * max(1.0, width / 4)
-    moving = work.bytes / (peak.bandwidth(work.bytes) * 1e9)
-    bound = Bound.COMPUTE if computing >= moving else Bound.MEMORY
-    return replace(rates, percent_of_peak=100 * max(computing, moving) / seconds, bound=bound.value)
+    nearest = peak.bandwidth(work.bytes)
+    moving = work.bytes / (nearest.gbytes_per_second * 1e9)
+    bound = Roof.COMPUTE if computing >= moving else nearest.roof
+    return replace(rates, percent_of_peak=100 * max(computing, moving) / seconds, bound=bound)
 
 
 def _merged(rows: Sequence[KernelProfile]) -> KernelProfile:
     """One row of several calls: times add up, rates are weighted by time."""
-    total = sum(row.milliseconds for row in rows)
+    total = sum(row.microseconds for row in rows)
 
     def average(values: Sequence[float | None]) -> float | None:
-        known = [v * row.milliseconds for v, row in zip(values, rows, strict=True) if v is not None]
+        known = [v * row.microseconds for v, row in zip(values, rows, strict=True) if v is not None]
         return sum(known) / total if known and total else None
 
     return replace(
         rows[0],
         nodes=tuple(node for row in rows for node in row.nodes),
-        milliseconds=total,
+        microseconds=total,
         share=sum(row.share for row in rows),
         gflops=average([row.gflops for row in rows]),
         gbytes_per_second=average([row.gbytes_per_second for row in rows]),
@@ -199,16 +196,37 @@ def _table(profile: Profile, is_wide: bool) -> Table:
     table = Table(title="Time by kernel")
     table.add_column("kernel", overflow="fold")
     known = any(row.gflops is not None for row in profile.kernels)
-    for heading in ("calls", "ms", "share", *(("GFLOP/s", "GB/s", "% of peak", "bound by") if known else ())):
+    for heading in ("calls", "us", "share", *(("GFLOP/s", "GB/s", "% of peak", "bound by") if known else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     if known and is_wide:
         table.add_column("nodes", overflow="fold")
     for row in profile.kernels:
         rates = (_text(row.gflops, 1), _text(row.gbytes_per_second, 1), _text(row.percent_of_peak, 0), row.bound or "")
-        times = (str(row.calls), f"{row.milliseconds:.3f}", f"{row.share:.1%}")
+        times = (str(row.calls), f"{row.microseconds:.1f}", f"{row.share:.1%}")
         nodes = (cell(row.nodes),) if is_wide else ()
         table.add_row(row.kernel, *times, *((*rates, *nodes) if known else ()))
     return table
+
+
+_ABOVE_READS = (
+    "a bandwidth is that of reads; part of the data is in a nearer cache, or is written while other data is read"
+)
+_ABOVE_COMPUTE = "the roof is that of float32 multiply-adds; products of narrower types take fewer instructions"
+
+
+def _above(kernels: Sequence[KernelProfile]) -> Iterator[str]:
+    """Why rows exceed the roof that they are rated by."""
+    for is_compute, reason in ((True, _ABOVE_COMPUTE), (False, _ABOVE_READS)):
+        above = [
+            row
+            for row in kernels
+            if row.percent_of_peak is not None
+            and row.percent_of_peak > _FULL
+            and (row.bound is Roof.COMPUTE) == is_compute
+        ]
+        if above:
+            names = ", ".join(dict.fromkeys(f"{row.kernel} ({row.bound})" for row in above))
+            yield f"above 100 %: {names}: {reason}"
 
 
 def _text(value: float | None, digits: int) -> str:
