@@ -1,11 +1,11 @@
-"""The model's choices against the best of many that are measured: `python -m benchmarks.choices`.
+"""The analytic choices against the best of many that are measured: `python -m benchmarks.choices`.
 
 A task is a distinct convolution of the networks, with a route for each of its alternatives (direct or by minimal
 filtering, in blocks or plain), or any other distinct kernel, which has one route. Candidates of all routes are built
 and measured under the contract of `measure/`: first from all strata of the model's estimates, then hill climbing from
 the best five. A route takes as long as its kernels together.
 
-Prints for each task the time of the model's choice (route and schedules) as a multiple of the best one's, both timed
+Prints for each task the time of the analytic choice (route and schedules) as a multiple of the best one's, both timed
 again in turns, and the rank correlation (Spearman's) of estimates and times; last, how many candidates the model rates
 per second. One thread; measure on a quiet machine. Needs the zoo's files.
 """
@@ -138,7 +138,7 @@ class Verdicts:
     """What came out for one task."""
 
     chosen: float
-    """The time of the model's choice, as a multiple of the best one's."""
+    """The time of the analytic choice, as a multiple of the best one's."""
     correlation: float
     """The median of its kernels'."""
     tried: int

@@ -1,6 +1,6 @@
 """What tuning finds by itself: `python -m benchmarks.tuning`. Wants a quiet machine; needs LightGBM.
 
-A network is tuned for some minutes, from the analytic model's choices or from random candidates; with `--ways`, other
+A network is tuned for some minutes, from the analytic choices or from random candidates; with `--ways`, other
 algorithms and layouts are measured first. Then it is compiled with the best that was *found* for each kernel, and timed
 beside the network as it is compiled without records, in turns. A search that begins with the analytic choice has found
 that, too; one from random candidates may have found nothing so good. Prints both times, their ratio, and how many were

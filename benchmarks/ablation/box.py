@@ -25,7 +25,7 @@ class Box:
 
     @staticmethod
     def of(space: Space, most: int, seed: int = 0) -> "Box":
-        """At most `most` candidates, the compiler's choice among them as the first value of each group."""
+        """At most `most` candidates, the analytic choice among them as the first value of each group."""
         groups = _groups(space.radices)
         draws = isqrt(most // space.radices[groups[0][0]])
         random = np.random.default_rng(seed)
@@ -39,7 +39,7 @@ class Box:
         return tuple(len(values) for values in self.values)
 
     def analytic(self) -> Digits:
-        """The compiler's choice."""
+        """The analytic choice."""
         return np.zeros(len(self.groups), np.int64)
 
     def allowed(self, digits: Digits) -> Mask:
@@ -67,7 +67,7 @@ def _groups(radices: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 def _drawn(space: Space, knobs: tuple[int, ...], most: int, random: np.random.Generator) -> Digits:
-    """At most `most` different values of a group, the compiler's choice first."""
+    """At most `most` different values of a group, the analytic choice first."""
     radices = [space.radices[knob] for knob in knobs]
     own = int(np.ravel_multi_index(tuple(space.analytic()[list(knobs)]), radices))
     places = random.permutation(prod(radices))

@@ -37,7 +37,7 @@ FASTEST = 100
 
 
 def chosen(box: Box, most: int, seed: int = 0) -> Digits:
-    """At most `most` of the candidates that a box allows, the compiler's choice first."""
+    """At most `most` of the candidates that a box allows, the analytic choice first."""
     everything = consecutive(0, int(np.prod(box.radices)), box.radices)
     allowed = everything[box.allowed(everything)]
     own = (allowed == box.analytic()).all(axis=1)
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             right = table.microseconds[np.isfinite(table.microseconds)]
             print(
                 f"{name}: {len(right)} of {len(table.digits)} candidates right, {right.min():.1f} us at best, "
-                f"median {np.median(right):.1f} us, compiler's choice {table.microseconds[0]:.1f} us; "
+                f"median {np.median(right):.1f} us, analytic choice {table.microseconds[0]:.1f} us; "
                 f"{time.perf_counter() - start:.0f} s",
                 flush=True,
             )

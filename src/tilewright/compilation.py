@@ -109,7 +109,7 @@ class ScheduledKernel:
     constants: tuple[str, ...]
     """Those parameters that are constants of the model."""
     measured_us: float | None = None
-    """What was measured of this schedule when it was tuned; None: the analytic model chose it."""
+    """What was measured of this schedule when it was tuned; None: it is the analytic choice."""
 
     def __str__(self) -> str:
         return self._in_model_names(f"{self.program}\n{self.schedule.trace}")
@@ -355,7 +355,7 @@ def _schedule_all(
 
 
 def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned: Recorded | None) -> ScheduledKernel:
-    """By the best record, or the analytic model's choice."""
+    """By the best record, or the analytic choice."""
     found = None if tuned is None else tuned.find(naive)
     if found is None:
         return ScheduledKernel(naive, schedule(Schedule(naive), target), (), constants)

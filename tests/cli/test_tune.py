@@ -81,8 +81,8 @@ def test_compile_uses_what_is_better(
     one, use = ("--threads", "1"), ("--records", str(path))
     microseconds, told = explained(*one, *use)
     assert microseconds is not None
-    assert re.search(r"^\d+ schedules measured, the best is \d.* as fast as the compiler's choice; confirmed", told)
-    assert explained(*one) == (None, "the analytic model chose the schedules, and no record of a measurement is used")
+    assert re.search(r"^\d+ schedules measured, the best is \d.* as fast as the analytic choice; confirmed", told)
+    assert explained(*one) == (None, "their schedules are the analytic choice, and no record of a measurement is used")
     assert explained("--threads", "2", *use) == (None, "records exist for threads=1, none for threads=2")
     other = f"{Target.host()},l3=8M"
     assert explained(*one, *use, "--target", other)[1].startswith("records exist for other targets")

@@ -39,7 +39,7 @@ def test_what_is_streamed(rows: int, size: int, expected: bool) -> None:
 
 
 def chosen(facts: TileFacts, target: Target = TARGET) -> dict[str, int]:
-    """The model's choice."""
+    """The analytic choice."""
     registers = Registers(32, 16)
     nest = Tiles(
         "product", knobs_of(facts, registers), Roles(1, 0), facts, registers, parallel=False, stream_ahead=1 << 14

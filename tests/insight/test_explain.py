@@ -47,8 +47,12 @@ def test_every_finding_has_a_reason_and_a_next_step() -> None:
 
 def test_large_work_is_parallel_and_one_element_is_no_vector() -> None:
     large = np.zeros((256, 256), np.float32)
-    (fact,) = explained(single_node("Exp", {"x": large})).kernels
-    assert (fact.vectorized, fact.parallel, fact.calls, fact.operators) == (True, True, 1, ("Exp",))
+    graph = importer.load(single_node("Exp", {"x": large}))
+    for threads in (1, 2):
+        (fact,) = explain(compile_graph(graph, Options(Target.host(), threads=threads)), graph).kernels
+        assert (fact.vectorized, fact.threads, fact.calls, fact.operators) == (True, threads, 1, ("Exp",))
+    small = compile_graph(importer.load(classifier()), Options(Target.host(), threads=2))
+    assert {fact.threads for fact in explain(small, small.graph).kernels} == {1}
     one = explained(single_node("Exp", {"x": np.zeros((), np.float32)}))
     assert [f.reason for f in one.findings if f.kind == "not vectorized"] == ["its result has one element"]
 

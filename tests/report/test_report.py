@@ -39,7 +39,7 @@ OWN = schedule(Schedule(named(PRODUCT)), Target.parse(HOST)).trace.to_json()
 
 
 def search(*outcomes: Outcome) -> Search:
-    """The first candidate is the compiler's choice; the others have schedules of their own."""
+    """The first candidate is the analytic choice; the others have schedules of their own."""
     traces = [OWN, *('{"version": 1, "steps": []}' + " " * number for number in range(1, len(outcomes)))]
     jobs = [Job(str(PRODUCT), trace, HOST) for trace in traces]
     records = [Record(job, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]

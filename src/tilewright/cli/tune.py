@@ -357,7 +357,7 @@ def _live_table(title: str, kernels: "Sequence[Kernel]") -> Table:
 
 
 def _show(comparison: Comparison, search: _Search, path: Path, console: Console) -> None:
-    table = Table(title="Kernels, microseconds: the analytic model's choice, and what was found")
+    table = Table(title="Kernels, microseconds: the analytic choice, and what was found")
     for heading in ("kernel", "calls", "tried", "before", "after", "gain"):
         table.add_column(heading, justify="left" if heading == "kernel" else "right")
     for gain in sorted(search.gains, key=lambda gain: gain.weight * (gain.after_us - gain.before_us)):
@@ -365,8 +365,8 @@ def _show(comparison: Comparison, search: _Search, path: Path, console: Console)
         table.add_row(gain.name, str(gain.weight), str(gain.tried), *times)
     console.print(table)
     if search.ways is not None:
-        console.print("some nodes are computed in other ways than the model chose; see explain", highlight=False)
+        console.print("some nodes are computed in other ways than the analytic choice; see explain", highlight=False)
     times = f"{comparison.before.median * 1e3:.3f} ms before, {comparison.after.median * 1e3:.3f} ms after"
     times += f" ({comparison.ratio:.3f} times as long, in turns)"
-    verdict = f"what was found is in {path}, and compile uses it" if comparison.is_kept else "the model's choices stay"
+    verdict = f"what was found is in {path}, and compile uses it" if comparison.is_kept else "the analytic choices stay"
     console.print(f"the whole model: {times}; {verdict}", highlight=False, markup=False, soft_wrap=True)

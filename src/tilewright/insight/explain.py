@@ -66,9 +66,10 @@ class KernelFact:
     operators: tuple[str, ...]
     nodes: tuple[str, ...]
     vectorized: bool
-    parallel: bool
+    threads: int
+    """That run it: those of the model if it has a parallel loop, else 1."""
     measured_us: float | None
-    """What was measured of its schedule when it was tuned; None: the analytic model chose it."""
+    """What was measured of its schedule when it was tuned; None: it is the analytic choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +167,11 @@ class Explanation:
 
 def _kernel_table(kernels: Sequence[KernelFact]) -> Table:
     table = Table(title="Kernels")
-    for heading in ("kernel", "calls", "vector", "parallel", "schedule", "operators", "nodes"):
-        table.add_column(heading, justify="right" if heading == "calls" else "left")
+    for heading in ("kernel", "calls", "vector", "threads", "schedule", "operators", "nodes"):
+        table.add_column(heading, justify="right" if heading in ("calls", "threads") else "left")
     for row in kernels:
-        marks = ("yes" if row.vectorized else "no", "yes" if row.parallel else "no")
-        schedule = "model" if row.measured_us is None else f"tuned, {row.measured_us:.1f} us"
+        marks = ("yes" if row.vectorized else "no", str(row.threads))
+        schedule = "analytic choice" if row.measured_us is None else f"tuned, {row.measured_us:.1f} us"
         table.add_row(row.kernel, str(row.calls), *marks, schedule, ", ".join(row.operators), cell(row.nodes))
     return table
 
@@ -178,7 +179,7 @@ def _kernel_table(kernels: Sequence[KernelFact]) -> Table:
 def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> Explanation:
     """What became of ``imported``. ``places``: all nodes of the model, those included that importing computed."""
     options = compiled.options
-    kernels = tuple(map(_fact, compiled.kernels))
+    kernels = tuple(_fact(kernel, compiled.executable.threads) for kernel in compiled.kernels)
     findings = [finding for kernel in compiled.kernels for finding in _loop_findings(kernel, compiled.options.target)]
     findings += _dim_findings(compiled)
     findings += _untuned(compiled.kernels)
@@ -212,7 +213,7 @@ def _memory(compiled: Compiled) -> Memory:
     return Memory(weights, workspace if isinstance(workspace, int) else None, compiled.options.memory_limit)
 
 
-def _fact(kernel: ScheduledKernel) -> KernelFact:
+def _fact(kernel: ScheduledKernel, threads: int) -> KernelFact:
     kinds = _loop_kinds(kernel)
     operators = dict.fromkeys(node.op.name for node in kernel.groups[0].nodes)
     nodes = dict.fromkeys(source for group in kernel.groups for source in sources(group))
@@ -222,7 +223,7 @@ def _fact(kernel: ScheduledKernel) -> KernelFact:
         tuple(operators),
         tuple(nodes),
         LoopKind.VECTORIZED in kinds,
-        LoopKind.PARALLEL in kinds,
+        threads if LoopKind.PARALLEL in kinds else 1,
         kernel.measured_us,
     )
 
@@ -329,7 +330,7 @@ def _dim_findings(compiled: Compiled) -> Iterator[Finding]:
 def _untuned(kernels: Sequence[ScheduledKernel]) -> Iterator[Finding]:
     untuned = [kernel for kernel in kernels if kernel.measured_us is None]
     if untuned:
-        reason = "the analytic model chose the schedules, and no record of a measurement is used"
+        reason = "their schedules are the analytic choice, and no record of a measurement is used"
         step = "tilewright tune searches for better ones"
         yield Finding(UNTUNED, f"{len(untuned)} of {len(kernels)} kernels", reason, step)
 

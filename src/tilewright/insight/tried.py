@@ -73,8 +73,8 @@ _NEXT = {
 def _became(here: Sequence[Record], kernel: ScheduledKernel, target: Target) -> tuple[str, str]:
     """What became of the records that this compilation may use."""
     tried = Tried.of(kernel.naive, target, here)
-    best = "none was right" if tried.best is None else "the compiler's choice was not measured"
+    best = "none was right" if tried.best is None else "the analytic choice was not measured"
     if tried.gain is not None:
-        best = f"the best is {tried.gain:.2f} times as fast as the compiler's choice"
+        best = f"the best is {tried.gain:.2f} times as fast as the analytic choice"
     why, step = _NEXT[tried.became]
     return f"{tried.schedules} schedules measured, {best}; {tried.became.value}: {why}", step

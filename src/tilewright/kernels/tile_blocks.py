@@ -3,7 +3,7 @@
 The compiler's own space chooses the register tile and one of three orders of the loops around it. Here, tiles are
 gathered into blocks for the caches as well, the loops over blocks and those over the tiles of a block are in any order,
 and the loops of the reduction are split, ordered and written out. There are millions of schedules, some far slower than
-the model's choice: a space for learned cost models.
+the analytic choice: a space for learned cost models.
 """
 
 from collections.abc import Mapping, Sequence

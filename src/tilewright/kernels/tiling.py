@@ -1,6 +1,6 @@
 """Register tiles: a tile of the output stays in registers over the whole reduction, and what follows is done on it.
 
-One schedule for all that have such tiles: the compiler's own choices go from tile to tile (``Plan`` without blocks),
+One schedule for all that have such tiles: the analytic choices go from tile to tile (``Plan`` without blocks),
 the larger space of contractions gathers tiles in blocks and splits reductions (``tile_blocks``).
 """
 

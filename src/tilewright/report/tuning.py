@@ -37,7 +37,7 @@ def _name(number: int, search: Search) -> str:
 
 
 def _overview(searches: Sequence[Search]) -> str:
-    headings = ("kernel", "threads", "tried", "failed", "compiler's choice, us", "best, us", "gain", "GFLOP/s", "state")
+    headings = ("kernel", "threads", "tried", "failed", "analytic choice, us", "best, us", "gain", "GFLOP/s", "state")
     return table(headings, [_row(number, search) for number, search in enumerate(searches, 1)])
 
 
@@ -71,7 +71,7 @@ def _roofline(searches: Sequence[Search], threads: int, peak: Peak | None) -> st
             for points, us in ((own, tried.own_us), (best, tried.best_us)):
                 if us is not None:
                     points.append((intensity, work.operations / us * 1e-3))
-    series = [Series("compiler's choice", own, _OWN), Series("best", best, _BEST)]
+    series = [Series("analytic choice", own, _OWN), Series("best", best, _BEST)]
     if peak is not None and (own or best):
         series.append(
             Series("roof: arithmetic and memory", _roof([x for x, _ in (*own, *best)], peak), _ROOF, Mark.LINE)
@@ -98,7 +98,7 @@ def _details(search: Search) -> str:
 
 def _curves(search: Search) -> list[str]:
     own = None if search.tried is None else search.tried.own_us
-    values = "microseconds" if own is None else "times as fast as the compiler's choice"
+    values = "microseconds" if own is None else "times as fast as the analytic choice"
 
     def value(us: float) -> float:
         return us if own is None else own / us
@@ -113,7 +113,7 @@ def _curves(search: Search) -> list[str]:
     by_seconds = [Series("best", [(seconds, value(us)) for _, seconds, us in way], _BEST, Mark.STEPS)]
     if own is not None and way:
         for series, last in ((by_trials, float(way[-1][0])), (by_seconds, way[-1][1])):
-            series.append(Series("compiler's choice", [(0.0, 1.0), (max(last, 1.0), 1.0)], _OWN, Mark.LINE))
+            series.append(Series("analytic choice", [(0.0, 1.0), (max(last, 1.0), 1.0)], _OWN, Mark.LINE))
     return [
         chart("Best so far, by trials", Axis("trials"), Axis(values), by_trials),
         chart("Best so far, by time", Axis("seconds"), Axis(values), by_seconds),

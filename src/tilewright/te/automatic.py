@@ -1,4 +1,4 @@
-"""Schedules that nobody writes: the compiler's own choice, or the best of those that were measured."""
+"""Schedules that nobody writes: the analytic choice, or the best of those that were measured."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,7 +39,7 @@ def autoschedule(
     """A schedule of the program that computes ``outputs``: what the compiler chooses for ``target`` by its model.
 
     With ``trials`` or ``minutes``, candidates are measured, so many or for so long, each checked and timed in child
-    processes, and the fastest of them and of the compiler's choice is returned; the other arguments are those of
+    processes, and the fastest of them and of the analytic choice is returned; the other arguments are those of
     ``tilewright.tune_kernel``. Its ``trace`` and ``print`` show what was chosen. Raises ``BadInput`` for run-time
     extents if there are trials, ``MeasureError`` if no candidate can be measured.
     """

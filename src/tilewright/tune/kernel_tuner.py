@@ -205,7 +205,7 @@ class KernelTuner:
         self.is_over = len(batch) < wanted or (self.history.best is None and failed >= ALL_FAIL)
 
     def confirm(self) -> list[Confirmed]:
-        """The analytic model's choice and then the fastest candidates, measured carefully, in rounds of other data.
+        """The analytic choice and then the fastest candidates, measured carefully, in rounds of other data.
 
         Nobody uses what is measured before it is put to use (``ModelTuner.accept``).
         """
@@ -223,7 +223,7 @@ class KernelTuner:
         return [Confirmed(job, times.get(job.id, inf), scheduled) for job, scheduled in finalists]
 
     def _finalists(self) -> list[tuple[Job, Schedule]]:
-        """The analytic model's choice, the fastest candidates, and what is borrowed; each once."""
+        """The analytic choice, the fastest candidates, and what is borrowed; each once."""
         order: list[int] = np.argsort(self.history.throughputs)[::-1][:FINALISTS].tolist()
         finalists = [self.history.digits[place] for place in order if self.history.throughputs[place] > 0]
         borrowed = [] if self._borrowed is None else [self._borrowed]
@@ -282,7 +282,7 @@ class KernelTuner:
         return [refused[place] if place in refused else next(measured) for place in range(len(batch))]
 
     def _proposed(self, count: int) -> Digits:
-        """The next batch. The first one begins with the analytic model's choice, unless the start is random."""
+        """The next batch. The first one begins with the analytic choice, unless the start is random."""
         analytic = self.space.analytic() if self._setup.start is Start.ANALYTIC else None
         if self.history.digits or analytic is None:
             return self._searcher.propose(count)

@@ -1,7 +1,7 @@
 """Schedules that were measured before: the best record of a kernel, for who compiles it.
 
 A record is found by the kernel's naive program, whatever it is called, the target and the number of threads. Only
-what was *confirmed* counts (``State``): measured again, carefully and on other data, beside the model's choice of the
+what was *confirmed* counts (``State``): measured again, carefully and on other data, beside the analytic choice of the
 same kernel, and then in the whole model.
 """
 

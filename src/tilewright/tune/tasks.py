@@ -21,7 +21,7 @@ from tilewright.target.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """``routes``: first the one that the analytic model has chosen; ``weight``: how often the model computes it."""
+    """``routes``: first the analytic choice; ``weight``: how often the model computes it."""
 
     name: str
     routes: tuple[Route, ...]

@@ -26,7 +26,7 @@ class Became(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """``schedules``: how many different ones were measured. ``own_us`` and ``best_us``: microseconds of the compiler's
+    """``schedules``: how many different ones were measured. ``own_us`` and ``best_us``: microseconds of the analytic
     choice, and of the fastest, measured on the same data; None where that is not known."""
 
     schedules: int
@@ -58,7 +58,7 @@ class Tried:
 
     @property
     def gain(self) -> float | None:
-        """How many times faster the fastest is than the compiler's choice; None if that was not measured."""
+        """How many times faster the fastest is than the analytic choice; None if that was not measured."""
         return None if self.own_us is None or self.best_us is None else self.own_us / self.best_us
 
 
