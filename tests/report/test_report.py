@@ -27,6 +27,7 @@ from tilewright.report.tuning import tuning_sections
 from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
 from tilewright.tune.recorded import named
+from tilewright.tune.spaces import space_of
 from tilewright.tune.tried import Became, Tried
 
 
@@ -112,6 +113,36 @@ def test_the_first_candidate_is_not_taken_for_the_compilers_choice() -> None:
 def test_what_became_of_it(states: tuple[State, ...], became: Became) -> None:
     records = [Record(Job(str(PRODUCT), OWN, HOST, seed=n), ok(1.0), state) for n, state in enumerate(states)]
     assert Tried.of(PRODUCT, Target.parse(HOST), records).became is became
+
+
+def rows(found: Search) -> list[tuple[str, ...]]:
+    text = page("p", tuning_sections([found]))
+    compared = re.search(r"<th>knob</th>.*?</table>", text, re.DOTALL)
+    cells = r"<td[^>]*>(.*?)</td>" * 3
+    return [] if compared is None else re.findall(cells, compared[0])
+
+
+def test_decisions_beside_those_of_the_analytic_choice() -> None:
+    space = space_of(named(PRODUCT), Target.parse(HOST))
+    analytic = space.analytic()
+    assert analytic is not None
+    decided = space.describe(analytic)
+    faster = space.digits({**decided, "written out": 1})
+    jobs = [
+        Job(str(PRODUCT), space.schedule(digits).trace.to_json(), HOST, decisions=space.decisions(digits))
+        for digits in (analytic, faster)
+    ]
+    trials = [Trial(0, Record(job, ok(us))) for job, us in zip(jobs, (2.0, 1.0), strict=True)]
+    found = rows(Search(str(PRODUCT), HOST, 1, trials))
+    assert [name for name, _, _ in found] == [knob.name for knob in space.knobs]
+    assert [name for name, best, own in found if best != own] == ["written out"]
+    assert ("tile", *2 * [str(decided["tile"])[1:-1]]) in found
+
+
+def test_decisions_of_the_analytic_choice_itself_and_of_a_schedule_from_elsewhere() -> None:
+    own = rows(search(ok(1.0), ok(2.0)))
+    assert own and all(best == analytic for _, best, analytic in own)
+    assert rows(search(ok(2.0), ok(1.0))) == [], "nobody knows the knobs of this schedule"
 
 
 def test_roofs_are_drawn() -> None:

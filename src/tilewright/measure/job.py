@@ -66,7 +66,7 @@ class Job:
 
     ``scheduled``: text of the program that the trace makes, from whoever has it already; it is then not made again.
     ``intrinsics``: those that it calls, beside Tilewright's own. ``digits``: which candidate of a space this is, kept
-    with the record for who learns from it later.
+    with the record for who learns from it later. ``decisions``: the same for who reads it: names of knobs, and values.
     """
 
     program: str
@@ -78,6 +78,7 @@ class Job:
     scheduled: str = field(default="", compare=False)
     intrinsics: tuple[Form, ...] = ()
     digits: tuple[int, ...] = field(default=(), compare=False)
+    decisions: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
     def workload(self) -> str:

@@ -58,7 +58,11 @@ class Row:
     def of(job: Job, outcome: Outcome, state: State = State.SEARCHED) -> "Row":
         """The row that says this."""
         config: dict[str, object] = {"threads": job.threads, "seed": job.seed, "timing": asdict(job.timing)}
-        own: dict[str, object] = {"intrinsics": [asdict(form) for form in job.intrinsics], "digits": job.digits}
+        own: dict[str, object] = {
+            "intrinsics": [asdict(form) for form in job.intrinsics],
+            "digits": job.digits,
+            "decisions": job.decisions,
+        }
         config |= {name: value for name, value in own.items() if value}
         return Row(
             job.program,
@@ -97,6 +101,7 @@ class Row:
             read_timing(config["timing"]),
             intrinsics=read_forms(fields.items(config.get("intrinsics", []))),
             digits=tuple(map(fields.whole, fields.items(config.get("digits", [])))),
+            decisions=tuple(map(_decision, fields.items(config.get("decisions", [])))),
         )
 
     def _outcome(self) -> Outcome:
@@ -104,3 +109,8 @@ class Row:
         if len(times) > _MAX_TIMES:
             raise ValueError(f"{len(times)} times; at most {_MAX_TIMES} can be right")
         return Outcome.read(self.status, self.error, times, fields.mapping(json.loads(self.environment)))
+
+
+def _decision(pair: object) -> tuple[str, str]:
+    name, value = map(fields.text, fields.items(pair))
+    return name, value

@@ -14,6 +14,8 @@ from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
 from tilewright.measure.verdicts import Outcome
 from tilewright.target.target import Target
+from tilewright.tune.recorded import named
+from tilewright.tune.spaces import space_of
 from tilewright.tune.tried import Tried
 
 
@@ -69,6 +71,21 @@ class Search:
         return None if self.parsed is None else count(self.parsed, {})
 
     @property
+    def decisions(self) -> list[tuple[str, str, str]]:
+        """Knobs, and what the fastest schedule and the analytic choice decide; empty where a knob is not open to one.
+
+        Nothing, if the decisions of the fastest are not known: it may be that of a similar kernel.
+        """
+        tried = self.tried
+        if self.parsed is None or tried is None or tried.best is None:
+            return []
+        trace, own = tried.best.job.trace, _analytic_decisions(self.parsed, Target.parse(self.target))
+        jobs = (trial.record.job for trial in self.measured)
+        made = next((job.decisions for job in jobs if job.trace == trace and job.decisions), ())
+        found = own if tried.is_own else dict(made)
+        return [(name, found.get(name, ""), own.get(name, "")) for name in {**found, **own}] if found else []
+
+    @property
     def shapes(self) -> str:
         """The results and parameters, as a person tells kernels apart."""
         return "?" if self.parsed is None else ", ".join(repr(buffer) for buffer in self.parsed.params)
@@ -83,6 +100,16 @@ class Search:
                 yield number, trial.seconds, best
         if trials and best < float("inf"):
             yield len(trials), trials[-1].seconds, best
+
+
+def _analytic_decisions(naive: Program, target: Target) -> dict[str, str]:
+    """By knob; none for a program of a foreign file that has no space."""
+    try:
+        space = space_of(named(naive), target)
+    except TilewrightError:
+        return {}
+    analytic = space.analytic()
+    return {} if analytic is None else dict(space.decisions(analytic))
 
 
 def searches(records: Records) -> list[Search]:

@@ -93,7 +93,9 @@ def _details(search: Search) -> str:
     told = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
     nodes = f"<p>nodes: {escape(', '.join(search.nodes))}</p>" if search.nodes else ""
     about = f"<p><code>{escape(search.shapes)}</code></p><p>{told}; {escape(search.target)}</p>{nodes}"
-    return about + pictures(_curves(search)) + _best_schedule(search)
+    decisions = search.decisions
+    compared = table(("knob", "fastest", "analytic choice"), decisions) if decisions else ""
+    return about + pictures(_curves(search)) + compared + _best_schedule(search)
 
 
 def _curves(search: Search) -> list[str]:

@@ -23,6 +23,13 @@ Kinds: TypeAlias = tuple[LoopKind, ...]
 """A kind for each of some loops; ``SERIAL``: left as it is."""
 Value: TypeAlias = Sizes | Permutation | Kinds | int
 
+
+def spelled(value: Value) -> str:
+    """``value`` as a person reads it: ``64, 4, 1``."""
+    items = value if isinstance(value, tuple) else (value,)
+    return ", ".join(item.value if isinstance(item, LoopKind) else str(item) for item in items)
+
+
 T_co = TypeVar("T_co", bound=Value, covariant=True)
 
 

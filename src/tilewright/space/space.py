@@ -18,7 +18,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.space.config import Collector, Decided, Generator
-from tilewright.space.knobs import Knob, Value
+from tilewright.space.knobs import Knob, Value, spelled
 from tilewright.space.tables import knob_features, table_of
 from tilewright.space.variation import crossed, varied
 from tilewright.target.target import Target
@@ -75,8 +75,8 @@ class Candidates(Searchable, Protocol):
         """(candidates,): what each is thought to take, in any unit; None if nothing is known."""
         ...
 
-    def describe(self, digits: Digits) -> dict[str, Value]:
-        """The decisions of one candidate by the knobs' names."""
+    def decisions(self, digits: Digits) -> tuple[tuple[str, str], ...]:
+        """The decisions of one candidate, by the knobs' names, as texts."""
         ...
 
     def vary(self, digits: Digits, random: np.random.Generator) -> Digits:
@@ -174,6 +174,10 @@ class Space:
     def describe(self, digits: Digits) -> dict[str, Value]:
         """The decisions of one candidate by the knobs' names. Raises ``ScheduleError`` if it is none of the space."""
         return {knob.name: knob.values[digit] for knob, digit in zip(self.knobs, self._checked(digits), strict=True)}
+
+    def decisions(self, digits: Digits) -> tuple[tuple[str, str], ...]:
+        """``describe`` as texts, in the order of the knobs."""
+        return tuple((name, spelled(value)) for name, value in self.describe(digits).items())
 
     def vary(self, digits: Digits, random: np.random.Generator) -> Digits:
         """One candidate with one decision changed (``variation``)."""

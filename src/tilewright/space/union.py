@@ -11,7 +11,6 @@ import numpy as np
 
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
-from tilewright.space.knobs import Value
 from tilewright.space.space import Digits, Floats, Mask, Space
 from tilewright.space.variation import crossed
 from tilewright.target.target import Target
@@ -148,11 +147,7 @@ class Union:
         known = dict(zip(self.members[other].knobs, others.tolist(), strict=True))
         return self.digits_in(member, crossed(self.members[member].knobs, own, known, random)[None])[0]
 
-    def label(self, digits: Digits) -> str:
-        """Which member one candidate is of."""
-        return self.labels[int(digits[0])]
-
-    def describe(self, digits: Digits) -> dict[str, Value]:
-        """The decisions of one candidate."""
+    def decisions(self, digits: Digits) -> tuple[tuple[str, str], ...]:
+        """Which member one candidate is of, and its decisions there."""
         member, own = self.own_digits(digits)
-        return self.members[member].describe(own)
+        return (("space", self.labels[member]), *self.members[member].decisions(own))

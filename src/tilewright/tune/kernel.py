@@ -16,6 +16,7 @@ from typing import Annotated
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadInput, MeasureError, ScheduleError
 from tilewright.base.search import Model, Spaces
+from tilewright.loops.identity import identity
 from tilewright.loops.program import Program
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
@@ -99,11 +100,13 @@ def tune_kernel(
         model=model_named(cost_model) if isinstance(cost_model, str) else cost_model,
         transfer=transfer,
     )
+    names: dict[str, object] = {identity(kernel): {"name": naive.name, "nodes": ()}}
+    told = {"tune": naive.name, "trials": trials, "seed": seed, "kernels": names}
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="tilewright-tune-"))
         path = Path(folder) / "records.db" if records is None else Path(records)
         kept = stack.enter_context(Records.open(path))
-        session = stack.enter_context(kept.session({"tune": naive.name, "trials": trials, "seed": seed}))
+        session = stack.enter_context(kept.session(told))
         measurer = Measurer(stack.enter_context(Pool(for_target.cores)), kept, session)
         history = measured_nearby(kept, space, setup, space_for) if transfer else ()
         tuner = KernelTuner(space, measurer, setup, history=history)

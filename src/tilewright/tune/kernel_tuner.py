@@ -246,7 +246,7 @@ class KernelTuner:
     def job(self, digits: Digits) -> Job:
         """The measurement of one candidate."""
         made = self._job(self.space.schedule(digits), SEARCHING, QUICK)
-        return replace(made, digits=tuple(digits.tolist()))
+        return replace(made, digits=tuple(digits.tolist()), decisions=self.space.decisions(digits))
 
     def _compilers(self) -> Schedule:
         """What the compiler does where nothing was measured."""

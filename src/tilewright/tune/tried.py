@@ -35,18 +35,20 @@ class Tried:
     became: Became
     best: Record | None
     """The fastest that was right."""
+    is_own: bool
+    """Whether that is the analytic choice."""
 
     @staticmethod
     def of(naive: Program, target: Target, records: Sequence[Record]) -> "Tried":
         """Of all ``records`` of ``naive`` for ``target`` with one number of threads."""
-        own = _compilers(naive, target)
+        own = _analytic(naive, target)
         fastest: tuple[Record | None, float | None] = (None, None)
         for seed in (CONFIRMING, SEARCHING):
             best = _fastest(record for record in records if record.job.seed == seed)
-            compilers = _fastest(record for record in records if record.job.seed == seed and record.job.trace == own)
-            if best is not None and (compilers is not None or fastest[0] is None):
-                fastest = best, None if compilers is None else compilers.outcome.median_us
-            if compilers is not None:
+            analytic = _fastest(record for record in records if record.job.seed == seed and record.job.trace == own)
+            if best is not None and (analytic is not None or fastest[0] is None):
+                fastest = best, None if analytic is None else analytic.outcome.median_us
+            if analytic is not None:
                 break
         record, own_us = fastest
         best_us = None if record is None else record.outcome.median_us
@@ -54,7 +56,8 @@ class Tried:
         became = Became.CONFIRMED if State.CONFIRMED in states else Became.OPEN
         if became is Became.OPEN and State.REPEATED in states:
             became = Became.WITHDRAWN
-        return Tried(len({one.job.trace for one in records}), own_us, best_us, became, record)
+        is_own = record is not None and record.job.trace == own
+        return Tried(len({one.job.trace for one in records}), own_us, best_us, became, record, is_own)
 
     @property
     def gain(self) -> float | None:
@@ -62,8 +65,8 @@ class Tried:
         return None if self.own_us is None or self.best_us is None else self.own_us / self.best_us
 
 
-def _compilers(naive: Program, target: Target) -> str | None:
-    """The compiler's own schedule; None for a program of a foreign file that has none."""
+def _analytic(naive: Program, target: Target) -> str | None:
+    """The analytic choice; None for a program of a foreign file that has none."""
     try:
         return schedule(Schedule(named(naive)), target).trace.to_json()
     except TilewrightError:
