@@ -1,9 +1,6 @@
 """Results as pictures: one SVG per number of threads, a line per case, a dot per peer on an axis of ratios."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from html import escape
-from math import ceil, floor, log2
+from io import StringIO
 
 from .results import Results
 from .tables import BASELINE, LABELS
@@ -17,71 +14,35 @@ COLORS = {
     "tilewright": "#1a7f37",
     "tilewright_strict": "#7bc47f",
 }
-LEFT, RIGHT, TOP, LINE, WIDTH = 130, 24, 64, 22, 760
-FONT = 'font-family="sans-serif" font-size="12"'
+WIDTH, LINE, FRAME = 7.9, 0.23, 1.1  # inches: of a picture, of a case, around the cases
 WIDEST = 5  # powers of two on either side; what is farther sits at the edge
 
 
 def dot_plot(results: Results, threads: int, title: str) -> str:
     """An SVG: how many times the baseline's time every peer takes, left of the line in the middle is faster."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     measured = [row for row in results.rows if row.threads == threads]
     cases = list(dict.fromkeys(row.case for row in measured))
-    peers = list(dict.fromkeys(row.peer for row in measured))
-    ratios = {(case, peer): _log_ratio(results, case, threads, peer) for case in cases for peer in peers}
-    axis = _Axis.around([value for value in ratios.values() if value is not None])
-    height = TOP + LINE * len(cases) + 34
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" {FONT}>',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        f'<text x="12" y="22" font-size="15">{escape(title)}</text>',
-        *_legend(peers),
-        *axis.lines(TOP, TOP + LINE * len(cases)),
-    ]
-    for index, case in enumerate(cases):
-        middle = TOP + LINE * index + LINE / 2
-        parts.append(f'<text x="{LEFT - 10}" y="{middle + 4:g}" text-anchor="end">{escape(case)}</text>')
-        parts += [_dot(axis, value, middle, peer) for peer in peers if (value := ratios[case, peer]) is not None]
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def _log_ratio(results: Results, case: str, threads: int, peer: str) -> float | None:
-    ratio = results.ratio(case, threads, peer, BASELINE)
-    return log2(ratio.median) if ratio else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """Powers of two, from the exponent `low` to `high`."""
-
-    low: int
-    high: int
-
-    @staticmethod
-    def around(values: Sequence[float]) -> "_Axis":
-        """Wide enough for these values, and for a ratio of 2 on either side."""
-        return _Axis(max(-WIDEST, floor(min([*values, -1.0]))), min(WIDEST, ceil(max([*values, 1.0]))))
-
-    def place(self, value: float) -> float:
-        """Where a value stands."""
-        inside = min(max(value, self.low), self.high)
-        return LEFT + (WIDTH - LEFT - RIGHT) * (inside - self.low) / (self.high - self.low)
-
-    def lines(self, top: float, bottom: float) -> Iterator[str]:
-        """A line and a label at each power of two; the baseline's is darker."""
-        for power in range(self.low, self.high + 1):
-            x, color = self.place(power), "#444" if power == 0 else "#ddd"
-            label = f"{2**power}" if power >= 0 else f"1/{2**-power}"
-            yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}" stroke="{color}"/>'
-            yield f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{label}</text>'
-
-
-def _legend(peers: Sequence[str]) -> Iterator[str]:
-    step = (WIDTH - 24) / max(1, len(peers))
-    for index, peer in enumerate(peers):
-        x = 18 + step * index
-        yield f'<circle cx="{x:.1f}" cy="42" r="5" fill="{COLORS[peer]}"/>'
-        yield f'<text x="{x + 10:.1f}" y="46">{escape(LABELS[peer])}</text>'
-
-
-def _dot(axis: _Axis, value: float, y: float, peer: str) -> str:
-    return f'<circle cx="{axis.place(value):.1f}" cy="{y:g}" r="5" fill="{COLORS[peer]}" fill-opacity="0.85"/>'
+    file = StringIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "tilewright", "text.parse_math": False}):
+        figure = Figure(figsize=(WIDTH, FRAME + LINE * len(cases)), layout="constrained")
+        axes = figure.add_subplot()
+        axes.axvline(1.0, color="#444444", linewidth=1, zorder=1)
+        for peer in dict.fromkeys(row.peer for row in measured):
+            found = {n: r.median for n, case in enumerate(cases) if (r := results.ratio(case, threads, peer, BASELINE))}
+            ratios = [min(max(ratio, 2.0**-WIDEST), 2.0**WIDEST) for ratio in found.values()]
+            axes.scatter(ratios, [*found], s=40, c=COLORS[peer], alpha=0.85, label=LABELS[peer], gid=peer, zorder=2)
+        axes.set_xscale("log", base=2)
+        low, high = axes.get_xlim()
+        axes.set_xticks([2.0**power for power in range(-WIDEST, WIDEST + 1)])
+        axes.set_xlim(min(0.5, low), max(2.0, high))
+        axes.xaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}" if ratio >= 1 else f"1/{1 / ratio:g}")
+        axes.set_yticks(range(len(cases)), cases)
+        axes.invert_yaxis()
+        axes.grid(axis="x", color="#dddddd")
+        figure.legend(loc="outside upper center", ncols=4, frameon=False, title=title, title_fontsize=12)
+        figure.savefig(file, format="svg", metadata={"Date": None, "Title": title})
+    text = file.getvalue()
+    return text[text.index("<svg") :]

@@ -18,26 +18,24 @@ RESULTS = Results(
 ).with_rows([Row("broken", 1, "onnxruntime", "fails"), Row("broken", 1, "tilewright", "", (1.0, 1.0), 1.0)])
 
 
-def dots(picture: str) -> dict[str, list[tuple[float, float]]]:
-    """The places of dots by color, without the legend's."""
-    circles = [c for c in ElementTree.fromstring(picture).iter(f"{SVG}circle") if c.get("fill-opacity")]
-    found: dict[str, list[tuple[float, float]]] = {}
-    for circle in circles:
-        found.setdefault(circle.attrib["fill"], []).append((float(circle.attrib["cx"]), float(circle.attrib["cy"])))
-    return found
+def dots(picture: str) -> dict[str, list[float]]:
+    """How far to the right the dots of each peer stand."""
+    groups = {group.get("id", ""): group for group in ElementTree.fromstring(picture).iter(f"{SVG}g")}
+    return {peer: [float(dot.attrib["x"]) for dot in groups[peer].iter(f"{SVG}use")] for peer in MEDIANS}
 
 
 def test_dots_stand_at_their_ratios() -> None:
     picture = dot_plot(RESULTS, 1, "Title <1>")
-    places = {peer: dots(picture)[COLORS[peer]] for peer in MEDIANS}
+    places = dots(picture)
     assert all(len(of_peer) == 1 for of_peer in places.values()), "no dot where the baseline failed"
-    x = {peer: of_peer[0][0] for peer, of_peer in places.items()}
+    x = {peer: place for peer, (place,) in places.items()}
     assert x["openvino"] - x["onnxruntime"] == pytest.approx(x["onnxruntime"] - x["tilewright"], abs=0.2)
     assert x["torch_eager"] - x["onnxruntime"] == pytest.approx(5 * (x["openvino"] - x["onnxruntime"]), abs=0.5)
 
 
 def test_words_are_escaped_and_every_peer_has_a_color() -> None:
-    texts = [text.text for text in ElementTree.fromstring(dot_plot(RESULTS, 1, "Title <1>")).iter(f"{SVG}text")]
+    picture = dot_plot(RESULTS, 1, "Title <1>")
+    texts = [text.text for text in ElementTree.fromstring(picture).iter(f"{SVG}text")]
     assert "Title <1>" in texts
     assert {"a & b", "broken", "ONNX Runtime", "1/2", "32"} <= set(texts)
     assert COLORS.keys() == LABELS.keys()
