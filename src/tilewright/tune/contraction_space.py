@@ -61,7 +61,7 @@ class OfContraction:
     ) -> "OfContraction":
         """``chosen``: what the analytic model chooses for the nest, by the names of its knobs."""
         numbers = {knob.name: _numbers(knob.values) for knob in knobs}
-        first = [knob.values.index(_compilers(knob, blocks, chosen)) for knob in knobs]
+        first = [knob.values.index(_analytic(knob, blocks, chosen)) for knob in knobs]
         cycles = _cycles(blocks.nest, chosen, numbers[tile_blocks.TILE], target)
         return OfContraction(blocks, numbers, cycles, np.array(first, np.int64))
 
@@ -116,7 +116,7 @@ class OfContraction:
         return products[np.arange(len(digits)), self._numbers(tile_blocks.WRITTEN_OUT, digits)[:, 0]]
 
 
-def _compilers(knob: Knob[Value], blocks: TileBlocks, chosen: Mapping[str, int]) -> Value:
+def _analytic(knob: Knob[Value], blocks: TileBlocks, chosen: Mapping[str, int]) -> Value:
     """The compiler's decision: one tile is a block, and the reduction is as it is written."""
     if knob.name == tile_blocks.TILE:
         return tuple(chosen[part] for part in _PARTS)

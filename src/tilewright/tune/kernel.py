@@ -39,13 +39,13 @@ MOST_TRIALS, MOST_THREADS, MOST_MINUTES = 1_000_000, 1024, 1e6
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
-    """The fastest schedule that was found, and what it takes; ``compilers_microseconds``: what the compiler's own
+    """The fastest schedule that was found, and what it takes; ``analytic_microseconds``: what the analytic
     choice takes, infinity if it is not right. ``tried``: candidates, those that failed included. ``is_kept``: it is
     faster, ``records`` have it, and ``compile`` can use it: it needs nothing that is not installed."""
 
     schedule: Schedule
     microseconds: float
-    compilers_microseconds: float
+    analytic_microseconds: float
     tried: int
     is_kept: bool
 
@@ -74,7 +74,7 @@ def tune_kernel(
     are derived from the program alone (with ``sketch_rules`` of one's own), or all.
     ``search``, ``cost_model``: by name, or objects of one's own. ``records``: a database, in which what was measured is
     remembered, and from which the cost model learns what was measured of similar kernels (``transfer``); ``compile``
-    uses the best if it is not the compiler's own. Each candidate is built, checked and timed in
+    uses the best if it is not the analytic choice. Each candidate is built, checked and timed in
     child processes, which get the tensor intrinsics that its schedule uses. Raises, before anything is measured,
     ``BadInput`` for run-time extents, names that nobody has and records that can't be written, ``ScheduleError`` for a
     template that has no schedule; ``MeasureError`` if nothing is right.

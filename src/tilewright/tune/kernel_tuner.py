@@ -227,7 +227,7 @@ class KernelTuner:
         order: list[int] = np.argsort(self.history.throughputs)[::-1][:FINALISTS].tolist()
         finalists = [self.history.digits[place] for place in order if self.history.throughputs[place] > 0]
         borrowed = [] if self._borrowed is None else [self._borrowed]
-        schedules = [self._compilers(), *map(self.space.schedule, finalists), *borrowed]
+        schedules = [self._analytic(), *map(self.space.schedule, finalists), *borrowed]
         jobs = ((self._job(scheduled, CONFIRMING, CAREFUL), scheduled) for scheduled in schedules)
         return list({job.id: (job, scheduled) for job, scheduled in jobs}.values())
 
@@ -248,7 +248,7 @@ class KernelTuner:
         made = self._job(self.space.schedule(digits), SEARCHING, QUICK)
         return replace(made, digits=tuple(digits.tolist()), decisions=self.space.decisions(digits))
 
-    def _compilers(self) -> Schedule:
+    def _analytic(self) -> Schedule:
         """What the compiler does where nothing was measured."""
         return schedule(Schedule(self.space.naive), self.space.target)
 
