@@ -37,6 +37,17 @@ class Numbers:
     def sample(self, count: int, random: np.random.Generator) -> Digits:
         return random.integers(0, np.array(self.radices, np.int64), (count, len(self.radices)))
 
+    def vary(self, digits: Digits, random: np.random.Generator) -> Digits:
+        """One digit is another."""
+        result = digits.copy()
+        place = random.integers(0, len(digits))
+        result[place] = (result[place] + random.integers(1, max(self.radices[place], 2))) % self.radices[place]
+        return result
+
+    def cross(self, first: Digits, second: Digits, random: np.random.Generator) -> Digits:
+        """Each digit is that of one of them."""
+        return np.where(random.random(len(first)) < 0.5, first, second)
+
 
 def brute_force(space: Numbers) -> list[tuple[int, ...]]:
     """All allowed candidates, in the order of their indices."""

@@ -1,0 +1,75 @@
+"""Computations whose sketches are counted and sampled."""
+
+from tilewright import te
+from tilewright.loops.program import Program
+from tilewright.tensor.ir import Tensor
+
+
+def matmul(m: int, n: int, k: int) -> Tensor:
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), "k")
+    return te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+
+
+def two_products(m: int, k: int, n: int) -> Tensor:
+    c, e = matmul(m, k, k), te.placeholder((k, n), name="E")
+    r = te.reduce_axis((0, k), "k2")
+    return te.compute((m, n), lambda i, j: te.sum(c[i, r] * e[r, j], axis=r), name="D")
+
+
+def convolution(size: int, inner: int, outer: int) -> Tensor:
+    """With padding, bias and ReLU."""
+    x, w = te.placeholder((1, inner, size, size), name="X"), te.placeholder((outer, inner, 3, 3), name="W")
+    bias = te.placeholder((outer,), name="bias")
+    c, r, q = (te.reduce_axis((0, extent), name) for extent, name in ((inner, "ci"), (3, "r"), (3, "q")))
+    padded = te.compute(
+        (1, inner, size + 2, size + 2),
+        lambda n, c, h, w: te.if_then_else((h >= 1) & (h <= size) & (w >= 1) & (w <= size), x[n, c, h - 1, w - 1], 0.0),
+        name="P",
+    )
+    shape = (1, outer, size, size)
+    conv = te.compute(
+        shape, lambda n, o, h, v: te.sum(padded[n, c, h + r, v + q] * w[o, c, r, q], axis=[c, r, q]), name="C"
+    )
+    shifted = te.compute(shape, lambda n, o, h, v: conv[n, o, h, v] + bias[o], name="S")
+    return te.compute(shape, lambda n, o, h, v: te.maximum(shifted[n, o, h, v], 0.0), name="Y")
+
+
+def max_pool(size: int, window: int) -> Tensor:
+    x = te.placeholder((1, 4, size, size), name="X")
+    r, q = te.reduce_axis((0, window), "r"), te.reduce_axis((0, window), "q")
+    left = (size - window) // 2 + 1
+    return te.compute(
+        (1, 4, left, left), lambda n, c, h, w: te.max(x[n, c, h * 2 + r, w * 2 + q], axis=[r, q]), name="Y"
+    )
+
+
+def least(rows: int, columns: int) -> Tensor:
+    a, k = te.placeholder((rows, columns), name="A"), te.reduce_axis((0, columns), "k")
+    return te.compute((rows,), lambda i: te.min(a[i, k], axis=k), name="Y")
+
+
+def softmax(rows: int, columns: int) -> Tensor:
+    a = te.placeholder((rows, columns), name="A")
+    k, k2 = te.reduce_axis((0, columns), "k"), te.reduce_axis((0, columns), "k2")
+    most = te.compute((rows,), lambda i: te.max(a[i, k], axis=k), name="most")
+    power = te.compute((rows, columns), lambda i, j: te.exp(a[i, j] - most[i]), name="power")
+    total = te.compute((rows,), lambda i: te.sum(power[i, k2], axis=k2), name="total")
+    return te.compute((rows, columns), lambda i, j: power[i, j] / total[i], name="Y")
+
+
+def everything_summed(rows: int, columns: int) -> Tensor:
+    a = te.placeholder((rows, columns), name="A")
+    k, m = te.reduce_axis((0, rows), "k"), te.reduce_axis((0, columns), "m")
+    return te.compute((), lambda: te.sum(a[k, m], axis=[k, m]), name="Y")
+
+
+def norm(size: int) -> Tensor:
+    a = te.placeholder((1, size, size), name="A")
+    k, m = te.reduce_axis((0, size), "k"), te.reduce_axis((0, size), "m")
+    squares = te.compute((1,), lambda b: te.sum(a[b, k, m] * a[b, k, m], axis=[k, m]), name="S")
+    return te.compute((1,), lambda b: te.sqrt(squares[b]), name="Y")
+
+
+def naive(output: Tensor) -> Program:
+    return te.create_schedule(output).program
