@@ -82,7 +82,7 @@ _TIMING = ("tests/measure/test_turns.py", "tests/superopt/costs/test_onnxruntime
 _FIELD = ("tests/tensor/test_over_domain.py",)
 _EXTENTS = ("tests/superopt/generate/test_extents.py",)
 _GENERATION = ("tests/superopt/generate/test_pipeline.py",)
-_PLACES = ("tests/superopt/test_places.py",)
+_PLACES = ("tests/superopt/evaluate/test_places.py",)
 _SUPEROPT_PAGE = ("tests/report/test_superopt.py",)
 _GAINS = ("tests/superopt/generate/test_gains.py",)
 _VALIDATION = ("tests/superopt/validate/test_regions.py", "tests/superopt/validate/test_validation.py")
@@ -2351,7 +2351,7 @@ MUTANTS = (
     ),
     Mutant(
         "places are repeated that are not as many",
-        "superopt/places.py",
+        "superopt/evaluate/places.py",
         "if len(extents - {1}) > 1:",
         "if False:",
         _PLACES,
@@ -2750,7 +2750,7 @@ MUTANTS = (
     ),
     Mutant(
         "only one value of a flag is proved",
-        "superopt/ranks.py",
+        "superopt/evaluate/ranks.py",
         "product((False, True), repeat=len(flags))",
         "product((False,), repeat=len(flags))",
         (f"{_PROOFS}::test_a_flag_that_is_open_is_proved_for_both_values",),

@@ -2,19 +2,16 @@
 
 The system of Jia et al., "TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions"
 (SOSP 2019), over this compiler's operators. Operators and axioms enter; rules, as ``passes.rules`` has them, and better
-graphs leave. A rule that is false at some shape is told from a true one by evaluation:
+graphs leave.
 
-    field = Evaluator(Modular(seed=0))
-    left, right = field.term(source, bindings), field.term(target, bindings)
-
+    evaluate/    terms and rules on many samples at once: integers modulo a prime, or float64
     generate/    rules that nobody wrote; those that are worth keeping     `tilewright rules generate`, `rules prune`
     prove/       whether rules hold: by evaluation, from axioms            `tilewright rules verify`
     search/      graphs optimized by rules                                 `tilewright optimize`
     costs/       what graphs cost, which is what the search goes by
     validate/    an optimized graph held against its input
 
-``generate`` asks ``prove``, and ``search`` asks ``costs``; nothing else goes from folder to folder. What they share is
-here, in this order: ``places`` and ``evaluator`` (operators and terms on many samples at once, over a domain of
-``tensor.domains``: integers modulo a prime, or float64); ``ranks`` and ``instances`` (a rule at ranks and at sizes).
-What terms are, their shapes and their normal form are the rule language's (``passes.rules``).
+``generate`` and ``prove`` stand on ``evaluate``; ``generate`` asks ``prove``, and ``search`` asks ``costs``: nothing
+else goes from folder to folder. What terms are, their shapes and their normal form are the rule language's
+(``passes.rules``).
 """

@@ -10,11 +10,11 @@ from itertools import permutations
 import pytest
 
 from tilewright.passes.rules import Apply, Number, Rule, Term, Variable, parse_rules
+from tilewright.superopt.evaluate.instances import Instance, try_instance
 from tilewright.superopt.generate.families import NORMALIZATION, TASO, TRANSFORMER
 from tilewright.superopt.generate.generalization import Abstraction, Generalizer, Tree
 from tilewright.superopt.generate.operations import Family
 from tilewright.superopt.generate.pipeline import Fate, Generation, Plan, generate, print_generations
-from tilewright.superopt.instances import Instance, try_instance
 from tilewright.symbolic.expr import Expr
 
 _COMMUTATIVE = ("Add", "Mul")

@@ -3,7 +3,7 @@
 import pytest
 
 from tilewright.passes.rules import parse_rules
-from tilewright.superopt.instances import at_every_size
+from tilewright.superopt.evaluate.instances import at_every_size
 from tilewright.superopt.prove.axiom_checks import check_axioms
 from tilewright.superopt.prove.axioms import axioms
 

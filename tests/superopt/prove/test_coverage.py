@@ -8,8 +8,8 @@ from tests.superopt.prove.graph_rules import symbolic
 from tests.superopt.prove.graphs import Rule as GraphRule
 from tests.superopt.prove.graphs import Search, Tree, holds
 from tilewright.passes.rules import Rule
+from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.proofs import all_axioms
-from tilewright.superopt.ranks import at_ranks
 
 X, Y, W, S = (("input", name) for name in ("x1", "x2", "w1", "s1"))
 IMAGE, KERNEL, DEPTHWISE = (("input", name) for name in ("i1", "u1", "d1"))

@@ -22,13 +22,13 @@ from tilewright.passes.rules import (
     parse_rules,
 )
 from tilewright.passes.rules.terms import subterms
-from tilewright.superopt.instances import try_rule
+from tilewright.superopt.evaluate.instances import try_rule
+from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.egglog_prover import Prover, proves
 from tilewright.superopt.prove.proofs import all_axioms, find_proof, is_redundant, replays
 from tilewright.superopt.prove.verification import Engine, verify_rule
 from tilewright.superopt.prove.z3_prover import agrees
-from tilewright.superopt.ranks import at_ranks
 from tilewright.symbolic.expr import Expr
 
 IDENTITIES = parse_rules(Path(__file__).with_name("identities.rules").read_text())

@@ -18,7 +18,7 @@ from tilewright.ops import FusionKind
 from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
-from tilewright.superopt.instances import Instance
+from tilewright.superopt.evaluate.instances import Instance
 from tilewright.symbolic.expr import Var
 
 _EXTENTS = (4, 64)

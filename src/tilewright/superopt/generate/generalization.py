@@ -13,7 +13,7 @@ from typing import TypeAlias
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.passes.rules.terms import Evidence, Proof, Rule, Term, Variable
-from tilewright.superopt.evaluator import Bindings, Evaluator
+from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
 from tilewright.superopt.generate.extents import Extent, Mismatch, Part, Shape, Solver, as_expr, size_of, sizes
 from tilewright.superopt.generate.operations import Family
 from tilewright.symbolic.expr import Symbol, Var

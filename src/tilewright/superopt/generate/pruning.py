@@ -15,8 +15,8 @@ from enum import Enum
 
 from tilewright.base.errors import BadProgram
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
+from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.egglog_prover import Effort, Prover
-from tilewright.superopt.ranks import at_ranks
 
 _EFFORT = Effort(rounds=3, terms=2_000)
 

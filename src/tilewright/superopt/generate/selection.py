@@ -6,10 +6,10 @@ from dataclasses import replace
 from tilewright.base.errors import BadProgram
 from tilewright.passes.rules import ALGEBRA, load_rules
 from tilewright.passes.rules.terms import Evidence, Proof, Rule
-from tilewright.superopt.instances import try_rule
+from tilewright.superopt.evaluate.instances import try_rule
+from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.proofs import all_axioms, find_proof
-from tilewright.superopt.ranks import at_ranks
 
 _SHAPES = 8
 _ARITHMETIC = ("Add-associates", "Add-commutes", "Mul-associates", "Mul-commutes")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.arrays import Array
 from tilewright.passes.rules.terms import Term, Variable
-from tilewright.superopt.evaluator import Bindings, Evaluator
+from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
 from tilewright.superopt.generate.extents import Mismatch, Shape, Solver, concrete, sizes
 from tilewright.superopt.generate.operations import Family
 from tilewright.tensor.domains import PRIME, Modular

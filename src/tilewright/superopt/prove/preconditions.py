@@ -10,7 +10,7 @@ from itertools import combinations, islice, permutations
 
 from tilewright.base.errors import BadProgram
 from tilewright.passes.rules import Rule
-from tilewright.superopt.instances import Instance, sampled, try_instance, try_rule
+from tilewright.superopt.evaluate.instances import Instance, sampled, try_instance, try_rule
 from tilewright.superopt.prove.proofs import find_proof
 from tilewright.symbolic.expr import TRUE, Expr, const, equal
 

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
 from tilewright.passes.rules.terms import Apply, Rule, Term, subterms
+from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.egglog_prover import Prover
-from tilewright.superopt.ranks import at_ranks
 
 _FEW = 30
 """So many axioms are loaded sooner than a question is put to, and taken from, an e-graph that has all."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from tilewright.base.errors import BadProgram
 from tilewright.passes.rules import Evidence, Proof, Rule
 from tilewright.passes.rules.text import Block, parse_blocks, print_proof
-from tilewright.superopt.instances import try_rule
+from tilewright.superopt.evaluate.instances import try_rule
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.preconditions import find_needs
 from tilewright.superopt.prove.proofs import find_proof

@@ -12,12 +12,12 @@ from importlib.resources import files
 
 from tilewright.base.errors import BadProgram
 from tilewright.passes.rules import Evidence, Rule, parse_rules
-from tilewright.superopt.instances import Instance, try_rule
+from tilewright.superopt.evaluate.instances import Instance, try_rule
+from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.proofs import all_axioms, find_proof, replays
 from tilewright.superopt.prove.witness import Witness, unknown_functions, witness
 from tilewright.superopt.prove.z3_prover import agrees
-from tilewright.superopt.ranks import at_ranks
 
 
 class Engine(Enum):

@@ -12,8 +12,8 @@ import numpy as np
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.passes.rules.terms import Apply, Rule, Term, subterms
-from tilewright.superopt.evaluator import Bindings, Evaluator
-from tilewright.superopt.instances import Instance, inputs, sides
+from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
+from tilewright.superopt.evaluate.instances import Instance, inputs, sides
 from tilewright.tensor.domains import Noting, Real
 
 _TOLERANCE = 1e-7

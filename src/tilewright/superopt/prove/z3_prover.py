@@ -14,9 +14,9 @@ from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.term_shapes import WINDOW, Shape
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
+from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.writing import Named, Writer
-from tilewright.superopt.ranks import at_ranks
 from tilewright.symbolic.expr import Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp
 

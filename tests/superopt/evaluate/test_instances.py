@@ -6,9 +6,9 @@ from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.passes.rules import Rule, parse_rules
 from tilewright.passes.rules.generic_points import Point
 from tilewright.passes.rules.normal_form import Normalizer
-from tilewright.superopt import instances
-from tilewright.superopt.evaluator import Bindings, Evaluator
-from tilewright.superopt.instances import Instance, try_instance, try_rule
+from tilewright.superopt.evaluate import instances
+from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
+from tilewright.superopt.evaluate.instances import Instance, try_instance, try_rule
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.symbolic.expr import Const, Symbol
 from tilewright.tensor.domains import Modular

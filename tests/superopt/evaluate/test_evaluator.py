@@ -5,7 +5,7 @@ import pytest
 
 from tilewright.base.errors import BadProgram
 from tilewright.passes.rules import parse_rules
-from tilewright.superopt.evaluator import Bindings, Evaluator
+from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
 from tilewright.symbolic.expr import Symbol
 from tilewright.tensor.domains import PRIME, Modular
 

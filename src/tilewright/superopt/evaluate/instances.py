@@ -23,7 +23,7 @@ from tilewright.passes.rules.binding import spliced
 from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
-from tilewright.superopt.evaluator import Bindings, Evaluator
+from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
 from tilewright.symbolic import Bounds, simplify
 from tilewright.symbolic.expr import TRUE, Expr, Symbol, Var, const
 from tilewright.symbolic.traversal import substitute

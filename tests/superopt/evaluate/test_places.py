@@ -9,8 +9,8 @@ from tilewright.base.dtypes import f64
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute, Trait, names
 from tilewright.ops.operator import require
-from tilewright.superopt.evaluator import Evaluator
-from tilewright.superopt.places import work
+from tilewright.superopt.evaluate.evaluator import Evaluator
+from tilewright.superopt.evaluate.places import work
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.domains import Modular
 from tilewright.tensor.over_domain import DomainProgram

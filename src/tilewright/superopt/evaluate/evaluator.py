@@ -21,7 +21,7 @@ from tilewright.ops import Attribute, Operator
 from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import number_at
 from tilewright.passes.rules.terms import Apply, Number, Term, Variable
-from tilewright.superopt.places import Work, work
+from tilewright.superopt.evaluate.places import Work, work
 from tilewright.symbolic.expr import Expr, Var
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.domains import Domain
