@@ -11,7 +11,7 @@ from tilewright.base.errors import BadInput
 from tilewright.loops.ir import LoopKind
 from tilewright.schedule.tree import LoopRef
 from tilewright.space.knobs import Knob, Policy, Sizes, annotate_knob, choice_knob, split_knob
-from tilewright.space.orders import All, Candidates, Identity, Interleave, Interval, Orders, reorder_knob
+from tilewright.space.orders import All, Candidates, Interval, Orders, reorder_knob
 
 # splits ---------------------------------------------------------------------------------------------------------------
 
@@ -108,16 +108,10 @@ def orders_of(orders: Orders, *loops: LoopRef) -> list[str]:
 
 
 def test_orders() -> None:
-    assert orders_of(Identity(), A, B, C) == ["abc"]
     assert sorted(orders_of(All(), A, B, C)) == ["".join(order) for order in permutations("abc")]
     assert len(orders_of(All(), A, B, C, D)) == factorial(4)
     assert sorted(orders_of(Interval(1, 3), A, B, C, D)) == ["abcd", "acbd"]
     assert orders_of(Candidates(((B, A), (A, B), (B, A))), A, B) == ["ba", "ab"]
-
-
-def test_interleave() -> None:
-    assert orders_of(Interleave(((A, B), (C, D)), ((E, F),)), A, B, C, D, E, F) == ["acebdf"]
-    assert orders_of(Interleave(((A, B, C), (D, E))), A, B, C, D, E) == ["abdce"]
 
 
 def test_bad_orders_say_why() -> None:
@@ -125,8 +119,6 @@ def test_bad_orders_say_why() -> None:
         orders_of(Interval(1, 3), A, B)
     with pytest.raises(BadInput, match="a, a is no order of a, b"):
         orders_of(Candidates(((A, A),)), A, B)
-    with pytest.raises(BadInput, match="a is no order of a, b"):
-        orders_of(Interleave(((A,),)), A, B)
 
 
 # the others -----------------------------------------------------------------------------------------------------------

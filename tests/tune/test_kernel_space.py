@@ -8,7 +8,7 @@ from tests.measure.jobs import product
 from tilewright.cost.analytic import schedule
 from tilewright.loops.interpreter import interpret
 from tilewright.schedule.schedule import Schedule
-from tilewright.space.space import Space, digits_of, index_of, size
+from tilewright.space.space import Space
 from tilewright.target.target import Target
 from tilewright.tune.spaces import kernel_space
 
@@ -18,7 +18,7 @@ SPACE = kernel_space(PRODUCT, HOST)
 
 
 def everything(space: Space) -> np.ndarray:
-    return np.array([digits_of(index, space.radices) for index in range(size(space))], np.int64)
+    return np.indices(space.radices).reshape(len(space.radices), -1).T
 
 
 def test_the_analytic_candidate_is_what_the_compiler_takes() -> None:
@@ -42,13 +42,3 @@ def test_every_allowed_candidate_computes_the_same(data: st.DataObject) -> None:
     inputs = {name: random.standard_normal((9, 9)).astype(np.float32) for name in "AB"}
     found = interpret(SPACE.schedule(digits).program, inputs)["C"]
     np.testing.assert_allclose(found, interpret(PRODUCT, inputs)["C"], rtol=1e-5)
-
-
-@given(st.lists(st.integers(1, 7), max_size=6), st.data())
-def test_digits_and_indices_are_inverse(radices: list[int], data: st.DataObject) -> None:
-    index = data.draw(st.integers(0, int(np.prod(radices)) - 1))
-    digits = digits_of(index, tuple(radices))
-    assert index_of(digits, tuple(radices)) == index
-    assert all(0 <= digit < radix for digit, radix in zip(digits, radices, strict=True))
-    if digits and radices[0] > 1:
-        assert digits[0] == index % radices[0]

@@ -193,12 +193,6 @@ def buffers_read(block: Block) -> frozenset[Buffer]:
     return frozenset(region.buffer for region in block.reads)
 
 
-def producers(program: Program, block: Block) -> tuple[Block, ...]:
-    """The other blocks that write a buffer that ``block`` reads, in program order."""
-    wanted = buffers_read(block)
-    return tuple(b for b in all_blocks(program.body) if b.name != block.name and wanted & buffers_written(b))
-
-
 def consumers(program: Program, block: Block) -> tuple[Block, ...]:
     """The other blocks that read a buffer that ``block`` writes, in program order."""
     written = buffers_written(block)

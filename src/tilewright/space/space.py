@@ -209,23 +209,3 @@ def size(space: Searchable) -> int:
     for radix in space.radices:
         result *= radix
     return result
-
-
-def digits_of(index: int, radices: tuple[int, ...]) -> tuple[int, ...]:
-    """The digits of ``index``, that of the first knob least significant. Raises ``IndexError`` beyond the last one."""
-    digits: list[int] = []
-    rest = index
-    for radix in radices:
-        rest, digit = divmod(rest, radix)
-        digits.append(digit)
-    if rest or index < 0:
-        raise IndexError(f"{index} is no index of a space with radices {radices}")
-    return tuple(digits)
-
-
-def index_of(digits: tuple[int, ...], radices: tuple[int, ...]) -> int:
-    """The index that has these digits."""
-    index = 0
-    for digit, radix in zip(reversed(digits), reversed(radices), strict=True):
-        index = index * radix + digit
-    return index

@@ -27,7 +27,6 @@ from tilewright.schedule.tree import (
     buffers_written,
     consumers,
     depends_on,
-    producers,
 )
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Extent, Var, maximum
@@ -187,10 +186,14 @@ def _compute_at(random: Random, schedule: Schedule) -> None:
     schedule.compute_at(BlockRef(block.name), LoopRef(_one(random, loops).var.name))
 
 
+def _producers(schedule: Schedule, block: Block) -> list[Block]:
+    return [b for b in all_blocks(schedule.program.body) if block in consumers(schedule.program, b)]
+
+
 def _reverse_compute_at(random: Random, schedule: Schedule) -> None:
-    blocks = [b for b in _blocks(schedule) if producers(schedule.program, b)]
+    blocks = [b for b in _blocks(schedule) if _producers(schedule, b)]
     block = _one(random, blocks)
-    loops = _around(schedule, _one(random, producers(schedule.program, block)))
+    loops = _around(schedule, _one(random, _producers(schedule, block)))
     schedule.reverse_compute_at(BlockRef(block.name), LoopRef(_one(random, loops).var.name))
 
 
@@ -203,7 +206,7 @@ def _reverse_compute_inline(random: Random, schedule: Schedule) -> None:
     blocks = [
         block
         for block in _blocks(schedule)
-        if block.init is None and any(p.init is None for p in producers(schedule.program, block))
+        if block.init is None and any(p.init is None for p in _producers(schedule, block))
     ]
     schedule.reverse_compute_inline(BlockRef(_one(random, blocks).name))
 

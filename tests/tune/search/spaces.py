@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
-from tilewright.space.space import Digits, Mask, digits_of, size
+from tilewright.space.space import Digits, Mask
 from tilewright.tune.search.annealing import AnnealingSearcher
 from tilewright.tune.search.genetic import GeneticSearcher
 from tilewright.tune.search.grid import GridSearcher
@@ -51,7 +52,7 @@ class Numbers:
 
 def brute_force(space: Numbers) -> list[tuple[int, ...]]:
     """All allowed candidates, in the order of their indices."""
-    found = [digits_of(index, space.radices) for index in range(size(space))]
+    found = (digits[::-1] for digits in product(*map(range, reversed(space.radices))))
     return [digits for digits in found if space.allowed(np.array([digits], np.int64))[0]]
 
 

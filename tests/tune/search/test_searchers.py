@@ -20,7 +20,7 @@ from tests.tune.search.spaces import (
     rows,
     table,
 )
-from tilewright.space.space import Digits, digits_of
+from tilewright.space.space import Digits
 from tilewright.tune.search.annealing import AnnealingSearcher, Plan
 from tilewright.tune.search.genetic import Evolution, GeneticSearcher
 from tilewright.tune.search.grid import GridSearcher
@@ -174,8 +174,11 @@ def test_the_grid_is_in_order() -> None:
 
 def test_consecutive_candidates() -> None:
     radices = (3, 1, 50, 7, 10**9, 10**9)
+    weights = (1, 3, 3, 3 * 50, 3 * 50 * 7, 3 * 50 * 7 * 10**9)
     for start in (0, 17, 3 * 50 * 7 - 5, 10**18 * 1049 + 3):
-        assert rows(consecutive(start, 40, radices)) == [digits_of(start + i, radices) for i in range(40)]
+        found = rows(consecutive(start, 40, radices))
+        assert all(0 <= digit < radix for row in found for digit, radix in zip(row, radices, strict=True))
+        assert [sum(d * w for d, w in zip(row, weights, strict=True)) for row in found] == [*range(start, start + 40)]
 
 
 def test_random_numbers_go_on_without_learning() -> None:

@@ -76,15 +76,6 @@ class _Graph:
         return {name: count for table in tables for name, count in table}
 
 
-def proves(rule: Rule, axioms: Sequence[Rule], effort: Effort = DEFAULT_EFFORT) -> bool:
-    """Whether ``axioms`` prove ``rule``.
-
-    Needs the extra ``superopt``. Raises ``BadProgram`` if the rule has no shapes that are known, ``BadInput`` if
-    egglog is not installed.
-    """
-    return Prover(axioms).proves(rule, effort)
-
-
 class Prover:
     """Axioms, loaded once, for many rules."""
 

@@ -6,14 +6,9 @@ from tilewright.space.space import Digits, Mask
 from tilewright.tune.search.searcher import FloatArray
 
 
-def objective(digits: Digits, scores: FloatArray, diversity: float) -> float:
-    """What a batch is worth: the sum of its scores, and ``diversity`` for each different value of each knob."""
-    values = sum(len(np.unique(column)) for column in digits.T)
-    return float(scores.sum()) + diversity * values
-
-
 def select_diverse(digits: Digits, scores: FloatArray, count: int, diversity: float) -> Digits:
-    """``count`` of the candidates (or all), chosen greedily, best first, so that ``objective`` becomes large.
+    """``count`` of the candidates (or all), chosen greedily, best first, for what the batch is worth: the sum
+    of its scores, and ``diversity`` for each different value of each knob.
 
     That is submodular: where no score is negative, the result is worth ``1 - 1/e`` of the best batch or more
     (Nemhauser et al., 1978). A constant added to all scores changes nothing.
