@@ -1,6 +1,7 @@
 """What is declared of operators, against their programs evaluated on random arrays; and nothing is left undeclared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import permutations
 from math import prod
@@ -137,6 +138,45 @@ def test_moves(name: str) -> None:
     assert result is not None
     assert set(result.reshape(-1)) <= {number for array in arrays for number in array.reshape(-1)}
     assert same(run(op, [1 / array for array in arrays], attributes), 1 / result)
+
+
+RELOCATES: Mapping[str, tuple[list[Array], Mapping[str, Attribute]]] = {
+    "Gather": ([np.array([2, 0], np.int32)], {"axis": 1}),
+    "Pad": ([], {"before": (0, 1, 2), "after": (1, 0, 0)}),
+}
+"""The inputs after the first, and the attributes; of others, ``MOVES`` says them."""
+
+
+def broadcasts(array: Array, shape: Shape) -> Iterator[Array]:
+    """``array`` in ``shape``, if it can be broadcast."""
+    with suppress(ValueError):
+        yield np.broadcast_to(array, shape)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if require(name).has(Trait.RELOCATES)])
+def test_relocates(name: str) -> None:
+    """Elements are those of the data, or 0, and not all of them where broadcasting would put them."""
+    op, array = require(name), np.arange(1, prod(SHAPE) + 1, dtype=np.float32).reshape(SHAPE)
+    count, _, options = MOVES.get(name, (1, SHAPE, {}))
+    others, attributes = RELOCATES.get(name, ([np.float32(100) + array] * (count - 1), options))
+    result = run(op, [array, *others], attributes)
+    assert result is not None
+    assert same(run(op, [-array, *(-o if o.dtype == array.dtype else o for o in others)], attributes), -result)
+    given = [array, *(o for o in others if o.dtype == array.dtype)]
+    assert set(result.reshape(-1)) <= {0.0}.union(*(set(one.reshape(-1)) for one in given))
+    assert not any(same(result, one) for one in broadcasts(array, result.shape))
+
+
+@pytest.mark.parametrize("name", names())
+def test_divides(name: str) -> None:
+    """By 0, nothing finite is left of any number."""
+    op, found = (
+        require(name),
+        [arrays for arrays in examples(name) if len(arrays) == 2 and arrays[1].dtype == np.float32],
+    )
+    by_zero = [run(op, [first, 0 * second], ATTRIBUTES.get(name, {})) for first, second in found]
+    divides = bool(by_zero) and not any(result is None or np.isfinite(result).any() for result in by_zero)
+    assert op.has(Trait.DIVIDES) == divides
 
 
 @pytest.mark.parametrize("name", MOVES)

@@ -167,13 +167,13 @@ def integer_power(base: Tensor, *, exponent: int) -> Tensor:
     return elementwise(body, base)
 
 
-@operator("Mod", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
+@operator("Mod", FusionKind.INJECTIVE, Trait.ELEMENTWISE | Trait.DIVIDES)
 def modulo(a: Tensor, b: Tensor, *, fmod: bool = False) -> Tensor:
     """The remainder with the sign of ``b``; with ``fmod``, as in C, with that of ``a``. Of integers by 0: 0."""
     return elementwise(lambda x, y: binary(BinaryOp.TRUNCMOD if fmod else BinaryOp.MOD, x, y), a, b)
 
 
-@operator("Div", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
+@operator("Div", FusionKind.INJECTIVE, Trait.ELEMENTWISE | Trait.DIVIDES)
 def div(a: Tensor, b: Tensor) -> Tensor:
     """Quotient; of integers, truncated towards zero."""
     op = BinaryOp.DIV if a.dtype.is_float else BinaryOp.TRUNCDIV

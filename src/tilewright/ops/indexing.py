@@ -7,7 +7,7 @@ An index counts from the end if it is negative. One beyond the ends makes the ru
 from tilewright.base.dtypes import index as index_dtype
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import normalize_axis, same_extent
 from tilewright.symbolic.check import Origin, checked
 from tilewright.symbolic.expr import ZERO, Const, Expr, as_expr, cast, const, equal, select
@@ -25,7 +25,7 @@ def position(index: Expr, extent: Expr, operator: str) -> Expr:
     return checked(index, extent, Origin(operator, "indices"), from_end=True)
 
 
-@operator("Gather", FusionKind.INJECTIVE)
+@operator("Gather", FusionKind.INJECTIVE, Trait.RELOCATES)
 def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     """Slices of ``data`` along ``axis``."""
     at = normalize_axis(axis, data.ndim)

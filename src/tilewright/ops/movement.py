@@ -114,7 +114,7 @@ def copy(x: Tensor) -> Tensor:
     return tensor(x.shape, lambda index: x[index])
 
 
-@operator("Concat", FusionKind.INJECTIVE, Trait.MOVES, _concatenated)
+@operator("Concat", FusionKind.INJECTIVE, Trait.MOVES | Trait.RELOCATES, _concatenated)
 def concat(*inputs: Tensor, axis: int) -> Tensor:
     """The inputs one after the other along ``axis``."""
     if not inputs:
@@ -154,7 +154,7 @@ def expand(x: Tensor, *, shape: Sequence[int | Expr]) -> Tensor:
     return tensor(target, lambda index: element(x, index))
 
 
-@operator("Tile", FusionKind.INJECTIVE, Trait.MOVES)
+@operator("Tile", FusionKind.INJECTIVE, Trait.MOVES | Trait.RELOCATES)
 def tile(x: Tensor, *, repeats: Sequence[int | Expr]) -> Tensor:
     """``x`` repeated ``repeats`` times along each dimension."""
     if len(repeats) != x.ndim or any(isinstance(times, int) and times < 0 for times in repeats):
@@ -182,7 +182,7 @@ def trilu(x: Tensor, k: Tensor | None = None, *, upper: bool = True) -> Tensor:
     return tensor(x.shape, body)
 
 
-@operator("Slice", FusionKind.INJECTIVE, Trait.MOVES, _sliced)
+@operator("Slice", FusionKind.INJECTIVE, Trait.MOVES | Trait.RELOCATES, _sliced)
 def slice_(
     x: Tensor,
     *,

@@ -83,6 +83,10 @@ class Trait(Flag):
     FLAT_AXES = 64
     """What it does over several axes that lie side by side, it does over one of as many elements. Of one input, it
     reduces ``axes``; with parameters beside the data, it normalizes all axes from ``axis`` on."""
+    RELOCATES = 128
+    """Each element of the result is one of an input or a constant, mostly from another place: not by broadcasting."""
+    DIVIDES = 256
+    """Divides by its second input."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from enum import Enum
 from tilewright.base.errors import BadProgram
 from tilewright.ops.batches import all_but
 from tilewright.ops.build import Index, choice, tensor
-from tilewright.ops.operator import Attributes, Batch, FusionKind, operator
+from tilewright.ops.operator import Attributes, Batch, FusionKind, Trait, operator
 from tilewright.ops.shapes import nearest_index, show, simplified
 from tilewright.symbolic.expr import ZERO, Const, Expr, const, maximum, minimum, select
 from tilewright.symbolic.traversal import all_of
@@ -53,7 +53,7 @@ def _padded(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch 
             return None
 
 
-@operator("Pad", FusionKind.INJECTIVE, batched=_padded)
+@operator("Pad", FusionKind.INJECTIVE, Trait.RELOCATES, batched=_padded)
 def pad(
     x: Tensor, value: Tensor | None = None, *, before: Sequence[int], after: Sequence[int], mode: str = "constant"
 ) -> Tensor:

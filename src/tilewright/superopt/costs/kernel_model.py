@@ -18,7 +18,7 @@ from tilewright.base.names import Names
 from tilewright.base.numerics import Math
 from tilewright.cost.kernels import kernel_cycles
 from tilewright.graph import Array, Graph, Node, Value
-from tilewright.ops import FusionKind
+from tilewright.ops import FusionKind, Trait
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, candidates
 from tilewright.passes.choose import choose
@@ -30,9 +30,6 @@ from tilewright.passes.normalize import eliminate_common_subexpressions, elimina
 from tilewright.passes.rules import index_of
 from tilewright.superopt.costs.memory import size_of
 from tilewright.target.target import Target
-
-_MOVES = frozenset({"Concat", "Gather", "Pad", "Slice", "Tile"})
-"""Operators that move elements to other places: a pass over memory, where they can't join their readers."""
 
 
 @dataclass(slots=True)
@@ -101,7 +98,7 @@ class KernelCosts:
         cycles = self._fastest(node, weights)
         if cycles > 0:
             return self.target.machine.kernel_start + cycles
-        if node.op.name in _MOVES:
+        if node.op.has(Trait.RELOCATES):  # a pass over memory, where it can't join its readers
             return self.target.machine.kernel_start + self._passing(node.outputs, 2)
         if node.op.kind is FusionKind.INJECTIVE:
             return self._passing([v for v in node.inputs if v is not None and v.name not in weights][1:], 1)

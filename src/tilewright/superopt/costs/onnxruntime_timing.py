@@ -18,7 +18,7 @@ from tilewright.frontend.onnx.onnxruntime import prepared
 from tilewright.frontend.onnx.write import exporter
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.measure.turns import Clock, Plan, Run, Timing, measure, ratio
-from tilewright.ops import Attribute, Operator
+from tilewright.ops import Attribute, Operator, Trait
 from tilewright.ops.operator import map_expressions, require
 from tilewright.ops.shapes import Shape, number_at, show
 from tilewright.symbolic.expr import Expr, const
@@ -31,8 +31,6 @@ _NODE = Plan(rounds=5, slot=0.001, rest=0.0, budget=0.03)
 _GRAPH = Plan(rounds=25, slot=0.002, rest=0.0, budget=2.0)
 _ENTRY = 0.5
 """What floats are made of: neither 0 nor 1, which optimizers know about."""
-_DIVISIONS = frozenset({"Div", "Mod"})
-"""Operators whose integers may not be 0; all others may be indices, and 0 is always inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,8 @@ _NOTHING = make_node(require("Relu"), [Value("x", f32, ())], ["y"], {})
 
 
 def _filled(value: Value, shape: tuple[int, ...], op: Operator) -> Array:
-    entry = _ENTRY if value.dtype.is_float else int(op.name in _DIVISIONS)
+    """Integers that nothing is divided by are 0, which is inside of whatever they may index."""
+    entry = _ENTRY if value.dtype.is_float else int(op.has(Trait.DIVIDES))
     return np.full(shape, entry, value.dtype.numpy)
 
 

@@ -14,7 +14,7 @@ from math import prod
 from random import Random
 
 from tilewright.base.errors import BadProgram
-from tilewright.ops import FusionKind
+from tilewright.ops import FusionKind, Trait
 from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
@@ -31,8 +31,8 @@ _LESS = 0.95
 """The target's share of the source's work, at most."""
 _ANCHORS = (FusionKind.CONTRACTION, FusionKind.REDUCTION)
 """Kinds of operators that make kernels of their own."""
-_RENAMING = frozenset({"Identity", "Reshape"})
-"""What remains of it is no work at all."""
+_RENAMING = (Trait.REGROUPS, Trait.ELEMENTWISE | Trait.MOVES)
+"""Of operators whose results are their operands, in the same order: no work at all."""
 _CONSTANTS = frozenset({"EyeLike", "Expand", "Pad"})
 """They make weights; models have them as constants, in which nobody recognizes them."""
 
@@ -131,7 +131,7 @@ class _Counter:
 
     def work(self, term: Apply) -> int:
         """Of the operator at the root."""
-        if term.op.name in _RENAMING:
+        if any(map(term.op.has, _RENAMING)):
             return 0
         if term.op.kind in (FusionKind.VIEW, FusionKind.INJECTIVE) and term.op.name != "Concat":
             return _FUSED
