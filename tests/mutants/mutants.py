@@ -322,7 +322,7 @@ MUTANTS = (
     ),
     Mutant(
         "extents wrap around",
-        "symbolic/expr.py",
+        "symbolic/folding.py",
         "if not _LEAST_INDEX <= exact <= _LARGEST_INDEX:",
         "if exact < _LEAST_INDEX:",
         ("tests/loops/test_positions.py",),
@@ -497,7 +497,7 @@ MUTANTS = (
     ),
     Mutant(
         "signed literals do not wrap",
-        "symbolic/operations.py",
+        "symbolic/folding.py",
         "return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value",
         "return value",
         ("tests/symbolic/test_evaluate.py",),

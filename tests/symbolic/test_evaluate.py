@@ -15,7 +15,8 @@ from tilewright.base.errors import BadProgram
 from tilewright.symbolic import Expr
 from tilewright.symbolic.evaluate import compile_exprs, evaluate_binary, evaluate_cast, evaluate_unary
 from tilewright.symbolic.expr import Read, Source, Var, cast, const, equal, maximum, select, unary
-from tilewright.symbolic.operations import BinaryOp, UnaryOp, wrap
+from tilewright.symbolic.folding import wrap
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
 
 INTEGERS = [t for t in dtypes.ALL if t.is_int]
 FLOATS = [t for t in dtypes.ALL if t.is_float]

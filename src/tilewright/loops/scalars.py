@@ -15,7 +15,8 @@ from tilewright.base.errors import BadProgram
 from tilewright.symbolic.check import Check
 from tilewright.symbolic.evaluate import evaluate_binary, evaluate_cast, evaluate_unary
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Source, Unary, Var
-from tilewright.symbolic.operations import BinaryOp, UnaryOp, wrap
+from tilewright.symbolic.folding import INTEGER_FOLDS, wrap
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
 
 Value: TypeAlias = int | bool | np.generic
 Env: TypeAlias = Mapping[str, int]
@@ -33,21 +34,6 @@ class _Float(Protocol):
     def __truediv__(self, other: "_Float", /) -> np.generic: ...
 
 
-_INDEX: dict[BinaryOp, Callable[[int, int], int]] = {
-    BinaryOp.ADD: lambda a, b: a + b,
-    BinaryOp.SUB: lambda a, b: a - b,
-    BinaryOp.MUL: lambda a, b: a * b,
-    BinaryOp.FLOORDIV: lambda a, b: a // b if b else 0,
-    BinaryOp.MOD: lambda a, b: a % b if b else 0,
-    BinaryOp.MIN: min,
-    BinaryOp.MAX: max,
-    BinaryOp.LT: lambda a, b: a < b,
-    BinaryOp.LE: lambda a, b: a <= b,
-    BinaryOp.GT: lambda a, b: a > b,
-    BinaryOp.GE: lambda a, b: a >= b,
-    BinaryOp.EQ: lambda a, b: a == b,
-    BinaryOp.NE: lambda a, b: a != b,
-}
 _FLOAT: dict[BinaryOp, Callable[[_Float, _Float], np.generic]] = {
     BinaryOp.ADD: lambda a, b: a + b,
     BinaryOp.SUB: lambda a, b: a - b,
@@ -120,8 +106,8 @@ def _binary(op: BinaryOp, a: Evaluator, b: Evaluator, dtype: DType, result: DTyp
         return lambda env: a(env) and b(env)
     if dtype == boolean and op is BinaryOp.OR:
         return lambda env: a(env) or b(env)
-    if dtype == index and op in _INDEX:
-        on_ints = _INDEX[op]
+    if dtype == index and op in INTEGER_FOLDS:
+        on_ints = INTEGER_FOLDS[op]
         return lambda env: _wrapped(on_ints(as_int(a(env)), as_int(b(env))))
     if dtype in (f32, f64) and op in _FLOAT:
         on_floats = _FLOAT[op]

@@ -32,7 +32,8 @@ from tilewright.schedule.tree import (
 )
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import TRUE, Binary, Cast, Const, Expr, Read, Scalar, Select, Var, const, maximum, select
+from tilewright.symbolic.expr import TRUE, Binary, Cast, Const, Expr, Read, Select, Var, const, maximum, select
+from tilewright.symbolic.folding import Scalar
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.traversal import all_of

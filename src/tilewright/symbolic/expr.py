@@ -41,21 +41,17 @@ from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadDTypes, BadProgram
 from tilewright.base.exact import float_bits
 from tilewright.base.names import quoted, readable, shown
+from tilewright.symbolic.folding import Operand, Scalar, folded, wrap
 from tilewright.symbolic.operations import (
-    ARITHMETIC_FOLDS,
-    COMPARISON_FOLDS,
     COMPARISONS,
     PRECEDENCE,
     BinaryOp,
     UnaryOp,
     binary_has_meaning,
     unary_has_meaning,
-    wrap,
 )
 from tilewright.symbolic.python_operators import PythonOperators
 from tilewright.symbolic.sharing import size_of
-
-Scalar: TypeAlias = bool | int | float
 
 
 class Arithmetic(PythonOperators):
@@ -415,54 +411,6 @@ def _pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
     return as_expr(a, right.dtype), right
 
 
-def _fold(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
-    """The obvious results: literals, and neutral or absorbing operands of integers and booleans."""
-    x = a.value if isinstance(a, Const) else None
-    y = b.value if isinstance(b, Const) else None
-    dtype = a.dtype
-    if (x is None and y is None) or dtype.is_float:
-        return None
-    if x is not None and y is not None:
-        if op in COMPARISON_FOLDS:
-            return TRUE if COMPARISON_FOLDS[op](x, y) else FALSE
-        if op in ARITHMETIC_FOLDS and dtype.is_int:
-            return _integer_result(op, int(x), int(y), dtype)
-    if dtype.is_bool:
-        return _fold_boolean(op, a, b)
-    if op is BinaryOp.ADD:
-        return b if x == 0 else a if y == 0 else None
-    if op is BinaryOp.SUB and y == 0:
-        return a
-    if op is BinaryOp.MUL:
-        return b if x == 1 else a if y == 1 else const(0, a.dtype) if 0 in (x, y) else None
-    if op is BinaryOp.FLOORDIV and y == 1:
-        return a
-    if op is BinaryOp.MOD and y == 1:
-        return const(0, a.dtype)
-    return None
-
-
-def _integer_result(op: BinaryOp, x: int, y: int, dtype: DType) -> Const:
-    """Raises ``BadProgram`` for an index that is none: extents and positions are counted, and do not wrap around."""
-    exact = ARITHMETIC_FOLDS[op](x, y)
-    if dtype is not dtypes.index and dtype != dtypes.index:
-        return _integer(wrap(exact, dtype), dtype)
-    if not _LEAST_INDEX <= exact <= _LARGEST_INDEX:
-        raise BadProgram(f"`{x} {op.value} {y}` is {exact}, which is beyond {dtype}: no extent is that large")
-    return _integer(exact, dtype)
-
-
-_LEAST_INDEX, _LARGEST_INDEX = dtypes.index.min, dtypes.index.max
-
-
-def _fold_boolean(op: BinaryOp, a: Expr, b: Expr) -> Expr | None:
-    if op is BinaryOp.AND:
-        return b if a == TRUE else a if b == TRUE else FALSE if FALSE in (a, b) else None
-    if op is BinaryOp.OR:
-        return b if a == FALSE else a if b == FALSE else TRUE if TRUE in (a, b) else None
-    return None
-
-
 def binary(op: BinaryOp, a: ExprLike, b: ExprLike) -> Expr:
     """``a op b``, literals folded. Raises ``BadProgram`` if the dtypes differ or ``op`` has no meaning for them."""
     left, right = (a, b) if isinstance(a, Expr) and isinstance(b, Expr) else _pair(a, b)
@@ -471,8 +419,16 @@ def binary(op: BinaryOp, a: ExprLike, b: ExprLike) -> Expr:
         raise BadDTypes(f"`{left} {op.value} {right}` mixes {dtype} and {right.dtype}; cast one with .astype(...)")
     if not binary_has_meaning(op, dtype):
         raise BadDTypes(f"`{op.value}` has no meaning for {dtype} (in `{left} {op.value} {right}`)")
-    folded = _fold(op, left, right)
-    return Binary(op, left, right) if folded is None else folded
+    x = left.value if isinstance(left, Const) else None
+    y = right.value if isinstance(right, Const) else None
+    found = None if x is None and y is None else folded(op, x, y, dtype)
+    if found is None:
+        return Binary(op, left, right)
+    if isinstance(found, Operand):
+        return left if found is Operand.FIRST else right
+    if isinstance(found, bool):
+        return TRUE if found else FALSE
+    return _integer(found, dtype)
 
 
 def unary(op: UnaryOp, a: ExprLike) -> Expr:

@@ -16,7 +16,8 @@ from typing import TypeAlias
 
 from tilewright.base import dtypes
 from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Unary, Var, unique_text
-from tilewright.symbolic.operations import BinaryOp, UnaryOp, wrap
+from tilewright.symbolic.folding import wrap
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
 
 Monomial: TypeAlias = tuple[Expr, ...]
 Polynomial: TypeAlias = dict[Monomial, int]

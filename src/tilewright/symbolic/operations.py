@@ -1,6 +1,5 @@
 """The operations of scalar expressions, and tables of them; what they mean is said in ``expr``."""
 
-from collections.abc import Callable, Mapping
 from enum import Enum
 
 from tilewright.base.dtypes import DType
@@ -113,30 +112,3 @@ def unary_has_meaning(op: UnaryOp, dtype: DType) -> bool:
     if op is UnaryOp.NOT:
         return not dtype.is_float
     return dtype.is_float
-
-
-ARITHMETIC_FOLDS: Mapping[BinaryOp, Callable[[int, int], int]] = {
-    BinaryOp.ADD: lambda a, b: a + b,
-    BinaryOp.SUB: lambda a, b: a - b,
-    BinaryOp.MUL: lambda a, b: a * b,
-    BinaryOp.FLOORDIV: lambda a, b: a // b if b else 0,
-    BinaryOp.MOD: lambda a, b: a % b if b else 0,
-    BinaryOp.MIN: min,
-    BinaryOp.MAX: max,
-}
-COMPARISON_FOLDS: Mapping[BinaryOp, Callable[[float, float], bool]] = {
-    BinaryOp.LT: lambda a, b: a < b,
-    BinaryOp.LE: lambda a, b: a <= b,
-    BinaryOp.GT: lambda a, b: a > b,
-    BinaryOp.GE: lambda a, b: a >= b,
-    BinaryOp.EQ: lambda a, b: a == b,
-    BinaryOp.NE: lambda a, b: a != b,
-}
-INTEGER_FOLDS: Mapping[BinaryOp, Callable[[int, int], int]] = {**ARITHMETIC_FOLDS, **COMPARISON_FOLDS}
-"""What operations on known integers give, before wrapping."""
-
-
-def wrap(value: int, dtype: DType) -> int:
-    """``value`` modulo 2**bits, in the range of ``dtype``."""
-    value &= (1 << dtype.bits) - 1
-    return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value

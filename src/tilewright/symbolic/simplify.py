@@ -33,6 +33,7 @@ from tilewright.symbolic.expr import (
     select,
     unique_text,
 )
+from tilewright.symbolic.folding import wrap
 from tilewright.symbolic.linear import (
     LinearForm,
     Polynomial,
@@ -49,7 +50,7 @@ from tilewright.symbolic.linear import (
     to_expr,
     truncated_constant,
 )
-from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp, wrap
+from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
 from tilewright.symbolic.proof import Prover
 from tilewright.symbolic.traversal import conjuncts, rebuild
 

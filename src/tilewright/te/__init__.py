@@ -39,7 +39,8 @@ from tilewright.schedule.intrinsics import decl_tensor_intrin as _decl_tensor_in
 from tilewright.symbolic import expr
 from tilewright.symbolic.check import checked_index as _checked_index
 from tilewright.symbolic.domain import IterVar
-from tilewright.symbolic.expr import Const, Expr, ExprLike, Scalar
+from tilewright.symbolic.expr import Const, Expr, ExprLike
+from tilewright.symbolic.folding import Scalar
 from tilewright.te.automatic import autoschedule
 from tilewright.te.kernel import Kernel, build
 from tilewright.te.stage import Stage, TeSchedule, create_schedule

@@ -38,7 +38,8 @@ from tilewright.symbolic.expr import (
     not_equal,
     select,
 )
-from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp, wrap
+from tilewright.symbolic.folding import wrap
+from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
 from tilewright.symbolic.sharing import size_of
 from tilewright.symbolic.simplify import simplify
 from tilewright.tensor.ir import Compute, Operation, Reduction, Tensor

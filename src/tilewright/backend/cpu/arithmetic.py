@@ -9,7 +9,8 @@ from tilewright.backend.cpu.vecmath import MathFunction, emit_math
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType, Kind
 from tilewright.base.errors import InternalError, Unsupported
-from tilewright.symbolic.operations import COMPARISONS, INTEGER_FOLDS, BinaryOp, UnaryOp
+from tilewright.symbolic.folding import INTEGER_FOLDS
+from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
 
 _INTEGER_COMPARE = {
     BinaryOp.LT: "lt",

@@ -6,8 +6,7 @@ from functools import cache, lru_cache
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType, Kind
-from tilewright.symbolic.expr import Scalar
-from tilewright.symbolic.operations import wrap
+from tilewright.symbolic.folding import Scalar, wrap
 
 _TYPE_NAMES: dict[DType, str] = {
     dtypes.f16: "half",
