@@ -532,10 +532,10 @@ MUTANTS = (
         _RANDOM,
     ),
     Mutant(
-        "split counts digits with the wrong radix",
-        "schedule/split.py",
-        "value = value * extent + digit",
-        "value = value * (extent + 1) + digit",
+        "elements are counted with the wrong radix",
+        "symbolic/sizes.py",
+        "flat = flat * extent + index",
+        "flat = flat * (extent + 1) + index",
         _RANDOM,
     ),
     Mutant(

@@ -24,6 +24,14 @@ def stamp(facts: os.stat_result) -> tuple[int, ...]:
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
+def text_of(path: Path) -> str:
+    """What a file of the system says, without space around it; nothing if it can't be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def own_folder(folder: Path) -> str | None:
     """Make ``folder``, mode 0700, if it is missing; what is wrong with it if others could write to it, else None.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.errors import UnsupportedTarget
+from tilewright.base.files import text_of
 from tilewright.base.processors import BASELINE, FEATURES, Architecture, closure, features_of
 from tilewright.base.sizes import parse_size
 
@@ -45,7 +46,7 @@ def detect(root: Path = Path("/"), machine: str | None = None) -> Host:
     if arch is None:
         known = ", ".join(arch.value for arch in Architecture)
         raise UnsupportedTarget(f"this machine is {name}; code can be made for {known}")
-    described = _first_processor(_read(root / "proc/cpuinfo"))
+    described = _first_processor(text_of(root / "proc/cpuinfo"))
     features = _features(arch, described)
     processors = os.sched_getaffinity(0)
     cpu, caches = _cpu(arch, described, features), _caches(root, min(processors))
@@ -206,8 +207,8 @@ def _caches(root: Path, processor: int) -> dict[int, int]:
     """Bytes of the data caches that ``processor`` uses, by level."""
     found: dict[int, int] = {}
     for entry in _entries(root / f"sys/devices/system/cpu/cpu{processor}/cache", "index"):
-        level, size = _number(_read(entry / "level")), parse_size(_read(entry / "size"))
-        if size and level > 0 and _read(entry / "type") in ("Data", "Unified"):
+        level, size = _number(text_of(entry / "level")), parse_size(text_of(entry / "size"))
+        if size and level > 0 and text_of(entry / "type") in ("Data", "Unified"):
             found[level] = size
     return found
 
@@ -224,10 +225,3 @@ def _number(text: str | None) -> int:
     """The number that ``text`` starts with, decimal or hexadecimal; -1 if none."""
     match = re.match(r"0[xX][0-9a-fA-F]+|[0-9]+", text or "")
     return int(match[0], 0 if match[0][:2].lower() == "0x" else 10) if match else -1
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

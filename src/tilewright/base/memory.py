@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tilewright.base.errors import OutOfMemory, ResourceLimit
+from tilewright.base.files import text_of
 from tilewright.base.sizes import parse_size
 
 REMEDY = "use a machine with more memory, or raise TILEWRIGHT_MODEL_BYTES if that is set"
@@ -74,13 +75,13 @@ def available(root: Path = Path("/")) -> int:
 def _address_space(root: Path) -> int | None:
     """What ``RLIMIT_AS`` leaves."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    pages = _number(_read(root / "proc/self/statm").split(" ")[0])
+    pages = _number(text_of(root / "proc/self/statm").split(" ")[0])
     return None if limit == resource.RLIM_INFINITY or pages is None else limit - pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _machine(root: Path) -> int | None:
     """What is free or can be taken back, and what can be moved to disk."""
-    pairs = (line.partition(":") for line in _read(root / "proc/meminfo").splitlines())
+    pairs = (line.partition(":") for line in text_of(root / "proc/meminfo").splitlines())
     found = {name: parse_size(rest.removesuffix("kB").strip() + "K") for name, _, rest in pairs}
     free = found.get("MemAvailable")
     return None if free is None else free + (found.get("SwapFree") or 0)
@@ -89,7 +90,7 @@ def _machine(root: Path) -> int | None:
 def _groups(root: Path) -> list[Path]:
     """Folders of the control groups that may limit this process, of versions 1 and 2, and those around them."""
     mount, found = root / "sys/fs/cgroup", dict[Path, None]()
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in text_of(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and "memory" not in controllers.split(","):
@@ -104,23 +105,16 @@ def _group(folder: Path) -> int | None:
     """What a control group leaves: its limit less what is used, but for the files that can be read again."""
     names = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
     for limit_name, usage_name in names:
-        limit, usage = _number(_read(folder / limit_name)), _number(_read(folder / usage_name))
+        limit, usage = _number(text_of(folder / limit_name)), _number(text_of(folder / usage_name))
         if limit is not None and usage is not None:
             return limit - usage + _reclaimable(folder)
     return None
 
 
 def _reclaimable(folder: Path) -> int:
-    pairs = (line.partition(" ") for line in _read(folder / "memory.stat").splitlines())
+    pairs = (line.partition(" ") for line in text_of(folder / "memory.stat").splitlines())
     return next((_number(value) or 0 for name, _, value in pairs if name == "inactive_file"), 0)
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

@@ -19,6 +19,7 @@ from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import ONE, Const, Expr, Read, Var, const, select
 from tilewright.symbolic.simplify import prove, simplify
+from tilewright.symbolic.sizes import flat_index
 from tilewright.symbolic.traversal import all_of, free_vars, substitute, transform
 from tilewright.target.machine import Machine
 from tilewright.tensor.ir import (
@@ -99,9 +100,7 @@ def _stays_in_place(op: Operation, layouts: Layouts) -> bool:
 
 def _merged(index_map: IndexMap, shape: Sequence[int]) -> IndexMap:
     places = index_map.variables[2:]
-    merged: Expr = places[0]
-    for variable, extent in zip(places[1:], shape[1:], strict=True):
-        merged = merged * extent + variable
+    merged = flat_index(places, tuple(map(const, shape)))
     kept = [merged if result == places[0] else result for result in index_map.results if result not in places[1:]]
     return IndexMap(index_map.variables, tuple(kept))
 

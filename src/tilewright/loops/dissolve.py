@@ -5,7 +5,6 @@ axis, inside copies of the spatial loops that it needs. Where one loop drives sp
 were fused), it stays in place under a condition.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.loops import visit
@@ -13,7 +12,7 @@ from tilewright.loops.ir import NOTHING, Alloc, Block, If, Loop, Stmt
 from tilewright.loops.visit import seq
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import FALSE, TRUE, ZERO, Const, Expr, Var, equal
-from tilewright.symbolic.traversal import all_of, free_vars, substitute
+from tilewright.symbolic.traversal import all_of, substitute, vars_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +90,8 @@ class _Dissolver:
         init = visit.substitute(self._inside(block.init), values)
         reduced = [values[axis.var] for axis in block.axes if axis.kind is IterKind.REDUCE]
         others = [values[axis.var] for axis in block.axes if axis.kind is not IterKind.REDUCE]
-        driving = _vars_in(reduced) & {loop.var for loop in path}
-        if not driving or driving & _vars_in(others):
+        driving = vars_in(reduced) & {loop.var for loop in path}
+        if not driving or driving & vars_in(others):
             first = all_of(block.predicate, *(equal(binding, ZERO) for binding in reduced))
             return seq(_guarded(first, init), guarded), []
         outermost = next(loop.var for loop in path if loop.var in driving)
@@ -110,10 +109,6 @@ def _is_inhabited(block: Block) -> Expr:
     """Whether spatial axes have points that are bound to a constant: no loop says so once the init is outside."""
     constant = (pair for pair in zip(block.axes, block.bindings, strict=True) if isinstance(pair[1], Const))
     return all_of(*(binding < axis.extent for axis, binding in constant if axis.kind is not IterKind.REDUCE))
-
-
-def _vars_in(exprs: Sequence[Expr]) -> frozenset[Var]:
-    return frozenset[Var]().union(*map(free_vars, exprs))
 
 
 def _guarded(condition: Expr, body: Stmt) -> Stmt:

@@ -97,9 +97,6 @@ class Buffer(Source):
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def __repr__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
-
 
 Range: TypeAlias = tuple[Expr, Expr]
 Annotations: TypeAlias = tuple[tuple[str, int | str], ...]

@@ -40,7 +40,7 @@ from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import TRUE, ZERO, Binary, Const, Expr, Extent, Read, Select, Var
 from tilewright.symbolic.simplify import linear_form, prove, simplify
-from tilewright.symbolic.traversal import free_vars, walk
+from tilewright.symbolic.traversal import free_vars, vars_in, walk
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 _IN_ORDER = frozenset({LoopKind.SERIAL, LoopKind.UNROLLED})
@@ -339,7 +339,7 @@ class _Verifier:
         if any(loop.extent == ZERO for loop in place.loops):
             return
         guards = (block.predicate, *place.conditions)
-        used = _vars_in((*block.bindings, *guards))
+        used = vars_in((*block.bindings, *guards))
         for loop in loops:
             if loop.var not in used and not _is_at_most_one(loop.extent, place.bounds):
                 self._fail(place, f"is executed again for each {loop.var}, on which no axis depends")
@@ -354,10 +354,6 @@ class _Verifier:
         in_all = _product(loop.extent for loop in place.loops)
         if into_result and not place.outer_loops and not place.hidden and in_all is not None and in_all < points:
             self._fail(place, f"its {points} points are executed by {in_all} iterations: some of them never")
-
-
-def _vars_in(exprs: Iterable[Expr]) -> frozenset[Var]:
-    return frozenset[Var]().union(*map(free_vars, exprs))
 
 
 def _is_at_most_one(extent: Expr, bounds: Bounds) -> bool:

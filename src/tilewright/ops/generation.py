@@ -6,8 +6,10 @@ from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.ops.shapes import element_count, flat_index, show
-from tilewright.symbolic.expr import ZERO, Expr, Var, as_expr, cast, const, equal, select
+from tilewright.ops.shapes import element_count, show
+from tilewright.symbolic.expr import ZERO, Expr, as_expr, cast, const, equal, select
+from tilewright.symbolic.sizes import flat_index
+from tilewright.symbolic.traversal import vars_in
 from tilewright.tensor.ir import Tensor
 
 
@@ -49,5 +51,5 @@ def elements(*, values: Sequence[int | Expr], shape: Sequence[int], dtype: DType
         middle = (begin + end) // 2
         return select(flat < middle, choose(begin, middle, flat), choose(middle, end, flat))
 
-    dims = frozenset[Var]().union(*(value.variables for value in listed))
+    dims = vars_in(listed)
     return tensor(extents, lambda index: choose(0, len(listed), flat_index(index, extents)), dims=dims)

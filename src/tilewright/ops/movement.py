@@ -1,6 +1,6 @@
 """Operators that only move elements: each output element is one input element."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.dtypes import index as index_dtype
@@ -19,7 +19,8 @@ from tilewright.ops.shapes import (
     same_extent,
     simplified,
 )
-from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Var, as_expr, cast, const, maximum, minimum, select
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, cast, const, maximum, minimum, select
+from tilewright.symbolic.traversal import vars_in
 from tilewright.tensor.ir import Tensor
 
 _UNLIMITED = (1 << 31) - 1
@@ -89,11 +90,16 @@ def squeeze(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     removed = set(ones if axes is None else normalize_axes(axes, x.ndim))
     if not removed <= set(ones):
         raise BadProgram(f"Squeeze: axes {tuple(axes or ())} of {x} are not all 1")
-    kept = [p for p in range(x.ndim) if p not in removed]
+    return without_axes(x, removed)
+
+
+def without_axes(x: Tensor, axes: Collection[int]) -> Tensor:
+    """``x`` without ``axes``, which have extent 1."""
+    kept = [p for p in range(x.ndim) if p not in axes]
 
     def body(index: Index) -> Expr:
-        position = dict(zip(kept, index, strict=True))
-        return x[tuple(position.get(p, ZERO) for p in range(x.ndim))]
+        place = dict(zip(kept, index, strict=True))
+        return x[tuple(place.get(p, ZERO) for p in range(x.ndim))]
 
     return tensor(tuple(x.shape[p] for p in kept), body)
 
@@ -210,7 +216,7 @@ def slice_(
     def body(index: Index) -> Expr:
         return x[tuple(i * cuts[p].step + cuts[p].start if p in cuts else i for p, i in enumerate(index))]
 
-    dims = frozenset[Var]().union(*(cut.start.variables for cut in cuts.values()))
+    dims = vars_in(cut.start for cut in cuts.values())
     return tensor(shape, body, dims=dims)
 
 

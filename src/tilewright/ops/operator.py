@@ -127,6 +127,16 @@ class Operator:
         """Whether all of ``trait`` is declared."""
         return trait in self.traits
 
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Of the function: operands, then attributes (keyword-only), in order."""
+        return _signature(self.function).parameters
+
+    @property
+    def defaults(self) -> Attributes:
+        """What attributes are where they are not written."""
+        return _defaults(self.function)
+
     def apply(self, inputs: Sequence[Tensor | None], attributes: Attributes) -> tuple[Tensor, ...]:
         """The outputs' tensors. Raises ``BadProgram`` if inputs, shapes, dtypes or attributes do not fit."""
         self._check_inputs(inputs)
@@ -139,7 +149,7 @@ class Operator:
 
     def _check_inputs(self, inputs: Sequence[Tensor | None]) -> None:
         """Only parameters with a default may be left out."""
-        parameters = list(_signature(self.function).parameters.values())
+        parameters = list(self.parameters.values())
         for position, tensor in enumerate(inputs):
             parameter = parameters[min(position, len(parameters) - 1)]
             if tensor is None and parameter.default is Parameter.empty:
@@ -155,6 +165,12 @@ class Operator:
 @lru_cache(maxsize=512)
 def _signature(function: Function) -> Signature:
     return signature(function)
+
+
+@lru_cache(maxsize=512)
+def _defaults(function: Function) -> Attributes:
+    own = (p for p in _signature(function).parameters.values() if p.kind is Parameter.KEYWORD_ONLY)
+    return {p.name: p.default for p in own if p.default is not Parameter.empty}
 
 
 _TABLE: dict[str, Operator] = {}

@@ -11,12 +11,13 @@ from tilewright.ops.batches import windowed
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.reduction import power_of, root_of
-from tilewright.ops.shapes import Shape, element_count, flat_index, place_of, same_extent
+from tilewright.ops.shapes import Shape, element_count, place_of, same_extent
 from tilewright.ops.windows import Window, window
 from tilewright.symbolic.check import Origin, checked
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import ONE, TRUE, Expr, as_expr, binary, cast, const, select
 from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.sizes import flat_index
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 

@@ -6,9 +6,10 @@ from tilewright.base.dtypes import DType, f64, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.batches import reduced_rows
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
+from tilewright.ops.movement import without_axes
 from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import element, element_count, normalize_axes
-from tilewright.symbolic.expr import ONE, ZERO, Expr, as_expr, binary, cast, const, select, unary
+from tilewright.symbolic.expr import ONE, Expr, as_expr, binary, cast, const, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
@@ -132,17 +133,6 @@ def finite(top: Tensor) -> Tensor:
         return select(unary(UnaryOp.ISINF, top[index]), const(0.0, top.dtype), top[index])
 
     return tensor(top.shape, body)
-
-
-def without_axes(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """``x`` without ``axes``, which have extent 1."""
-    kept = [p for p in range(x.ndim) if p not in axes]
-
-    def body(index: Index) -> Expr:
-        place = dict(zip(kept, index, strict=True))
-        return x[tuple(place.get(p, ZERO) for p in range(x.ndim))]
-
-    return tensor(tuple(x.shape[p] for p in kept), body)
 
 
 def _real(dtype: DType) -> DType:

@@ -16,7 +16,7 @@ from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, choice, narrowed, tensor
 from tilewright.ops.convolution import add_bias, filters_per_group
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.ops.shapes import Shape, element_count, flat_index, nearest_index, same_extent, simplified
+from tilewright.ops.shapes import Shape, element_count, nearest_index, same_extent, simplified
 from tilewright.ops.windows import Window, window
 from tilewright.symbolic.check import Origin, checked
 from tilewright.symbolic.domain import IterVar
@@ -36,6 +36,7 @@ from tilewright.symbolic.expr import (
     unary,
 )
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.sizes import flat_index
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 

@@ -63,7 +63,7 @@ def _common(extents: Sequence[Expr], shapes: Sequence[Shape]) -> Expr:
     return result
 
 
-def show(shape: Shape) -> str:
+def show(shape: Sequence[int | Expr]) -> str:
     """``[2, n, 3]``."""
     return f"[{', '.join(map(str, shape))}]"
 
@@ -109,14 +109,6 @@ def static(shape: Shape) -> tuple[int, ...] | None:
     """The extents as integers, if all are."""
     values = [int(extent.value) for extent in shape if isinstance(extent, Const)]
     return tuple(values) if len(values) == len(shape) else None
-
-
-def flat_index(place: Sequence[Expr], extents: Shape) -> Expr:
-    """The row-major number of the element at ``place``."""
-    flat: Expr = ZERO
-    for index, extent in zip(place, extents, strict=True):
-        flat = flat * extent + index
-    return flat
 
 
 def place_of(flat: Expr, extents: Sequence[ExprLike]) -> list[Expr]:

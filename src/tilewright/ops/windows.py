@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
-from tilewright.ops.shapes import Shape, simplified
+from tilewright.ops.shapes import Shape, show, simplified
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import TRUE, ZERO, Const, Expr, ExprLike, as_expr, maximum, minimum, select
 from tilewright.tensor import build as te
@@ -130,18 +130,14 @@ def window(
 
 def _check_count(name: str, values: Sequence[int | Expr], count: int) -> None:
     if len(values) != count:
-        raise BadProgram(f"{name} {_listed(values)} has {len(values)} entries; {count} are needed")
+        raise BadProgram(f"{name} {show(values)} has {len(values)} entries; {count} are needed")
 
 
 def _check_positive(name: str, values: Sequence[int | Expr]) -> None:
     for value in values:
         number = value.value if isinstance(value, Const) else value
         if isinstance(number, int | float) and number < 1:
-            raise BadProgram(f"{name} {_listed(values)} must be at least 1 each")
-
-
-def _listed(values: Sequence[int | Expr]) -> str:
-    return f"[{', '.join(map(str, values))}]"
+            raise BadProgram(f"{name} {show(values)} must be at least 1 each")
 
 
 def same_pads(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base.errors import BadInput
+from tilewright.base.files import text_of
 from tilewright.base.names import shown
 from tilewright.runtime.abi import MAX_THREADS
 
@@ -66,7 +67,7 @@ def _cores(root: Path) -> int:
     """Cores in the affinity mask: processors that are hardware threads of one core count once."""
     processors = os.sched_getaffinity(0)
     folder = root / "sys/devices/system/cpu"
-    siblings = {_read(folder / f"cpu{p}/topology/thread_siblings_list") or str(p) for p in processors}
+    siblings = {text_of(folder / f"cpu{p}/topology/thread_siblings_list") or str(p) for p in processors}
     return max(1, len(siblings))
 
 
@@ -79,7 +80,7 @@ def _quota(root: Path) -> float | None:
 def _groups(root: Path) -> Iterator[Path]:
     """Folders of the control groups of this process that may limit its processors, and of all groups around them."""
     mount = root / "sys/fs/cgroup"
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in text_of(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and "cpu" not in controllers.split(","):
@@ -91,15 +92,8 @@ def _groups(root: Path) -> Iterator[Path]:
 
 def _group_quota(group: Path) -> float | None:
     """Version 2: ``cpu.max`` has quota and period, or ``max``. Version 1: a file for each; -1 is no limit."""
-    words = _read(group / "cpu.max").split()
+    words = text_of(group / "cpu.max").split()
     if len(words) != 2:
-        words = [_read(group / "cpu.cfs_quota_us").strip(), _read(group / "cpu.cfs_period_us").strip()]
+        words = [text_of(group / "cpu.cfs_quota_us").strip(), text_of(group / "cpu.cfs_period_us").strip()]
     quota, period = (_positive(word) for word in words)
     return quota / period if quota is not None and period is not None else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

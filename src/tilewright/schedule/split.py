@@ -26,8 +26,9 @@ from tilewright.schedule.tree import (
     variable_names,
 )
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ONE, TRUE, ZERO, Const, Expr, Extent, Var, as_expr
+from tilewright.symbolic.expr import ONE, TRUE, Const, Expr, Extent, Var, as_expr
 from tilewright.symbolic.simplify import prove, simplify
+from tilewright.symbolic.sizes import flat_index
 from tilewright.symbolic.traversal import all_of
 
 Factor: TypeAlias = int | Extent | None
@@ -48,7 +49,7 @@ def split(
     outside = bounds_at(program, place)
     extents = _extents(place.stmt, factors, outside)
     fresh = new_loop_vars(program, names, [f"{loop}_{k}" for k in range(len(extents))], loop)
-    value = _mixed_radix(fresh, extents)
+    value = flat_index(fresh, extents)
     bounds = outside.extended(dict(zip(fresh, extents, strict=True)))
     body = substitute_loops(place.stmt.body, {place.stmt.var: value})
     within = value < place.stmt.extent
@@ -139,13 +140,6 @@ def _extents(loop: Loop, factors: Sequence[Factor], bounds: Bounds) -> tuple[Exp
         )
     rest = simplify((loop.extent + product - 1) // product, known)
     return tuple(rest if factor is None else as_expr(factor) for factor in factors)
-
-
-def _mixed_radix(digits: Sequence[Var], extents: Sequence[Expr]) -> Expr:
-    value: Expr = ZERO
-    for digit, extent in zip(digits, extents, strict=True):
-        value = value * extent + digit
-    return value
 
 
 def guarded(stmt: Stmt, condition: Expr) -> Stmt:

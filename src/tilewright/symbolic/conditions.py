@@ -6,7 +6,7 @@ from tilewright.base.dtypes import index
 from tilewright.symbolic.bounds import Bounds, is_exact, polynomial_interval
 from tilewright.symbolic.expr import FALSE, TRUE, Binary, Const, Expr, Unary
 from tilewright.symbolic.linear import Polynomial, combine, polynomial, scaled, shifted
-from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
+from tilewright.symbolic.operations import COMPARISONS, NEGATED, BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import walk
 
 
@@ -44,16 +44,6 @@ def _inequalities(op: BinaryOp, difference: Polynomial, bounds: Bounds) -> list[
             return [shifted(scaled(difference, -1), -1)] if hi is not None and hi <= 0 else []
 
 
-_NEGATED: dict[BinaryOp, BinaryOp] = {
-    BinaryOp.LT: BinaryOp.GE,
-    BinaryOp.LE: BinaryOp.GT,
-    BinaryOp.GT: BinaryOp.LE,
-    BinaryOp.GE: BinaryOp.LT,
-    BinaryOp.EQ: BinaryOp.NE,
-    BinaryOp.NE: BinaryOp.EQ,
-}
-
-
 def negated(condition: Expr) -> Expr:
     """``not condition``, pushed inwards as far as it goes (comparisons of floats are false of NaN both ways)."""
     match condition:
@@ -61,8 +51,8 @@ def negated(condition: Expr) -> Expr:
             return FALSE if value else TRUE
         case Unary(UnaryOp.NOT, a):
             return a
-        case Binary(op, a, b) if op in _NEGATED and not (a.dtype.is_float and op not in _EXACT_NEGATION):
-            return Binary(_NEGATED[op], a, b)
+        case Binary(op, a, b) if op in NEGATED and not (a.dtype.is_float and op not in _EXACT_NEGATION):
+            return Binary(NEGATED[op], a, b)
         case Binary(BinaryOp.AND, a, b):
             return Binary(BinaryOp.OR, negated(a), negated(b))
         case Binary(BinaryOp.OR, a, b):

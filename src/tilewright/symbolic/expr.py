@@ -189,6 +189,9 @@ class Source:
     dtype: DType
     shape: tuple[Expr, ...]
 
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Const(Expr):

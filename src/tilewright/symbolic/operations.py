@@ -36,6 +36,15 @@ class BinaryOp(Enum):
 
 
 COMPARISONS = frozenset({BinaryOp.LT, BinaryOp.LE, BinaryOp.GT, BinaryOp.GE, BinaryOp.EQ, BinaryOp.NE})
+NEGATED: dict[BinaryOp, BinaryOp] = {
+    BinaryOp.LT: BinaryOp.GE,
+    BinaryOp.LE: BinaryOp.GT,
+    BinaryOp.GT: BinaryOp.LE,
+    BinaryOp.GE: BinaryOp.LT,
+    BinaryOp.EQ: BinaryOp.NE,
+    BinaryOp.NE: BinaryOp.EQ,
+}
+"""What holds where a comparison does not, but for floats that are NaN."""
 
 
 class UnaryOp(Enum):

@@ -1,10 +1,13 @@
-"""How large an array may be: its bytes, and so all offsets into it, are counted in 63 bits."""
+"""Arrays in memory: how large one may be, and the number of an element.
+
+Bytes, and so all offsets, are counted in 63 bits.
+"""
 
 from collections.abc import Sequence
 
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import ResourceLimit
-from tilewright.symbolic.expr import Const, Expr
+from tilewright.symbolic.expr import ZERO, Const, Expr
 
 MAX_BYTES = (1 << 63) - 1
 
@@ -20,3 +23,11 @@ def check_size(name: str, dtype: DType, shape: Sequence[Expr]) -> None:
         raise ResourceLimit(
             f"{name}: {dtype}[{text}] has {count} elements of {dtype.itemsize} bytes; an array has {MAX_BYTES} at most"
         )
+
+
+def flat_index(place: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
+    """The row-major number of the element at ``place``."""
+    flat: Expr = ZERO
+    for index, extent in zip(place, extents, strict=True):
+        flat = flat * extent + index
+    return flat

@@ -1,7 +1,7 @@
 """Walking and rewriting scalar expressions; conjunctions taken apart and put together."""
 
 import operator
-from collections.abc import Callable, Iterator, KeysView, Mapping
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 
 from tilewright.base import dtypes
 from tilewright.symbolic.expr import (
@@ -35,6 +35,11 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def free_vars(expr: Expr) -> frozenset[Var]:
     """The variables in ``expr``."""
     return expr.variables
+
+
+def vars_in(exprs: Iterable[Expr]) -> frozenset[Var]:
+    """The variables in any of ``exprs``."""
+    return frozenset[Var]().union(*(expr.variables for expr in exprs))
 
 
 def reads_in(expr: Expr) -> Iterator[Read]:

@@ -166,9 +166,6 @@ class Tensor(Source):
     def ndim(self) -> int:
         return len(self.shape)
 
-    def __repr__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
-
 
 def inputs_of(op: Operation) -> tuple[Tensor, ...]:
     """The tensors that ``op`` reads, each once, in order of first use."""

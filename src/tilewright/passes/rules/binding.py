@@ -6,8 +6,6 @@ extent ``n1 + n2`` of which neither is known) are kept, and solved at the end.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from inspect import Parameter, signature
 
 from tilewright.base.exact import Exact
 from tilewright.graph import Node, Value
@@ -64,7 +62,7 @@ class Binding:
         written = frozenset(name for name, _ in term.attributes)
         for name, attribute in term.attributes:
             pattern = spliced(attribute, self.leading)
-            actual = given.get(name, defaults(node.op).get(name))
+            actual = given.get(name, node.op.defaults.get(name))
             if name in _AXES and node.op.name != _FLATTEN:
                 rank = max(len(value.shape) for value in (*node.inputs[:1], node.outputs[0]) if value is not None)
                 pattern, actual = _from_front(pattern, rank), _from_front(actual, rank)
@@ -73,7 +71,7 @@ class Binding:
         bound = replace(self, symbols=equations.symbols, open=tuple(equations.open))
         others = tuple((name, value) for name, value in node.attributes if name not in written)
         if term.rest is None:
-            left = {name: value for name, value in defaults(node.op).items() if name not in written}
+            left = {name: value for name, value in node.op.defaults.items() if name not in written}
             return bound if all(Exact(left.get(n)) == Exact(v) for n, v in others) else None
         known = bound.rests.get(term.rest)
         if known is None:
@@ -188,15 +186,6 @@ def _from_front(axes: Attribute, rank: int) -> Attribute:
     return axes + rank if isinstance(axes, int) and axes < 0 else axes
 
 
-@lru_cache(maxsize=512)
-def defaults(op: Operator) -> Mapping[str, Attribute]:
-    """What attributes of ``op`` are where they are not written."""
-    parameters = signature(op.function).parameters.values()
-    return {
-        p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY and p.default is not Parameter.empty
-    }
-
-
 def _written(op: Operator, attributes: Attributes) -> Mapping[str, Exact[Attribute]]:
     """``attributes`` and, where one is not among them, its default."""
-    return {name: Exact(value) for name, value in {**defaults(op), **dict(attributes)}.items()}
+    return {name: Exact(value) for name, value in {**op.defaults, **dict(attributes)}.items()}

@@ -7,7 +7,6 @@ Equal terms are one node. What replaces a value has its name; names of others sa
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from inspect import signature
 
 import numpy as np
 
@@ -187,5 +186,5 @@ def _applications(terms: Sequence[Term]) -> Iterator[Apply]:
 @lru_cache(maxsize=512)
 def _parameters(op: Operator, count: int) -> tuple[str, ...]:
     """What ``op`` calls its first ``count`` operands; the last of its parameters may stand for several."""
-    listed = list(signature(op.function).parameters)
+    listed = list(op.parameters)
     return tuple(listed[min(position, len(listed) - 1)] for position in range(count))

@@ -13,7 +13,7 @@ That a term and its normal form are equal is tested over the field, for all axio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from inspect import Parameter, signature
+from inspect import Parameter
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute
@@ -78,7 +78,7 @@ class Normalizer:
     def _complete(self, term: Apply, operands: Sequence[Term]) -> dict[str, Attribute]:
         """All attributes of ``term``: as written, else a symbol of ``rest``, else the default."""
         written = dict(term.attributes)
-        parameters = signature(term.op.function).parameters.values()
+        parameters = term.op.parameters.values()
         spatial = max((len(self.shapes[o].dims) for o in operands[:1]), default=2) - 2
         found: dict[str, Attribute] = {}
         for parameter in parameters:

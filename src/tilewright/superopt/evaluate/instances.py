@@ -6,8 +6,7 @@ instance at which a side is ill-typed says nothing; the first at which the sides
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from inspect import Parameter, signature
+from inspect import Parameter
 from itertools import product
 from math import prod
 from random import Random
@@ -16,7 +15,7 @@ import numpy as np
 
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
-from tilewright.ops import Attribute, Operator
+from tilewright.ops import Attribute
 from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import number_at
 from tilewright.passes.rules.binding import spliced
@@ -26,7 +25,7 @@ from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
 from tilewright.symbolic import Bounds, simplify
 from tilewright.symbolic.expr import TRUE, Expr, Symbol, Var, const
-from tilewright.symbolic.traversal import substitute
+from tilewright.symbolic.traversal import substitute, vars_in
 from tilewright.tensor.domains import Domain, Modular, Real
 
 _SAMPLES = 4
@@ -59,11 +58,6 @@ _CHOICES: Mapping[str, tuple[Attribute, ...]] = {
 
 _FLOATS = 1
 """At how many instances floats are evaluated, too: they find what the true functions do not keep."""
-
-
-@lru_cache(maxsize=512)
-def _parameters(op: Operator) -> Mapping[str, Parameter]:
-    return signature(op.function).parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,7 @@ class Instance:
             return term
         written = {name: self._concrete(value) for name, value in term.attributes}
         for name, value in self.rests[term.rest].items() if term.rest is not None else ():
-            if name in _parameters(term.op):
+            if name in term.op.parameters:
                 written.setdefault(name, value)
         return Apply(term.op, tuple(map(self.concrete, term.operands)), tuple(written.items()), None, term.output)
 
@@ -324,7 +318,7 @@ class _Names:
 
     @staticmethod
     def of(rule: Rule) -> "_Names":
-        extents = frozenset[Var]().union(*(extent.variables for v in rule.variables for extent in v.shape))
+        extents = vars_in(extent for v in rule.variables for extent in v.shape)
         starred = {symbol.name[1:] for symbol in rule.symbols if symbol.name.startswith("*")}
         declared = tuple(dict.fromkeys(v.leading for v in rule.variables if v.leading))
         others = frozenset(symbol for symbol in rule.symbols - extents if not symbol.name.startswith("*"))
@@ -332,7 +326,7 @@ class _Names:
         for term in subterms([*rule.sources, *rule.targets]):
             if isinstance(term, Apply) and term.rest is not None:
                 written = {name for name, _ in term.attributes}
-                open_ = {n: p for n, p in _parameters(term.op).items() if n not in written}
+                open_ = {n: p for n, p in term.op.parameters.items() if n not in written}
                 rests.setdefault(term.rest, {}).update(open_)
         unwritten = {name: list(found.values()) for name, found in rests.items()}
         spatial = {

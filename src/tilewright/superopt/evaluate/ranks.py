@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import signature
 from itertools import product
 
 from tilewright.base.errors import BadProgram
@@ -51,7 +50,7 @@ def _open_flags(term: Apply) -> Sequence[str]:
     if term.rest is None:
         return []
     written = dict(term.attributes)
-    return [name for name in _FLAGS if name not in written and name in signature(term.op.function).parameters]
+    return [name for name in _FLAGS if name not in written and name in term.op.parameters]
 
 
 def _versions(rule: Rule) -> Sequence[Rule]:

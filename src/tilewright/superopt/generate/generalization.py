@@ -17,6 +17,7 @@ from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
 from tilewright.superopt.generate.extents import Extent, Mismatch, Part, Shape, Solver, as_expr, size_of, sizes
 from tilewright.superopt.generate.operations import Family
 from tilewright.symbolic.expr import Symbol, Var
+from tilewright.symbolic.traversal import vars_in
 from tilewright.tensor.domains import Modular, Real
 
 Tree: TypeAlias = int | tuple[int, tuple["Tree", ...]]
@@ -166,7 +167,7 @@ class Generalizer:
         rule = Rule("rule", variables, tuple(terms[:half]), tuple(terms[half:]), (), proof)
         if typed.is_elementwise(abstraction.trees):
             rule = _of_any_rank(rule)
-        known = frozenset[Var]().union(*(extent.variables for v in variables for extent in v.shape))
+        known = vars_in(extent for v in variables for extent in v.shape)
         determined = known.issuperset(rule.symbols)
         if not determined or rule.sources == rule.targets:
             return None

@@ -24,7 +24,7 @@ from tilewright.base.names import Names
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.ops import Trait
 from tilewright.ops.shapes import same_shape
-from tilewright.passes.rules.binding import Attributes, defaults
+from tilewright.passes.rules.binding import Attributes
 from tilewright.passes.rules.build import Replacement
 from tilewright.passes.rules.index import Lookup, bounds_of
 from tilewright.passes.rules.terms import Rule
@@ -242,7 +242,7 @@ class EGraph:
 
 
 def _not_by_default(node: Node) -> Exact[Attributes]:
-    usual = defaults(node.op)
+    usual = node.op.defaults
     given = ((name, value) for name, value in node.attributes if Exact(value) != Exact(usual.get(name)))
     return Exact(tuple(sorted(given, key=lambda named: named[0])))
 

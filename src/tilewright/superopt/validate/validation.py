@@ -27,6 +27,7 @@ from tilewright.ops.shapes import number_at
 from tilewright.superopt.validate.sweep import Checked, Sweep, same_type
 from tilewright.superopt.validate.verdicts import BUDGET, Method
 from tilewright.symbolic.expr import Var
+from tilewright.symbolic.traversal import vars_in
 
 Runner: TypeAlias = Callable[[Graph, Mapping[str, Array]], Sequence[Array]]
 """Runs a graph on inputs by name; the outputs, in its order."""
@@ -151,6 +152,6 @@ def random_feeds(graph: Graph, seed: int, size: int = _RUN_TIME_EXTENT) -> dict[
 
 
 def _extents(value: Value, bounds: Mapping[Var, int], size: int) -> tuple[int, ...]:
-    symbols = frozenset[Var]().union(*(extent.variables for extent in value.shape))
+    symbols = vars_in(value.shape)
     sizes = {symbol: min(size, bounds.get(symbol, size)) for symbol in symbols}
     return tuple(number_at(extent, sizes) for extent in value.shape)

@@ -33,7 +33,7 @@ from tilewright.symbolic.expr import (
     select,
     unary,
 )
-from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.operations import NEGATED, BinaryOp, UnaryOp
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.solve import solve_lower, solve_upper
 from tilewright.symbolic.traversal import all_of, conjuncts, reads_in, transform
@@ -224,22 +224,12 @@ def size(stmt: Stmt) -> int:
             return sum(map(size, children(stmt)))
 
 
-_NEGATED = {
-    BinaryOp.LT: BinaryOp.GE,
-    BinaryOp.LE: BinaryOp.GT,
-    BinaryOp.GT: BinaryOp.LE,
-    BinaryOp.GE: BinaryOp.LT,
-    BinaryOp.EQ: BinaryOp.NE,
-    BinaryOp.NE: BinaryOp.EQ,
-}
-
-
 def _decide(condition: Expr, bounds: Bounds) -> Expr:
     """True or false where that is proven, else the condition, simplified."""
     if prove(condition, bounds):
         return TRUE
-    if isinstance(condition, Binary) and condition.op in _NEGATED and not condition.a.dtype.is_float:
-        negation = binary(_NEGATED[condition.op], condition.a, condition.b)
+    if isinstance(condition, Binary) and condition.op in NEGATED and not condition.a.dtype.is_float:
+        negation = binary(NEGATED[condition.op], condition.a, condition.b)
     else:
         negation = unary(UnaryOp.NOT, condition)
     return FALSE if prove(negation, bounds) else simplify(condition, bounds)

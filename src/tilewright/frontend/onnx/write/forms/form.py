@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from inspect import Parameter, signature
 from typing import TypeAlias
 
 import numpy as np
@@ -13,7 +11,7 @@ from tilewright.base.errors import UnsupportedModel
 from tilewright.base.names import readable
 from tilewright.frontend.onnx.write.forms.writer import OnnxAttribute, Writer, code_of
 from tilewright.graph import Array, Node, Value
-from tilewright.ops import Attribute, Operator
+from tilewright.ops import Attribute
 from tilewright.ops.shapes import Shape, same_extent
 from tilewright.symbolic.expr import ZERO, Const, Expr
 
@@ -59,7 +57,7 @@ class Writing:
     @property
     def attributes(self) -> Mapping[str, Attribute]:
         """All attributes, those that are not given with their defaults."""
-        return {**_defaults(self.node.op), **dict(self.node.attributes)}
+        return {**self.node.op.defaults, **dict(self.node.attributes)}
 
     def integer(self, name: str) -> int:
         """An integer (or bool) attribute."""
@@ -248,11 +246,3 @@ def onnx_attribute(writing: Writing, name: str) -> OnnxAttribute | None:
             texts = [part for part in value if isinstance(part, str)]
             floats = [part for part in value if isinstance(part, float)]
             return texts or floats or writing.ints(name)
-
-
-@lru_cache(maxsize=512)
-def _defaults(op: Operator) -> Mapping[str, Attribute]:
-    parameters = signature(op.function).parameters.values()
-    return {
-        p.name: p.default for p in parameters if p.kind is Parameter.KEYWORD_ONLY and p.default is not Parameter.empty
-    }
