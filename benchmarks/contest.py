@@ -55,20 +55,37 @@ class Terms:
     """Held while timing, where several people measure on one machine."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What peers did in turns, by name; a peer that failed has a reason, and perhaps an error."""
+
+    samples: Mapping[str, Samples]
+    errors: Mapping[str, Accuracy]
+    failures: Mapping[str, str]
+
+
 def run_case(case: Case, threads: int, terms: Terms) -> list[Row]:
     """A row per peer, in the order of `terms.peers`. All build side by side and then run in turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        feeds = write_feeds(case.samples, Path(folder))
+        outcome = run_in_turns(
+            [_spec(case, peer, feeds[0], threads) for peer in terms.peers], case.samples, feeds, terms
+        )
+    with exclusive(terms.lock):
+        roof = measure_roof(case.work, threads)
+    return [_row(case, threads, peer, outcome, roof) for peer in terms.peers]
+
+
+def run_in_turns(specs: Sequence[Spec], samples: Sequence[Sample], feeds: Sequence[Path], terms: Terms) -> Outcome:
+    """Build all side by side, compare what they make of `feeds`, the files of `samples`, and time them in turns."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        feeds = _write_feeds(case.samples, folder)
-        specs = [_spec(case, peer, feeds[0], threads) for peer in terms.peers]
         workers = [stack.enter_context(Worker(spec, terms.build_limit)) for spec in specs]
-        errors, failures = _errors(workers, case.samples, feeds)
+        errors, failures = _errors(workers, samples, feeds)
         ready = [worker for worker in workers if worker.name in errors]
         with exclusive(terms.lock):
-            samples, died = measure_survivors(ready, terms.plan)
-            roof = measure_roof(case.work, threads)
-    failures |= died
-    return [_row(case, threads, peer, samples, errors, failures, roof) for peer in terms.peers]
+            times, died = measure_survivors(ready, terms.plan)
+    reasons = {name: reason.removeprefix(f"{name}: ") for name, reason in (failures | died).items()}
+    return Outcome(times, errors, reasons)
 
 
 def measure_roof(work: Work, threads: int) -> Roof:
@@ -79,7 +96,8 @@ def measure_roof(work: Work, threads: int) -> Roof:
     return Roof(threads * peak * 1e9, threads * bandwidth * 1e9)
 
 
-def _write_feeds(samples: Sequence[Sample], folder: Path) -> list[Path]:
+def write_feeds(samples: Sequence[Sample], folder: Path) -> list[Path]:
+    """Write the inputs of each sample to a file of its own in `folder`."""
     paths = [folder / f"feeds-{index}.npz" for index in range(len(samples))]
     for path, sample in zip(paths, samples, strict=True):
         np.savez(path, allow_pickle=False, **sample.inputs)
@@ -118,21 +136,14 @@ def _worst(errors: Sequence[Accuracy]) -> Accuracy:
     return Accuracy(*(float(np.max([getattr(e, name) for e in errors])) for name in ("norm", "element")))
 
 
-def _row(
-    case: Case,
-    threads: int,
-    peer: str,
-    samples: Mapping[str, Samples],
-    errors: Mapping[str, Accuracy],
-    failures: Mapping[str, str],
-    roof: Roof,
-) -> Row:
-    if peer in failures:
-        return Row(case.name, threads, peer, failure=failures[peer].removeprefix(f"{peer}: "))
-    of_peer = samples[peer]
+def _row(case: Case, threads: int, peer: str, outcome: Outcome, roof: Roof) -> Row:
+    if peer in outcome.failures:
+        return Row(case.name, threads, peer, failure=outcome.failures[peer])
+    of_peer = outcome.samples[peer]
     broken = roof.broken_by(case.work, min(of_peer.slot_medians))
     reason = (
         f"faster than the roofline's {1e3 * roof.least_seconds(case.work):.3g} ms: measured wrongly" if broken else ""
     )
     share = case.work.flops / of_peer.median / roof.flops
-    return Row(case.name, threads, peer, reason, tuple(of_peer.slot_medians), of_peer.median, share, errors[peer])
+    slots, error = tuple(of_peer.slot_medians), outcome.errors[peer]
+    return Row(case.name, threads, peer, reason, slots, of_peer.median, share, error)

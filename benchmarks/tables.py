@@ -14,6 +14,7 @@ LABELS = {
     "torch_compile": "torch.compile",
     "torch_max_autotune": "torch.compile, max-autotune",
     "tilewright": "Tilewright",
+    "tilewright_searched": "Tilewright, searched",
     "tilewright_strict": "Tilewright, strict",
 }
 
@@ -65,22 +66,32 @@ def details(results: Results) -> list[str]:
     return [*parts, "What failed:", failed] if failed else parts
 
 
-def latency_table(results: Results, threads: int, cases: Sequence[str], peers: Sequence[str]) -> str:
+def latency_table(
+    results: Results,
+    threads: int,
+    cases: Sequence[str],
+    peers: Sequence[str],
+    baseline: str = BASELINE,
+    ours: str = OURS,
+) -> str:
     """Per case: milliseconds of every peer, how many times the baseline's, and how many times ours the fastest other
     peer takes; last, the means over all cases."""
-    header = ["", *(LABELS[peer] for peer in peers), f"fastest other / {LABELS[OURS]}"]
-    leads = {case: _lead(results, case, threads, peers) for case in cases}
-    body = [[case, *(_latency(results, case, threads, peer) for peer in peers), _times(leads[case])] for case in cases]
-    means = ["geometric mean of ratios", *(_mean(results, cases, threads, peer) for peer in peers)]
+    header = ["", *(LABELS[peer] for peer in peers), f"fastest other / {LABELS[ours]}"]
+    leads = {case: _lead(results, case, threads, peers, ours) for case in cases}
+    body = [
+        [case, *(_latency(results, case, threads, peer, baseline) for peer in peers), _times(leads[case])]
+        for case in cases
+    ]
+    means = ["geometric mean of ratios", *(_mean(results, cases, threads, peer, baseline) for peer in peers)]
     return markdown([header, *body, [*means, _summary([lead for lead in leads.values() if lead])]])
 
 
-def _lead(results: Results, case: str, threads: int, peers: Sequence[str]) -> float | None:
-    """How many times longer than ours the fastest other peer takes; None where one side is missing."""
+def _lead(results: Results, case: str, threads: int, peers: Sequence[str], ours: str) -> float | None:
+    """How many times longer than ours the fastest peer that is not Tilewright takes; None where one side is missing."""
     rows = {peer: results.row(case, threads, peer) for peer in peers}
     times = {peer: row.median for peer, row in rows.items() if row and not row.failure}
     others = [time for peer, time in times.items() if not peer.startswith(OURS)]
-    return min(others) / times[OURS] if others and OURS in times else None
+    return min(others) / times[ours] if others and ours in times else None
 
 
 def _times(lead: float | None) -> str:
@@ -92,8 +103,8 @@ def _summary(leads: Sequence[float]) -> str:
     return f"{geometric_mean(leads):.2f}, at least 1 in {sum(x >= 1 for x in leads)} of {len(leads)}" if leads else ""
 
 
-def _latency(results: Results, case: str, threads: int, peer: str) -> str:
-    row, ratio = results.row(case, threads, peer), results.ratio(case, threads, peer, BASELINE)
+def _latency(results: Results, case: str, threads: int, peer: str, baseline: str) -> str:
+    row, ratio = results.row(case, threads, peer), results.ratio(case, threads, peer, baseline)
     if row is None:
         return ""
     if row.failure:
@@ -101,9 +112,9 @@ def _latency(results: Results, case: str, threads: int, peer: str) -> str:
     return f"{milliseconds(row.median)}" + (f" ({ratio.median:.2f})" if ratio else "")
 
 
-def _mean(results: Results, cases: Iterable[str], threads: int, peer: str) -> str:
+def _mean(results: Results, cases: Iterable[str], threads: int, peer: str, baseline: str) -> str:
     """The mean, and over how many cases when some failed."""
-    found = [results.ratio(case, threads, peer, BASELINE) for case in cases]
+    found = [results.ratio(case, threads, peer, baseline) for case in cases]
     ratios = [ratio.median for ratio in found if ratio]
     if not ratios:
         return ""
