@@ -20,7 +20,7 @@ from tilewright.base.arrays import Array
 from tilewright.base.checks import Checks
 from tilewright.base.errors import Unsupported, UnsupportedKernel, UnsupportedTarget
 from tilewright.base.events import Advanced, Listener, ignore
-from tilewright.base.store import Cache
+from tilewright.base.store import Cache, Recent
 from tilewright.loops.ir import Call, Callee, Region
 from tilewright.loops.program import Program
 from tilewright.runtime.elsewhere import executable_for
@@ -30,6 +30,8 @@ from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO
 from tilewright.target.target import Target
 
+_SUPPORT = Recent(4)
+"""Object code of the support functions where there is no other cache: it takes longer to make than that of a kernel."""
 _ZEROS = f"{ZEROS} = internal constant [{ZEROS_BYTES} x i8] zeroinitializer, align 64\n"
 
 
@@ -55,8 +57,10 @@ class Code:
     """The kernels' modules by name."""
     main: str
     """The module of main, which runs through once in a call."""
-    others: tuple[str, ...]
-    """The modules of the support functions, and of regions that are apart from their kernels."""
+    support: str
+    """The module of the support functions: the same in all images for an architecture."""
+    regions: tuple[str, ...]
+    """The modules of regions that are apart from their kernels."""
     needs: Needs
     target: Target
 
@@ -67,7 +71,8 @@ class Code:
             objects.append(_compiled(text, self.target, cache))
             listener(Advanced("code", len(objects), len(self.kernels), name))
         objects.append(_compiled(self.main, self.target, cache, Effort.QUICK))
-        objects += [_compiled(text, self.target, cache) for text in self.others]
+        objects.append(_compiled(self.support, self.target, _SUPPORT if cache is None else cache))
+        objects += [_compiled(text, self.target, cache) for text in self.regions]
         return Image(tuple(objects), self.needs, self.target)
 
 
@@ -133,9 +138,9 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
         for site in sites[name]
     )
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
-    text, others = f"{_assemble(module)}\n{declarations}", (support_text(target.arch.value), *regions)
+    text, support = f"{_assemble(module)}\n{declarations}", support_text(target.arch.value)
     needs = Needs(info.workspace_bytes, info.scratch_bytes, info.more_workspace, tuple(named), info.calls)
-    return Code(modules, text, others, needs, target)
+    return Code(modules, text, support, tuple(regions), needs, target)
 
 
 def _compiled(text: str, target: Target, cache: Cache | None, effort: Effort = Effort.FULL) -> bytes:
