@@ -194,6 +194,26 @@ def test_the_folder_is_never_much_over_its_bound(
         assert (store.get(key_of(str(i))) is not None) == (size + HEADER <= limit)
 
 
+def test_stores_of_one_folder_look_at_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    list_folder = os.scandir
+
+    def noted(folder: str | Path) -> object:
+        looked.append(str(folder))
+        return list_folder(folder)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    size = 1000 - HEADER
+    for i in range(63):
+        opened(tmp_path / "cache", limit=1_000_000).put(key_of(str(i)), bytes(size))
+    assert looked.count(str(tmp_path / "cache")) == 1
+    opened(tmp_path / "cache", limit=1_000_000).put(key_of("63"), bytes(size))
+    assert looked.count(str(tmp_path / "cache")) == 2, "a sixteenth of the bound was written since"
+    opened(tmp_path / "cache", limit=10_000).put(key_of("64"), bytes(size))
+    assert looked.count(str(tmp_path / "cache")) == 3, "the bound is another one"
+    assert opened(tmp_path / "cache").usage().bytes <= 10_000
+
+
 def test_clear_and_usage(tmp_path: Path) -> None:
     store = opened(tmp_path / "cache")
     for i in range(3):

@@ -8,6 +8,7 @@ guides and uops.info, for 32-bit floats at the widest vector.
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 
 class Architecture(Enum):
@@ -161,6 +162,7 @@ _CORES: dict[str, tuple[int, int]] = {
 }
 
 
+@lru_cache(1024)
 def closure(arch: Architecture, names: frozenset[str]) -> frozenset[str]:
     """``names`` and all that they imply."""
     table, found, open_ = FEATURES[arch], set[str](), list(names)

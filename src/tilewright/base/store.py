@@ -94,6 +94,17 @@ class _File:
     used: float
 
 
+@dataclass(slots=True)
+class _Written:
+    """Bytes that this process has written to a folder since it last looked at all of it."""
+
+    unscanned: float = float("inf")
+
+
+_WRITTEN: dict[tuple[Path, int], _Written] = {}
+"""By folder and bound: each compilation opens the store anew, and a look at a full folder takes longer than LLVM."""
+
+
 class Store:
     """The cache in one folder. Threads and processes may use one folder at once.
 
@@ -106,7 +117,7 @@ class Store:
         self.limit_bytes = limit_bytes
         self._listener = listener
         self._warned: set[str] = set()
-        self._unscanned: float = float("inf")  # bytes written since the last look at the whole folder
+        self._written = _WRITTEN.setdefault((directory, limit_bytes), _Written())
 
     @staticmethod
     def open(settings: Settings, listener: Listener = ignore) -> "Store | None":
@@ -193,8 +204,8 @@ class Store:
         except OSError as error:
             self._warn(f"can't write to the cache {self.directory}: {reason(error)}")
             return False
-        self._unscanned += size
-        if self._unscanned > self.limit_bytes * _SCAN_FRACTION:
+        self._written.unscanned += size
+        if self._written.unscanned > self.limit_bytes * _SCAN_FRACTION:
             self._evict(path)
         return True
 
@@ -219,7 +230,7 @@ class Store:
         """Remove least recently used entries, but not ``newest``, until the folder is within its bound."""
         files = sorted(self._files(), key=lambda file: file.used)
         total = sum(file.size for file in files)
-        self._unscanned = 0.0
+        self._written.unscanned = 0.0
         if total <= self.limit_bytes:
             return
         for file in files:

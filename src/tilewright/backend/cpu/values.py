@@ -99,6 +99,7 @@ def integer(value: int) -> Value:
     return integers((value,), dtypes.index)
 
 
+@lru_cache(maxsize=4096)
 def iota(lanes: int, stride: int = 1, start: int = 0) -> Value:
     """``start, start + stride, ...`` as index lanes."""
     return integers(tuple(start + stride * lane for lane in range(lanes)), dtypes.index)
