@@ -1,7 +1,8 @@
 """What all tests share: golden text files, and the last lines of the report."""
 
+import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 GENERATORS = pytest.StashKey[profiles.Generators]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Test modules and tests stay until the end: Python need not look for garbage among them, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

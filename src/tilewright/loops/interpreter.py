@@ -41,7 +41,7 @@ from tilewright.loops.ir import (
     Stores,
 )
 from tilewright.loops.program import Program
-from tilewright.loops.scalars import Evaluator, Value, as_int, as_value, evaluator
+from tilewright.loops.scalars import Evaluator, IntEvaluator, Value, as_value, evaluator, int_evaluator
 from tilewright.loops.storage import Box, Point, Progress, Storage
 from tilewright.loops.visit import walk
 from tilewright.symbolic.domain import IterKind
@@ -141,7 +141,7 @@ def _environment(program: Program, extents: Mapping[str, int]) -> _Env:
 
 
 def _extent(extent: Expr, environment: _Env) -> int:
-    return int(extent.value) if isinstance(extent, Const) else as_int(evaluator(extent, _no_load)(environment))
+    return int(extent.value) if isinstance(extent, Const) else int_evaluator(extent, _no_load)(environment)
 
 
 def _no_load(source: Source, at: Point) -> Value:
@@ -227,14 +227,14 @@ class _Machine:
                 return lambda env: None
 
     def _store(self, stmt: Store) -> _Action:
-        at, value = self._evaluators(stmt.indices), self._evaluator(stmt.value)
-        return lambda env: self._write(stmt.buffer, tuple(as_int(i(env)) for i in at), value(env))
+        at, value = self._ints(stmt.indices), self._evaluator(stmt.value)
+        return lambda env: self._write(stmt.buffer, tuple([i(env) for i in at]), value(env))
 
     def _stores(self, stores: Sequence[Store]) -> _Action:
-        parts = [(s.buffer, self._evaluators(s.indices), self._evaluator(s.value)) for s in stores]
+        parts = [(s.buffer, self._ints(s.indices), self._evaluator(s.value)) for s in stores]
 
         def run(env: _Env) -> None:
-            ready = [(buffer, tuple(as_int(i(env)) for i in at), value(env)) for buffer, at, value in parts]
+            ready = [(buffer, tuple([i(env) for i in at]), value(env)) for buffer, at, value in parts]
             for buffer, where, value in ready:
                 self._write(buffer, where, value)
 
@@ -260,11 +260,11 @@ class _Machine:
         return run
 
     def _loop(self, stmt: Loop) -> _Action:
-        name, extent, body = stmt.var.unique, self._evaluator(stmt.extent), self._action(stmt.body)
+        name, extent, body = stmt.var.unique, self._int(stmt.extent), self._action(stmt.body)
         may_start = any(isinstance(node, Block) and node.init is not None for node in walk(stmt))
 
         def run(env: _Env) -> None:
-            count = as_int(extent(env))
+            count = extent(env)
             if count <= 0 and may_start:
                 # A reduction over nothing: without blocks, its initialization stands before the loop.
                 self._action(dissolve(stmt))(env)
@@ -284,10 +284,10 @@ class _Machine:
 
     def _alloc(self, stmt: Alloc) -> _Action:
         buffer, body = stmt.buffer, self._action(stmt.body)
-        shape = self._evaluators(buffer.shape)
+        shape = self._ints(buffer.shape)
 
         def run(env: _Env) -> None:
-            extents = tuple(as_int(e(env)) for e in shape)
+            extents = tuple([e(env) for e in shape])
             outer = self._storages.get(buffer.name)
             self._storages[buffer.name] = storage = Storage.new(buffer, extents, len(self._frames))
             body(env)
@@ -302,8 +302,9 @@ class _Machine:
 
     def _block(self, block: Block) -> _Action:
         predicate = self._evaluator(block.predicate)
-        bindings = self._evaluators(block.bindings)
-        extents = self._evaluators([axis.extent for axis in block.axes])
+        names = [axis.var.unique for axis in block.axes]
+        bindings = self._ints(block.bindings)
+        extents = self._ints([axis.extent for axis in block.axes])
         reads, writes = self._declared(block.reads), self._declared(block.writes)
         axes = _AxesByKind.of(block)
         init = None if block.init is None else self._action(block.init)
@@ -312,11 +313,11 @@ class _Machine:
         def run(env: _Env) -> None:
             if not predicate(env):
                 return
-            point = tuple(as_int(binding(env)) for binding in bindings)
-            sizes = tuple(as_int(extent(env)) for extent in extents)
+            point = tuple([binding(env) for binding in bindings])
+            sizes = tuple([extent(env) for extent in extents])
             is_first = self._enter(block, axes, point, sizes)
             inner = dict(self._scope)
-            inner.update((axis.var.unique, value) for axis, value in zip(block.axes, point, strict=True))
+            inner.update(zip(names, point, strict=True))
             self._frames.append(_Frame(block, point, reads(inner), writes(inner)))
             if init is not None and is_first:
                 init(inner)
@@ -331,14 +332,14 @@ class _Machine:
         def evaluate(env: _Env) -> _Declared:
             found: _Declared = {}
             for name, box in parts:
-                found.setdefault(name, []).append(tuple(range(start, start + size) for start, size in box(env)))
+                found.setdefault(name, []).append(tuple([range(start, start + size) for start, size in box(env)]))
             return found
 
         return evaluate
 
     def _box(self, region: Region) -> Callable[[_Env], Box]:
-        ranges = [(self._evaluator(start), self._evaluator(extent)) for start, extent in region.ranges]
-        return lambda env: tuple((as_int(start(env)), as_int(extent(env))) for start, extent in ranges)
+        ranges = [(self._int(start), self._int(extent)) for start, extent in region.ranges]
+        return lambda env: tuple([(start(env), extent(env)) for start, extent in ranges])
 
     def _enter(self, block: Block, axes: "_AxesByKind", point: Point, sizes: tuple[int, ...]) -> bool:
         """Note that ``block`` is executed at ``point``; whether this is the first point of its reduction."""
@@ -387,8 +388,11 @@ class _Machine:
     def _evaluator(self, expr: Expr) -> Evaluator:
         return evaluator(expr, self._read)
 
-    def _evaluators(self, exprs: Sequence[Expr]) -> tuple[Evaluator, ...]:
-        return tuple(self._evaluator(expr) for expr in exprs)
+    def _int(self, expr: Expr) -> IntEvaluator:
+        return int_evaluator(expr, self._read)
+
+    def _ints(self, exprs: Sequence[Expr]) -> list[IntEvaluator]:
+        return [self._int(expr) for expr in exprs]
 
     def _storage(self, source: Source) -> Storage:
         found = self._storages.get(source.name)

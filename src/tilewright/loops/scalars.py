@@ -22,6 +22,7 @@ Value: TypeAlias = int | bool | np.generic
 Env: TypeAlias = Mapping[str, int]
 """The loop variables, axes and run-time extents in scope, by ``Var.unique``."""
 Evaluator: TypeAlias = Callable[[Env], Value]
+IntEvaluator: TypeAlias = Callable[[Env], int]
 Load: TypeAlias = Callable[[Source, tuple[int, ...]], Value]
 
 
@@ -46,13 +47,9 @@ def as_value(element: Array | np.generic, dtype: DType) -> Value:
     """A NumPy scalar, or array without dimensions, as the interpreter holds it."""
     if dtype == index:
         return int(element.item())
-    return bool(element.item()) if dtype == boolean else np.asarray(element).flat[0]
-
-
-def as_int(value: Value) -> int:
-    """The value of an index or bool expression."""
-    assert isinstance(value, int)
-    return value
+    if dtype == boolean:
+        return bool(element.item())
+    return element if isinstance(element, np.generic) else element.flat[0]
 
 
 def evaluator(expr: Expr, load: Load) -> Evaluator:
@@ -64,8 +61,8 @@ def evaluator(expr: Expr, load: Load) -> Evaluator:
         case Var():
             return _variable(expr)
         case Read(source, indices):
-            at = tuple(evaluator(i, load) for i in indices)
-            return lambda env: load(source, tuple(as_int(i(env)) for i in at))
+            at = [int_evaluator(i, load) for i in indices]
+            return lambda env: load(source, tuple([i(env) for i in at]))
         case Select(condition, a, b):
             test, left, right = (evaluator(e, load) for e in (condition, a, b))
             return lambda env: left(env) if test(env) else right(env)
@@ -77,10 +74,17 @@ def evaluator(expr: Expr, load: Load) -> Evaluator:
         case Binary(op, a, b):
             return _binary(op, evaluator(a, load), evaluator(b, load), a.dtype, expr.dtype)
         case Check(position, size):
-            at, extent = evaluator(position, load), evaluator(size, load)
-            return lambda env: expr.place(as_int(at(env)), as_int(extent(env)))
+            place, extent = int_evaluator(position, load), int_evaluator(size, load)
+            return lambda env: expr.place(place(env), extent(env))
         case _:
             raise BadProgram(f"{expr!r} is no scalar expression")
+
+
+def int_evaluator(expr: Expr, load: Load) -> IntEvaluator:
+    """The function that computes ``expr``, an index or a bool. Raises ``BadProgram`` if it is neither."""
+    if expr.dtype != index and expr.dtype != boolean:
+        raise BadProgram(f"{expr!r} is {expr.dtype}, and stands for an index")
+    return cast(IntEvaluator, evaluator(expr, load))
 
 
 def _variable(variable: Var) -> Evaluator:
@@ -107,8 +111,8 @@ def _binary(op: BinaryOp, a: Evaluator, b: Evaluator, dtype: DType, result: DTyp
     if dtype == boolean and op is BinaryOp.OR:
         return lambda env: a(env) or b(env)
     if dtype == index and op in INTEGER_FOLDS:
-        on_ints = INTEGER_FOLDS[op]
-        return lambda env: _wrapped(on_ints(as_int(a(env)), as_int(b(env))))
+        on_ints, left, right = INTEGER_FOLDS[op], cast(IntEvaluator, a), cast(IntEvaluator, b)
+        return lambda env: _wrapped(on_ints(left(env), right(env)))
     if dtype in (f32, f64) and op in _FLOAT:
         on_floats = _FLOAT[op]
         return lambda env: on_floats(cast(_Float, a(env)), cast(_Float, b(env)))

@@ -55,7 +55,7 @@ def tune_kernel(
     naive: Program,
     *,
     template: Generator | None = None,
-    spaces: Spaces | str = Spaces.TEMPLATES,
+    space: Spaces | str = Spaces.TEMPLATES,
     sketch_rules: Sequence[SketchRule] = (),
     trials: Annotated[int, Within(1, MOST_TRIALS)] | None = None,
     minutes: Annotated[float, Within(0.0, MOST_MINUTES)] | None = None,
@@ -70,7 +70,7 @@ def tune_kernel(
     """The fastest of about ``trials`` schedules of ``naive``, or of as many as are measured in ``minutes``, and of what
     the compiler does with it. (Neither is given: 64 trials.)
 
-    ``template``: whose space is searched; without one, ``spaces`` says what: the compiler's own spaces, sketches, which
+    ``template``: whose space is searched; without one, ``space`` says what: the compiler's own spaces, sketches, which
     are derived from the program alone (with ``sketch_rules`` of one's own), or all.
     ``search``, ``cost_model``: by name, or objects of one's own. ``records``: a database, in which what was measured is
     remembered, and from which the cost model learns what was measured of similar kernels (``transfer``); ``compile``
@@ -83,15 +83,15 @@ def tune_kernel(
         raise BadInput(f"{naive.name} has run-time extents: what is measured has fixed ones")
     for_target, kernel = target or Target.host(), named(naive)
 
-    what = spaces if isinstance(spaces, Spaces) else spaces_named(spaces)
+    what = space if isinstance(space, Spaces) else spaces_named(space)
 
     def space_for(program: Program, target: Target) -> Candidates | None:
         if template is not None:
             return Space.of(template, program, target)
         return candidates_of(program, target, what, sketch_rules)
 
-    space = space_for(kernel, for_target)
-    if space is None:
+    candidates = space_for(kernel, for_target)
+    if candidates is None:
         raise BadInput(f"{naive.name} leaves nothing to choose in {what.value}")
     setup = Setup(
         seed=seed,
@@ -108,8 +108,8 @@ def tune_kernel(
         kept = stack.enter_context(Records.open(path))
         session = stack.enter_context(kept.session(told))
         measurer = Measurer(stack.enter_context(Pool(for_target.cores)), kept, session)
-        history = measured_nearby(kept, space, setup, space_for) if transfer else ()
-        tuner = KernelTuner(space, measurer, setup, history=history)
+        history = measured_nearby(kept, candidates, setup, space_for) if transfer else ()
+        tuner = KernelTuner(candidates, measurer, setup, history=history)
         end = None if minutes is None else time.monotonic() + 60 * minutes
         most = DEFAULT_TRIALS if trials is None and minutes is None else trials or MOST_TRIALS
         while not tuner.is_over and len(tuner.history.digits) < most:
