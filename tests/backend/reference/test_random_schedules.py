@@ -25,7 +25,7 @@ from tilewright.loops.visit import transform_stmts, walk
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
 
-SHARDS = [*range(6), *(pytest.param(shard, marks=pytest.mark.slow) for shard in range(6, 10))]
+SHARDS = range(10)
 EACH = 50
 LEAST = {
     "cache_read": 25,
