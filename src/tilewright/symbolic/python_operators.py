@@ -3,6 +3,7 @@
 ``==`` and ``!=`` are left: they compare expressions as objects. What builds expressions of them is in ``expr.py``.
 """
 
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
@@ -27,76 +28,43 @@ class Operand(Protocol[Other, Result]):
         ...
 
 
+def _binary(op: BinaryOp) -> Callable[[Operand[Other, Result], Other], Result]:
+    return lambda self, other: self.binary(op, other)
+
+
+def _reflected(op: BinaryOp) -> Callable[[Operand[Other, Result], Other], Result]:
+    return lambda self, other: self.reflected(op, other)
+
+
+def _unary(op: UnaryOp) -> Callable[[Operand[Other, Result]], Result]:
+    return lambda self: self.unary(op)
+
+
 class PythonOperators:
     """Inherited by every ``Operand``."""
 
     __slots__ = ()
 
-    def __add__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.ADD, other)
-
-    def __radd__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.reflected(BinaryOp.ADD, other)
-
-    def __sub__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.SUB, other)
-
-    def __rsub__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.reflected(BinaryOp.SUB, other)
-
-    def __mul__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.MUL, other)
-
-    def __rmul__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.reflected(BinaryOp.MUL, other)
-
-    def __truediv__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.DIV, other)
-
-    def __rtruediv__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.reflected(BinaryOp.DIV, other)
-
-    def __floordiv__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.FLOORDIV, other)
-
-    def __rfloordiv__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.reflected(BinaryOp.FLOORDIV, other)
-
-    def __mod__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.MOD, other)
-
-    def __rmod__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.reflected(BinaryOp.MOD, other)
-
-    def __and__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.AND, other)
-
-    def __or__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.OR, other)
-
-    def __xor__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.XOR, other)
-
-    def __lshift__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.SHL, other)
-
-    def __rshift__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.SHR, other)
-
-    def __lt__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.LT, other)
-
-    def __le__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.LE, other)
-
-    def __gt__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.GT, other)
-
-    def __ge__(self: Operand[Other, Result], other: Other) -> Result:
-        return self.binary(BinaryOp.GE, other)
-
-    def __neg__(self: Operand[Other, Result]) -> Result:
-        return self.unary(UnaryOp.NEG)
-
-    def __invert__(self: Operand[Other, Result]) -> Result:
-        return self.unary(UnaryOp.NOT)
+    __add__ = _binary(BinaryOp.ADD)
+    __radd__ = _reflected(BinaryOp.ADD)
+    __sub__ = _binary(BinaryOp.SUB)
+    __rsub__ = _reflected(BinaryOp.SUB)
+    __mul__ = _binary(BinaryOp.MUL)
+    __rmul__ = _reflected(BinaryOp.MUL)
+    __truediv__ = _binary(BinaryOp.DIV)
+    __rtruediv__ = _reflected(BinaryOp.DIV)
+    __floordiv__ = _binary(BinaryOp.FLOORDIV)
+    __rfloordiv__ = _reflected(BinaryOp.FLOORDIV)
+    __mod__ = _binary(BinaryOp.MOD)
+    __rmod__ = _reflected(BinaryOp.MOD)
+    __and__ = _binary(BinaryOp.AND)
+    __or__ = _binary(BinaryOp.OR)
+    __xor__ = _binary(BinaryOp.XOR)
+    __lshift__ = _binary(BinaryOp.SHL)
+    __rshift__ = _binary(BinaryOp.SHR)
+    __lt__ = _binary(BinaryOp.LT)
+    __le__ = _binary(BinaryOp.LE)
+    __gt__ = _binary(BinaryOp.GT)
+    __ge__ = _binary(BinaryOp.GE)
+    __neg__ = _unary(UnaryOp.NEG)
+    __invert__ = _unary(UnaryOp.NOT)

@@ -16,9 +16,9 @@
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tilewright.base.dtypes import DType, f32, f64
 from tilewright.base.exact import float_bits
@@ -130,6 +130,28 @@ class Unit:
         return Real(self, self.emit(f"call {self.real_type} {symbol}({args})"))
 
 
+_Other = TypeVar("_Other", contravariant=True)
+_Value = TypeVar("_Value", covariant=True)
+
+
+class _Operand(Protocol[_Other, _Value]):
+    """A value that instructions take."""
+
+    def binary(self, instruction: str, other: _Other) -> _Value: ...
+
+
+def _operator(instruction: str) -> Callable[[_Operand[_Other, _Value], _Other], _Value]:
+    return lambda a, b: a.binary(instruction, b)
+
+
+def _reflected(instruction: str) -> "Callable[[Real, float], Real]":
+    return lambda b, a: b.unit.constant(a).binary(instruction, b)
+
+
+def _comparison(condition: str) -> "Callable[[Real, Real | float], Mask]":
+    return lambda a, b: a.compare(condition, b)
+
+
 @dataclass(frozen=True, slots=True)
 class Real:
     """Floats."""
@@ -140,33 +162,19 @@ class Real:
     def _operand(self, other: "Real | float") -> "Real":
         return other if isinstance(other, Real) else self.unit.constant(other)
 
-    def _binary(self, instruction: str, a: "Real | float", b: "Real | float") -> "Real":
-        left, right = self._operand(a), self._operand(b)
-        return Real(self.unit, self.unit.emit(f"{instruction} {self.unit.real_type} {left.name}, {right.name}"))
+    def binary(self, instruction: str, other: "Real | float") -> "Real":
+        """``instruction`` on this and ``other``."""
+        right = self._operand(other)
+        return Real(self.unit, self.unit.emit(f"{instruction} {self.unit.real_type} {self.name}, {right.name}"))
 
-    def __add__(self, other: "Real | float") -> "Real":
-        return self._binary("fadd", self, other)
-
-    def __radd__(self, other: float) -> "Real":
-        return self._binary("fadd", other, self)
-
-    def __sub__(self, other: "Real | float") -> "Real":
-        return self._binary("fsub", self, other)
-
-    def __rsub__(self, other: float) -> "Real":
-        return self._binary("fsub", other, self)
-
-    def __mul__(self, other: "Real | float") -> "Real":
-        return self._binary("fmul", self, other)
-
-    def __rmul__(self, other: float) -> "Real":
-        return self._binary("fmul", other, self)
-
-    def __truediv__(self, other: "Real | float") -> "Real":
-        return self._binary("fdiv", self, other)
-
-    def __rtruediv__(self, other: float) -> "Real":
-        return self._binary("fdiv", other, self)
+    __add__ = _operator("fadd")
+    __radd__ = _reflected("fadd")
+    __sub__ = _operator("fsub")
+    __rsub__ = _reflected("fsub")
+    __mul__ = _operator("fmul")
+    __rmul__ = _reflected("fmul")
+    __truediv__ = _operator("fdiv")
+    __rtruediv__ = _reflected("fdiv")
 
     def __neg__(self) -> "Real":
         return Real(self.unit, self.unit.emit(f"fneg {self.unit.real_type} {self.name}"))
@@ -186,25 +194,19 @@ class Real:
         """The square root, correctly rounded."""
         return self.unit.intrinsic("sqrt", self)
 
-    def _compare(self, condition: str, other: "Real | float") -> "Mask":
+    def compare(self, condition: str, other: "Real | float") -> "Mask":
+        """Where ``condition`` holds of this and ``other``."""
         unit, right = self.unit, self._operand(other)
         return Mask(unit, unit.emit(f"fcmp {condition} {unit.real_type} {self.name}, {right.name}"))
 
-    def __lt__(self, other: "Real | float") -> "Mask":
-        return self._compare("olt", other)
-
-    def __le__(self, other: "Real | float") -> "Mask":
-        return self._compare("ole", other)
-
-    def __gt__(self, other: "Real | float") -> "Mask":
-        return self._compare("ogt", other)
-
-    def __ge__(self, other: "Real | float") -> "Mask":
-        return self._compare("oge", other)
+    __lt__ = _comparison("olt")
+    __le__ = _comparison("ole")
+    __gt__ = _comparison("ogt")
+    __ge__ = _comparison("oge")
 
     def equal(self, other: "Real | float") -> "Mask":
         """``self == other``, false for NaN."""
-        return self._compare("oeq", other)
+        return self.compare("oeq", other)
 
     def at_most(self, limit: float) -> "Real":
         """The smaller one; NaN stays NaN."""
@@ -236,37 +238,23 @@ class Int:
     unit: Unit
     name: str
 
-    def _binary(self, instruction: str, other: "Int | int") -> "Int":
+    def binary(self, instruction: str, other: "Int | int") -> "Int":
+        """``instruction`` on this and ``other``."""
         right = other if isinstance(other, Int) else self.unit.integer(other)
         return Int(self.unit, self.unit.emit(f"{instruction} {self.unit.int_type} {self.name}, {right.name}"))
 
-    def __add__(self, other: "Int | int") -> "Int":
-        return self._binary("add", other)
-
-    def __sub__(self, other: "Int | int") -> "Int":
-        return self._binary("sub", other)
-
-    def __mul__(self, other: "Int | int") -> "Int":
-        return self._binary("mul", other)
-
-    def __and__(self, other: "Int | int") -> "Int":
-        return self._binary("and", other)
-
-    def __or__(self, other: "Int | int") -> "Int":
-        return self._binary("or", other)
-
-    def __xor__(self, other: "Int | int") -> "Int":
-        return self._binary("xor", other)
-
-    def __lshift__(self, bits: "Int | int") -> "Int":
-        return self._binary("shl", bits)
-
-    def __rshift__(self, bits: int) -> "Int":
-        return self._binary("ashr", bits)
+    __add__ = _operator("add")
+    __sub__ = _operator("sub")
+    __mul__ = _operator("mul")
+    __and__ = _operator("and")
+    __or__ = _operator("or")
+    __xor__ = _operator("xor")
+    __lshift__ = _operator("shl")
+    __rshift__ = _operator("ashr")
 
     def logical_shift_right(self, bits: int) -> "Int":
         """The shift that brings in zeros (``>>`` brings in the sign)."""
-        return self._binary("lshr", bits)
+        return self.binary("lshr", bits)
 
     def _compare(self, condition: str, other: "Int | int") -> "Mask":
         right = other if isinstance(other, Int) else self.unit.integer(other)
@@ -311,17 +299,15 @@ class Mask:
     unit: Unit
     name: str
 
-    def _binary(self, instruction: str, other: "Mask") -> "Mask":
+    def binary(self, instruction: str, other: "Mask") -> "Mask":
+        """``instruction`` on this and ``other``."""
         return Mask(self.unit, self.unit.emit(f"{instruction} {self.unit.mask_type} {self.name}, {other.name}"))
 
-    def __and__(self, other: "Mask") -> "Mask":
-        return self._binary("and", other)
-
-    def __or__(self, other: "Mask") -> "Mask":
-        return self._binary("or", other)
+    __and__ = _operator("and")
+    __or__ = _operator("or")
 
     def __invert__(self) -> "Mask":
-        return self._binary("xor", self.unit.mask_of(True))
+        return self.binary("xor", self.unit.mask_of(True))
 
 
 def select(mask: Mask, a: Real | float, b: Real | float) -> Real:
