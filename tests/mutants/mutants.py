@@ -1263,8 +1263,8 @@ MUTANTS = (
     Mutant(
         "an elementwise operator is not declared as one",
         "ops/activation.py",
-        '@operator("Softplus", FusionKind.INJECTIVE, Trait.ELEMENTWISE)',
-        '@operator("Softplus", FusionKind.INJECTIVE, Trait.NONE)',
+        "operator(name, FusionKind.INJECTIVE, Trait.ELEMENTWISE)(function)",
+        "operator(name, FusionKind.INJECTIVE, Trait.NONE)(function)",
         ("tests/ops/test_traits.py",),
     ),
     Mutant(

@@ -1,7 +1,8 @@
 """Activation functions. 16-bit floats are computed in f32 and rounded once."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 from tilewright.base.dtypes import DType, f64
@@ -10,8 +11,8 @@ from tilewright.ops.build import accumulator, choice, tensor
 from tilewright.ops.elementwise import elementwise
 from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import element, require_broadcast
-from tilewright.symbolic.expr import Expr, as_expr, binary, cast, const, maximum, minimum, select, unary
-from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.expr import Expr, as_expr, cast, const, maximum, minimum, select
+from tilewright.tensor.functions import abs, erf, exp, expm1, log1p, sigmoid, tanh
 from tilewright.tensor.ir import Tensor
 
 
@@ -23,47 +24,74 @@ def activation(x: Tensor, body: Callable[[Expr], Expr]) -> Tensor:
     return elementwise(lambda v: cast(body(cast(v, wide)), x.dtype), x)
 
 
-def softplus_of(v: Expr) -> Expr:
-    """``log(1 + exp(v))``, without overflow."""
-    small = unary(UnaryOp.EXP, -unary(UnaryOp.ABS, v))
-    return maximum(v, _zero(v)) + unary(UnaryOp.LOG1P, small)
+def _zero(x: Expr) -> Expr:
+    return const(0, x.dtype)
 
 
-def _zero(v: Expr) -> Expr:
-    return const(0, v.dtype)
+def _within_unit(x: Expr) -> Expr:
+    return maximum(minimum(x, const(1.0, x.dtype)), _zero(x))
 
 
-def _quotient(a: Expr, b: Expr | float) -> Expr:
-    return binary(BinaryOp.DIV, a, b)
+def _softplus(x: Expr) -> Expr:
+    """``log(1 + exp(x))``, without overflow."""
+    return maximum(x, _zero(x)) + log1p(exp(-abs(x)))
 
 
-@operator("Celu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """``max(x, 0) + min(alpha (exp(x / alpha) - 1), 0)`` (Barron, 2017)."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A function of ``(x, alpha, beta)``; defaults of the parameters that it has."""
 
-    def body(v: Expr) -> Expr:
-        bent = alpha * unary(UnaryOp.EXPM1, _quotient(v, alpha))
-        return maximum(v, _zero(v)) + minimum(bent, _zero(v))
+    function: Callable[[Expr, Expr, Expr], Expr]
+    alpha: float | None = None
+    beta: float | None = None
 
-    return activation(x, body)
+    def of(self, alpha: float, beta: float) -> Callable[[Expr], Expr]:
+        """The function of ``x``."""
+        return lambda x: self.function(x, const(alpha, x.dtype), const(beta, x.dtype))
 
 
-@operator("Elu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """``x``, and ``alpha (exp(x) - 1)`` where it is negative (Clevert et al., 2015)."""
-    return activation(x, lambda v: select(v < 0.0, alpha * unary(UnaryOp.EXPM1, v), v))
+ACTIVATIONS: Mapping[str, Form] = {
+    # Barron, 2017
+    "Celu": Form(lambda x, alpha, _: maximum(x, _zero(x)) + minimum(alpha * expm1(x / alpha), _zero(x)), 1.0),
+    # Clevert et al., 2015
+    "Elu": Form(lambda x, alpha, _: select(x < 0.0, alpha * expm1(x), x), 1.0),
+    "HardSigmoid": Form(lambda x, alpha, beta: _within_unit(alpha * x + beta), 0.2, 0.5),
+    # Howard et al., 2019
+    "HardSwish": Form(lambda x, _alpha, _beta: x * _within_unit(x * (1 / 6) + 0.5)),
+    "LeakyRelu": Form(lambda x, alpha, _: select(x < 0.0, alpha * x, x), 0.01),
+    # Misra, 2019
+    "Mish": Form(lambda x, _alpha, _beta: x * tanh(_softplus(x))),
+    "Softplus": Form(lambda x, _alpha, _beta: _softplus(x)),
+    "Softsign": Form(lambda x, _alpha, _beta: x / (1.0 + abs(x))),
+    # Ramachandran et al., 2017
+    "Swish": Form(lambda x, alpha, _: x * sigmoid(alpha * x), 1.0),
+    "ThresholdedRelu": Form(lambda x, alpha, _: select(x > alpha, x, _zero(x)), 1.0),
+}
+"""Operators that are one function of an element and numbers."""
+
+
+def _enter(name: str, form: Form) -> None:
+    def plain(x: Tensor) -> Tensor:
+        return activation(x, form.of(0.0, 0.0))
+
+    def with_alpha(x: Tensor, *, alpha: float = form.alpha or 0.0) -> Tensor:
+        return activation(x, form.of(alpha, 0.0))
+
+    def with_both(x: Tensor, *, alpha: float = form.alpha or 0.0, beta: float = form.beta or 0.0) -> Tensor:
+        return activation(x, form.of(alpha, beta))
+
+    function = plain if form.alpha is None else with_alpha if form.beta is None else with_both
+    operator(name, FusionKind.INJECTIVE, Trait.ELEMENTWISE)(function)
+
+
+for _name, _form in ACTIVATIONS.items():
+    _enter(_name, _form)
 
 
 @operator("Selu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def selu(x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Tensor:
     """``gamma`` times ``x``, or times ``alpha (exp(x) - 1)`` where it is not positive (Klambauer et al., 2017)."""
-    return activation(x, lambda v: gamma * select(v > 0.0, v, alpha * unary(UnaryOp.EXPM1, v)))
-
-
-@operator("LeakyRelu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
-    """``x``, and ``alpha x`` where it is negative."""
-    return activation(x, lambda v: select(v < 0.0, alpha * v, v))
+    return activation(x, lambda v: gamma * select(v > 0.0, v, alpha * expm1(v)))
 
 
 @operator("PRelu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
@@ -86,59 +114,13 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     by = choice(Approximation, approximate, "Gelu: approximate")
 
     def exact(v: Expr) -> Expr:
-        return 0.5 * v * (1.0 + unary(UnaryOp.ERF, v * math.sqrt(0.5)))
+        return 0.5 * v * (1.0 + erf(v * math.sqrt(0.5)))
 
     def by_tanh(v: Expr) -> Expr:
         inner = math.sqrt(2 / math.pi) * (v + 0.044715 * (v * v * v))
-        return 0.5 * v * (1.0 + unary(UnaryOp.TANH, inner))
+        return 0.5 * v * (1.0 + tanh(inner))
 
     return activation(x, exact if by is Approximation.NONE else by_tanh)
-
-
-@operator("HardSigmoid", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
-    """``alpha x + beta`` within 0 and 1."""
-    return activation(x, lambda v: _within_unit(alpha * v + beta))
-
-
-@operator("HardSwish", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def hard_swish(x: Tensor) -> Tensor:
-    """``x`` times ``x / 6 + 1 / 2`` within 0 and 1 (Howard et al., 2019)."""
-    return activation(x, lambda v: v * _within_unit(v * (1 / 6) + 0.5))
-
-
-def _within_unit(v: Expr) -> Expr:
-    return maximum(minimum(v, const(1.0, v.dtype)), _zero(v))
-
-
-@operator("Mish", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def mish(x: Tensor) -> Tensor:
-    """``x tanh(softplus(x))`` (Misra, 2019)."""
-    return activation(x, lambda v: v * unary(UnaryOp.TANH, softplus_of(v)))
-
-
-@operator("Softplus", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def softplus(x: Tensor) -> Tensor:
-    """``log(1 + exp(x))``."""
-    return activation(x, softplus_of)
-
-
-@operator("Softsign", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def softsign(x: Tensor) -> Tensor:
-    """``x / (1 + |x|)``."""
-    return activation(x, lambda v: _quotient(v, 1.0 + unary(UnaryOp.ABS, v)))
-
-
-@operator("Swish", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """``x sigmoid(alpha x)`` (Ramachandran et al., 2017)."""
-    return activation(x, lambda v: v * unary(UnaryOp.SIGMOID, alpha * v))
-
-
-@operator("ThresholdedRelu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """``x`` where it is above ``alpha``, else 0."""
-    return activation(x, lambda v: select(v > alpha, v, _zero(v)))
 
 
 @operator("Shrink", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
