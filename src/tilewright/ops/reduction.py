@@ -44,37 +44,50 @@ def _axes(x: Tensor, axes: Sequence[int] | None, noop_with_empty_axes: bool) -> 
     return normalize_axes(axes or (() if noop_with_empty_axes else None), x.ndim)
 
 
+def _real(dtype: DType) -> DType:
+    """The float dtype in which to compute roots and logarithms of sums."""
+    return accumulator(dtype) if dtype.is_float else f64
+
+
+def _comparable(dtype: DType) -> DType:
+    return u8 if dtype.is_bool else dtype
+
+
+def _quotient(total: Expr, count: Expr) -> Expr:
+    return binary(BinaryOp.DIV if total.dtype.is_float else BinaryOp.TRUNCDIV, total, count)
+
+
 def _enter(
-    name: str, reducer: Callable[..., Reduction], value: Callable[[Expr], Expr] = as_expr, *, sums: bool = False
+    name: str,
+    reducer: Callable[..., Reduction],
+    wide: Callable[[DType], DType],
+    value: Callable[[Expr], Expr] = as_expr,
+    finish: Callable[[Expr, Expr], Expr] | None = None,
 ) -> None:
+    """``value`` of elements reduced, then ``finish`` of that and of their number: in the dtype ``wide`` of theirs."""
+
     def function(
         x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
     ) -> Tensor:
-        wide = accumulator(x.dtype) if sums else u8 if x.dtype.is_bool else x.dtype
-        over = _axes(x, axes, noop_with_empty_axes)
-        return narrowed(reduce_over(x, over, keepdims, reducer, lambda v: value(cast(v, wide))), x.dtype)
+        dtype, over = wide(x.dtype), _axes(x, axes, noop_with_empty_axes)
+        total = reduce_over(x, over, keepdims, reducer, lambda v: value(cast(v, dtype)))
+        if (last := finish) is None:
+            return narrowed(total, x.dtype)
+        count = cast(element_count(tuple(x.shape[axis] for axis in over)), dtype)
+        return tensor(total.shape, lambda index: cast(last(total[index], count), x.dtype))
 
     operator(name, FusionKind.REDUCTION, Trait.FLAT_AXES, batched=reduced_rows)(function)
 
 
-_enter("ReduceSum", te.sum, sums=True)
-_enter("ReduceL1", te.sum, lambda v: unary(UnaryOp.ABS, v), sums=True)
-_enter("ReduceSumSquare", te.sum, lambda v: v * v, sums=True)
-_enter("ReduceProd", te.prod, sums=True)
-_enter("ReduceMax", te.max)
-_enter("ReduceMin", te.min)
-
-
-@operator("ReduceL2", FusionKind.REDUCTION, Trait.FLAT_AXES)
-def reduce_l2(
-    x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
-) -> Tensor:
-    """The square root of the sum of squares; of integers, truncated."""
-    wide = _real(x.dtype)
-    squares = reduce_over(
-        x, _axes(x, axes, noop_with_empty_axes), keepdims, te.sum, lambda v: power_of(cast(v, wide), 2)
-    )
-    return tensor(squares.shape, lambda index: cast(root_of(squares[index], 2), x.dtype))
+_enter("ReduceSum", te.sum, accumulator)
+_enter("ReduceL1", te.sum, accumulator, lambda v: unary(UnaryOp.ABS, v))
+_enter("ReduceL2", te.sum, _real, lambda v: v * v, lambda total, _: unary(UnaryOp.SQRT, total))
+_enter("ReduceSumSquare", te.sum, accumulator, lambda v: v * v)
+_enter("ReduceLogSum", te.sum, _real, finish=lambda total, _: unary(UnaryOp.LOG, total))
+_enter("ReduceMean", te.sum, accumulator, finish=_quotient)
+_enter("ReduceProd", te.prod, accumulator)
+_enter("ReduceMax", te.max, _comparable)
+_enter("ReduceMin", te.min, _comparable)
 
 
 @operator("ReduceLp", FusionKind.REDUCTION, Trait.FLAT_AXES)
@@ -102,16 +115,6 @@ def root_of(value: Expr, p: int) -> Expr:
     return binary(BinaryOp.POW, value, const(1.0 / p, value.dtype))
 
 
-@operator("ReduceLogSum", FusionKind.REDUCTION, Trait.FLAT_AXES)
-def reduce_log_sum(
-    x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
-) -> Tensor:
-    """The logarithm of the sum; of integers, truncated."""
-    wide = _real(x.dtype)
-    total = reduce_over(x, _axes(x, axes, noop_with_empty_axes), keepdims, te.sum, lambda v: cast(v, wide))
-    return tensor(total.shape, lambda index: cast(unary(UnaryOp.LOG, total[index]), x.dtype))
-
-
 @operator("ReduceLogSumExp", FusionKind.REDUCTION, Trait.FLAT_AXES)
 def reduce_log_sum_exp(
     x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
@@ -133,21 +136,3 @@ def finite(top: Tensor) -> Tensor:
         return select(unary(UnaryOp.ISINF, top[index]), const(0.0, top.dtype), top[index])
 
     return tensor(top.shape, body)
-
-
-def _real(dtype: DType) -> DType:
-    """The float dtype in which to compute roots and logarithms of sums."""
-    return accumulator(dtype) if dtype.is_float else f64
-
-
-@operator("ReduceMean", FusionKind.REDUCTION, Trait.FLAT_AXES, batched=reduced_rows)
-def reduce_mean(
-    x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
-) -> Tensor:
-    """The arithmetic mean; of integers, truncated."""
-    over = _axes(x, axes, noop_with_empty_axes)
-    wide = accumulator(x.dtype)
-    total = reduce_over(x, over, keepdims, te.sum, lambda v: cast(v, wide))
-    count = cast(element_count(tuple(x.shape[axis] for axis in over)), wide)
-    divide = BinaryOp.DIV if wide.is_float else BinaryOp.TRUNCDIV
-    return tensor(total.shape, lambda index: cast(binary(divide, total[index], count), x.dtype))
