@@ -17,6 +17,7 @@ from tests.extending.packages import HERE, install
 from tests.extending.peak_norm import PEAK_NORM
 from tests.extending.swish2 import SWISH2, swish2
 from tilewright.api import CompiledModel
+from tilewright.base.dtypes import DType, f64
 from tilewright.base.errors import BadInput, InvalidModel, UnsupportedModel
 from tilewright.base.settings import Settings
 from tilewright.cli import main
@@ -27,6 +28,7 @@ from tilewright.frontend.onnx.write import exporter
 from tilewright.graph import Value
 from tilewright.loops.interpreter import interpret
 from tilewright.ops import FusionKind, Operator
+from tilewright.tensor.ir import Tensor
 
 Array = NDArray[np.floating]
 
@@ -64,6 +66,22 @@ def compiled(operators: Sequence[OnnxOperator] = (SWISH2, PEAK_NORM), **options:
 
 def result(made: CompiledModel) -> Array:
     return made.run(None, {"x": X})[0]
+
+
+def test_attributes_come_as_the_function_declares_them() -> None:
+    """ONNX has numbers for bools and element types."""
+    given: list[object] = []
+
+    def noting(x: Tensor, *, beta: float, exact: bool = False, wide: DType | None = None, k: int = 0) -> Tensor:
+        given.extend((exact, wide, k))
+        return swish2(x, beta=beta)
+
+    own = Operator("my.domain.Noting", noting, FusionKind.INJECTIVE)
+    rule = Rule(own, {name: name for name in ("beta", "exact", "wide", "k")})
+    operators = [OnnxOperator("my.domain", "Swish2", rule), PEAK_NORM]
+    importer.load(model(beta=BETA, exact=1, wide=TensorProto.DOUBLE, k=1), operators=operators)
+    assert given[:3] == [True, f64, 1]
+    assert given[0] is True
 
 
 @pytest.mark.parametrize("options", [{}, {"shapes": {"x": (5, 32)}}, {"superopt": "fast"}, {"dynamic": "specialize"}])

@@ -127,7 +127,7 @@ def _divides(divisor: Const, number: Const) -> bool:
 
 
 @operator("MeanVarianceNormalization", FusionKind.REDUCTION)
-def mean_variance_normalization(x: Tensor, *, axes: Sequence[int], epsilon: float = 1e-9) -> Tensor:
+def mean_variance_normalization(x: Tensor, *, axes: Sequence[int] = (0, 2, 3), epsilon: float = 1e-9) -> Tensor:
     """``(x - mean) / (sqrt(variance) + epsilon)`` over ``axes``."""
     wide = accumulator(x.dtype)
     known = _statistics(x, normalize_axes(axes, x.ndim), wide)

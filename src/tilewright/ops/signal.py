@@ -25,7 +25,7 @@ def frames(x: Tensor, *, length: int, step: int) -> Tensor:
 
 
 @operator("ReverseSequence", FusionKind.INJECTIVE)
-def reverse_sequence(x: Tensor, lengths: Tensor, *, batch_axis: int, time_axis: int) -> Tensor:
+def reverse_sequence(x: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
     """The first ``lengths[b]`` elements along ``time_axis`` of each batch reversed; a length is 0 to the extent."""
     axes = tuple(normalize_axis(axis, x.ndim) for axis in (batch_axis, time_axis))
     if sorted(axes) != [0, 1] or lengths.shape != (x.shape[axes[0]],) or not lengths.dtype.is_int:

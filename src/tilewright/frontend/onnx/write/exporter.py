@@ -60,10 +60,10 @@ class _Foreign:
         given = self._known.get(writing.node.op)
         if given is None or not isinstance(given.rule, Rule) or given.rule.constant_inputs:
             return False
-        attributes = {ours: theirs for theirs, ours in given.rule.attributes.items()}
-        if attributes.keys() != writing.attributes.keys():
+        form = Form.inverse(given.name, given.rule)
+        if form.attributes.keys() != writing.attributes.keys():
             return False
-        Form(given.name, attributes)(writing)
+        form(writing)
         writing.writer.nodes[-1].domain = given.domain
         self.versions[given.domain] = max(given.since, self.versions.get(given.domain, 1))
         return True

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from tilewright.frontend.onnx.read.rules.rule import Rule, RuleFunction
+from tilewright.frontend.onnx.read.rules.rule import Rule, RuleFunction, same
 
 RULES: Mapping[str, RuleFunction] = {
     "Det": Rule("Det"),
-    "Gemm": Rule("Gemm", {"alpha": "alpha", "beta": "beta", "transA": "transpose_a", "transB": "transpose_b"}),
+    "Gemm": Rule("Gemm", {**same("alpha", "beta"), "transA": "transpose_a", "transB": "transpose_b"}),
     "MatMul": Rule("MatMul"),
 }

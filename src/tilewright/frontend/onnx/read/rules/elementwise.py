@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
+from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
 
 _PLAIN = """
@@ -50,24 +50,19 @@ def _swiglu(request: Request) -> Sequence[Value]:
     return [request.apply("Mul", request.apply("Swish", gate, alpha=request.number("alpha", 1.0)), linear)]
 
 
-def _is_infinite(request: Request) -> Sequence[Value]:
-    options = {name: bool(request.integer(name, 1)) for name in ("detect_negative", "detect_positive")}
-    return [request.apply("IsInf", request.input(0), **options)]
-
-
 RULES: Mapping[str, RuleFunction] = {
     **{name: Rule(name) for name in _PLAIN.split()},
-    **{name: Rule(name, {"alpha": "alpha"}) for name in _WITH_ALPHA.split()},
-    "BitShift": Rule("BitShift", {"direction": "direction"}),
-    "Cast": Rule("Cast", {"to": "to"}, ignored=frozenset({"saturate", "round_mode"})),
+    **{name: Rule(name, same("alpha")) for name in _WITH_ALPHA.split()},
+    "BitShift": Rule("BitShift", same("direction")),
+    "Cast": Rule("Cast", same("to"), ignored=frozenset({"saturate", "round_mode"})),
     "CastLike": _cast_like,
     "Clip": _clip,
-    "Gelu": Rule("Gelu", {"approximate": "approximate"}),
-    "HardSigmoid": Rule("HardSigmoid", {"alpha": "alpha", "beta": "beta"}),
-    "IsInf": _is_infinite,
-    "Mod": Rule("Mod", {"fmod": "fmod"}),
+    "Gelu": Rule("Gelu", same("approximate")),
+    "HardSigmoid": Rule("HardSigmoid", same("alpha", "beta")),
+    "IsInf": Rule("IsInf", same("detect_negative", "detect_positive")),
+    "Mod": Rule("Mod", same("fmod")),
     "Pow": _power,
-    "Selu": Rule("Selu", {"alpha": "alpha", "gamma": "gamma"}),
-    "Shrink": Rule("Shrink", {"bias": "bias", "lambd": "lambd"}),
+    "Selu": Rule("Selu", same("alpha", "gamma")),
+    "Shrink": Rule("Shrink", same("bias", "lambd")),
     "SwiGLU": _swiglu,
 }

@@ -7,7 +7,7 @@ import numpy as np
 
 from tilewright.base.errors import ResourceLimit
 from tilewright.frontend.onnx.read.protos import MAX_ELEMENTS
-from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
+from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Array, Value
 from tilewright.symbolic.expr import ZERO, Expr, as_expr, maximum
 from tilewright.symbolic.simplify import simplify
@@ -22,10 +22,6 @@ def _constant_of_shape(request: Request) -> Sequence[Value]:
         raise request.invalid(f"attribute value has {value.size} elements; it must have one")
     element = np.zeros((), np.float32) if value is None else value.reshape(())
     return [request.apply("Expand", request.constant(element), shape=shape)]
-
-
-def _eye_like(request: Request) -> Sequence[Value]:
-    return [request.apply("EyeLike", request.input(0), dtype=request.dtype("dtype"), k=request.integer("k", 0))]
 
 
 def _range(request: Request) -> Sequence[Value]:
@@ -71,7 +67,7 @@ def _random(request: Request) -> Sequence[Value]:
 RULES: Mapping[str, RuleFunction] = {
     "Bernoulli": _random,
     "ConstantOfShape": _constant_of_shape,
-    "EyeLike": _eye_like,
+    "EyeLike": Rule("EyeLike", same("dtype", "k")),
     "Multinomial": _random,
     "RandomNormal": _random,
     "RandomNormalLike": _random,

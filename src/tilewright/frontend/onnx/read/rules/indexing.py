@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
+from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
 from tilewright.ops.shapes import normalize_axis
 from tilewright.symbolic.expr import Const, Expr
@@ -64,12 +64,6 @@ def _scatter_nd(request: Request) -> Sequence[Value]:
     data, indices = request.input(0), request.input(1)
     _check_constant(request, indices, data.shape, repr(data))
     return [request.apply("ScatterND", data, indices, request.input(2), reduction=request.text("reduction", "none"))]
-
-
-def _tensor_scatter(request: Request) -> Sequence[Value]:
-    inputs = request.input(0), request.input(1), request.optional(2)
-    options = {"axis": request.integer("axis", -2), "mode": request.text("mode", "linear")}
-    return [request.apply("TensorScatter", *inputs, **options)]
 
 
 def _one_hot(request: Request) -> Sequence[Value]:
@@ -141,5 +135,5 @@ RULES: Mapping[str, RuleFunction] = {
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
-    "TensorScatter": _tensor_scatter,
+    "TensorScatter": Rule("TensorScatter", same("axis", "mode")),
 }

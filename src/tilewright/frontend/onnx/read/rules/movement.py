@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilewright.base.dtypes import i64
-from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
+from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
 from tilewright.ops.shapes import element_count, static
 from tilewright.symbolic.expr import ZERO, Const, Expr, maximum
@@ -31,9 +31,7 @@ def _size(request: Request) -> Sequence[Value]:
     return [request.importer.symbolic_value((count,), (), i64, request.place)]
 
 
-_SLICE = Rule(
-    "Slice", {name: name for name in ("starts", "ends", "axes")}, {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
-)
+_SLICE = Rule("Slice", same("starts", "ends", "axes"), {1: "starts", 2: "ends", 3: "axes", 4: "steps"})
 
 
 def _slice(request: Request) -> Sequence[Value]:
@@ -163,16 +161,11 @@ def _space_to_depth(request: Request) -> Sequence[Value]:
     return [request.apply("Reshape", moved, shape=(n, c * side * side, rows, columns), allow_zero=True)]
 
 
-def _trilu(request: Request) -> Sequence[Value]:
-    upper = bool(request.integer("upper", 1))
-    return [request.apply("Trilu", request.input(0), request.optional(1), upper=upper)]
-
-
 RULES: Mapping[str, RuleFunction] = {
     "CenterCropPad": _center_crop_pad,
     "DepthToSpace": _depth_to_space,
     "Expand": Rule("Expand", {}, {1: "shape"}),
-    "Flatten": Rule("Flatten", {"axis": "axis"}),
+    "Flatten": Rule("Flatten", same("axis")),
     "Pad": _pad,
     "Reshape": Rule("Reshape", {"allowzero": "allow_zero"}, {1: "shape"}),
     "Shape": _shape,
@@ -180,9 +173,9 @@ RULES: Mapping[str, RuleFunction] = {
     "Slice": _slice,
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
-    "Squeeze": Rule("Squeeze", {"axes": "axes"}, {1: "axes"}),
+    "Squeeze": Rule("Squeeze", same("axes"), {1: "axes"}),
     "Tile": Rule("Tile", {}, {1: "repeats"}),
-    "Transpose": Rule("Transpose", {"perm": "perm"}),
-    "Trilu": _trilu,
-    "Unsqueeze": Rule("Unsqueeze", {"axes": "axes"}, {1: "axes"}),
+    "Transpose": Rule("Transpose", same("perm")),
+    "Trilu": Rule("Trilu", same("upper")),
+    "Unsqueeze": Rule("Unsqueeze", same("axes"), {1: "axes"}),
 }

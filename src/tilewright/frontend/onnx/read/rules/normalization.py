@@ -6,7 +6,7 @@ import numpy as np
 
 from tilewright.base.dtypes import DType
 from tilewright.frontend.onnx.read.protos import dtype_of
-from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
+from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
 from tilewright.ops.shapes import element_count
 from tilewright.symbolic.expr import Const, Expr
@@ -94,11 +94,6 @@ def _stash_type(request: Request) -> DType:
     return dtype_of(request.integer("stash_type", 1), f"{request.place}: stash_type")
 
 
-def _mean_variance_normalization(request: Request) -> Sequence[Value]:
-    axes = request.ints("axes")
-    return [request.apply("MeanVarianceNormalization", request.input(0), axes=(0, 2, 3) if axes is None else axes)]
-
-
 def _along_axis(operator: str) -> RuleFunction:
     """Softmax and its relatives. Old opsets see a matrix, whose columns are all dimensions from the axis on."""
 
@@ -113,20 +108,16 @@ def _along_axis(operator: str) -> RuleFunction:
     return rule
 
 
-_LRN = {name: name for name in ("size", "alpha", "beta", "bias")}
-
 RULES: Mapping[str, RuleFunction] = {
     "BatchNormalization": _batch_normalization,
     "GroupNormalization": _group_normalization,
     "Hardmax": _along_axis("Hardmax"),
     "InstanceNormalization": _instance_normalization,
-    "LRN": Rule("LRN", _LRN),
+    "LRN": Rule("LRN", same("size", "alpha", "beta", "bias")),
     "LayerNormalization": _layer_normalization,
     "LogSoftmax": _along_axis("LogSoftmax"),
-    "LpNormalization": Rule("LpNormalization", {"axis": "axis", "p": "p"}),
-    "MeanVarianceNormalization": _mean_variance_normalization,
-    "RMSNormalization": Rule(
-        "RMSNormalization", {"axis": "axis", "epsilon": "epsilon"}, ignored=frozenset({"stash_type"})
-    ),
+    "LpNormalization": Rule("LpNormalization", same("axis", "p")),
+    "MeanVarianceNormalization": Rule("MeanVarianceNormalization", same("axes")),
+    "RMSNormalization": Rule("RMSNormalization", same("axis", "epsilon"), ignored=frozenset({"stash_type"})),
     "Softmax": _along_axis("Softmax"),
 }

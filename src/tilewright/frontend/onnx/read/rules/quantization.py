@@ -3,25 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from tilewright.base.dtypes import f32
-from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
+from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
-from tilewright.ops import Attribute
-
-
-def _linear(request: Request, op: str, **more: Attribute) -> Sequence[Value]:
-    """Both directions have the same operands, and nearly the same attributes."""
-    operands = request.input(0), request.input(1), request.optional(2)
-    axis, block_size = request.integer("axis", 1), request.integer("block_size", 0)
-    dtype = request.dtype("output_dtype")
-    return [request.apply(op, *operands, axis=axis, block_size=block_size, dtype=dtype, **more)]
-
-
-def _quantize(request: Request) -> Sequence[Value]:
-    return _linear(request, "QuantizeLinear", precision=request.dtype("precision"))
-
-
-def _dequantize(request: Request) -> Sequence[Value]:
-    return _linear(request, "DequantizeLinear")
 
 
 def _dynamic_quantize(request: Request) -> Sequence[Value]:
@@ -39,11 +22,6 @@ def _along_rows(request: Request, parameter: Value, matrix: Value) -> Value:
     return request.apply("Unsqueeze", parameter, axes=(1,)) if per_row else parameter
 
 
-def _matmul_integer(request: Request) -> Sequence[Value]:
-    operands = request.input(0), request.input(1), request.optional(2), request.optional(3)
-    return [request.apply("MatMulInteger", *operands)]
-
-
 def _qlinear_matmul(request: Request) -> Sequence[Value]:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = map(request.input, range(8))
     product = request.apply("MatMulInteger", a, b, a_zero, b_zero)
@@ -53,10 +31,12 @@ def _qlinear_matmul(request: Request) -> Sequence[Value]:
     return [request.apply("Requantize", product, multiplier, _along_rows(request, y_zero, a))]
 
 
+_LINEAR = {**same("axis", "block_size"), "output_dtype": "dtype"}
+
 RULES: Mapping[str, RuleFunction] = {
-    "DequantizeLinear": _dequantize,
+    "DequantizeLinear": Rule("DequantizeLinear", _LINEAR),
     "DynamicQuantizeLinear": _dynamic_quantize,
-    "MatMulInteger": _matmul_integer,
+    "MatMulInteger": Rule("MatMulInteger"),
     "QLinearMatMul": _qlinear_matmul,
-    "QuantizeLinear": _quantize,
+    "QuantizeLinear": Rule("QuantizeLinear", {**_LINEAR, **same("precision")}, ignored=frozenset({"saturate"})),
 }

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from types import UnionType
+from typing import Protocol, TypeAlias, Union, get_args, get_origin
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from tilewright.frontend.onnx.read.protos import dtype_of
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues, can_be_extent
 from tilewright.graph import Array, Value
 from tilewright.ops import Attribute, Operator
+from tilewright.ops.operator import require
 from tilewright.symbolic.expr import Const, Expr
 from tilewright.tensor.elements import Elements
 
@@ -225,7 +227,7 @@ class Rule:
         options: dict[str, Attribute] = {}
         for name, value in request.attributes.items():
             if name in self.attributes and not isinstance(value, np.ndarray):
-                options[self.attributes[name]] = self._converted(name, value, request.place)
+                options[self.attributes[name]] = self._converted(self.attributes[name], value, request.place)
             elif name not in self.ignored:
                 raise request.unsupported(f"attribute {name} is not supported; leave it out")
         for position, option in self.constant_inputs.items():
@@ -234,16 +236,22 @@ class Rule:
                 options[option] = numbers
         return request.apply_many(self.operator, operands, request.outputs, **options)
 
-    def _converted(self, name: str, value: Attribute, place: str) -> Attribute:
-        target = self.attributes[name]
-        if target in _BOOLEANS:
+    def _converted(self, option: str, value: Attribute, place: str) -> Attribute:
+        """``value`` as our operator declares it: ONNX has numbers for bools and element types (0: none)."""
+        operator = require(self.operator) if isinstance(self.operator, str) else self.operator
+        declared: object = operator.parameters[option].annotation if option in operator.parameters else None
+        kinds = get_args(declared) if get_origin(declared) in (Union, UnionType) else (declared,)
+        if bool in kinds:
             return bool(value)
-        return dtype_of(value, place) if target in _DTYPES and isinstance(value, int) else value
+        if DType in kinds and isinstance(value, int):
+            return dtype_of(value, place) if value else None
+        return value
 
 
-_BOOLEANS = frozenset({"allow_zero", "fmod", "keepdims", "noop_with_empty_axes", "transpose_a", "transpose_b"})
-"""Attributes of our operators that ONNX spells as 0 and 1."""
 _EXTENTS = frozenset({"repeats", "shape"})
 """Attributes of our operators that may be expressions over run-time extents."""
-_DTYPES = frozenset({"to", "dtype"})
-"""Attributes of our operators that ONNX spells as the number of an element type."""
+
+
+def same(*names: str) -> dict[str, str]:
+    """Attributes that are called here as in ONNX."""
+    return dict(zip(names, names, strict=True))

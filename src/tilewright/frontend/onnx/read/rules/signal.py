@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tilewright.base.dtypes import DType, f32, f64
 from tilewright.frontend.onnx.read.protos import dtype_of
-from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
+from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
 from tilewright.ops.shapes import normalize_axis
 
@@ -185,18 +185,10 @@ def _edge(request: Request, position: int) -> float:
     return float(np.ravel(known)[0])
 
 
-# Sequences
-
-
-def _reverse_sequence(request: Request) -> Sequence[Value]:
-    axes = {"batch_axis": request.integer("batch_axis", 1), "time_axis": request.integer("time_axis", 0)}
-    return [request.apply("ReverseSequence", request.input(0), request.input(1), **axes)]
-
-
 RULES: Mapping[str, RuleFunction] = {
     **dict.fromkeys(_WINDOWS, _window),
     "DFT": _dft,
     "MelWeightMatrix": _mel_weight_matrix,
-    "ReverseSequence": _reverse_sequence,
+    "ReverseSequence": Rule("ReverseSequence", same("batch_axis", "time_axis")),
     "STFT": _stft,
 }

@@ -1,16 +1,17 @@
 """Forms: how a node of the graph is written in ONNX, one file per family of operators; the inverse of ``read/rules``.
 
-In: a ``Writing`` (one node of the graph). Out: nodes of the model, the last of which makes the node's results. Most
-forms are declarations:
+In: a ``Writing`` (one node of the graph). Out: nodes of the model, the last of which makes the node's results. Where
+what is read is a declaration (``Rule``), so is what is written: its inverse. To add another operator: put a line into
+the table of its family here, a ``Form`` or a function that writes several nodes:
 
-    "Gemm": Form("Gemm", {"alpha": "alpha", "transpose_a": "transA"})
+    "Softmax": Form("Softmax", {"axis": "axis"})
 
-Others are functions that write several nodes. To add an operator: put a line into the table of its family here, or,
-if ONNX can't say it, into ``NOT_WRITTEN``.
+or, if ONNX can't say it, into ``NOT_WRITTEN``.
 """
 
 from collections.abc import Mapping
 
+from tilewright.frontend.onnx.read.rules import RULES, Rule
 from tilewright.frontend.onnx.write.forms import (
     contraction,
     convolution,
@@ -29,21 +30,6 @@ from tilewright.frontend.onnx.write.forms.form import Form, FormFunction, Writin
 
 __all__ = ["FORMS", "NOT_WRITTEN", "Form", "FormFunction", "Writing"]
 
-FORMS: Mapping[str, FormFunction] = {
-    **contraction.FORMS,
-    **convolution.FORMS,
-    **elementwise.FORMS,
-    **generation.FORMS,
-    **indexing.FORMS,
-    **movement.FORMS,
-    **normalization.FORMS,
-    **pooling.FORMS,
-    **quantization.FORMS,
-    **recurrent.FORMS,
-    **reduction.FORMS,
-    **sampling.FORMS,
-}
-
 _NEWER = "it is newer than the opset that is written; compute it outside of the model"
 _COMPILED = "it is a step of compiled code; write the graph as it is before layouts are chosen"
 
@@ -59,3 +45,24 @@ NOT_WRITTEN: Mapping[str, str] = {
     "WinogradProducts": _COMPILED,
 }
 """All other operators: why they are not written, and what helps."""
+
+_INVERSES = {
+    op: Form.inverse(name, rule)
+    for name, rule in RULES.items()
+    if isinstance(rule, Rule) and (op := str(rule.operator)) not in NOT_WRITTEN
+}
+FORMS: Mapping[str, FormFunction] = {
+    **_INVERSES,
+    **contraction.FORMS,
+    **convolution.FORMS,
+    **elementwise.FORMS,
+    **generation.FORMS,
+    **indexing.FORMS,
+    **movement.FORMS,
+    **normalization.FORMS,
+    **pooling.FORMS,
+    **quantization.FORMS,
+    **recurrent.FORMS,
+    **reduction.FORMS,
+    **sampling.FORMS,
+}

@@ -4,13 +4,6 @@ from collections.abc import Mapping
 
 from tilewright.frontend.onnx.write.forms.form import Form, FormFunction, Writing
 
-_PLAIN = """
-    Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clip Cos Cosh Div Equal
-    Erf Exp Floor Greater GreaterOrEqual HardSwish Identity IsNaN Less LessOrEqual Log Max Mean Min Mish Mul Neg Not Or
-    PRelu Pow Reciprocal Relu Round Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Tan Tanh Where Xor
-"""
-_WITH_ALPHA = "Celu Elu LeakyRelu ThresholdedRelu"
-
 
 def _integer_power(writing: Writing) -> None:
     exponent = writing.scalar(writing.integer("exponent"), writing.value(0).dtype)
@@ -37,17 +30,9 @@ def _mod(writing: Writing) -> None:
 
 
 FORMS: Mapping[str, FormFunction] = {
-    **{name: Form(name) for name in _PLAIN.split()},
-    **{name: Form(name, {"alpha": "alpha"}) for name in _WITH_ALPHA.split()},
-    "BitShift": Form("BitShift", {"direction": "direction"}),
-    "Cast": Form("Cast", {"to": "to"}),
+    **{name: Form(name) for name in ("Clip", "Max", "Mean", "Min", "Pow", "Sum")},
     "Copy": Form("Identity"),
-    "Gelu": Form("Gelu", {"approximate": "approximate"}),
-    "HardSigmoid": Form("HardSigmoid", {"alpha": "alpha", "beta": "beta"}),
     "IntegerPower": _integer_power,
-    "IsInf": Form("IsInf", {name: name for name in ("detect_negative", "detect_positive")}),
     "Mod": _mod,
-    "Selu": Form("Selu", {"alpha": "alpha", "gamma": "gamma"}),
-    "Shrink": Form("Shrink", {"bias": "bias", "lambd": "lambd"}),
     "Swish": _swish,
 }

@@ -9,6 +9,7 @@ import numpy as np
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import UnsupportedModel
 from tilewright.base.names import readable
+from tilewright.frontend.onnx.read.rules import Rule
 from tilewright.frontend.onnx.write.forms.writer import OnnxAttribute, Writer, code_of
 from tilewright.graph import Array, Node, Value
 from tilewright.ops import Attribute
@@ -214,6 +215,12 @@ class Form:
     inputs: Sequence[str] = ()
     operands: int | None = None
     """How many operands there are where inputs follow them, those left out included."""
+
+    @staticmethod
+    def inverse(name: str, rule: Rule) -> "Form":
+        """What writes what ``rule`` reads of ONNX's operator ``name``."""
+        inputs = tuple(rule.constant_inputs.values())
+        return Form(name, {ours: theirs for theirs, ours in rule.attributes.items() if ours not in inputs}, inputs)
 
     def __call__(self, writing: Writing) -> None:
         """Write it. Raises ``UnsupportedModel`` for an attribute that must be an integer and depends on extents."""

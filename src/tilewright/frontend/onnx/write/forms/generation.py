@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tilewright.base.dtypes import boolean, index
-from tilewright.frontend.onnx.write.forms.form import Form, FormFunction, Writing
+from tilewright.frontend.onnx.write.forms.form import FormFunction, Writing
 from tilewright.symbolic.expr import as_expr
 
 
@@ -32,6 +32,5 @@ def _elements(writing: Writing) -> None:
 
 FORMS: Mapping[str, FormFunction] = {
     "Elements": _elements,
-    "EyeLike": Form("EyeLike", {"dtype": "dtype", "k": "k"}),
     "Range": _range,
 }

@@ -57,7 +57,6 @@ FORMS: Mapping[str, FormFunction] = {
     "Labels": _labels,
     "MaxUnpool": _max_unpool,
     "OneHot": _one_hot,
-    "ReverseSequence": Form("ReverseSequence", {"batch_axis": "batch_axis", "time_axis": "time_axis"}),
     "ScatterElements": Form("ScatterElements", {"axis": "axis", "reduction": "reduction"}),
     "ScatterND": Form("ScatterND", {"reduction": "reduction"}),
     "TopK": _top_k,

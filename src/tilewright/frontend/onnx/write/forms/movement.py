@@ -80,14 +80,9 @@ def _resized(writing: Writing) -> tuple[Value, list[int]]:
 FORMS: Mapping[str, FormFunction] = {
     "Concat": Form("Concat", {"axis": "axis"}),
     "Expand": _expand,
-    "Flatten": Form("Flatten", {"axis": "axis"}),
     "Pad": _pad,
     "Repeat": _repeat,
     "Reshape": _reshape,
     "Slice": _slice,
     "Squeeze": _squeeze,
-    "Tile": Form("Tile", {}, ("repeats",)),
-    "Transpose": Form("Transpose", {"perm": "perm"}),
-    "Trilu": Form("Trilu", {"upper": "upper"}),
-    "Unsqueeze": Form("Unsqueeze", {}, ("axes",)),
 }

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tilewright.base.dtypes import f32
-from tilewright.frontend.onnx.write.forms.form import Form, FormFunction, Writing
+from tilewright.frontend.onnx.write.forms.form import FormFunction, Writing
 from tilewright.frontend.onnx.write.forms.writer import code_of
 
 
@@ -55,7 +55,6 @@ def _requantize(writing: Writing) -> None:
 
 FORMS: Mapping[str, FormFunction] = {
     "DequantizeLinear": _dequantize,
-    "MatMulInteger": Form("MatMulInteger"),
     "QuantizationRange": _range,
     "QuantizeLinear": _quantize,
     "Requantize": _requantize,

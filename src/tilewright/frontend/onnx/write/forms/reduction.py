@@ -2,23 +2,17 @@
 
 from collections.abc import Mapping
 
+from tilewright.frontend.onnx.read.rules.reduction import RULES
 from tilewright.frontend.onnx.write.forms.form import Form, FormFunction, Writing
 from tilewright.ops.shapes import normalize_axes
 
-_REDUCTIONS = """
-    ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare
-"""
 _IMAGE_RANK = 4
 """Of data from which on a mean over all spatial dimensions is pooling: runtimes keep its input in their own layout."""
 
 
-def _reduction(operator: str) -> Form:
-    return Form(operator, {"keepdims": "keepdims", "noop_with_empty_axes": "noop_with_empty_axes"}, ("axes",))
-
-
 def _pooling(reduction: str, pooling: str) -> FormFunction:
     """What reduces all of an image is pooling in ONNX."""
-    plain = _reduction(reduction)
+    plain = Form.inverse(reduction, RULES[reduction])
 
     def form(writing: Writing) -> None:
         data, axes = writing.value(0), writing.ints("axes") or ()
@@ -46,7 +40,6 @@ def _norm(writing: Writing) -> None:
 
 
 FORMS: Mapping[str, FormFunction] = {
-    **{name: _reduction(name) for name in _REDUCTIONS.split()},
     "ReduceLp": _norm,
     "ReduceMax": _pooling("ReduceMax", "GlobalMaxPool"),
     "ReduceMean": _pooling("ReduceMean", "GlobalAveragePool"),
