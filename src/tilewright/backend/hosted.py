@@ -117,41 +117,20 @@ class HostedExecutable(Executable):
         self._image = image
         self._calls = _kernel_calls(image.main.body)
 
-    def run(
-        self,
-        feeds: Mapping[str, object],
-        out: Mapping[str, Array] | None = None,
-        *,
-        threads: int | None = None,
-        timeout: float | None = None,
-    ) -> list[Array]:
-        """See ``Executable``."""
-        return self._run(feeds, out or {}, None if timeout is None else nanoseconds(timeout))[0]
-
-    def timed_run(
-        self,
-        feeds: Mapping[str, object],
-        out: Mapping[str, Array] | None = None,
-        *,
-        threads: int | None = None,
-        runs: int = 1,
-    ) -> tuple[list[Array], list[float]]:
-        """See ``Executable``."""
-        results: list[Array] = []
-        totals = [0.0] * len(self._calls)
-        for _ in range(runs):
-            results, seconds = self._run(feeds, out or {}, None)
-            totals = [total + added for total, added in zip(totals, seconds, strict=True)]
-        return results, totals
-
     def _run(
-        self, feeds: Mapping[str, object], out: Mapping[str, Array], timeout: int | None
+        self,
+        feeds: Mapping[str, object],
+        out: Mapping[str, Array],
+        threads: int | None,
+        timeout: float | None,
+        runs: int,
+        /,
     ) -> tuple[list[Array], list[float]]:
         arrays = self._accept(feeds)
         _, shapes = self._shapes(arrays)
         results, _ = self._place(out, arrays, shapes)
         image, seconds = self._image, [0.0] * len(self._calls)
-        deadline = None if timeout is None else time.monotonic_ns() + timeout
+        deadline = None if timeout is None else time.monotonic_ns() + nanoseconds(timeout)
 
         def call(stmt: Call, program: Program, given: Mapping[str, Array], extents: Mapping[str, int]) -> None:
             begin = time.monotonic_ns()
@@ -163,8 +142,9 @@ class HostedExecutable(Executable):
             ) * 1e-9
 
         named = {p.name: array for p, array in zip(image.main.params, (*arrays, *self.constants), strict=False)}
-        found = interpret(image.main, named, programs=image.programs, kernels=call)
-        copy_back(results, [found[buffer.name] for buffer in image.main.results])
+        for _ in range(runs):
+            found = interpret(image.main, named, programs=image.programs, kernels=call)
+            copy_back(results, [found[buffer.name] for buffer in image.main.results])
         return results, seconds
 
 

@@ -215,16 +215,7 @@ def _activations() -> list[Recognition]:
     clipped = _apply("Clip", _add(_X, Number(3.0)), Number(0.0), Number(6.0))
     for pattern in (_div(_mul(_X, clipped), Number(6.0)), _mul(_X, _div(clipped, Number(6.0)))):
         found.append(Recognition("hard swish", pattern, _activation("HardSwish")))
-    found.append(
-        Recognition(
-            "swish",
-            _mul(
-                _X,
-                _apply("Sigmoid", _X),
-            ),
-            _activation("Swish"),
-        )
-    )
+    found.append(Recognition("swish", _mul(_X, _apply("Sigmoid", _X)), _activation("Swish")))
     return found
 
 

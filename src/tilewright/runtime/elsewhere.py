@@ -1,6 +1,6 @@
 """Code for another machine: running it raises ``UnsupportedTarget`` instead of meeting an illegal instruction."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from tilewright.base import host
@@ -36,30 +36,8 @@ class Elsewhere(Executable):
         self.constants = checked_constants(manifest, constants)
         self._reason = reason
 
-    def run(
-        self,
-        feeds: Mapping[str, object],
-        out: Mapping[str, Array] | None = None,
-        *,
-        threads: int | None = None,
-        timeout: float | None = None,
-    ) -> NoReturn:
-        """Raises ``UnsupportedTarget``."""
-        raise self._refusal()
-
-    def timed_run(
-        self,
-        feeds: Mapping[str, object],
-        out: Mapping[str, Array] | None = None,
-        *,
-        threads: int | None = None,
-        runs: int = 1,
-    ) -> NoReturn:
-        """Raises ``UnsupportedTarget``."""
-        raise self._refusal()
-
-    def _refusal(self) -> UnsupportedTarget:
-        return UnsupportedTarget(
+    def _run(self, *_: object) -> NoReturn:
+        raise UnsupportedTarget(
             f"this model can't run here: {self._reason}; save it and load it there, or compile it for this machine"
         )
 

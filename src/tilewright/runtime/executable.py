@@ -31,7 +31,6 @@ class Executable(ABC):
         self._feeds = tuple(Feed(spec) for spec in manifest.inputs)
         self._static_shapes = [(spec.static_shape or (), spec.dtype.numpy) for spec in manifest.outputs]
 
-    @abstractmethod
     def run(
         self,
         feeds: Mapping[str, object],
@@ -52,8 +51,8 @@ class Executable(ABC):
         mode refused, ``Timeout`` for a run that takes longer than ``timeout``, ``ResourceLimit`` after a loop's trip
         limit, and what a signal's handler raises in the meantime (``KeyboardInterrupt``), on the main thread.
         """
+        return self._run(feeds, out or {}, threads, timeout, 1)[0]
 
-    @abstractmethod
     def timed_run(
         self,
         feeds: Mapping[str, object],
@@ -62,7 +61,23 @@ class Executable(ABC):
         threads: int | None = None,
         runs: int = 1,
     ) -> tuple[list[Array], list[float]]:
-        """``run`` ``runs`` times; also the seconds of each of the manifest's ``calls``, summed over the runs."""
+        """``run`` ``runs`` times; also the seconds of each of the manifest's ``calls``, summed over the runs.
+
+        The time between two calls counts for the second.
+        """
+        return self._run(feeds, out or {}, threads, None, runs)
+
+    @abstractmethod
+    def _run(
+        self,
+        feeds: Mapping[str, object],
+        out: Mapping[str, Array],
+        threads: int | None,
+        timeout: float | None,
+        runs: int,
+        /,
+    ) -> tuple[list[Array], list[float]]:
+        """See ``timed_run``; a ``timeout``, in seconds, is for one run."""
 
     @property
     def kept_bytes(self) -> int:

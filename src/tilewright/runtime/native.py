@@ -99,24 +99,25 @@ class NativeExecutable(Executable):
         """Bytes of workspace that are kept for later calls now (``context.Kept`` says how many at most)."""
         return self._kept.workspace_bytes
 
-    def timed_run(
+    def _run(
         self,
         feeds: Mapping[str, object],
-        out: Mapping[str, Array] | None = None,
-        *,
-        threads: int | None = None,
-        runs: int = 1,
+        out: Mapping[str, Array],
+        threads: int | None,
+        timeout: float | None,
+        runs: int,
+        /,
     ) -> tuple[list[Array], list[float]]:
-        """The clock is in the native code; the time between two calls counts for the second."""
+        """The clock is in the native code."""
         times = np.zeros(1 + len(self.manifest.calls), np.int64)
         arrays = self._accept(feeds)
         pointers = [address_of(array) for array in arrays]
         extents, shapes = self._shapes(arrays) if self.manifest.symbols else ((), self._static_shapes)
-        results, computed = self._place(out or {}, arrays, shapes)
+        results, computed = self._place(out, arrays, shapes)
         pointers += [address_of(array) for array in computed]
         wanted = self.threads if threads is None else checked_threads(threads)
         for _ in range(runs):
-            self._call(pointers, extents, wanted, None, times)
+            self._call(pointers, extents, wanted, timeout, times)
         copy_back(results, computed)
         return results, [float(passed) * 1e-9 for passed in times[1:]]
 
