@@ -22,16 +22,28 @@ from tilewright.symbolic.expr import as_expr, const
 _Taps = NDArray[np.int64]
 
 
+def _sliding(operator: str, groups: Sequence[str] = ("group",), around: str | None = None) -> FormFunction:
+    """A weight that slides over the data; ``around``: see ``slid``."""
+
+    def form(writing: Writing) -> None:
+        kernel = writing.value(1).shape[2:]
+        window = slid(writing, kernel, around)
+        options = {name: writing.integer(name) for name in groups} | window.attributes
+        writing.result(operator, [window.data, *writing.inputs[1:]], kernel_shape=static(kernel), **options)
+
+    return form
+
+
+_PLAIN = _sliding("Conv", around="")
+
+
 def _conv(writing: Writing) -> None:
     """A convolution whose result is much larger than the data multiplies zeros: its transpose does not."""
     cut = _cut_of_transpose(writing)
-    if cut is not None:
+    if cut is None:
+        _PLAIN(writing)
+    else:
         _write_transposed(writing, cut)
-        return
-    kernel = writing.value(1).shape[2:]
-    window = slid(writing, kernel, "")
-    options = {"kernel_shape": static(kernel), "group": writing.integer("group"), **window.attributes}
-    writing.result("Conv", [window.data, *writing.inputs[1:]], **options)
 
 
 _MUCH = 2
@@ -59,21 +71,6 @@ def _write_transposed(writing: Writing, cut: Sequence[int]) -> None:
     operands = [writing.input(0), writing.constant(np.ascontiguousarray(turned)), *writing.inputs[2:]]
     dilations, kernel = writing.ints("dilations"), weight.shape[2:]
     writing.result("ConvTranspose", operands, kernel_shape=kernel, dilations=dilations, pads=tuple(cut))
-
-
-def _deformable_conv(writing: Writing) -> None:
-    kernel = writing.value(1).shape[2:]
-    window = slid(writing, kernel, None)
-    groups = {name: writing.integer(name) for name in ("group", "offset_group")}
-    operands = [window.data, *writing.inputs[1:]]
-    writing.result("DeformConv", operands, kernel_shape=static(kernel), **groups, **window.attributes)
-
-
-def _conv_integer(writing: Writing) -> None:
-    kernel = writing.value(1).shape[2:]
-    window = slid(writing, kernel, None)
-    options = {"kernel_shape": static(kernel), "group": writing.integer("group"), **window.attributes}
-    writing.result("ConvInteger", [window.data, *writing.inputs[1:]], **options)
 
 
 def _columns_to_image(writing: Writing) -> None:
@@ -184,8 +181,8 @@ def _weight(
 FORMS: Mapping[str, FormFunction] = {
     "Col2Im": _columns_to_image,
     "Conv": _conv,
-    "ConvInteger": _conv_integer,
-    "DeformConv": _deformable_conv,
+    "ConvInteger": _sliding("ConvInteger"),
+    "DeformConv": _sliding("DeformConv", ("group", "offset_group")),
     "PhaseConv": _phase_conv,
     "PhaseFilters": _phase_filters,
 }
