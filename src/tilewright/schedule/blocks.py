@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from tilewright.loops.access import point, regions
-from tilewright.loops.ir import Block, Buffer, Call, Loop, Region, Stmt, Store, Stores
+from tilewright.loops.ir import Alloc, Block, Buffer, Call, Loop, Region, Stmt, Store, Stores
 from tilewright.loops.program import Program
 from tilewright.loops.visit import seq, transform_exprs, transform_stmts, walk
 from tilewright.schedule.tree import fresh_loop_vars, fresh_name, nest
@@ -33,6 +33,11 @@ def map_parts(block: Block, change: Callable[[Stmt], Stmt]) -> Block:
     """``block`` with ``change`` applied to its init and its body."""
     init = None if block.init is None else change(block.init)
     return dataclasses.replace(block, init=init, body=change(block.body))
+
+
+def unallocated(body: Stmt, buffer: Buffer) -> Stmt:
+    """``body`` without the allocation of ``buffer``."""
+    return transform_stmts(body, lambda s: s.body if isinstance(s, Alloc) and s.buffer == buffer else None)
 
 
 def refreshed(program: Program, block: Block) -> Block:

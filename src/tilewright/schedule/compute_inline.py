@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, Stmt, Store
+from tilewright.loops.ir import NOTHING, Block, Buffer, Stmt, Store
 from tilewright.loops.program import Program
-from tilewright.loops.visit import mentions, own_exprs, transform_exprs, transform_stmts, walk
-from tilewright.schedule.blocks import bounds_within, calls_in, map_parts, parts, refreshed
+from tilewright.loops.visit import mentions, own_exprs, transform_exprs, walk
+from tilewright.schedule.blocks import bounds_within, calls_in, map_parts, parts, refreshed, unallocated
 from tilewright.schedule.placing import before, check_scopes, intermediate
 from tilewright.schedule.tree import (
     BlockRef,
@@ -273,11 +273,7 @@ def _with_value(expr: Expr, buffer: Buffer, value: Expr) -> Expr:
 
 def _without_buffer(program: Program, buffer: Buffer, block: BlockRef) -> Program:
     """The program without the allocation of ``buffer``, which nothing uses any more."""
-
-    def leave(stmt: Stmt) -> Stmt | None:
-        return stmt.body if isinstance(stmt, Alloc) and stmt.buffer == buffer else None
-
-    body = normalize(transform_stmts(program.body, leave))
+    body = normalize(unallocated(program.body, buffer))
     if mentions(body, buffer):
         raise refuse(f"`{buffer.name}` is also used outside of blocks", block)
     return dataclasses.replace(program, body=body)

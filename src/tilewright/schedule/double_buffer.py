@@ -19,6 +19,7 @@ from tilewright.schedule.blocks import (
     moved_accesses,
     recovered,
     refreshed,
+    unallocated,
 )
 from tilewright.schedule.tree import (
     BlockRef,
@@ -64,7 +65,7 @@ def double_buffer(program: Program, block: BlockRef) -> tuple[Program, None]:
     ahead = _Ahead(program, loop, bounds, buffer, halves)
     producer = ahead.producer(place.stmt)
     body = change_blocks(
-        _unallocated(loop.stmt.body, buffer), lambda b: producer if b.name == block.name else ahead.reader(b)
+        unallocated(loop.stmt.body, buffer), lambda b: producer if b.name == block.name else ahead.reader(b)
     )
     fetch = next(item for item in _items(body) if any(b.name == block.name for b in all_blocks(item)))
     first = ahead.first(fetch, block)
@@ -130,10 +131,6 @@ def _items(body: Stmt) -> Sequence[Stmt]:
 
 def _replaced(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
     return transform_stmts(stmt, lambda node: new if node is old else None)
-
-
-def _unallocated(body: Stmt, buffer: Buffer) -> Stmt:
-    return transform_stmts(body, lambda s: s.body if isinstance(s, Alloc) and s.buffer == buffer else None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -336,7 +336,7 @@ class ArithmeticEmitter:
         if a.dtype.kind is Kind.BFLOAT:
             return self.cast(self._from_bfloat(a), dtype)
         if dtype.kind is Kind.BFLOAT:
-            return self._to_bfloat(self._to_f32_for_rounding(a))
+            return self._to_bfloat(self.cast(a, dtypes.f32))
         if dtype.is_bool:
             return self._compare(BinaryOp.NE, a, literal(0, a.dtype, a.lanes))
         match a.dtype.is_float, dtype.is_float:
@@ -393,9 +393,6 @@ class ArithmeticEmitter:
         if dtype.bits < a.dtype.bits:
             return self._convert("trunc", a, dtype)
         return self._convert("sext" if a.dtype.is_signed else "zext", a, dtype)
-
-    def _to_f32_for_rounding(self, a: Value) -> Value:
-        return a if a.dtype == dtypes.f32 else self.cast(a, dtypes.f32)
 
     def _from_bfloat(self, a: Value) -> Value:
         bits = self._convert("zext", a, dtypes.u32)

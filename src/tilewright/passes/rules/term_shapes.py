@@ -122,10 +122,6 @@ def result_shape(term: Apply, operands: Sequence[Shape], point: Point) -> Shape:
     return rule(Typing(term, tuple(operands), point))
 
 
-def _like_first(typing: Typing) -> Shape:
-    return typing.first
-
-
 def _elementwise(typing: Typing) -> Shape:
     return reduce(lambda a, b: broadcast(a, b, typing.point), typing.operands)
 
@@ -275,7 +271,7 @@ _LIKE_FIRST = (
 )  # fmt: skip
 
 _RULES: Mapping[str, Callable[[Typing], Shape]] = {
-    **dict.fromkeys(_LIKE_FIRST, _like_first),
+    **dict.fromkeys(_LIKE_FIRST, lambda typing: typing.first),
     **dict.fromkeys(REDUCTIONS, _reduction),
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
     "MatMul": _matmul,

@@ -367,7 +367,7 @@ def check_types(node: onnx.NodeProto, schema: onnx.defs.OpSchema, inputs: Sequen
             continue
         formal = newest.inputs[min(position, len(newest.inputs) - 1)]
         told = f"{place}: input `{readable(name)}` is {value.dtype}"
-        if _kind_of(_type_of(value.dtype)) not in map(_kind_of, formal.types):
+        if _kind_of(type_name(value.dtype)) not in map(_kind_of, formal.types):
             raise InvalidModel(
                 f"{told}, which {node.op_type} does not take as {formal.name}; convert it by a Cast node"
             )
@@ -387,6 +387,7 @@ def _kind_of(name: str) -> str:
 
 
 @cache
-def _type_of(dtype: DType) -> str:
+def type_name(dtype: DType) -> str:
+    """What ONNX calls tensors of ``dtype``."""
     code = onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy)
     return f"tensor({onnx.TensorProto.DataType.Name(code).lower()})"

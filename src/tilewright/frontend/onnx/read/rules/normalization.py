@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tilewright.base.dtypes import DType
 from tilewright.frontend.onnx.read.protos import dtype_of
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
@@ -83,15 +82,8 @@ def _layer_normalization(request: Request) -> Sequence[Value]:
     operands = [request.input(0), request.input(1), request.optional(2)]
     attributes = {"axis": request.integer("axis", -1), "epsilon": request.number("epsilon", 1e-5)}
     result, *statistics = request.apply_many("LayerNormalization", operands, request.outputs, **attributes)
-    stash = _stash_type(request)
-    return [
-        result,
-        *(value if value.dtype == stash else request.apply("Cast", value, to=stash) for value in statistics),
-    ]
-
-
-def _stash_type(request: Request) -> DType:
-    return dtype_of(request.integer("stash_type", 1), f"{request.place}: stash_type")
+    stash = dtype_of(request.integer("stash_type", 1), f"{request.place}: stash_type")
+    return [result, *(v if v.dtype == stash else request.apply("Cast", v, to=stash) for v in statistics)]
 
 
 def _along_axis(operator: str) -> RuleFunction:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import onnx
 
 from tilewright.base.dtypes import DType
-from tilewright.frontend.onnx.write.forms.writer import code_of
+from tilewright.frontend.onnx.read.protos import type_name
 
 OLD = 18
 """Of ONNX 1.13 (2022)."""
@@ -35,11 +35,6 @@ def objection(node: onnx.NodeProto, dtypes: Mapping[str, DType], opset: int) -> 
         return f"{node.op_type} of opset {opset} is another one"
     for position, name in enumerate(node.input):
         formal = schema.inputs[min(position, len(schema.inputs) - 1)]
-        if name in dtypes and _type_name(dtypes[name]) not in formal.types:
+        if name in dtypes and type_name(dtypes[name]) not in formal.types:
             return f"{node.op_type} of opset {opset} does not take {dtypes[name]}"
     return None
-
-
-def _type_name(dtype: DType) -> str:
-    """What ONNX calls tensors of ``dtype``."""
-    return f"tensor({onnx.TensorProto.DataType.Name(code_of(dtype)).lower()})"
