@@ -123,11 +123,6 @@ class Operator:
     traits: Trait = Trait.NONE
     batched: Batched | None = None
 
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """What its function takes: operands, and attributes by keyword."""
-        return _signature(self.function).parameters
-
     def has(self, trait: Trait) -> bool:
         """Whether all of ``trait`` is declared."""
         return trait in self.traits
