@@ -1,6 +1,7 @@
 """``compile``: from a model and its options to a ``CompiledModel``."""
 
 import logging
+import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,12 +38,12 @@ from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
 from tilewright.passes.alternatives import Alternative, known
-from tilewright.passes.rules.given import given_rules, installed_rules
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.sizing import default_threads
 from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
+from tilewright.superopt.prove.trust import given_rules, installed_rules
 from tilewright.target.target import Target
 from tilewright.tune.recorded import recorded, stamp
 
@@ -71,7 +72,7 @@ def compile(
     frontends: Sequence[FrontEnd] = (),
     operators: Sequence[OnnxOperator] = (),
     alternatives: Sequence[Alternative] = (),
-    rules: Sequence[FilePath] = (),
+    rules: FilePath | Sequence[FilePath] = (),
     settings: Settings | None = None,
     listener: Listener = ignore,
 ) -> CompiledModel:
@@ -79,9 +80,9 @@ def compile(
 
     Models of other forms are opened by ``frontends``, which are asked first; ``operators`` say what nodes of other
     domains mean; ``alternatives`` are algorithms for single operators, chosen where they are estimated or measured to
-    pay, as those built in are; ``rules``: files of rules, applied wherever they match, or with ``superopt`` where the
-    search finds that they pay. All are also found in packages that are installed (``base.plugins``,
-    ``docs/extending.md``).
+    pay, as those built in are; ``rules``: one or several files of rules, applied wherever they match, or with
+    ``superopt`` where the search finds that they pay (proofs in them are replayed). All are also found in packages that
+    are installed (``base.plugins``, ``docs/extending.md``).
 
     ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
     ``dynamic`` says what is done with those: one model for all sizes, or a version for each (a ``SpecializingModel``).
@@ -109,7 +110,12 @@ def compile(
     policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt), Checks.named(checks))
     both = _both(to_log(_LOG), listener)
     wanted_target, made_by = _target(target, chosen, both), backend_of(backend)
-    files_of_rules = (*given_rules(rules), *(() if policies[0] is Math.STRICT else installed_rules()))
+    asked_rules = [rules] if isinstance(rules, str | os.PathLike) else rules
+    proofs = Store.open(chosen, both)
+    files_of_rules = (
+        *given_rules(asked_rules, proofs),
+        *(() if policies[0] is Math.STRICT else installed_rules(proofs)),
+    )
     options = Options(
         wanted_target,
         wanted,

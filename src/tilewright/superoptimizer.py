@@ -28,6 +28,7 @@ from tilewright.passes.normalize import normalize
 from tilewright.passes.rules import ALGEBRA, Rule, load_rules, rewrite, sweeps
 from tilewright.superopt.costs.kernel_model import KernelCosts
 from tilewright.superopt.costs.provider import CostProvider
+from tilewright.superopt.prove.verification import Engine, Verdict, verify_rule
 from tilewright.superopt.search.fingerprint import fingerprint
 from tilewright.superopt.search.optimization import Search
 from tilewright.superopt.search.result import Optimized, applied_by
@@ -67,13 +68,20 @@ def compile_by_rules(prepared: Graph, options: Options, services: Services) -> C
     try:
         done = list(sweeps(prepared, _others(options), fold=False))
     except InternalError as error:
-        raise BadInput(f"{error}; leave one of them out") from error
+        false = "".join(f"; {told}" for rule in _others(options) if (told := _told_if_false(rule)))
+        raise BadInput(f"{error}{false or '; leave one of them out'}") from error
     if not done or not _is_finite(folded(done[-1][0]), prepared):
         return compile_prepared(prepared, options, services)
     steps = tuple(applied_by(one, 0.0, 0.0) for _, made in done for one in made)
     found = Optimized(prepared, done[-1][0], steps, 0.0, 0.0)
     services.watch(Stage.SUPEROPT, found.after)
     return _Compiling(options, services).result(found).compiled
+
+
+def _told_if_false(rule: Rule) -> str:
+    """What shows that ``rule`` is false; empty if nothing does."""
+    found = verify_rule(rule, Engine.FIELD)
+    return f"{rule.name} is false: {found.witness or found.counterexample}" if found.verdict is Verdict.FALSE else ""
 
 
 def _others(options: Options) -> tuple[Rule, ...]:

@@ -90,6 +90,7 @@ def test_false_is_told_from_not_provable(tmp_path: Path, capsys: pytest.CaptureF
     file.write_text(exponential + "rule turned\n  for x[*s], y[*s]\n  from Sub(x, y)\n  to Sub(y, x)\n")
     assert main(["rules", "verify", str(file), "--json"]) == 1
     first, second = report("rules", capsys.readouterr().out)["failures"]
+    assert (first["verdict"], second["verdict"]) == ("not provable", "false")
     assert first["reason"] == "not provable: Exp is an unknown function here; no counterexample was found"
     assert first["counterexample"] is None
     assert second["reason"] == "false"

@@ -16,8 +16,9 @@ from tilewright.base.errors import BadInput
 from tilewright.base.settings import Settings
 from tilewright.cli import main
 from tilewright.graph import Graph
-from tilewright.passes.rules import given
+from tilewright.passes.rules import Rule
 from tilewright.superopt.costs.provider import CostProvider
+from tilewright.superopt.prove import trust
 from tilewright.superopt.search.optimization import Search
 from tilewright.superopt.search.result import Optimized
 
@@ -87,7 +88,8 @@ def test_a_rule_that_nobody_answers_for_is_refused(tmp_path: Path) -> None:
     unproved = TEXT[: TEXT.index("  proof")]
     path = written(tmp_path, unproved)
     with pytest.raises(
-        BadInput, match=r"own\.rules: the rule factor-out has no proof: `tilewright rules verify --write"
+        BadInput,
+        match=r"own\.rules: the rule factor-out can't be applied: it has no proof: `tilewright rules verify --write",
     ):
         compiled(path)
     assert main(["rules", "verify", "--write", str(path)]) == 0
@@ -97,10 +99,60 @@ def test_a_rule_that_nobody_answers_for_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_false_rule_makes_no_model(tmp_path: Path) -> None:
-    """Whatever its file says of it: what it makes is held against what was there."""
-    path = written(tmp_path, TEXT.replace("to Mul(Add(x, y), z)", "to Mul(Sub(x, y), z)"))
+    """Somebody answers for it; what it makes is held against what was there."""
+    text = TEXT.replace("to Mul(Add(x, y), z)", "to Mul(Sub(x, y), z)")
+    path = written(tmp_path, text[: text.index("proof")] + "proof tested; 0 shapes\n")
     with pytest.raises(BadInput, match=r"output r is not what it was.*tilewright rules verify .*own\.rules"):
         compiled(path)
+
+
+TAMPERED = [
+    ("to Mul(Add(x, y), z)", "to Mul(Sub(x, y), z)", "the axioms that its proof names do not prove it"),
+    ("Mul-distributes", "Add-associates", "the axioms that its proof names do not prove it"),
+    ("Mul-distributes", "Mul-is-fine", "there is no axiom Mul-is-fine"),
+    (" by Mul-commutes, Mul-distributes", "", ""),
+    ("Add(Mul(x, z), Mul(y, z))", "Add(Mul(x, z), Mul(y, y))", "the axioms that its proof names do not prove it"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), TAMPERED)
+def test_a_stored_proof_is_replayed(old: str, new: str, reason: str, tmp_path: Path) -> None:
+    """One that names no axioms is found anew."""
+    assert TEXT.count(old) == 1
+    path = written(tmp_path, TEXT.replace(old, new))
+    if not reason:
+        assert operators(compiled(path)) == ["Add", "Mul"]
+        return
+    with pytest.raises(
+        BadInput, match=f"factor-out can't be applied: its proof is refused: {reason}; `tilewright rules"
+    ):
+        compiled(path)
+
+
+def test_a_proof_is_replayed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = trust.unproved
+
+    def unproved(rule: Rule) -> str:
+        asked.append(rule.name)
+        return real(rule)
+
+    monkeypatch.setattr(trust, "unproved", unproved)
+    settings = Settings(cache_dir=tmp_path / "cache", repro_dir=None)
+    for _ in range(3):
+        assert operators(compiled(FILE, settings=settings)) == ["Add", "Mul"]
+    assert asked == ["factor-out"]
+    wrong = written(tmp_path, TEXT.replace("Mul-distributes", "Add-associates"))
+    for _ in range(2):
+        with pytest.raises(BadInput, match="its proof is refused"):
+            compiled(wrong, settings=settings)
+    assert asked == ["factor-out"] * 3, "what is refused is not remembered"
+
+
+def test_one_file_needs_no_list() -> None:
+    for path in (FILE, str(FILE)):
+        made = tilewright.compile(model(), rules=path, threads=1, settings=ALONE)
+        assert operators(made) == ["Add", "Mul"]
 
 
 def test_what_else_can_be_wrong(tmp_path: Path) -> None:
@@ -115,6 +167,9 @@ def test_what_else_can_be_wrong(tmp_path: Path) -> None:
     circle = "rule a\n  for x[*s], y[*s]\n  from Add(x, y)\n  to Add(y, x)\n  proof tested; 0 shapes\n"
     with pytest.raises(BadInput, match="they undo what they do; leave one of them out"):
         compiled(written(tmp_path, circle))
+    false = circle.replace("to Add", "to Sub") + circle.replace("rule a", "rule b").replace("from Add", "from Sub")
+    with pytest.raises(BadInput, match=r"they undo what they do; a is false: .*x = .*, y = .*: left .*; b is false: "):
+        compiled(written(tmp_path, false))
 
 
 def test_an_installed_one_needs_no_argument(
@@ -124,7 +179,7 @@ def test_an_installed_one_needs_no_argument(
         "from pathlib import Path\n\nRULES = Path(__file__).with_name('own.rules')\n"
     )
     path = written(tmp_path, TEXT)
-    install(tmp_path, given.GROUP, "factor_out", "rules_of_mine:RULES")
+    install(tmp_path, trust.GROUP, "factor_out", "rules_of_mine:RULES")
     monkeypatch.syspath_prepend(tmp_path)
     assert operators(compiled()) == ["Add", "Mul"]
     assert operators(compiled(math="strict")) == PLAIN
@@ -159,7 +214,7 @@ def test_a_changed_file_gets_no_stale_model(tmp_path: Path) -> None:
 
     own = written(tmp_path, TEXT)
     found = [told(), told(own), told(own), told()]
-    written(tmp_path, TEXT.replace("Add(x, y)", "Add(y, x)"))
+    written(tmp_path, TEXT.replace("to Mul(Add(x, y), z)", "to Mul(z, Add(x, y))"))
     assert [*found, told(own)] == ["False", "False", "True", "True", "False"]
 
 

@@ -1083,9 +1083,16 @@ MUTANTS = (
     ),
     Mutant(
         "another's rule needs no proof",
-        "passes/rules/given.py",
-        "if rule.proof is None or rule.proof.evidence not in wanted:",
-        "if False:",
+        "superopt/prove/trust.py",
+        "if rule.proof is not None and rule.proof.evidence in wanted:",
+        "if True:",
+        ("tests/extending/test_rules.py",),
+    ),
+    Mutant(
+        "a proof that is stored is believed",
+        "superopt/prove/trust.py",
+        "if (why := unproved(rule))",
+        "if (why := '')",
         ("tests/extending/test_rules.py",),
     ),
     Mutant(

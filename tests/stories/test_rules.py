@@ -44,7 +44,9 @@ def test_a_true_a_false_and_an_undecided_rule(capsys: pytest.CaptureFixture[str]
 def test_a_rule_is_written_proved_and_applied(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"Path": Path}
     PAGE.run('Path("factor.rules")', names)
-    with pytest.raises(tilewright.BadInput, match="the rule factor-out has no proof: `tilewright rules verify --write"):
+    with pytest.raises(
+        tilewright.BadInput, match="factor-out can't be applied: it has no proof: `tilewright rules verify --write"
+    ):
         PAGE.run("sums.onnx", names)
     assert main(PAGE.command("verify --write")) == 0
     assert "proof proved by Mul-commutes, Mul-distributes; 4 shapes" in Path("factor.rules").read_text()

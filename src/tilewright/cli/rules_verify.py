@@ -11,7 +11,7 @@ from rich.table import Table
 
 from tilewright.base.errors import BadInput
 from tilewright.base.outputs import output
-from tilewright.cli.options import positive
+from tilewright.cli.options import file_path, positive
 from tilewright.cli.output import emit
 from tilewright.cli.rule_files import read_rules, read_text
 from tilewright.cli.status import Status
@@ -42,8 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--axioms",
-        action="store_true",
-        help="check the axioms: at every small size, against each other, for need of them",
+        type=file_path,
+        nargs="?",
+        const=True,
+        metavar="FILE",
+        help="a file of axioms of your own, beside those built in; without files of rules, check these axioms (without "
+        "FILE, those built in): at every small size, against each other, for need of them",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -52,13 +56,17 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Verify all, show what fails; the status says whether anything does."""
     from tilewright.superopt.prove.verification import Engine, verify
 
-    if options.axioms:
-        return _check_axioms(options, console)
+    own = _own_axioms(options)
+    if options.axioms is not None and not options.files:
+        return _check_axioms(own, options, console)
     if options.write:
+        if own:
+            raise BadInput("--write stores proofs from the axioms built in only: leave --axioms out")
         _write_proofs(options.files, options.shapes)
+    engine = Engine(options.engine)
     found: list[tuple[str, Finding]] = []
     for name, rules in _rules(options.files).items():
-        found += [(name, finding) for finding in verify(rules, Engine(options.engine), shapes=options.shapes)]
+        found += [(name, finding) for finding in verify(rules, engine, shapes=options.shapes, own=own)]
     failures = [(name, finding) for name, finding in found if not finding.holds]
     if options.json:
         proofs = _proofs([finding for _, finding in found])
@@ -69,14 +77,40 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         for engine, count in _proofs([finding for _, finding in found]).items():
             console.print(f"{engine} proves {count} rules", highlight=False)
         console.print(f"{len(found) - len(failures)} of {len(found)} rules hold", highlight=False)
-    return Status.DIFFERENT if failures else Status.DONE
+    return _status([finding for _, finding in failures])
 
 
-def _check_axioms(options: argparse.Namespace, console: Console) -> int:
+def _status(failures: "Sequence[Finding]") -> Status:
+    """One rule that is false is worse than any that is not provable."""
+    from tilewright.superopt.prove.verification import Verdict
+
+    if any(finding.verdict is Verdict.FALSE for finding in failures):
+        return Status.DIFFERENT
+    return Status.UNPROVED if failures else Status.DONE
+
+
+def _own_axioms(options: argparse.Namespace) -> "tuple[Rule, ...]":
+    """Raises ``BadInput`` for a file that has none, and for axioms that must not be taken for true."""
+    from tilewright.passes.rules.given import RuleFile
+    from tilewright.superopt.prove.own_axioms import own_axioms
+
+    if options.axioms is True and options.files:
+        raise BadInput(
+            "--axioms without FILE checks the axioms built in: name a file of axioms, or leave the rules out"
+        )
+    if not isinstance(options.axioms, Path):
+        return ()
+    found = own_axioms(RuleFile.read(options.axioms))
+    if not found:
+        raise BadInput(f"{options.axioms}: there is no axiom in it; write some in the notation of rules")
+    return found
+
+
+def _check_axioms(own: "tuple[Rule, ...]", options: argparse.Namespace, console: Console) -> int:
     from tilewright.superopt.prove.axiom_checks import check_axioms
     from tilewright.superopt.prove.axioms import axioms
 
-    found = list(check_axioms(list(axioms().values())))
+    found = list(check_axioms(own or list(axioms().values()), own=own))
     failures = [check for check in found if not check.holds]
     redundant = [check.axiom.name for check in found if check.is_redundant]
     if options.json:
@@ -124,7 +158,13 @@ def _proofs(findings: "Sequence[Finding]") -> dict[str, int]:
 
 def _report(name: str, finding: "Finding") -> dict[str, object]:
     where = _where(finding) or None
-    return {"file": name, "rule": finding.rule.name, "reason": finding.reason, "counterexample": where}
+    return {
+        "file": name,
+        "rule": finding.rule.name,
+        "verdict": finding.verdict.value,
+        "reason": finding.reason,
+        "counterexample": where,
+    }
 
 
 def _show(failures: "Sequence[tuple[str, Finding]]", console: Console) -> None:

@@ -11,5 +11,6 @@ class Status(IntEnum):
     BAD_INPUT = 2
     UNSUPPORTED = 3
     INTERNAL = 4
+    UNPROVED = 5
     INTERRUPTED = 130
     BROKEN_PIPE = 141

@@ -150,6 +150,19 @@ def try_instances(rule: Rule, instances: Iterable[Instance], shapes: int, seed: 
     return Trial(found)
 
 
+def try_floats(rule: Rule, instances: Iterable[Instance], shapes: int) -> Trial:
+    """Evaluate both sides in float64 only: for functions that are unknown over a finite field."""
+    found, real = 0, Evaluator(Real(1e-7))
+    for instance in instances:
+        agrees = _agrees(rule, instance, real, real, with_floats=False)
+        if agrees is False:
+            return Trial(found, instance)
+        found += agrees is True
+        if found == shapes:
+            break
+    return Trial(found)
+
+
 def try_instance(rule: Rule, instance: Instance, seed: int = 0) -> bool | None:
     """Whether both sides agree at one instance; None if one is ill-typed there."""
     return _agrees(rule, instance, Evaluator(Modular(seed)), Evaluator(Real(1e-7)), with_floats=True)

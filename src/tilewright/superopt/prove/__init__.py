@@ -13,4 +13,6 @@ added in ``axioms.rules``; another prover is a module beside ``egglog_prover`` a
     z3_prover                             the same proofs once more, in an encoding of its own
     preconditions                         which extents a rule needs to be equal
     verification, stored_proofs           both for a file of rules: told, or written into it
+    own_axioms                            axioms of a user, beside those that are built in
+    trust                                 rules of a user or a package: may they be applied?
 """

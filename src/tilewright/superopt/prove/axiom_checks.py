@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from tilewright.base.errors import InternalError
 from tilewright.ops.operator import require
 from tilewright.passes.rules import Apply, Rule, Variable
-from tilewright.superopt.evaluate.instances import Instance, at_every_size, sampled, try_instances
-from tilewright.superopt.evaluate.ranks import at_ranks
+from tilewright.superopt.evaluate.instances import Instance, at_every_size, sampled, try_floats, try_instances
 from tilewright.superopt.prove.proofs import all_axioms, is_redundant
+from tilewright.superopt.prove.witness import unknown_functions
+from tilewright.superopt.evaluate.ranks import at_ranks
 
 LARGEST = 4
 """Sizes go up to it."""
@@ -35,20 +36,29 @@ class AxiomCheck:
         return self.shapes > 0 and self.counterexample is None and not self.contradiction
 
 
-def check_axioms(axioms: Sequence[Rule], most: int = 500) -> Iterator[AxiomCheck]:
-    """Each axiom at every size of up to ``most``, else at so many that are drawn. Needs the extra ``superopt``."""
+def check_axioms(axioms: Sequence[Rule], most: int = 500, own: tuple[Rule, ...] = ()) -> Iterator[AxiomCheck]:
+    """Each axiom at every size of up to ``most``, else at so many that are drawn. Needs the extra ``superopt``.
+
+    What differs over a finite field only because a function is unknown there is held against float64. ``own``: axioms
+    of a user, beside those that are built in.
+    """
     for axiom in axioms:
         count = _count(axiom)
-        instances = at_every_size(axiom, LARGEST, 0) if count <= most else sampled(axiom, LARGEST, 0, 4 * most)
-        trial = try_instances(axiom, instances, most)
+        trial = try_instances(axiom, _instances(axiom, count, most), most)
+        if trial.counterexample is not None and unknown_functions(axiom, trial.counterexample):
+            trial = try_floats(axiom, _instances(axiom, count, most), most)
         yield AxiomCheck(
             axiom,
             trial.shapes,
             count <= most,
             trial.counterexample,
-            contradiction(axiom),
-            is_redundant(axiom),
+            contradiction(axiom, own),
+            is_redundant(axiom, own),
         )
+
+
+def _instances(axiom: Rule, count: int, most: int) -> Iterator[Instance]:
+    return at_every_size(axiom, LARGEST, 0) if count <= most else sampled(axiom, LARGEST, 0, 4 * most)
 
 
 def _count(axiom: Rule) -> int:
@@ -56,7 +66,7 @@ def _count(axiom: Rule) -> int:
     return LARGEST ** len([symbol for symbol in axiom.symbols if not symbol.name.startswith("*")])
 
 
-def contradiction(axiom: Rule) -> str:
+def contradiction(axiom: Rule, own: tuple[Rule, ...] = ()) -> str:
     """What the axioms say, of values as in both sides of ``axiom``, that is false; empty if nothing is."""
     p, q = Variable("p'", (), "z"), Variable("q'", (), "z")
     add, mul = Apply(require("Add"), (p, q)), Apply(require("Mul"), (p, q))
@@ -68,7 +78,7 @@ def contradiction(axiom: Rule) -> str:
             targets=(*version.targets, mul),
         )
         try:
-            if all_axioms().proves(richer):
+            if all_axioms(own).proves(richer):
                 return "a sum is a product"
         except InternalError as error:
             return str(error)

@@ -1,4 +1,4 @@
-"""The axioms: what is taken for true, as text (``axioms.rules``)."""
+"""The axioms: what is taken for true, as text (``axioms.rules``). A user's own are added to them (``own_axioms``)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,8 +8,16 @@ from importlib.resources import files
 from tilewright.passes.rules import Evidence, Proof, Rule, parse_rules
 
 
+def axioms(own: tuple[Rule, ...] = ()) -> Mapping[str, Rule]:
+    """All axioms by name, in the order of the file, then those of a user's ``own``."""
+    return {**_built_in(), **{rule.name: rule for rule in own}} if own else _built_in()
+
+
 @cache
-def axioms() -> Mapping[str, Rule]:
-    """All axioms by name, in the order of the file."""
-    text = files("tilewright.superopt.prove").joinpath("axioms.rules").read_text(encoding="utf-8")
-    return {rule.name: replace(rule, proof=Proof(Evidence.DEFINED)) for rule in parse_rules(text)}
+def _built_in() -> Mapping[str, Rule]:
+    return {rule.name: replace(rule, proof=Proof(Evidence.DEFINED)) for rule in parse_rules(axioms_text())}
+
+
+def axioms_text() -> str:
+    """Those that are built in, as they are written."""
+    return files("tilewright.superopt.prove").joinpath("axioms.rules").read_text(encoding="utf-8")

@@ -1,7 +1,10 @@
-"""Proofs: which axioms prove a rule. A proof is a list of names; to replay it is to prove the rule from those alone."""
+"""Proofs: which axioms prove a rule. A proof is a list of names; to replay it is to prove the rule from those alone.
+
+``own``: axioms of a user, beside those that are built in.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import cache
+from functools import lru_cache
 
 from tilewright.passes.rules.terms import Apply, Rule, Term, subterms
 from tilewright.superopt.evaluate.ranks import at_ranks
@@ -12,38 +15,45 @@ _FEW = 30
 """So many axioms are loaded sooner than a question is put to, and taken from, an e-graph that has all."""
 
 
-@cache
-def all_axioms() -> Prover:
+def all_axioms(own: tuple[Rule, ...] = ()) -> Prover:
     """Every axiom, loaded once."""
-    return Prover(list(axioms().values()))
+    return _prover(own)
 
 
-def find_proof(rule: Rule, guesses: Iterable[Collection[str]] = ()) -> tuple[str, ...] | None:
+@lru_cache(maxsize=2)
+def _prover(own: tuple[Rule, ...]) -> Prover:
+    return Prover(list(axioms(own).values()))
+
+
+def find_proof(
+    rule: Rule, guesses: Iterable[Collection[str]] = (), own: tuple[Rule, ...] = ()
+) -> tuple[str, ...] | None:
     """The names of axioms that prove ``rule``: none can be left out. None if they do not prove it.
 
     ``guesses``: names that may well prove it, as they prove what is like it; the search starts from the first that do.
     Needs the extra ``superopt``. Raises ``BadProgram`` if the rule has no shapes that are known.
     """
     versions = at_ranks(rule)
-    for names in (*guesses, relevant(rule), axioms().keys()):
-        used = _used(versions, names)
+    for names in (*guesses, relevant(rule, own=own), axioms(own).keys()):
+        used = _used(versions, names, own)
         if used is not None:
-            return _fewest(versions, [name for name in axioms() if name in used])
+            return _fewest(versions, [name for name in axioms(own) if name in used], own)
     return None
 
 
-def replays(rule: Rule, names: Sequence[str]) -> bool:
+def replays(rule: Rule, names: Sequence[str], own: tuple[Rule, ...] = ()) -> bool:
     """Whether the axioms called ``names`` prove ``rule``. Raises ``KeyError`` for a name that no axiom has."""
-    return _prove(at_ranks(rule), [axioms()[name].name for name in names])
+    return _prove(at_ranks(rule), [axioms(own)[name].name for name in names], own)
 
 
-def _prove(versions: Sequence[Rule], names: Collection[str]) -> bool:
-    return _used(versions, names) is not None
+def _prove(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ...] = ()) -> bool:
+    return _used(versions, names, own) is not None
 
 
-def _used(versions: Sequence[Rule], names: Collection[str]) -> frozenset[str] | None:
+def _used(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ...]) -> frozenset[str] | None:
     """Those of the axioms called ``names`` that apply until all ``versions`` are proved; None if they are not."""
-    prover = all_axioms() if len(names) > _FEW else Prover([axioms()[name] for name in dict.fromkeys(names)])
+    few = [axioms(own)[name] for name in dict.fromkeys(names)]
+    prover = all_axioms(own) if len(names) > _FEW else Prover(few)
     found: set[str] = set()
     for version in versions:
         used = prover.used(version, among=names)
@@ -53,37 +63,37 @@ def _used(versions: Sequence[Rule], names: Collection[str]) -> frozenset[str] | 
     return frozenset(found)
 
 
-def relevant(rule: Rule, rounds: int = 2) -> frozenset[str]:
+def relevant(rule: Rule, rounds: int = 2, own: tuple[Rule, ...] = ()) -> frozenset[str]:
     """The axioms of which a side has no operators but those of ``rule``, or those that such axioms bring."""
     reached = _operators([*rule.sources, *rule.targets])
-    found: set[str] = set()
+    known, found = axioms(own), set[str]()
     for _ in range(rounds):
         found |= {
             name
-            for name, axiom in axioms().items()
+            for name, axiom in known.items()
             if _operators(axiom.sources) <= reached or _operators(axiom.targets) <= reached
         }
-        reached = reached.union(*(_operators([*axioms()[n].sources, *axioms()[n].targets]) for n in found))
+        reached = reached.union(*(_operators([*known[n].sources, *known[n].targets]) for n in found))
     return frozenset(found)
 
 
-def is_redundant(axiom: Rule) -> bool:
+def is_redundant(axiom: Rule, own: tuple[Rule, ...] = ()) -> bool:
     """Whether the axioms of other names prove it: a lemma, which makes proofs short."""
-    return _prove(at_ranks(axiom), relevant(axiom) - {axiom.name})
+    return _prove(at_ranks(axiom), relevant(axiom, own=own) - {axiom.name}, own)
 
 
 def _operators(terms: Sequence[Term]) -> frozenset[str]:
     return frozenset(part.op.name for part in subterms(terms) if isinstance(part, Apply))
 
 
-def _fewest(versions: Sequence[Rule], names: Sequence[str]) -> tuple[str, ...]:
+def _fewest(versions: Sequence[Rule], names: Sequence[str], own: tuple[Rule, ...]) -> tuple[str, ...]:
     """Leave out as many axioms as possible: first large parts of the list, then smaller ones (Zeller's ddmin)."""
     kept, size = list(names), len(names) // 2
     while size:
         start = 0
         while start < len(kept):
             fewer = kept[:start] + kept[start + size :]
-            if _prove(versions, fewer):
+            if _prove(versions, fewer, own):
                 kept = fewer
             else:
                 start += size

@@ -3,6 +3,9 @@
 A rule is accepted if its sides agree wherever they were evaluated, and axioms prove it. What can't be decided is
 rejected. Axioms are only evaluated. A second prover that does not know makes a rule no less proved by the first, but
 who asks for both accepts only what both prove.
+
+``own``: axioms of a user (``own_axioms``), beside those that are built in. They may be of functions that are unknown
+over a finite field; a rule that differs there for these only is then held against float64, and proved.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,13 +13,12 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib.resources import files
 
-from tilewright.base.errors import BadProgram
+from tilewright.base.errors import BadInput, BadProgram, InternalError
 from tilewright.passes.rules import Evidence, Rule, parse_rules
-from tilewright.superopt.evaluate.instances import Instance, try_rule
-from tilewright.superopt.evaluate.ranks import at_ranks
+from tilewright.superopt.evaluate.instances import Instance, sampled, try_floats, try_rule
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.proofs import all_axioms, find_proof, replays
-from tilewright.superopt.prove.witness import Witness, unknown_functions, witness
+from tilewright.superopt.prove.witness import Witness, differ_in_shape, unknown_functions, witness
 from tilewright.superopt.prove.z3_prover import agrees
 
 
@@ -29,6 +31,16 @@ class Engine(Enum):
     """Evaluation, then proofs by equality saturation and, independently, by Z3."""
     FIELD = "field"
     """Evaluation only."""
+
+
+class Verdict(Enum):
+    """What became of a rule."""
+
+    HOLDS = "holds"
+    FALSE = "false"
+    """Numbers, or shapes, show it."""
+    UNPROVED = "not provable"
+    """Nothing shows that it is false, and nothing proves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,7 @@ class Finding:
     """What became of one rule; ``reason`` is empty if it holds."""
 
     rule: Rule
+    verdict: Verdict = Verdict.HOLDS
     reason: str = ""
     counterexample: Instance | None = None
     shapes: int = 0
@@ -51,11 +64,13 @@ class Finding:
     """Of all provers that were asked."""
     witness: Witness | None = None
     """Numbers at which the sides differ."""
+    unknown: tuple[str, ...] = ()
+    """Functions that are unknown over a finite field, if the sides differ for these only."""
 
     @property
     def holds(self) -> bool:
         """Whether the rule is accepted."""
-        return not self.reason
+        return self.verdict is Verdict.HOLDS
 
 
 def built_in() -> list[Rule]:
@@ -69,69 +84,93 @@ def built_in() -> list[Rule]:
     return [*axioms().values(), *(rule for text in texts for rule in parse_rules(text))]
 
 
-def verify(rules: Sequence[Rule], engine: Engine = Engine.EGGLOG, *, shapes: int = 8) -> Iterator[Finding]:
-    """What becomes of each rule. Raises ``BadInput`` if the package of ``engine`` is not installed."""
+def verify(
+    rules: Sequence[Rule], engine: Engine = Engine.EGGLOG, *, shapes: int = 8, own: tuple[Rule, ...] = ()
+) -> Iterator[Finding]:
+    """What becomes of each rule.
+
+    Raises ``BadInput`` if the package of ``engine`` is not installed, and if ``own`` axioms contradict others.
+    """
     for rule in rules:
-        yield verify_rule(rule, engine, shapes=shapes)
+        yield verify_rule(rule, engine, shapes=shapes, own=own)
 
 
-def verify_rule(rule: Rule, engine: Engine = Engine.EGGLOG, *, shapes: int = 8) -> Finding:
-    """What becomes of one rule: evaluated at ``shapes`` instances, then proved, if its evidence says that it can be."""
+def verify_rule(rule: Rule, engine: Engine = Engine.EGGLOG, *, shapes: int = 8, own: tuple[Rule, ...] = ()) -> Finding:
+    """What becomes of one rule: evaluated at ``shapes`` instances, then proved, if its evidence says that it can be.
+
+    Raises as ``verify``.
+    """
     trial = try_rule(rule, shapes=shapes)
+    doubtful: Finding | None = None
     if trial.counterexample is not None:
-        return _differing(rule, trial.counterexample, trial.shapes)
-    if not trial.shapes:
-        return Finding(rule, "at no shape that was tried are both sides well-typed")
-    opinions = tuple(_opinions(rule, engine)) if engine is not Engine.FIELD and _needs_proof(rule) else ()
+        doubtful = _differing(rule, trial.counterexample, shapes)
+        if doubtful.verdict is Verdict.FALSE or not own or not doubtful.unknown:
+            return doubtful
+    elif not trial.shapes:
+        return Finding(rule, Verdict.UNPROVED, "at no shape that was tried are both sides well-typed")
+    opinions = tuple(_opinions(rule, engine, own)) if engine is not Engine.FIELD and _needs_proof(rule, own) else ()
     reason = next((opinion.reason for opinion in opinions if opinion.reason), "")
-    return Finding(rule, reason, None, trial.shapes, opinions)
+    if doubtful is not None and (reason or not opinions):
+        return doubtful
+    return Finding(rule, Verdict.UNPROVED if reason else Verdict.HOLDS, reason, None, trial.shapes, opinions)
 
 
 def _differing(rule: Rule, instance: Instance, shapes: int) -> Finding:
-    """False, if numbers show it; else not provable, as functions are unknown to who evaluates."""
+    """False, if numbers or shapes show it; else not provable."""
+    unknown = unknown_functions(rule, instance)
+    if unknown and witness(rule, instance) is None:
+        floats = try_floats(rule, sampled(rule, largest=4, seed=1, tries=100), shapes)
+        instance = floats.counterexample or instance
     found = witness(rule, instance)
     if found is not None:
-        return Finding(rule, "false", instance, shapes, witness=found)
-    unknown = unknown_functions(rule, instance)
+        return Finding(rule, Verdict.FALSE, "false", instance, witness=found)
+    if differ_in_shape(rule, instance):
+        return Finding(rule, Verdict.FALSE, "false: the sides differ in shape", instance)
     if not unknown:
-        return Finding(rule, "the sides differ in shape, or over a finite field", instance, shapes)
+        return Finding(rule, Verdict.UNPROVED, "the sides differ over a finite field, but not in float64", instance)
     are = "is an unknown function" if len(unknown) == 1 else "are unknown functions"
-    return Finding(rule, f"not provable: {', '.join(unknown)} {are} here; no counterexample was found", None, shapes)
+    reason = f"not provable: {', '.join(unknown)} {are} here; no counterexample was found"
+    return Finding(rule, Verdict.UNPROVED, reason, unknown=unknown)
 
 
-def _needs_proof(rule: Rule) -> bool:
+def _needs_proof(rule: Rule, own: tuple[Rule, ...]) -> bool:
     """Not axioms, nor what says of itself that it was only tested. That a file calls a rule an axiom makes it none."""
     is_tested = rule.proof is not None and rule.proof.evidence is Evidence.TESTED
-    return not is_tested and axioms().get(rule.name) != rule
+    return not is_tested and axioms(own).get(rule.name) != rule
 
 
-def _opinions(rule: Rule, engine: Engine) -> Iterator[Opinion]:
-    first = _unproved(rule)
+def _opinions(rule: Rule, engine: Engine, own: tuple[Rule, ...]) -> Iterator[Opinion]:
+    first = unproved(rule, own)
     yield Opinion(Engine.EGGLOG, first)
     if engine is Engine.Z3:
-        names = None if first else _axioms_of(rule)
-        known = names is not None and agrees(rule, names)
+        names = None if first else _axioms_of(rule, own)
+        known = names is not None and agrees(rule, names, own=own)
         yield Opinion(Engine.Z3, "" if known else "Z3 does not know whether it follows from the axioms")
 
 
-def _axioms_of(rule: Rule) -> Sequence[str] | None:
+def _axioms_of(rule: Rule, own: tuple[Rule, ...]) -> Sequence[str] | None:
     """The names that its proof is made of, as they are stored or found."""
-    return rule.proof.axioms if _is_stored(rule) and rule.proof is not None else find_proof(rule)
+    return rule.proof.axioms if _is_stored(rule) and rule.proof is not None else find_proof(rule, own=own)
 
 
 def _is_stored(rule: Rule) -> bool:
     return rule.proof is not None and rule.proof.evidence is Evidence.PROVED and bool(rule.proof.axioms)
 
 
-def _unproved(rule: Rule) -> str:
-    """Why a rule is not proved; empty if it is."""
+def unproved(rule: Rule, own: tuple[Rule, ...] = ()) -> str:
+    """Why a rule is not proved; empty if it is. A proof that is stored is replayed. Raises as ``verify``."""
     try:
         if rule.proof is None or not _is_stored(rule):
-            proved = all(map(all_axioms().proves, at_ranks(rule)))
-            return "" if proved else "the axioms do not prove it"
-        unknown = [name for name in rule.proof.axioms if name not in axioms()]
+            is_proved = all(map(all_axioms(own).proves, at_ranks(rule)))
+            return "" if is_proved else "the axioms do not prove it"
+        unknown = [name for name in rule.proof.axioms if name not in axioms(own)]
         if unknown:
             return f"there is no axiom {unknown[0]}"
-        return "" if replays(rule, rule.proof.axioms) else "the axioms that its proof names do not prove it"
+        is_proved = replays(rule, rule.proof.axioms, own)
+        return "" if is_proved else "the axioms that its proof names do not prove it"
     except BadProgram as error:
         return str(error)
+    except InternalError as error:
+        if not own:
+            raise
+        raise BadInput(f"the axioms given contradict others: {error}; check them by `--axioms FILE` alone") from error

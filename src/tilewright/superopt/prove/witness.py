@@ -63,6 +63,16 @@ def _printed(array: Array) -> str:
     return np.array2string(array, precision=4, separator=", ", threshold=12).replace("\n", "")
 
 
+def differ_in_shape(rule: Rule, instance: Instance) -> bool:
+    """Whether the sides have values of different shapes at ``instance``."""
+    concrete, evaluator = instance.concrete_rule(rule), Evaluator(Real(_TOLERANCE))
+    try:
+        pairs = list(sides(concrete, evaluator, inputs(concrete, evaluator.domain)))
+    except (BadProgram, OutOfBounds, Unsupported):
+        return False
+    return any(left.shape != right.shape for left, right in pairs)
+
+
 def unknown_functions(rule: Rule, instance: Instance) -> tuple[str, ...]:
     """The operators of ``rule`` that a finite field gives no true meaning, in order of their first use."""
     domain = Noting()

@@ -54,12 +54,14 @@ class _Missing(Exception):
     """What follows mentions what was not found: this direction of an axiom says nothing that can be used."""
 
 
-def agrees(rule: Rule, names: Collection[str], limit: int = LIMIT) -> bool:
+def agrees(rule: Rule, names: Collection[str], limit: int = LIMIT, own: tuple[Rule, ...] = ()) -> bool:
     """Whether Z3, too, proves ``rule`` from the axioms called ``names``, in ``limit`` steps at most.
+
+    ``own``: axioms of a user, beside those that are built in.
 
     Raises ``BadInput`` if Z3 is not installed, ``BadProgram`` if the rule has no shapes that are known.
     """
-    known = [axioms()[name] for name in dict.fromkeys(names)]
+    known = [axioms(own)[name] for name in dict.fromkeys(names)]
     return all(_is_contradiction(question(version, known), limit) for version in at_ranks(rule))
 
 
