@@ -136,10 +136,14 @@ def _check(math: Math, changing: str = "superopt changes") -> None:
 
 def _found(graph: Graph, options: Options, search: Search) -> list[Optimized]:
     """Graphs that cost less, the cheapest first, and the graph itself."""
-    bounds = interface.bounds_of(graph, options.bounds)
-    costs = KernelCosts.of(graph, options.target, options.math, bounds, options.alternatives)
-    found = search.optimize(graph, costs)
+    found = search.optimize(graph, costs_of(graph, options))
     return [one for one in found if not one.steps or _is_finite(folded(one.after), graph)]
+
+
+def costs_of(graph: Graph, options: Options) -> KernelCosts:
+    """What a search of the prepared ``graph`` goes by."""
+    bounds = interface.bounds_of(graph, options.bounds)
+    return KernelCosts.of(graph, options.target, options.math, bounds, options.alternatives)
 
 
 def folded(graph: Graph) -> Graph:

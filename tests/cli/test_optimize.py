@@ -76,6 +76,7 @@ def test_other_rules_and_another_strategy(model: Path, tmp_path: Path, capsys: p
         "rule own\n  for x[m, k], y[n, k], w: weight[k, p]\n  let t = MatMul(Concat(x, y, axis=0), w)\n"
         "  from MatMul(x, w); MatMul(y, w)\n"
         "  to Slice(t, axes=(0,), starts=(0,), ends=(m,)); Slice(t, axes=(0,), starts=(m,), ends=(m + n,))\n"
+        "  proof tested; 0 shapes\n"
     )
     command = ["optimize", str(model), "--superopt", "fast", "--threads", "1", "--quiet", "--json"]
     for strategy in ("backtracking", "saturation"):
@@ -95,7 +96,87 @@ def test_files_of_rules_that_are_none(model: Path, tmp_path: Path, capsys: pytes
 
 def test_a_false_rule_is_found_out(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rules = tmp_path / "false.rules"
-    rules.write_text("rule false\n  for x[m, k], w: weight[k, k]\n  from MatMul(x, w)\n  to x\n")
+    rules.write_text(
+        "rule false\n  for x[m, k], w: weight[k, k]\n  from MatMul(x, w)\n  to x\n  proof tested; 0 shapes\n"
+    )
     assert main(["optimize", str(model), "--superopt", "fast", "--rules", str(rules), "--quiet"]) == 2
     assert "output y is not what it was: " in (said := capsys.readouterr().err)
     assert f"find the false rule with `tilewright rules verify {rules}`" in said
+
+
+SUMS = """
+<ir_version: 10, opset_import: ["": 18]>
+sums (float[1048576] a, float[1048576] b, float[1048576] c) => (float[1048576] y)
+{
+  ac = Mul(a, c)
+  bc = Mul(b, c)
+  y = Add(ac, bc)
+}
+"""
+
+
+def rule(name: str, source: str, target: str, proof: str = "proof tested; 0 shapes") -> str:
+    return f"rule {name}\n  for x[*s], y[*s], z[*s]\n  from {source}\n  to {target}\n  {proof}\n\n"
+
+
+def test_each_rule_of_the_user_is_accounted_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three operations over equal arrays become two: by the model, a third of the time is saved."""
+    path, own = tmp_path / "sums.onnx", tmp_path / "own.rules"
+    onnx.save(onnx.parser.parse_model(SUMS), path)
+    factored = "Mul(Add(x, y), z)"
+    own.write_text(
+        rule("factored", "Add(Mul(x, z), Mul(y, z))", factored)
+        + rule("nowhere", "Relu(Relu(x))", "Relu(x)")
+        + rule("unproved", "Add(x, y)", "Add(y, x)", "")
+        + rule("tampered", "Add(Mul(x, z), Mul(y, z))", factored, "proof proved by Add-commutes; 4 shapes")
+        + rule("slower", "Mul(x, z)", "Mul(Exp(Log(x)), z)")
+    )
+
+    def told(cost: str) -> dict[str, dict[str, object]]:
+        command = ["optimize", str(path), "--superopt", "fast", "--threads", "1", "--quiet", "--rules", str(own)]
+        assert main([*command, "--cost", cost, "--json"]) == 0
+        given = report("optimize", capsys.readouterr().out)["given"]
+        assert isinstance(given, list)
+        return {one["rule"]: one for one in given}
+
+    found = told("onnxruntime")
+    assert {name: one["fate"] for name, one in found.items()} == {
+        "factored": "applied",
+        "nowhere": "not matched",
+        "unproved": "not proved",
+        "tampered": "not proved",
+        "slower": "not faster",
+    }
+    assert {name: one["matches"] for name, one in found.items()} == {
+        "factored": 1,
+        "nowhere": 0,
+        "unproved": 1,
+        "tampered": 1,
+        "slower": 2,
+    }
+    assert (found["factored"]["times"], found["nowhere"]["gain"]) == (1, None)
+    assert "rules verify --write" in str(found["unproved"]["reason"])
+    assert "Add-commutes" in own.read_text()
+    assert "the axioms that its proof names do not prove it" in str(found["tampered"]["reason"])
+    assert float(str(found["slower"]["gain"])) < 0 < float(str(found["factored"]["gain"]))
+    modelled = told("compiler")["factored"]
+    assert (modelled["fate"], modelled["reason"]) == (
+        "not faster",
+        "no graph with it was found that is faster as a whole",
+    )
+    assert float(str(modelled["gain"])) == pytest.approx(1 / 3)
+
+    command = ["optimize", str(path), "--superopt", "fast", "--quiet", "--cost", "onnxruntime", "--rules", str(own)]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert "Rules given" in shown
+    assert "not matched" in shown
+
+
+def test_two_rules_of_one_name(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.rules").write_text(rule("same", "Add(x, y)", "Add(y, x)"))
+    assert (
+        main(["optimize", str(model), "--quiet", "--rules", str(tmp_path / "a.rules"), str(tmp_path / "b.rules")]) == 2
+    )
+    assert "2 rules are called same" in capsys.readouterr().err

@@ -28,6 +28,8 @@ def test_a_model_for_onnxruntime(
     assert main([*PAGE.command("--cost onnxruntime"), "--json", "--quiet"]) == 0
     told = report("optimize", capsys.readouterr().out)
     assert told["rules"] == {"factor-out": 1}
+    (account,) = told["given"]
+    assert (account["fate"], account["matches"], account["reason"]) == ("applied", 1, "")
     assert told["nodes"] == {"before": 3, "after": 2}
     assert told["measured"] < 1
     assert [node.op_type for node in onnx.load("faster.onnx").graph.node] == ["Add", "Mul"]

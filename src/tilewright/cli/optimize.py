@@ -4,13 +4,14 @@ import argparse
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tilewright.base.checks import Checks
@@ -31,12 +32,14 @@ from tilewright.cli.options import (
 )
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
-from tilewright.cli.rule_files import read_rules, rule_paths
+from tilewright.cli.rule_files import rule_paths
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
     from tilewright.base.events import Listener
     from tilewright.graph import Graph
+    from tilewright.passes.rules import Rule
+    from tilewright.superopt.search.accounts import Account
     from tilewright.superopt.search.optimization import Search
     from tilewright.superopt.search.result import Optimized
     from tilewright.superopt.validate.validation import Validation
@@ -82,6 +85,8 @@ class _Found:
     validation: "Validation"
     measured: float | None
     seconds: float
+    given: "Sequence[Account]" = ()
+    """What became of the rules of the user."""
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
@@ -132,28 +137,61 @@ def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") ->
     from tilewright.compilation import Options, Services, prepare
     from tilewright.passes.alternatives import known
     from tilewright.superopt.costs.onnxruntime_timing import OnnxRuntimeCosts
-    from tilewright.superoptimizer import optimize_for, superoptimize
+    from tilewright.superopt.search.accounts import accounts
+    from tilewright.superoptimizer import costs_of, optimize_for, superoptimize
     from tilewright.target.target import Target
     from tilewright.tune.recorded import recorded
 
     begin = time.perf_counter()
     level, math = Superopt.named(options.superopt), Math.named(options.math)
-    search = None if level is Superopt.OFF else _search_of(options, level)
+    own = _Own.of(options)
+    search = None if level is Superopt.OFF else _search_of(own.believed, options, level)
     if options.cost == Cost.ONNXRUNTIME.value:
-        optimized, validation = optimize_for(graph, OnnxRuntimeCosts(options.threads), search, math)
+        costs = OnnxRuntimeCosts(options.threads)
+        optimized, validation = optimize_for(graph, costs, search, math)
         measured = optimized.cost_after / optimized.cost_before if optimized.steps else None
-        return _Found(optimized, validation, measured, time.perf_counter() - begin)
+        told = () if search is None else accounts(own.rules, own.doubts, optimized, costs)
+        return _Found(optimized, validation, measured, time.perf_counter() - begin, told)
     target = Target.parse(options.target)
     limit = options.memory_limit
     policies = (math, limit, level, Checks.named(options.checks))
     given = Options(target, options.threads, bounds(options.bounds), False, *policies, alternatives=known())
     with recorded(settings_of(options).records, target, options.threads, listener) as tuned:
         made = superoptimize(prepare(graph), given, Services(listener=listener, tuned=tuned), search)
-    return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin)
+    costs = costs_of(made.optimized.before, given)
+    told = () if search is None else accounts(own.rules, own.doubts, made.optimized, costs)
+    return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin, told)
 
 
-def _search_of(options: argparse.Namespace, level: Superopt) -> "Search":
-    """What was asked for. Raises ``BadInput`` for files of rules."""
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The rules of the user, and why some may not be applied."""
+
+    rules: "tuple[Rule, ...]"
+    doubts: Mapping[str, str]
+
+    @staticmethod
+    def of(options: argparse.Namespace) -> "_Own":
+        """Those of ``--rules``. Raises ``BadInput`` for files that are none, and for two rules of one name."""
+        from tilewright.base.store import Store
+        from tilewright.passes.rules.given import RuleFile
+        from tilewright.superopt.prove.trust import doubts
+
+        files = [RuleFile.read(path) for path in rule_paths(options.rules or ())[0]]
+        cache = Store.open(settings_of(options))
+        rules = tuple(rule for file in files for rule in file.rules)
+        for name, count in Counter(rule.name for rule in rules).items():
+            if count > 1:
+                raise BadInput(f"--rules: {count} rules are called {name}; give them names of their own")
+        return _Own(rules, {name: why for file in files for name, why in doubts(file, cache).items()})
+
+    @property
+    def believed(self) -> "tuple[Rule, ...]":
+        return tuple(rule for rule in self.rules if rule.name not in self.doubts)
+
+
+def _search_of(own: "Sequence[Rule]", options: argparse.Namespace, level: Superopt) -> "Search":
+    """What was asked for."""
     from tilewright.passes.rules import ALGEBRA, load_rules
     from tilewright.superopt.search.optimization import Search
 
@@ -162,8 +200,8 @@ def _search_of(options: argparse.Namespace, level: Superopt) -> "Search":
     limits = replace(
         effort.limits, alpha=options.alpha or effort.limits.alpha, pops=options.budget or effort.limits.pops
     )
-    files, are_added = rule_paths(options.rules or ())
-    rules = (*(usual.rules if are_added else load_rules(ALGEBRA)), *read_rules(files))
+    are_added = rule_paths(options.rules or ())[1]
+    rules = (*(usual.rules if are_added else load_rules(ALGEBRA)), *own)
     return replace(usual, rules=rules, effort=replace(effort, limits=limits), strategy=Strategy(options.strategy))
 
 
@@ -188,6 +226,7 @@ def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:
         "nodes": {"before": len(optimized.before.nodes), "after": len(optimized.after.nodes)},
         "costs": {"before": optimized.cost_before, "after": optimized.cost_after},
         "rules": dict(Counter(step.rule.name for step in optimized.steps)),
+        "given": [{**asdict(account), "fate": account.fate.value} for account in found.given],
         "measured": found.measured,
         "validation": str(found.validation),
         "seconds": found.seconds,
@@ -195,6 +234,7 @@ def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:
 
 
 def _show(found: _Found, options: argparse.Namespace, console: Console) -> None:
+    _show_given(found.given, console)
     optimized = found.optimized
     if not optimized.steps:
         console.print(f"no graph was found that takes less time; {found.seconds:.1f} s", highlight=False)
@@ -211,3 +251,15 @@ def _show(found: _Found, options: argparse.Namespace, console: Console) -> None:
     lines += [f"checked: {found.validation}", f"{found.seconds:.1f} s"]
     for line in filter(None, lines):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_given(given: "Sequence[Account]", console: Console) -> None:
+    if not given:
+        return
+    table = Table(title="Rules given")
+    for heading in ("rule", "what became of it", "times", "matches", "best gain", "why"):
+        table.add_column(heading, justify="right" if heading in ("times", "matches", "best gain") else "left")
+    for one in given:
+        gain = "" if one.gain is None else f"{one.gain:.1%}"
+        table.add_row(escape(one.rule), one.fate.value, str(one.times), str(one.matches), gain, escape(one.reason))
+    console.print(table)

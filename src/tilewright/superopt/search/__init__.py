@@ -11,4 +11,5 @@ Another strategy is a module beside ``backtracking`` and ``saturation``, and a c
     saturation                            rules applied to them, until nothing is new
     choices, integer_program, extraction  the cheapest of many ways: greedily, proven; as a graph
     optimization                          all of this, and whole graphs ranked
+    accounts                              what became of each rule that somebody gave
 """

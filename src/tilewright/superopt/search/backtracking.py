@@ -5,6 +5,7 @@ as well, if it is new and costs less than ``alpha`` times the best so far: what 
 what costs less. Networks repeat themselves, so a rule is also applied wherever it pays, as one move.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -74,6 +75,14 @@ class Backtracking:
                 heappush(waiting, (found.cost, len(seen), found))
                 best = found if found.cost < best.cost * (1 - WORTH) else best
         return best
+
+    def gains(self, graph: Graph, rule: Rule) -> list[float]:
+        """For each place of ``graph`` where ``rule`` matches: by how much, applied there, it lowers the nodes' cost."""
+        index, found = index_of(graph), dict[frozenset[str], float]()
+        for made in self._applications(rule, index, graph.names()):
+            place = frozenset(node.outputs[0].name for node in made.match.nodes)
+            found[place] = max(self._gain(made, index), found.get(place, -math.inf))
+        return list(found.values())
 
     def cost(self, graph: Graph) -> float:
         """What the nodes of ``graph`` cost together."""
