@@ -3,15 +3,17 @@
 import argparse
 import gc
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from tilewright.base.errors import BadInput
+from tilewright.base.errors import BadInput, ParseError
 from tilewright.base.outputs import check_output, output
 from tilewright.cli.options import file_path, positive, seed
 from tilewright.cli.output import emit
+from tilewright.cli.rule_files import read_text
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--depth", type=positive, default=3, help="operations of a side (default: %(default)s)")
     parser.add_argument("--outputs", type=int, choices=(1, 2), default=1, help="of a rule, at most (default: 1)")
     parser.add_argument("--families", metavar="NAME,...", help="which sets of operations (default: all)")
+    parser.add_argument("--family", type=file_path, metavar="FILE", help="a file of families of your own")
     parser.add_argument("--seed", type=seed, default=0, help="of random values; the same one, the same rules")
     parser.add_argument("-o", "--out", type=file_path, metavar="FILE", help="where to write the rules")
     parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
@@ -37,9 +40,9 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Generate, write, and show what each level took."""
     from tilewright.superopt.generate.pipeline import Plan, generate, print_generations
 
-    families = _families(options.families)
+    families = _families(options)
     if options.out is not None:
-        check_output(options.out)
+        check_output(options.out, inputs=[] if options.family is None else [options.family])
     if options.depth > _DEEPEST:
         raise BadInput(f"--depth {options.depth}: at most {_DEEPEST} can be enumerated")
     progress = Console(stderr=True, quiet=options.quiet or options.json)
@@ -59,15 +62,31 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     return Status.DONE
 
 
-def _families(names: str | None) -> "Sequence[Family]":
+def _families(options: argparse.Namespace) -> "Sequence[Family]":
+    """Those that are named, of the file and of those built in; if none is, all of the file, or all built in."""
     from tilewright.superopt.generate.families import FAMILIES
 
-    known = {family.name: family for family in FAMILIES}
-    listed = list(known) if names is None else names.split(",")
-    for name in listed:
+    own = [] if options.family is None else _own_families(options.family)
+    known = {family.name: family for family in (*FAMILIES, *own)}
+    if options.families is None:
+        return own or FAMILIES
+    for name in options.families.split(","):
         if name not in known:
-            raise BadInput(f"--families {names}: there is no {name}; there are {', '.join(known)}")
-    return [known[name] for name in listed]
+            raise BadInput(f"--families {options.families}: there is no {name}; there are {', '.join(known)}")
+    return [known[name] for name in options.families.split(",")]
+
+
+def _own_families(path: Path) -> "list[Family]":
+    """Raises ``BadInput`` naming the file and the line."""
+    from tilewright.superopt.generate.family_text import parse_families
+
+    try:
+        found = parse_families(read_text(path))
+    except ParseError as error:
+        raise BadInput(f"{path}: {error}") from error
+    if not found:
+        raise BadInput(f"{path}: there is no family in it; write `family NAME`, and below it what it has")
+    return found
 
 
 def _line(level: "Level") -> str:

@@ -133,6 +133,11 @@ def _blocks(text: str) -> "Iterator[_Block]":
         yield block
 
 
+def read_declarations(number: int, text: str) -> list[Variable]:
+    """The variables of a line ``for``. Raises ``ParseError`` with its ``number``."""
+    return list(_Reader(number, text, {}).declarations())
+
+
 def print_rules(rules: Iterable[Rule]) -> str:
     """What ``parse_rules`` reads back."""
     return "\n\n".join(map(print_rule, rules)) + "\n"

@@ -127,12 +127,14 @@ _TWO = ("Add", "Mul")
 _FOUR = ("Add", "Sub", "Mul", "Div")
 
 
-def _elementwise(name: str) -> Operation:
+def elementwise(name: str) -> Operation:
+    """An operator of two operands of one shape."""
     commutes = require(name).has(Trait.COMMUTATIVE)
     return Operation(name, same_shape, partial(_by_name, name), (_ANY, _ANY), commutes, elementwise=True)
 
 
-def _unary(name: str) -> Operation:
+def unary(name: str) -> Operation:
+    """An elementwise operator of one operand."""
     return Operation(name, same_shape, partial(_by_name, name), (_ANY,), elementwise=True)
 
 
@@ -151,8 +153,8 @@ def _split(axis: int, which: int, rank: int) -> Operation:
 
 _MATMUL = Operation("MatMul", of_rank(2, product_of_matrices), partial(_by_name, "MatMul"), (_ANY, _ANY))
 _BATCHED = Operation("MatMul", product_of_matrices, partial(_by_name, "MatMul"), (_ANY, _ANY))
-_ADD, _SUB, _MUL, _DIV = map(_elementwise, ("Add", "Sub", "Mul", "Div"))
-_RELU, _EXP = map(_unary, ("Relu", "Exp"))
+_ADD, _SUB, _MUL, _DIV = map(elementwise, ("Add", "Sub", "Mul", "Div"))
+_RELU, _EXP = map(unary, ("Relu", "Exp"))
 _SCALE = Operation("Scale", scaled, partial(_by_name, "Mul"), (_ANY, _ANY), elementwise=True)
 _TRANSPOSE = Operation("Transpose", partial(permuted, (1, 0)), partial(_transposition, (1, 0)), (_ANY,))
 _CONV = Operation("Conv", convolved, _convolution, (_DATA, _WEIGHT))
