@@ -149,6 +149,20 @@ def test_a_proof_is_replayed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert asked == ["factor-out"] * 3, "what is refused is not remembered"
 
 
+def test_without_egglog_no_stored_proof_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it was replayed before; who answers for a rule needs none."""
+    settings = Settings(cache_dir=tmp_path / "cache", repro_dir=None)
+    compiled(FILE, settings=settings)
+    monkeypatch.setitem(sys.modules, "egglog.bindings", None)
+    assert operators(compiled(FILE, settings=settings)) == ["Add", "Mul"]
+    with pytest.raises(
+        BadInput, match=r"factor_out\.rules: its proofs can't be replayed: .*pip install .*superopt.* or"
+    ):
+        compiled(FILE)
+    tested = written(tmp_path, TEXT[: TEXT.index("proof")] + "proof tested; 0 shapes\n")
+    assert operators(compiled(tested)) == ["Add", "Mul"]
+
+
 def test_one_file_needs_no_list() -> None:
     for path in (FILE, str(FILE)):
         made = tilewright.compile(model(), rules=path, threads=1, settings=ALONE)

@@ -1091,8 +1091,8 @@ MUTANTS = (
     Mutant(
         "a proof that is stored is believed",
         "superopt/prove/trust.py",
-        "if (why := unproved(rule))",
-        "if (why := '')",
+        "if why := unproved(rule):",
+        "if why := '':",
         ("tests/extending/test_rules.py",),
     ),
     Mutant(

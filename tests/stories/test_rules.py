@@ -41,6 +41,24 @@ def test_a_true_a_false_and_an_undecided_rule(capsys: pytest.CaptureFixture[str]
     np.testing.assert_allclose((left, right), (x - y, y - x), atol=1e-3)
 
 
+def test_axioms_and_families_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {"Path": Path}
+    PAGE.run("own-axioms.rules", names)
+    assert main([*PAGE.command("verify powers.rules"), "--json"]) == 0
+    assert report("rules", capsys.readouterr().out)["proofs"] == {"egglog": 1}
+    assert main(["rules", "verify", "powers.rules"]) == 5, "not provable without the axiom"
+    assert main(PAGE.command("verify --axioms")) == 0
+    PAGE.run("gates.families", names)
+    assert main([*PAGE.command("--family gates.families"), "--quiet"]) == 0
+    assert main(PAGE.command("prune gates.rules")) == 0
+    found, fewer = (rules_of(name) for name in ("gates.rules", "fewer.rules"))
+    assert 0 < len(fewer) < len(found)
+
+
+def rules_of(name: str) -> list[str]:
+    return [line for line in Path(name).read_text().splitlines() if line.startswith("rule ")]
+
+
 def test_a_rule_is_written_proved_and_applied(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"Path": Path}
     PAGE.run('Path("factor.rules")', names)

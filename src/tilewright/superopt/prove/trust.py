@@ -8,7 +8,7 @@ remembered in the cache on disk, by its content and that of the axioms.
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -37,12 +37,21 @@ def doubts(file: RuleFile, cache: Cache | None = None, *, asked: bool = True) ->
     key = sha256(f"proofs {__version__} {axioms_text()} {file.text}".encode()).hexdigest()
     if cache is not None and cache.get(key) is not None:
         return found
-    wrong = {
-        rule.name: f"its proof is refused: {why}; {_finds(file.name)}" for rule in stored if (why := unproved(rule))
-    }
+    wrong = {name: f"its proof is refused: {why}; {_finds(file.name)}" for name, why in _unproved(file.name, stored)}
     if cache is not None and not wrong:
         cache.put(key, b"")
     return {**found, **wrong}
+
+
+def _unproved(file: str, rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
+    """The names of those whose stored proofs do not prove them, and why. Raises ``BadInput`` without egglog."""
+    try:
+        for rule in rules:
+            if why := unproved(rule):
+                yield rule.name, why
+    except BadInput as error:
+        own = "or write `proof tested; 0 shapes` in the place of proofs, if you answer for the rules"
+        raise BadInput(f"{file}: its proofs can't be replayed: {error}, {own}") from error
 
 
 def _claim(rule: Rule, file: str, asked: bool) -> str:
