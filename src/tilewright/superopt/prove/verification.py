@@ -16,6 +16,7 @@ from importlib.resources import files
 from tilewright.base.errors import BadInput, BadProgram, InternalError
 from tilewright.passes.rules import Evidence, Rule, parse_rules
 from tilewright.superopt.evaluate.instances import Instance, sampled, try_floats, try_rule
+from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.proofs import all_axioms, find_proof, replays
 from tilewright.superopt.prove.witness import Witness, differ_in_shape, unknown_functions, witness
