@@ -14,19 +14,29 @@ no candidate gets features that are made up. ::
 
 Candidates that differ in more than numbers (in the order of loops, say) are of different sketches: one ``Extractor``
 for each.
+
+``statements.py`` is for any candidates beside each other (Zheng et al., OSDI 2020): 164 numbers for each innermost
+statement of one scheduled program. ``sites.py`` reads that, ``touched.py`` and ``operations.py`` count. ::
+
+    statement_features(s.program, target)                      # (statements, 164), called ``NAMES``
 """
 
 from tilewright.tune.features.contexts import loop_contexts
 from tilewright.tune.features.curve import curve_buffers, curve_features
 from tilewright.tune.features.itervar import itervar_columns, itervar_features
 from tilewright.tune.features.nest import Structure, describe
+from tilewright.tune.features.operations import Mode
 from tilewright.tune.features.quantities import NO_FACTORS, Extractor, Factors, Quantities
+from tilewright.tune.features.statements import NAMES, StatementRows, program_matrix, statement_features
 
 __all__ = [
+    "NAMES",
     "NO_FACTORS",
     "Extractor",
     "Factors",
+    "Mode",
     "Quantities",
+    "StatementRows",
     "Structure",
     "curve_buffers",
     "curve_features",
@@ -34,4 +44,6 @@ __all__ = [
     "itervar_columns",
     "itervar_features",
     "loop_contexts",
+    "program_matrix",
+    "statement_features",
 ]
