@@ -105,4 +105,4 @@ def test_the_command_line_knows_them(installed: Path, capsys: pytest.CaptureFixt
         assert main(["tune", str(installed / "m.onnx"), *own, *options]) == 0
         assert report("tune", capsys.readouterr().out)["measured"] > 2
     assert main(["tune", str(installed / "m.onnx"), *own, "--cost-model", "curves"]) == 2
-    assert "there is lines, random, tree-gru, trees" in capsys.readouterr().err
+    assert "there is lines, random, statements, tree-gru, trees" in capsys.readouterr().err

@@ -1883,7 +1883,7 @@ MUTANTS = (
     Mutant(
         "a network over loops looks at as many candidates as trees do",
         "tune/strategy.py",
-        "FEW if model is Model.TREE_GRU else None",
+        "FEW if _sees_programs(model) else None",
         "None",
         ("tests/tune/test_kernel_tuner.py::test_the_network_over_loops_is_asked_for_few_candidates",),
     ),

@@ -24,11 +24,12 @@ from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import FINALISTS, KernelTuner, Setup, Start, compared
 from tilewright.tune.measurer import NOTHING_PREDICTED, Measurer
 from tilewright.tune.model_tuner import Computed, ModelTuner
-from tilewright.tune.models import rater
+from tilewright.tune.models import rater, statements
 from tilewright.tune.models.looptree import LoopTree
+from tilewright.tune.models.model import Measured
 from tilewright.tune.recorded import SEARCHING
 from tilewright.tune.spaces import kernel_space
-from tilewright.tune.strategy import searcher_of
+from tilewright.tune.strategy import searcher_of, shared
 
 HOST = Target.parse(TARGET)
 NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
@@ -147,6 +148,45 @@ def test_the_network_over_loops_is_asked_for_few_candidates(
     scores = tuner._score(np.array(tuner.history.digits))
     assert np.isfinite(scores).all()
     assert len(set(scores.tolist())) > 6
+
+
+def test_the_model_over_statements_is_asked_for_few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduled: list[bytes] = []
+    seen = statements.statement_features
+
+    def watched(program: Program, target: Target) -> Floats:
+        scheduled.append(str(program).encode())
+        return seen(program, target)
+
+    monkeypatch.setattr(statements, "statement_features", watched)
+    measurer = MadeUp()
+    for model in (Model.STATEMENTS, shared(Model.STATEMENTS, 0)):
+        scheduled.clear()
+        tuner = tuned(measurer, Setup(first=6, batch=6, model=model), 2)
+        assert 12 < len(scheduled) < 300
+    scores = tuner._score(np.array(tuner.history.digits))
+    assert np.isfinite(scores).all()
+    assert len(set(scores.tolist())) > 6
+
+
+def test_models_that_learn_nothing_from_similar_kernels_begin_as_without_them() -> None:
+    nothing = Measured(np.zeros((4, 3)), np.arange(1.0, 5.0))
+    asked: list[list[str]] = []
+    for history in ((), (nothing,)):
+        measurer = MadeUp()
+        KernelTuner(SPACE, measurer, Setup(first=6, batch=6, model=Model.STATEMENTS), history=history).round()
+        asked.append(measurer.asked)
+    assert asked[0] == asked[1]
+
+
+def test_kernels_of_a_model_share_the_model_over_statements() -> None:
+    programs = [Computed(product("a", 64), 1), Computed(product("b", 48), 1)]
+    first, second = ModelTuner(programs, HOST, MadeUp(), Setup(model=Model.STATEMENTS)).kernels
+    unknown = np.array([second.tuner.space.analytic()])
+    assert second.tuner._rater is not None
+    assert second.tuner._rater.score(unknown)[0] == 0.0
+    first.tuner.round()
+    assert second.tuner._rater.score(unknown)[0] > 0.0
 
 
 def test_rounds_grow_with_what_is_known() -> None:

@@ -30,6 +30,9 @@ class Model(Enum):
     TREE_GRU = "tree-gru"
     """A recurrent network over the loops of a candidate (Chen et al., 2018), which must be scheduled for that: some
     milliseconds each, so fewer of them are looked at. Needs torch."""
+    STATEMENTS = "statements"
+    """Gradient-boosted trees over the innermost statements of a candidate (Zheng et al., 2020), one model for all
+    kernels that are tuned together. Candidates must be scheduled for that, too."""
     RANDOM = "random"
     """Scores that say nothing: what is found with them is found without a model."""
 

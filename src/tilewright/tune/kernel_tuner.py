@@ -171,7 +171,7 @@ class KernelTuner:
         self._rater = (
             rater_of(setup.model, space, setup.seed, with_estimates=is_known, history=history) if asked else None
         )
-        self._has_history = bool(history)
+        self._has_history = bool(history) and setup.model is Model.TREES  # others start from nothing
         self._searcher = searcher_of(setup.search, setup.model, space, self._score, setup.seed)
         self._text = str(space.naive)
         self._cold = cold or Cold()

@@ -22,6 +22,7 @@ from tilewright.tune.measurer import Measurer
 from tilewright.tune.nearest import measured_nearby, nearest_schedule
 from tilewright.tune.recorded import named
 from tilewright.tune.spaces import candidates_of
+from tilewright.tune.strategy import shared
 
 ALPHA = 0.2
 """How much what was gained counts, against what might be."""
@@ -103,8 +104,8 @@ class ModelTuner:
     ) -> None:
         """``records``: in which there may be schedules of similar kernels."""
         self._measurer = measurer
-        self._setup = setup
-        self.kernels = tuple(_kernels(computed, target, measurer, setup, records))
+        self._setup = replace(setup, model=shared(setup.model, setup.seed))
+        self.kernels = tuple(_kernels(computed, target, measurer, self._setup, records))
 
     def run(self, is_time_left: Callable[[], bool]) -> Iterator[Progress]:
         """Rounds, as long as there is time and something to try."""

@@ -13,6 +13,7 @@ from tilewright.tune.models.boosted import BoostedTrees
 from tilewright.tune.models.model import Measured
 from tilewright.tune.models.random import RandomScores
 from tilewright.tune.models.rater import OfKnobs, Rater, Rating, of_loops
+from tilewright.tune.models.statements import Statements
 from tilewright.tune.models.transfer import Transfer
 from tilewright.tune.search.annealing import AnnealingSearcher, Plan
 from tilewright.tune.search.chains import Annealing
@@ -37,7 +38,7 @@ def searcher_of(search: Searches, model: Models, space: Candidates, score: Score
     """The searcher of ``space``, in which ``score``, of a ``model``, rates candidates."""
     match search:
         case Search.ANNEALING:
-            return AnnealingSearcher(space, score, seed, FEW if model is Model.TREE_GRU else None)
+            return AnnealingSearcher(space, score, seed, FEW if _sees_programs(model) else None)
         case Search.GENETIC:
             return GeneticSearcher(space, seed)
         case Search.EVOLUTION:
@@ -48,6 +49,15 @@ def searcher_of(search: Searches, model: Models, space: Candidates, score: Score
             return GridSearcher(space)
         case _:
             return search.searcher(space, score, seed)
+
+
+def _sees_programs(model: Models) -> bool:
+    return model in (Model.TREE_GRU, Model.STATEMENTS) or isinstance(model, Statements)
+
+
+def shared(model: Models, seed: int) -> Models:
+    """``model`` for several kernels that are tuned together: if it can learn from all of them, an object that does."""
+    return Statements(seed) if model is Model.STATEMENTS else model
 
 
 def rater_of(
@@ -67,6 +77,8 @@ def rater_of(
             return OfKnobs(space, Transfer(general, trees), with_estimates=with_estimates)
         case Model.TREE_GRU:
             return of_loops(space, seed)
+        case Model.STATEMENTS:
+            return Statements(seed).rater(space, seed)
         case Model.RANDOM:
             return OfKnobs(space, RandomScores(seed), with_estimates=with_estimates)
         case _:

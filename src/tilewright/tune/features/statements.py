@@ -88,6 +88,9 @@ NAMES: tuple[str, ...] = (
 )
 
 
+_NO_ROWS: Floats = np.empty((0, len(NAMES)))
+
+
 @dataclass(frozen=True, slots=True)
 class StatementRows:
     """Statements of several programs: ``rows`` (statements, 164); those of program ``p`` are from ``offsets[p]`` up to
@@ -96,11 +99,31 @@ class StatementRows:
     rows: Floats
     offsets: NDArray[np.int64]
 
+    def __len__(self) -> int:
+        """How many programs these are."""
+        return len(self.offsets) - 1
+
     @classmethod
     def of(cls, features: Sequence[Floats]) -> "StatementRows":
-        """``features``: those of the statements of each program."""
+        """``features``: those of the statements of each program, (statements, 164)."""
         offsets = np.cumsum([0, *map(len, features)], dtype=np.int64)
-        return cls(np.concatenate([np.empty((0, len(NAMES))), *features]), offsets)
+        return cls(np.concatenate([_NO_ROWS, *features]), offsets)
+
+    @classmethod
+    def joined(cls, parts: Sequence["StatementRows"]) -> "StatementRows":
+        """All programs of ``parts``, one part after the other."""
+        counts = [np.diff(part.offsets) for part in parts]
+        offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *counts]))
+        return cls(np.concatenate([_NO_ROWS, *(part.rows for part in parts)]), offsets)
+
+    @property
+    def programs(self) -> NDArray[np.int64]:
+        """Which program each statement is of, (statements,)."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
+    def take(self, programs: NDArray[np.int64]) -> "StatementRows":
+        """Some of the programs, in the order in which they are given."""
+        return StatementRows.of([self.rows[self.offsets[one] : self.offsets[one + 1]] for one in programs])
 
 
 def program_matrix(programs: Sequence[Program], target: Target, mode: Mode = Mode.REPAIRED) -> StatementRows:

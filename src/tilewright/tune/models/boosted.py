@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.tune.models.boosting import SETTINGS, Part, Settings, best_count, grown
 from tilewright.tune.models.losses import Loss, loss_of
 from tilewright.tune.models.model import FloatArray, Measured, Objective
 from tilewright.tune.models.optional import require
@@ -20,28 +21,15 @@ from tilewright.tune.models.rows import Rows, check_width, rows_of, split
 if TYPE_CHECKING:
     import lightgbm
 
-_MOST_TREES = 200
-_PATIENCE = 20  # trees without an improvement on the held-out part
-_BETTER = 0.995  # is an improvement of the loss; without this, the last hundred trees bring next to nothing
 _TREES_OF_FEW_ROWS = 15  # where there are too few rows to hold some out
 _FEWEST_TREES = 10  # without margins: a guess is better than nothing, which a small held-out part often suggests
-_SETTINGS: dict[str, bool | float | str] = {
-    "learning_rate": 0.2,
+_SETTINGS: Settings = {
+    **SETTINGS,
     "max_depth": 3,
     "num_leaves": 8,
     "lambda_l2": 1.0,
     "min_gain_to_split": 1e-4,
-    "min_data_in_leaf": 1,
     "min_sum_hessian_in_leaf": 0.2,
-    "max_bin": 63,
-    "min_data_in_bin": 1,
-    "feature_pre_filter": False,
-    "objective": "none",  # ``Loss`` is it
-    "metric": "none",
-    "deterministic": True,
-    "force_row_wise": True,  # else it is chosen by timing
-    "num_threads": 1,  # the data are small, and something may be timed meanwhile
-    "verbosity": -1,
 }
 
 
@@ -81,10 +69,7 @@ class BoostedTrees:
         loss = loss_of(self._objective, rows, generator)
         self._offset = loss.offset(rows.margins)
         if count:
-            trees = _booster(_dataset(rows, self._offset))
-            for _ in range(count):
-                _add_tree(trees, loss)
-            self._trees = trees
+            self._trees = grown(_part(rows, self._offset, loss), count, _SETTINGS)
 
     def _best_count(self, rows: Rows, generator: np.random.Generator) -> int:
         """How many trees are best for rows that are not learned from; may be none if there are margins."""
@@ -94,32 +79,9 @@ class BoostedTrees:
         learned, held_out = parts
         loss, trial = (loss_of(self._objective, part, generator) for part in parts)
         offset = loss.offset(learned.margins)
-        data = _dataset(learned, offset)
-        trees = _booster(data)
-        start = held_out.margins + offset
-        trees.add_valid(data.create_valid(held_out.features, init_score=start, params=_SETTINGS), "held out")
-        best, best_count = trial.value(start), 0
-        for count in range(1, _MOST_TREES + 1):
-            _add_tree(trees, loss)
-            value = trees.eval_valid(lambda scores, _: ("loss", trial.value(scores), False))[0][2]
-            if value < _BETTER * best:
-                best, best_count = value, count
-            elif count - best_count >= _PATIENCE:
-                break
-        return best_count if rows.margins.any() else max(best_count, _FEWEST_TREES)
+        found = best_count(_part(learned, offset, loss), _part(held_out, offset, trial), _SETTINGS)
+        return found if rows.margins.any() else max(found, _FEWEST_TREES)
 
 
-def _dataset(rows: Rows, offset: float) -> "lightgbm.Dataset":
-    import lightgbm
-
-    return lightgbm.Dataset(rows.features, rows.labels, init_score=rows.margins + offset, params=_SETTINGS)
-
-
-def _booster(data: "lightgbm.Dataset") -> "lightgbm.Booster":
-    import lightgbm
-
-    return lightgbm.Booster(_SETTINGS, data)
-
-
-def _add_tree(trees: "lightgbm.Booster", loss: Loss) -> None:
-    trees.update(fobj=lambda scores, _: loss.slopes(scores))
+def _part(rows: Rows, offset: float, loss: Loss) -> Part:
+    return Part(rows.features, rows.margins + offset, loss)

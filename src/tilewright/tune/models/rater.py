@@ -1,7 +1,7 @@
 """Raters: cost models over the candidates of one space. What a model sees of a candidate is decided here.
 
-``OfKnobs``: what the knobs are set to, and the analytic estimate. ``OfLoops``: what is to be known of a candidate must
-be scheduled first, so it is asked for few of them.
+``OfKnobs``: what the knobs are set to, and the analytic estimate. ``OfPrograms`` (and ``statements``): what is to be
+known of a candidate must be scheduled first, so it is asked for few of them.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tilewright.tune.models.model import CostModel
 from tilewright.tune.models.treegru import TreeGRU
 
 View: TypeAlias = Callable[[Program], Floats]
-"""(features,) of a scheduled program. Raises ``Unsupported``."""
+"""(features,) of a scheduled program, or of each of its statements. Raises ``Unsupported``."""
 
 
 class Rater(Protocol):
@@ -69,15 +69,35 @@ def knob_view(space: Candidates, digits: Digits, *, with_estimates: bool) -> Flo
     return np.concatenate([space.features(digits), *known], axis=1)
 
 
+class Seen:
+    """What ``view`` says of the program of each candidate of ``space``, each looked at once."""
+
+    def __init__(self, space: Candidates, view: View) -> None:
+        self._space = space
+        self._view = view
+        self._known: dict[bytes, Floats | None] = {}
+
+    def of(self, digits: Digits) -> list[Floats | None]:
+        """None of a candidate that has no schedule, or that can't be viewed."""
+        return [self._of_one(one) for one in digits]
+
+    def _of_one(self, digits: Digits) -> Floats | None:
+        key = digits.tobytes()
+        if key not in self._known:
+            try:
+                self._known[key] = self._view(self._space.schedule(digits).program)
+            except (ScheduleError, Unsupported):
+                self._known[key] = None
+        return self._known[key]
+
+
 class OfPrograms:
     """A ``Rater``: ``model`` sees ``width`` features of each candidate's program; NaN if it has none."""
 
     def __init__(self, space: Candidates, model: CostModel, view: View, width: int) -> None:
-        self._space = space
         self._model = model
-        self._view = view
+        self._seen = Seen(space, view)
         self._width = width
-        self._known: dict[bytes, Floats] = {}
 
     def fit(self, digits: Digits, throughputs: Floats) -> None:
         """See ``Rater``."""
@@ -88,17 +108,11 @@ class OfPrograms:
         return self._model.score(self._features(digits))
 
     def _features(self, digits: Digits) -> Floats:
-        return np.stack([self._of_one(one) for one in digits]) if len(digits) else np.zeros((0, self._width))
-
-    def _of_one(self, digits: Digits) -> Floats:
-        key = digits.tobytes()
-        if key not in self._known:
-            try:
-                found = self._view(self._space.schedule(digits).program)
-            except (ScheduleError, Unsupported):
-                found = np.full(self._width, np.nan)
-            self._known[key] = found
-        return self._known[key]
+        features = np.full((len(digits), self._width), np.nan)
+        for place, seen in enumerate(self._seen.of(digits)):
+            if seen is not None:
+                features[place] = seen
+        return features
 
 
 def of_loops(space: Candidates, seed: int) -> OfPrograms:
