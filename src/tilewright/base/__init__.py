@@ -1,6 +1,6 @@
-"""Floor 0: what every other floor may use. It knows nothing of tensors, loops or models, and imports only NumPy.
+"""Layer 0: utilities for all other layers: errors, dtypes, targets, settings, files, caches. It imports only NumPy.
 
-Enters: the environment, files of the kernel, texts that users write. Leaves: small frozen values, and errors.
+In: the environment, files of the kernel, texts of users. Out: small frozen values, and errors.
 
 - ``errors``: the kinds of error. ``dtypes``: scalar types. ``arrays``: of any of them, and random ones.
   ``names``: legal and unused names. ``sizes``: ``48K``. ``exact``: keys that tell ``0.0`` from ``-0.0``, and ``1`` from

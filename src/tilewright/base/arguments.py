@@ -1,14 +1,13 @@
-"""Arguments of public functions, checked against what their signatures declare, before anything happens.
+"""Checks the arguments of public functions against the types that their signatures declare.
 
     @checked(BadInput)
     def load(path: FilePath, *, threads: Annotated[int, Within(1, 1024)] | None = None) -> Model: ...
 
     load("m.tw", threads="2")  # BadInput: load: threads='2': give a whole number from 1 to 1024, or None
 
-A signature is the only place that says what is allowed: the type checker reads it, and so does this. Whatever an
-argument is or does when it is looked at (a ``__len__`` that raises, a list that holds itself), a wrong one is an error
-of the given kind that names the argument, what was given, and what is allowed. Numbers of NumPy are taken as Python's.
-What a function makes of right types is its own to check.
+The signature is the only declaration, for the type checker and for this module. A wrong argument, even one whose
+methods raise or a list that contains itself, is an error of the given kind that names the argument, its value, and what
+is allowed. NumPy scalars count as Python numbers. Functions check by themselves what types don't express.
 """
 
 import functools
@@ -27,24 +26,24 @@ from tilewright.base.names import shown
 Function = TypeVar("Function", bound=Callable[..., object])
 
 MOST_ITEMS = 1 << 20
-"""Of what is only iterated over, and may not end."""
+"""Maximum length of an argument that is only iterated over, and may be infinite."""
 
 
 class Constraint(Protocol):
-    """What ``Annotated`` adds to a type."""
+    """Constraints that ``Annotated`` adds to a type."""
 
     def holds(self, value: object) -> bool:
-        """Whether a value of the type is right."""
+        """Whether a value of the type is valid."""
         ...
 
     def told(self, wanted: str) -> str:
-        """``wanted``, which tells of the type, and what else must hold."""
+        """The description ``wanted`` of the type, with this constraint."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Numbers from ``least`` to ``most``, both included; NaN is none of them."""
+    """Numbers from ``least`` to ``most``, both included; NaN is excluded."""
 
     least: float
     most: float
@@ -58,7 +57,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class NamesAFile:
-    """Paths that the system could open."""
+    """Paths that the operating system could open."""
 
     def holds(self, value: object) -> bool:
         text: object = os.fspath(cast("os.PathLike[str] | os.PathLike[bytes]", value))
@@ -72,11 +71,11 @@ FilePath: TypeAlias = Annotated[str | os.PathLike[str], NamesAFile()]
 
 
 def checked(kind: type[TilewrightError], called: str = "") -> Callable[[Function], Function]:
-    """A function whose arguments are checked first; those that do not fit its signature raise ``kind``.
+    """A decorator: check the arguments against the signature, and raise ``kind`` if they do not fit.
 
-    ``called``: what the text calls the function; by default its own name.
+    ``called``: the function's name in messages; by default its own name.
 
-    Too many, missing and unknown arguments are Python's ``TypeError``, as ever.
+    Too many, missing and unknown arguments raise Python's ``TypeError``.
     """
 
     def decorate(function: Function) -> Function:
@@ -97,7 +96,7 @@ def checked(kind: type[TilewrightError], called: str = "") -> Callable[[Function
 
 
 def check_fields(value: object, kind: type[TilewrightError]) -> None:
-    """Raise ``kind`` unless each field of a dataclass is what it is declared as: for ``__post_init__``."""
+    """Raise ``kind`` unless each field of a dataclass has its declared type: for ``__post_init__``."""
     owner = type(value)
     rules = _rules_of(owner)
     for name, rule in rules.items():
@@ -110,17 +109,17 @@ def _rules_of(owner: type) -> Mapping[str, "_Rule"]:
 
 
 class _UnfitError(Exception):
-    """A value is none of what is wanted."""
+    """A value does not match its rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What is wanted, in words; and the value itself as the function takes it, or ``_UnfitError``."""
+    """A description of valid values; and the value as the function gets it, or ``_UnfitError``."""
 
     wanted: str
     take: Callable[[object], object]
     many: str = ""
-    """Several of them, in words."""
+    """The plural of the description."""
 
 
 _Named = tuple[str, _Rule]
@@ -134,9 +133,9 @@ class _Plan:
     by_position: tuple[_Named, ...]
     by_name: Mapping[str, _Named]
     rest: _Named | None = None
-    """Of ``*arguments``."""
+    """The rule of ``*arguments``."""
     others: _Rule | None = None
-    """Of ``**arguments``."""
+    """The rule of ``**arguments``."""
 
     @staticmethod
     def of(function: Callable[..., object], called: str) -> "_Plan":
@@ -157,7 +156,7 @@ class _Plan:
         )
 
     def positional(self, place: int) -> _Named | None:
-        """None where the function has no such parameter: calling it says so."""
+        """The rule of a parameter; None if there is no such parameter: the call itself raises then."""
         return self.by_position[place] if place < len(self.by_position) else self.rest
 
     def named(self, name: str) -> _Named | None:
@@ -170,7 +169,7 @@ class _Plan:
         name, rule = parameter
         try:
             return rule.take(value)
-        except Exception as error:  # whatever it does when it is looked at
+        except Exception as error:  # the value's own methods may raise anything
             why = "" if isinstance(error, _UnfitError) else f" (looking at it raised {type(error).__name__})"
             raise kind(f"{self.function}: {name}={shown(value)}{why}: give {rule.wanted}") from error
 
@@ -179,7 +178,7 @@ class _Plan:
 
 
 def _rule(hint: object) -> _Rule:
-    """The rule of a type as a signature has it."""
+    """The rule of a type in a signature."""
     origin, inside = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _constrained(_rule(inside[0]), inside[1:])
@@ -213,7 +212,7 @@ def _boolean(value: object) -> object:
 
 
 _WORD_BITS = 64
-"""No argument means a longer number, and printing it may fail."""
+"""No valid argument is a longer number, and printing it may fail."""
 
 
 def _whole(value: object) -> object:
@@ -308,7 +307,7 @@ def _fixed(rules: Sequence[_Rule]) -> _Rule:
 
 
 def _items(origin: type, rule: _Rule) -> _Rule:
-    """A sequence, or whatever can be iterated over; texts are taken as texts only."""
+    """A sequence or another iterable; a text counts only as a text."""
 
     def take(value: object) -> object:
         if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, origin):

@@ -1,12 +1,12 @@
-"""The policies for an index that is data and out of range at run time: an error, or the nearest valid index."""
+"""Policies for an out-of-range index in input data at run time: an error, or the nearest valid index."""
 
 from tilewright.base.choices import Choice
 
 
 class Checks(Choice):
-    """Memory is safe either way, also while another thread changes the indices: each is read once."""
+    """Both are memory-safe, even if another thread changes the indices meanwhile: each is read once."""
 
     ON = "on"
     """The run raises ``IndexOutOfRange``, which names the node, the index and the extent; nothing is returned."""
     OFF = "off"
-    """The nearest index within is taken, and nobody is told."""
+    """The nearest valid index is used, without a report."""

@@ -1,4 +1,4 @@
-"""Choices that a user makes by a word: each is a member of an ``Enum``, and its value the word."""
+"""The base class of options that users set by a word or by an ``Enum`` member."""
 
 from enum import Enum
 from typing import TypeVar
@@ -10,11 +10,11 @@ Chosen = TypeVar("Chosen", bound=Enum)
 
 
 class Choice(Enum):
-    """The base of what a public function takes as a word or a member, by an argument that is called as the class."""
+    """An enum whose members a public function takes as words or members, by an argument named as the class."""
 
     @classmethod
     def named(cls: type[Chosen], name: Chosen | str) -> Chosen:
-        """The member called ``name``. Raises ``BadInput`` if there is none, which says what there is."""
+        """The member with the value ``name``. Raises ``BadInput``, which lists the members, if there is none."""
         known: dict[object, Chosen] = {member.value: member for member in cls}
         found = name if isinstance(name, cls) else known.get(name)
         if found is None:

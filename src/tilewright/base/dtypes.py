@@ -117,7 +117,7 @@ def named(dtype: DType | str) -> DType:
 
 
 def from_numpy(dtype: np.dtype[np.generic]) -> DType:
-    """The dtype of a NumPy array's elements. Raises ``UnsupportedDType`` where there is none (strings, complex ...)."""
+    """The dtype of a NumPy array's elements. Raises ``UnsupportedDType`` if there is none (strings, complex ...)."""
     found = _BY_NUMPY.get(np.dtype(dtype).newbyteorder("="))
     if found is None:
         raise UnsupportedDType(f"arrays of {dtype} are not supported; known: {', '.join(_BY_NAME)}")

@@ -1,26 +1,26 @@
-"""The errors that Tilewright raises. Each has an owner, and its text says what to do.
+"""The errors that Tilewright raises. Each kind says who can fix the cause; the text has the remedy.
 
 - ``BadInput``: the user's model, feed, option or te program is wrong. The text names the place and the remedy.
-- ``Unsupported``: well-formed, and beyond what Tilewright does. The text names the nearest supported form.
+- ``Unsupported``: well-formed, but not implemented by Tilewright. The text names the nearest supported form.
 - ``ScheduleError``: a primitive's precondition does not hold; the schedule is untouched.
-- ``InternalError``: our fault.
+- ``InternalError``: a fault of Tilewright.
 """
 
 from tilewright.base.names import bounded, printable
 
 MOST_CHARACTERS = 16_000
-"""Of an error's text: names in models may have megabytes, and there may be a million of them."""
+"""Maximum length of a message: names in models may have megabytes, and there may be a million of them."""
 
 
 class TilewrightError(Exception):
-    """Base of every error that Tilewright raises on purpose. Its text can be printed, and is never long."""
+    """Base of every error that Tilewright raises on purpose. Its text is printable and of bounded length."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__(printable(bounded(text, MOST_CHARACTERS)))
 
 
 class BadInput(TilewrightError):
-    """Something that the user gave is wrong."""
+    """The user's input is wrong."""
 
 
 class BadProgram(BadInput):
@@ -56,25 +56,25 @@ class CorruptRecord(BadInput):
 
 
 class UntrustedData(BadInput):
-    """Something that could run code or read files comes from a source that nobody vouches for."""
+    """A file that could run code or read files comes from an untrusted source."""
 
 
 class ResourceLimit(BadInput):
-    """A run or a compilation would take more time, memory or elements than it may."""
+    """A run or a compilation exceeds a limit of time, memory or elements."""
 
 
 class OutOfMemory(ResourceLimit, MemoryError):
-    """There is less memory than was needed."""
+    """Memory is exhausted."""
 
 
 class Timeout(ResourceLimit):
-    """A run took longer than the caller lets it; the model can be run again at once."""
+    """A run exceeded its timeout; the model can be run again at once."""
 
 
 class IndexOutOfRange(BadInput):
-    """An index among the data lies outside of what it indexes.
+    """An index in input data is out of range.
 
-    ``where``: the node of the model and its operand; ``index``: as it was given; ``extent``: of the dimension.
+    ``where``: the node of the model and its operand; ``index``: its value; ``extent``: that of the dimension.
     """
 
     def __init__(self, where: str, index: int, extent: int, *, from_end: bool = False) -> None:
@@ -91,7 +91,7 @@ class Unsupported(TilewrightError):
 
 
 class UnsupportedDType(Unsupported):
-    """A data type that Tilewright has not, or not in this place."""
+    """A data type is not supported, or not at this place."""
 
 
 class UnsupportedModel(Unsupported):
@@ -99,7 +99,7 @@ class UnsupportedModel(Unsupported):
 
 
 class UnsupportedKernel(Unsupported):
-    """A kernel for which there is no native code; ``kernel`` is its name."""
+    """A kernel can't be compiled to native code; ``kernel`` is its name."""
 
     def __init__(self, kernel: str, reason: str) -> None:
         super().__init__(f"{kernel}: {reason}")
@@ -108,7 +108,7 @@ class UnsupportedKernel(Unsupported):
 
 
 class UnsupportedTarget(Unsupported):
-    """A feature that this target has not."""
+    """The target lacks a feature."""
 
 
 class ScheduleError(TilewrightError):
@@ -119,7 +119,7 @@ class ScheduleError(TilewrightError):
 
 
 class MeasureError(TilewrightError):
-    """A measurement can't be made, and the candidate is not to blame: its reference, the data, or this machine is."""
+    """A measurement is impossible because of its reference, its data or the machine, not because of the candidate."""
 
 
 class OutOfBounds(TilewrightError):
@@ -131,7 +131,7 @@ class InternalError(TilewrightError):
 
 
 class NotEquivalent(InternalError):
-    """A rewritten graph does not compute what it did; ``value``: the first output that differs."""
+    """A rewritten graph computes other values; ``value``: the first output that differs."""
 
     def __init__(self, value: str, reason: str) -> None:
         super().__init__(f"output {value} is not what it was: {reason}")

@@ -1,4 +1,4 @@
-"""Progress events: the compiler reports small values to a listener, which decides what to do with them.
+"""Progress events: the compiler reports small values to a listener.
 
 Listeners are passed explicitly; there is no registry. ``ignore`` drops everything, ``Recorder`` keeps it for tests and
 for the table of timings, ``to_log`` writes one line an event to the standard library's ``logging``.
@@ -57,7 +57,7 @@ class Advanced:
 
 @dataclass(frozen=True, slots=True)
 class CacheLookup:
-    """A cache was asked for ``key`` and had it, or had it not."""
+    """A cache was asked for ``key``: a hit or a miss."""
 
     key: str
     hit: bool
@@ -68,7 +68,7 @@ class CacheLookup:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """Something is not as it should be, and the work goes on without it. ``text`` says what is lost."""
+    """A degraded condition: work continues without something; ``text`` says what is lost."""
 
     text: str
 
@@ -103,7 +103,7 @@ def to_log(logger: logging.Logger) -> Listener:
 
 @dataclass(slots=True)
 class Recorder:
-    """A listener that keeps what it hears, in order."""
+    """A listener that stores events, in order."""
 
     events: list[Event] = field(default_factory=list[Event])
 

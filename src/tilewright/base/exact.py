@@ -1,7 +1,7 @@
-"""Keys for numbers that are the same bit for bit.
+"""Dictionary keys that are equal only for bit-identical numbers.
 
-Python takes ``0.0 == -0.0`` and ``True == 1 == 1.0`` for equal, and one NaN for different from itself; what is computed
-from them differs, or does not: ``1 / 0.0`` and ``1 / -0.0`` are two infinities.
+In Python ``0.0 == -0.0`` and ``True == 1 == 1.0``, and a NaN differs from itself. But results differ between the former
+(``1 / 0.0`` and ``1 / -0.0``), and do not between equal NaNs.
 """
 
 import struct
@@ -24,7 +24,7 @@ def from_float_bits(bits: int) -> float:
 
 
 class Exact(Generic[Held]):
-    """``value`` as a key: equal if types and bits are, in tuples at any depth."""
+    """``value`` as a key: equal if types and bits are equal, in tuples at any depth."""
 
     __slots__ = ("_key", "value")
 

@@ -1,9 +1,9 @@
-"""Reading JSON that somebody else wrote: each function returns what the value should be, or raises ``TypeError``."""
+"""Typed access to parsed JSON of unknown origin: each function returns a value of its type, or raises ``TypeError``."""
 
 from typing import Final, cast
 
 _HUGE: Final = 1e300
-"""A number that is not below is none, or NaN, or too large for a float, as whole numbers in JSON can be."""
+"""The bound fails for values that are not numbers, NaN, and numbers too large for a float, as JSON integers can be."""
 
 
 def mapping(value: object) -> dict[str, object]:
@@ -21,7 +21,7 @@ def items(value: object) -> list[object]:
 
 
 def text(value: object) -> str:
-    """A text."""
+    """A string."""
     if not isinstance(value, str):
         raise TypeError(f"expected a text, found {type(value).__name__}")
     return value
@@ -35,7 +35,7 @@ def number(value: object) -> float:
 
 
 def whole(value: object) -> int:
-    """A whole number."""
+    """An integer."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected a whole number, found {value!r}")
     return value
@@ -47,5 +47,5 @@ def numbers(value: object) -> dict[str, float]:
 
 
 def optional(value: object) -> float | None:
-    """A finite number, or nothing."""
+    """A finite number, or null."""
     return None if value is None else number(value)

@@ -1,8 +1,7 @@
-"""Files that appear whole or not at all, and folders that nobody else can write to.
+"""Writes files atomically, and checks that other users can't write to a folder.
 
-A file is written beside its place, in a part ``.tilewright-<16 digits>.part`` that its writer holds a lock on, and is
-renamed when it is complete. A writer that is killed leaves its part, without the lock: ``sweep`` removes such parts,
-and none that somebody is still writing.
+A file is written to ``.tilewright-<16 digits>.part`` in the same folder, locked by its writer, and renamed when it is
+complete. The part of a killed writer has no lock: ``sweep`` removes such parts, and none that is still being written.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ _PART = re.compile(r"\.tilewright-[0-9a-f]{16}\.part")
 
 
 def stamp(facts: os.stat_result) -> tuple[int, ...]:
-    """What changes when a file is written to."""
+    """File attributes that change when a file is written to."""
     return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
@@ -33,9 +32,9 @@ def text_of(path: Path) -> str:
 
 
 def own_folder(folder: Path) -> str | None:
-    """Make ``folder``, mode 0700, if it is missing; what is wrong with it if others could write to it, else None.
+    """Make ``folder``, mode 0700, if it is missing; return the problem if other users could write to it, else None.
 
-    Raises ``OSError`` if it can't be made or looked at.
+    Raises ``OSError`` if it can't be made or inspected.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
@@ -52,11 +51,11 @@ def own_folder(folder: Path) -> str | None:
 
 @contextmanager
 def replacing(path: Path, *, mode: int = 0o666, durable: bool = True) -> Generator[BinaryIO]:
-    """A file to write, which is at ``path``, all at once, when the block ends without an error; else nothing is left.
+    """A context manager: a file that replaces ``path`` atomically if the block ends without an error; else it is
+    removed.
 
-    It is on disk then, unless it need not be ``durable``: what nobody wants after a power cut. Readers of an older file
-    at ``path``, mapped or open, keep it as it was; the new one gets its permissions and its owner (if that is allowed),
-    or else ``mode`` less the umask. Raises ``OSError``.
+    ``durable``: flush it to disk. Readers of an older file at ``path``, mapped or open, keep the old content; the new
+    file gets its permissions and owner (if allowed), or else ``mode`` less the umask. Raises ``OSError``.
     """
     part, descriptor = _new_part(path.parent, mode)
     try:
@@ -66,9 +65,9 @@ def replacing(path: Path, *, mode: int = 0o666, durable: bool = True) -> Generat
             _take_permissions(path, descriptor)
             if durable:
                 os.fsync(descriptor)
-            part.replace(path)  # with the lock held: until it has its name, a sweep must not find it
+            part.replace(path)  # keep the lock until the rename, so that no sweep removes the part
     except BaseException:
-        with contextlib.suppress(OSError):  # what went wrong first is what counts
+        with contextlib.suppress(OSError):  # the first error is the one to report
             part.unlink(missing_ok=True)
         raise
     if durable:
@@ -76,15 +75,15 @@ def replacing(path: Path, *, mode: int = 0o666, durable: bool = True) -> Generat
 
 
 def replace_file(path: Path, parts: Iterable[bytes | memoryview], *, durable: bool = True) -> None:
-    """Write ``parts``, one after the other, to a file that appears at once; see ``replacing``. Raises ``OSError``."""
+    """Write ``parts`` in order to a file that appears atomically; see ``replacing``. Raises ``OSError``."""
     with replacing(path, durable=durable) as file:
         file.writelines(parts)
 
 
 def create_file(path: Path, content: bytes, *, mode: int) -> None:
-    """Write a new file that appears at once, and is on disk. Raises ``OSError`` (``FileExistsError``).
+    """Write a new file atomically, and flush it to disk. Raises ``OSError`` (``FileExistsError``).
 
-    Of processes that do so at once, one wins: a link never replaces a file.
+    One of several concurrent processes succeeds: a link never replaces a file.
     """
     part, descriptor = _new_part(path.parent, mode)
     try:
@@ -98,7 +97,7 @@ def create_file(path: Path, content: bytes, *, mode: int) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove parts in ``folder`` that processes of this user were writing when they died. Never fails."""
+    """Remove parts in ``folder`` of processes of this user that have died. Never raises."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _PART.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -107,7 +106,7 @@ def sweep(folder: Path) -> None:
 
 def _sweep_part(part: Path) -> None:
     with contextlib.suppress(OSError):
-        # For writing, too: network file systems need that for a lock.
+        # Open for writing, too: network file systems require it for a lock.
         descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             if os.fstat(descriptor).st_uid == os.geteuid():
@@ -133,8 +132,8 @@ def _new_part(folder: Path, mode: int) -> tuple[Path, int]:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Lock a file that is open; false if it was swept before it was locked."""
-    with contextlib.suppress(OSError):  # a file system without locks; nothing is swept there, either
+    """Lock an open file; false if it was swept before it was locked."""
+    with contextlib.suppress(OSError):  # a file system without locks; ``sweep`` removes nothing there
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     return os.fstat(descriptor).st_nlink > 0
 
@@ -152,7 +151,7 @@ def _take_permissions(path: Path, descriptor: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Without this, a power cut could take back the renaming."""
+    """Flush the folder: else a power failure could undo the rename."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -161,5 +160,5 @@ def _sync_folder(folder: Path) -> None:
 
 
 def reason(error: OSError) -> str:
-    """What the system says, without the number and the path."""
+    """The system's error message, without the number and the path."""
     return error.strerror or str(error)

@@ -1,8 +1,8 @@
-"""Locks and ``fork``: a child has its parent's locks as they were, and none of the threads that would release them.
+"""Locks that are safe with ``fork``, where a child inherits locks but not the threads that would release them.
 
-A thread may hold a lock of a library that is not Python's (LLVM's, SQLite's) just when another one forks; the child
-would wait for it for ever. So the use of such a library is put under a ``ForkLock``, which a fork waits for. It
-may be held for a moment only. What is held for long is a ``ProcessLock``: the child's is another, and free.
+A thread may hold a lock of a library that is not Python's (LLVM's, SQLite's) while another one forks; the child would
+wait for it forever. So such a library is used under a ``ForkLock``, which a fork waits for; hold it briefly. For longer
+times, use a ``ProcessLock``: the child has a new, free one.
 
     LLVM = ForkLock()  # of a module
     with LLVM.lock: ...
@@ -15,19 +15,19 @@ from contextlib import contextmanager
 
 
 class ForkLock:
-    """A lock that no fork of this process happens under, but one by its holder. One for each library: it stays.
+    """A lock during which only its holder can fork. There is one for each library, for the life of the process.
 
-    Its two parts are Python's own locks: an interrupt can't leave them held.
+    It consists of two locks of Python: an interrupt can't leave them held.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """For ``with``."""
+        """The lock, for ``with``."""
         self._gate = threading.RLock()
         os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._open)
 
     def give_way(self) -> None:
-        """Let a fork go first that waits already. Who takes the lock again and again calls this before."""
+        """Let a waiting fork go first. A holder that takes the lock repeatedly calls this before."""
         with self._gate:
             pass
 
@@ -45,7 +45,7 @@ class ProcessLock:
 
     def __init__(self) -> None:
         self._locks: dict[int, threading.Lock] = {}
-        """By process, the own one and perhaps its parent's."""
+        """Locks by process: this one's, and perhaps its parent's."""
 
     @contextmanager
     def held(self) -> Generator[None]:

@@ -1,8 +1,7 @@
-"""Sets how often Python's collector of cyclic garbage runs while a model is compiled.
+"""Makes Python's cyclic garbage collector run less often while a model is compiled.
 
-The compiler makes many small objects that live for long, and hardly any cycles. Each time their number has grown by a
-quarter, Python looks at all objects of the process: a twentieth of the time of compiling, and more where the process
-has much else in memory.
+The compiler makes many small long-lived objects and few cycles. Each time their number grows by a quarter, Python scans
+all objects of the process: a twentieth of the compile time, and more if the process holds other objects.
 """
 
 import gc
@@ -12,11 +11,11 @@ from contextlib import contextmanager
 from tilewright.base.forks import ForkLock
 
 NEW_OBJECTS = 50_000
-"""So many more objects than before are looked at: Python's own number is 700 or 2,000."""
+"""The collector's threshold: number of new objects that starts a scan; Python's default is 700 or 2,000."""
 
 
 class _Seldom:
-    """The number of users, and what was set before the first of them."""
+    """The number of users, and the thresholds before the first of them."""
 
     def __init__(self) -> None:
         self._users = 0
@@ -24,7 +23,7 @@ class _Seldom:
         self._lock = ForkLock()
 
     def enter(self) -> None:
-        """Set the larger number, unless the process has set a larger one or looks for no garbage (0)."""
+        """Set the larger threshold, unless the process has set a larger one or disabled the collector (0)."""
         with self._lock.lock:
             if not self._users:
                 self._before = gc.get_threshold()
@@ -33,7 +32,7 @@ class _Seldom:
             self._users += 1
 
     def leave(self) -> None:
-        """The last one sets what was set before."""
+        """The last user restores the thresholds."""
         with self._lock.lock:
             self._users -= 1
             if not self._users:
@@ -45,7 +44,7 @@ _SELDOM = _Seldom()
 
 @contextmanager
 def seldom_collecting() -> Generator[None]:
-    """Python looks for garbage less often, in all threads, until no thread is in here."""
+    """A context manager: the collector runs less often, in all threads, until no thread is in the block."""
     _SELDOM.enter()
     try:
         yield

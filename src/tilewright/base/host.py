@@ -1,8 +1,8 @@
 """Detects this machine's processor, from files of the Linux kernel, without LLVM.
 
-The name of the processor only guides LLVM's scheduling and what is taken for the time of things; what code may use is
-decided by the features that the kernel reports. So a processor that came after this list has the name of the newest one
-of its family, and one of no known family that of its features.
+The processor's name only guides LLVM's scheduling and the cost model; the features that the kernel reports decide which
+instructions code may use. A processor newer than this list gets the name of the newest one of its family, and one of an
+unknown family a name that fits its features.
 """
 
 import os
@@ -19,9 +19,9 @@ from tilewright.base.sizes import parse_size
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Processor, features that may be used, bytes of the data caches by level, and cores that this process may use.
+    """The processor, usable features, data caches by level (bytes), and the number of cores that this process may use.
 
-    ``name``: what the vendor calls the processor; LLVM's name if it is not told.
+    ``name``: the vendor's name of the processor; LLVM's name if unknown.
     """
 
     arch: Architecture
@@ -32,14 +32,15 @@ class Host:
     name: str = ""
 
     def __str__(self) -> str:
-        """What tells processors apart: virtual machines may tell less than the whole of the vendor's name."""
+        """What tells processors apart; virtual machines may hide part of the vendor's name."""
         return f"{self.name} ({self.cpu})"
 
 
 def detect(root: Path = Path("/"), machine: str | None = None) -> Host:
-    """This machine. ``root`` is where ``proc`` and ``sys`` are; ``machine``, the kernel's name of the architecture.
+    """Detect this machine. ``root``: the folder of ``proc`` and ``sys``; ``machine``: the kernel's name of the
+    architecture.
 
-    Raises ``UnsupportedTarget`` if the architecture is none of ``Architecture``.
+    Raises ``UnsupportedTarget`` if the architecture is not in ``Architecture``.
     """
     name = machine or platform.machine()
     arch = next((arch for arch in Architecture if arch.value == name), None)
@@ -55,7 +56,7 @@ def detect(root: Path = Path("/"), machine: str | None = None) -> Host:
 
 
 def _first_processor(text: str) -> dict[str, str]:
-    """The fields of the first processor, with their names in small letters."""
+    """The fields of the first processor, with lower-case names."""
     pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
     return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
@@ -193,7 +194,7 @@ def _intel_cpu(model: int, features: frozenset[str]) -> str | None:
 
 
 def _intel_relative(features: frozenset[str]) -> str | None:
-    """The newest that is as wide, for one that came after the list."""
+    """The newest processor with vectors of the same width, for one newer than the list."""
     known = {"avx512fp16": "graniterapids", "avx512f": "icelake-server", "avxvnni": "alderlake", "avx2": "skylake"}
     return next((name for feature, name in known.items() if feature in features), None)
 
@@ -214,7 +215,7 @@ def _caches(root: Path, processor: int) -> dict[int, int]:
 
 
 def _entries(folder: Path, prefix: str) -> list[Path]:
-    """What is in ``folder`` by a name that starts so; nothing if it can't be listed."""
+    """Paths in ``folder`` whose names start so; none if it can't be listed."""
     try:
         return sorted(folder / name for name in os.listdir(folder) if name.startswith(prefix))
     except OSError:

@@ -1,4 +1,4 @@
-"""Memoizes by object identity, where comparing large objects would take longer than computing again."""
+"""A memo table keyed by object identity, for objects that are too large to compare."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -7,13 +7,13 @@ Made = TypeVar("Made")
 
 
 class ByIdentity(Generic[Made]):
-    """Things that were made of objects. The objects are kept with them: an address is never another object's."""
+    """Values computed from objects. The objects are kept alive, so that their addresses are not reused."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, ...], tuple[tuple[object, ...], Made]] = {}
 
     def of(self, make: Callable[[], Made], *objects: object) -> Made:
-        """What ``make`` has made of just these objects, in this order; made now, if it was not before."""
+        """The value that ``make`` computes from exactly these objects, in this order; computed once."""
         place = tuple(map(id, objects))
         known = self._known.get(place)
         if known is None:

@@ -1,8 +1,8 @@
-"""Files that are read, whoever made them: only regular ones are opened, and nothing here waits.
+"""Reads files of unknown origin: opens regular files only, and never blocks.
 
-A device has no end, a pipe makes its reader wait for a writer, and opening some devices does something. So what a path
-leads to is looked at before it is opened, and what was opened is looked at again: the path may have changed meanwhile.
-Files are read, not mapped: touching a mapped page of a file that somebody cuts short ends the process (``SIGBUS``).
+A device has no end, a pipe makes its reader wait for a writer, and opening some devices has side effects. So a path is
+checked before it is opened, and the open file again, as the path may have changed. Files are read, not mapped: access
+to a mapped page of a truncated file ends the process (``SIGBUS``).
 """
 
 import errno
@@ -18,16 +18,16 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 _MOST_AT_ONCE = 1 << 30
-"""Bytes of one call to the system, which takes up to 2 GiB."""
+"""Bytes per system call; the maximum is 2 GiB."""
 
 
 def kind_of(facts: os.stat_result) -> str | None:
-    """What a file is that is no regular one; None if there is no word for it."""
+    """The kind of a file that is not regular; None if it has no name."""
     return _KINDS.get(stat.S_IFMT(facts.st_mode))
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """A regular file, open for reading. Raises ``OSError``: for what is no regular file at once."""
+    """A regular file, open for reading. Raises ``OSError`` for any other file, without blocking."""
     try:
         _check(os.stat(path), path)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -60,7 +60,7 @@ def read_regular_text(path: str | os.PathLike[str], most: int) -> str:
 
 
 def read_at(descriptor: int, offset: int, target: memoryview) -> int:
-    """Fill ``target`` with a file's bytes from ``offset`` on; how many there were, less only at its end."""
+    """Fill ``target`` with a file's bytes from ``offset``; return their number, smaller only at the end of the file."""
     done = 0
     while done < len(target):
         count = os.preadv(descriptor, [target[done : done + _MOST_AT_ONCE]], offset + done)

@@ -1,8 +1,8 @@
 """Available memory, budgets of it, and ``OutOfMemory`` where an allocation fails.
 
-A model is data from somebody else, and a few bytes of it can ask for any amount of memory. So what it asks for is
-counted before it is allocated (``Budget``). What can't be counted ends in ``MemoryError``, which becomes
-``OutOfMemory``, a ``ResourceLimit``, where a user called us (``memory_guarded``).
+A few bytes of an untrusted model can request any amount of memory. So memory is counted before it is allocated
+(``Budget``). Allocations that can't be counted raise ``MemoryError``, which public functions turn into ``OutOfMemory``,
+a ``ResourceLimit`` (``memory_guarded``).
 """
 
 import errno
@@ -20,7 +20,7 @@ REMEDY = "use a machine with more memory, or raise TILEWRIGHT_MODEL_BYTES if tha
 
 
 class Budget:
-    """Bytes that may be taken for one purpose."""
+    """A budget in bytes for one purpose."""
 
     def __init__(self, limit: int, remedy: str = REMEDY) -> None:
         self.limit = limit
@@ -29,11 +29,11 @@ class Budget:
 
     @staticmethod
     def of_model(limit: int | None = None) -> "Budget":
-        """For a model's constants: ``limit``, or all that this process can have now."""
+        """A budget for a model's constants: ``limit``, or all memory available to this process."""
         return Budget(available() if limit is None else limit)
 
     def take(self, count: int, what: str) -> None:
-        """Note that ``count`` bytes are about to be allocated for ``what``. Raises ``ResourceLimit`` if they can't."""
+        """Count ``count`` bytes to be allocated for ``what``. Raises ``ResourceLimit`` if they exceed the budget."""
         if self.taken + count > self.limit:
             before = f" after {self.taken} bytes of others" if self.taken else ""
             raise ResourceLimit(f"{what} takes {count} bytes{before}, and the limit is {self.limit}: {self._remedy}")
@@ -42,7 +42,7 @@ class Budget:
 
 @contextmanager
 def memory_guarded(doing: str) -> Generator[None]:
-    """Raises ``OutOfMemory``, which says what was being done, where memory ends."""
+    """A decorator: turns ``MemoryError`` into ``OutOfMemory``, whose text names the activity."""
     try:
         yield
     except OutOfMemory:
@@ -56,7 +56,7 @@ def memory_guarded(doing: str) -> Generator[None]:
 
 
 def out_of_memory(doing: str, error: Exception) -> OutOfMemory:
-    """The error for ``doing``, in which memory ended by ``error``."""
+    """The error for ``doing``, during which ``error`` was raised."""
     asked = f" ({error})" if str(error) else ""
     return OutOfMemory(
         f"memory ended while {doing}{asked}; free some, raise the process's limit, or use a machine with more"
@@ -64,16 +64,17 @@ def out_of_memory(doing: str, error: Exception) -> OutOfMemory:
 
 
 def available(root: Path = Path("/")) -> int:
-    """Bytes that this process can still have: of the machine, its control groups and its address space.
+    """Bytes that this process can still allocate, by the limits of the machine, its control groups and its address
+    space.
 
-    ``root`` is where ``/proc`` and ``/sys`` are. What the system can take back from its caches counts as available.
+    ``root``: the folder of ``/proc`` and ``/sys``. Reclaimable caches count as available.
     """
     found = [_address_space(root), _machine(root), *map(_group, _groups(root))]
     return max(0, min((count for count in found if count is not None), default=1 << 62))
 
 
 def _address_space(root: Path) -> int | None:
-    """What ``RLIMIT_AS`` leaves."""
+    """Bytes left of ``RLIMIT_AS``."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     pages = _number(text_of(root / "proc/self/statm").split(" ")[0])
     return None if limit == resource.RLIM_INFINITY or pages is None else limit - pages * os.sysconf("SC_PAGE_SIZE")
@@ -88,7 +89,7 @@ def _machine(root: Path) -> int | None:
 
 
 def _groups(root: Path) -> list[Path]:
-    """Folders of the control groups that may limit this process, of versions 1 and 2, and those around them."""
+    """Folders of the control groups (versions 1 and 2) that may limit this process, and of their parents."""
     mount, found = root / "sys/fs/cgroup", dict[Path, None]()
     for line in text_of(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
@@ -102,7 +103,7 @@ def _groups(root: Path) -> list[Path]:
 
 
 def _group(folder: Path) -> int | None:
-    """What a control group leaves: its limit less what is used, but for the files that can be read again."""
+    """Bytes left of a control group's limit; reclaimable file caches do not count as used."""
     names = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
     for limit_name, usage_name in names:
         limit, usage = _number(text_of(folder / limit_name)), _number(text_of(folder / usage_name))

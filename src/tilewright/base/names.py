@@ -1,4 +1,4 @@
-"""Names that programs give to things: legal ones, and unused ones."""
+"""Names in programs: legal characters, quoting, shortening for messages, and unused names."""
 
 import itertools
 import json
@@ -32,21 +32,21 @@ RESERVED = frozenset(
         "True",
     ]
 )
-"""Words of the notation of loop programs: no buffer, block, loop or axis is called so."""
+"""Reserved words of loop programs: not allowed as names of buffers, blocks, loops and axes."""
 
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _BACK_QUOTE = "\\u0060"
 
 
 def quoted(name: str) -> str:
-    """``name`` as programs write it: plain if it is a word, else as a JSON string in back quotes."""
+    """``name`` in the notation of programs: plain if it is a word, else as a JSON string in back quotes."""
     if _WORD.fullmatch(name) and name not in RESERVED:
         return name
     return f"`{json.dumps(name)[1:-1].replace('`', _BACK_QUOTE)}`"
 
 
 def unquoted(text: str) -> str:
-    """The name that ``quoted`` wrote in back quotes. Raises ``ValueError`` if it did not write ``text``."""
+    """The name that ``quoted`` wrote in back quotes. Raises ``ValueError`` for any other text."""
     name: object = json.loads(f'"{text[1:-1]}"')
     if not isinstance(name, str) or quoted(name) != text:
         raise ValueError(f"{text} is no name")
@@ -54,15 +54,15 @@ def unquoted(text: str) -> str:
 
 
 def identifier(text: str) -> str:
-    """``text`` with everything that can't be in a name replaced by underscores."""
+    """``text`` with illegal characters replaced by underscores."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII)
     return name if name and not name[0].isdigit() else f"_{name}"
 
 
 def readable(name: str, limit: int = 80) -> str:
-    """``name`` as it may be printed: characters that are not printable are escaped, and the middle of a long one goes.
+    """``name`` for printing: unprintable characters are escaped, and a long name loses its middle.
 
-    Names in models may be anything: line breaks, escape sequences of terminals, a megabyte.
+    Names in models may contain line breaks and terminal escape sequences, and may have a megabyte.
     """
     if len(name) > limit:
         name = f"{name[: limit // 2]}...{name[-limit // 4 :]}"
@@ -70,12 +70,12 @@ def readable(name: str, limit: int = 80) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` with what is no character (half of a surrogate pair) escaped, so that it can be written anywhere."""
+    """``text`` with characters that can't be encoded (lone surrogates) escaped."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def bounded(text: str, limit: int) -> str:
-    """``text``, or its beginning and its end with the number of characters that are left out between."""
+    """``text``, or its beginning and end with the number of characters left out between."""
     if len(text) <= limit:
         return text
     head, tail = limit * 3 // 4, limit // 4
@@ -87,7 +87,7 @@ _PRINTED_BITS = 1024
 
 
 class _Shown(reprlib.Repr):
-    """``repr`` that stays short, and runs no code of what it is of."""
+    """A ``repr`` of bounded length that runs no code of the object."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,14 +103,14 @@ class _Shown(reprlib.Repr):
 
 
 def shown(value: object, limit: int = 120) -> str:
-    """What a user gave, for messages: short and printable. Of what is no plain Python value, its type."""
+    """A user's value for messages, short and printable; the type's name if it is not a plain Python value."""
     return readable(_Shown().repr(value), limit)
 
 
 def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """Those of ``known`` that ``word`` may be meant for: it is the start of them, or a fifth of the letters differ.
+    """The items of ``known`` that ``word`` may mean: it is a prefix of them, or at most a fifth of the letters differ.
 
-    Case does not count. Comparing long words takes long, and helps nobody.
+    Case is ignored. Long words are not compared, as that is slow.
     """
     if len(word) > _MOST_COMPARED:
         return []
@@ -125,7 +125,7 @@ def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
 _MOST_COMPARED = 80
 _ALIKE = 0.8
 _START = 4
-"""Letters of a word that can be the start of another."""
+"""Minimum length of a prefix."""
 
 
 def fresh_name(wanted: str, taken: Container[str]) -> str:
@@ -135,15 +135,15 @@ def fresh_name(wanted: str, taken: Container[str]) -> str:
 
 
 class Names:
-    """Makes names that are unused: none that is ``taken``, and none twice."""
+    """Makes unused names: different from ``taken`` and from each other."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._taken = set(taken)
         self._numbers: dict[str, int] = {}
-        """The last number after each name; those before are taken."""
+        """The last number after each name; smaller ones are taken."""
 
     def fresh(self, wanted: str) -> str:
-        """``wanted``, or with a number after it; it is taken from now on."""
+        """``wanted``, or ``wanted`` with a number; it counts as taken from now on."""
         name, number = wanted, self._numbers.get(wanted, 0)
         while name in self._taken:
             number += 1

@@ -1,20 +1,20 @@
-"""Numerics policies: how far a model's results may be from those of its operators, computed one by one."""
+"""Numerics policies: bounds for the difference of a model's results from those of its operators one by one."""
 
 from tilewright.base.choices import Choice
 
 
 class Math(Choice):
-    """A policy for numbers. Whatever it is, results do not depend on the number of threads, nor change from run to run.
+    """A numerics policy. With each of them, results are independent of the number of threads, and equal in each run.
 
     Errors are |y - r|_2 / |r|_2 and max|y - r| / max|r| of an output, against the operators in float64.
     """
 
     STRICT = "strict"
-    """Every sum has the operator's own terms; only their order is the compiler's, and what scales a channel may be
-    folded into the weights before it. Infinities and NaN are where the operators have them."""
+    """Every sum has the operator's own terms; the compiler may change their order, and fold scales of channels into the
+    weights. Infinities and NaN appear where the operators have them."""
     DEFAULT = "default"
-    """Also algorithms with other terms (Winograd's), whose errors are about ten times as large and stay below 1e-4,
-    where they are clearly faster. For finite numbers: an infinity makes its neighbours NaN, too."""
+    """Also algorithms with other terms (Winograd's), with about ten times larger errors that stay below 1e-4, where
+    they are clearly faster. For finite inputs: an infinity makes its neighbours NaN, too."""
     FAST = "fast"
-    """The same algorithms wherever they are estimated to be faster at all. Errors add up over more layers; that they
-    stay below 1e-4 is likely, and not promised."""
+    """The same algorithms wherever they are estimated to be faster. Errors add up over more layers: likely below 1e-4,
+    but without guarantee."""

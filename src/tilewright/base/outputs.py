@@ -1,15 +1,15 @@
-"""The files that a user asks for: artifacts, models, pages, rules, arrays, bundles. All are written by ``output``.
+"""Writes output files (artifacts, models, pages, rules, arrays, bundles) atomically, and never over an input.
 
     with output(path, inputs=[model]) as file:
         file.write(data)
 
-What is promised:
+Guarantees:
 
-- A file appears whole or not at all; one that is there stays as it is until then, and keeps its permissions.
-- No input is ever written to, whatever it is called: not by another name, through a link, or as a hard link.
-- Only regular files are replaced. Devices, pipes and folders stay what they are; so do symbolic links, which are not
-  followed, either: whoever made one, or whatever it points to by now, nobody asked for that file.
-- What a killed process has left (``files.sweep``) goes with the next output to the same folder.
+- A file appears completely or not at all; an existing file is unchanged until then, and keeps its permissions.
+- No input is ever written to, by any of its names: another path, a symbolic link or a hard link.
+- Only regular files are replaced, never devices, pipes, folders or symbolic links. Links are not followed, as the user
+  has not asked to write their targets.
+- Partial files of a killed process (``files.sweep``) are removed with the next output to the same folder.
 """
 
 import errno
@@ -33,10 +33,10 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 @contextmanager
 def output(path: AnyPath, inputs: Iterable[AnyPath] = (), *, mode: int = 0o666) -> Generator[BinaryIO]:
-    """A file to write, which is at ``path`` when the block ends without an error; the block only writes.
+    """A context manager: a file, which is at ``path`` when the block ends without an error; the block may only write.
 
     Raises ``BadInput`` as ``check_output`` does, or if the system refuses, ``ResourceLimit`` if the disk is full; then
-    nothing is left, and what was at ``path`` is untouched.
+    ``path`` is unchanged.
     """
     place = check_output(path, inputs)
     sweep(place.parent)
@@ -48,9 +48,9 @@ def output(path: AnyPath, inputs: Iterable[AnyPath] = (), *, mode: int = 0o666) 
 
 
 def check_output(path: AnyPath, inputs: Iterable[AnyPath] = ()) -> Path:
-    """``path``, if it may be written: to be asked before long work.
+    """``path``, if it may be written: call this before long work.
 
-    Raises ``BadInput`` if it is there and no regular file, is one of ``inputs``, or has no folder to be in.
+    Raises ``BadInput`` if it exists and is not a regular file, is one of ``inputs``, or its folder does not exist.
     """
     place = Path(path)
     if place.name in ("", "..") or "\0" in str(place):
@@ -76,7 +76,7 @@ def check_output(path: AnyPath, inputs: Iterable[AnyPath] = ()) -> Path:
 
 
 def _is(path: AnyPath, facts: os.stat_result) -> bool:
-    """Whether ``path`` leads to the file with these facts."""
+    """Whether ``path`` leads to the file with this ``stat`` result."""
     try:
         return os.path.samestat(os.stat(path), facts)
     except (OSError, ValueError):

@@ -1,12 +1,12 @@
-"""What is added from outside: how it is found, and what it is known by.
+"""Finds extensions in installed packages, and identifies them for caches.
 
-A package that is installed names what it adds in its metadata, by kind::
+An installed package declares its extensions as entry points, by kind::
 
     [project.entry-points."tilewright.operators"]
     swish2 = "my_package.swish2:SWISH2"
 
-``installed`` loads all of one kind; what is given as an argument goes before. ``identity`` says what an object is, for
-caches: whatever of its code changes, it is another one.
+``installed`` loads all of one kind; arguments take precedence. ``identity`` is a cache key of an object, which changes
+when any of its code changes.
 """
 
 import hashlib
@@ -25,23 +25,23 @@ from typing import TypeVar, cast
 Kind = TypeVar("Kind")
 
 _STARTED = time.time()
-"""About when this process began to read sources."""
+"""The time at which this process began to import sources, approximately."""
 _SOURCES = (".py", ".rules")
 
 
 @cache
 def installed(group: str, kind: type[Kind]) -> Mapping[str, Kind]:
-    """What other packages offer in the entry points of ``group``, by name, in the order of names.
+    """The objects that other packages offer in the entry points of ``group``, by name, sorted.
 
-    What can't be loaded or is no ``kind`` is left out: other models do not need it. The log says why, and of which
-    package it is. Where two packages offer a name, the first one's counts, and the log says so.
+    An object that can't be loaded or is not a ``kind`` is left out, as other models do not need it; the log names the
+    reason and the package. If two packages offer a name, the first one's is used, and the log says so.
     """
     found: dict[str, Kind] = {}
     log = logging.getLogger("tilewright")
     for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)):
         try:
             made: object = entry.load()
-        except Exception:  # whatever importing somebody's package raises
+        except Exception:  # importing a package may raise anything
             log.exception("%s is left out, as it can't be loaded: upgrade the package, or uninstall it", _shown(entry))
             continue
         if entry.name in found:
@@ -55,7 +55,7 @@ def installed(group: str, kind: type[Kind]) -> Mapping[str, Kind]:
 
 
 def offered() -> tuple[str, ...]:
-    """What packages offer of all kinds, as people read it; nothing is loaded."""
+    """The entry points of all kinds, as text; nothing is loaded."""
     groups = (group for group in sorted(entry_points().groups) if group.startswith("tilewright."))
     return tuple(_shown(entry) for group in groups for entry in sorted(entry_points(group=group)))
 
@@ -66,14 +66,14 @@ def _shown(entry: EntryPoint) -> str:
 
 
 def identity(thing: object) -> str:
-    """What ``thing`` is: equal texts mean equal behaviour, also in another process.
+    """A text that identifies ``thing``: equal texts mean equal behaviour, also in another process.
 
-    Numbers, texts, enums, collections and dataclasses are what is in them. Functions, classes and the classes of other
-    objects are where they stand, and the sources of all of their package (of a module outside of packages, its file);
-    of other objects, their attributes count, too.
+    Numbers, texts, enums, collections and dataclasses are identified by their contents; functions and classes by their
+    qualified names and the sources of their whole package (for a module outside of packages, its file); other objects
+    by their class and attributes.
 
-    Raises ``ValueError`` if nobody can say: for functions inside functions, what is typed in by hand, or if a source
-    has changed since this process began.
+    Raises ``ValueError`` if there is no such text: for nested functions, interactive definitions, and sources changed
+    since this process began.
     """
     try:
         return _identity(thing)
@@ -102,7 +102,7 @@ def _identity(thing: object) -> str:
 
 
 def _state(thing: object) -> Mapping[str, object]:
-    """Attributes by name. Raises ``ValueError`` for objects that may hide some."""
+    """Attributes by name. Raises ``ValueError`` for objects that may have hidden state."""
     if is_dataclass(thing):
         return {field.name: getattr(thing, field.name) for field in fields(thing)}
     kind = type(thing)
@@ -113,7 +113,7 @@ def _state(thing: object) -> Mapping[str, object]:
 
 
 def _place(thing: type | FunctionType) -> str:
-    """Where the code of a function or class stands, and a hash of what stands there. Raises ``ValueError``."""
+    """The qualified name of a function or class, and a hash of its sources. Raises ``ValueError``."""
     if "<" in thing.__qualname__:
         raise ValueError(f"{thing.__qualname__} is made while its program runs")
     return f"{thing.__module__}.{thing.__qualname__}@{sources(_top(thing.__module__))}"
@@ -127,7 +127,7 @@ def _top(module: str) -> str:
 def sources(package: str) -> str:
     """A hash of the sources of a package (or module outside of packages) that is imported.
 
-    Raises ``ValueError`` if there are none, or if some have changed since this process began: it may run others.
+    Raises ``ValueError`` if there are none, or if some have changed since this process began, which may run older ones.
     """
     if package in sys.stdlib_module_names:
         return sys.version

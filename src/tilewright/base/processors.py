@@ -1,9 +1,9 @@
-"""Tables of processors: which features there are, what they imply, which processor has which, and how wide it is.
+"""Tables of processors: their features, implied features, vector widths and pipelines.
 
 Names are LLVM's. A feature is listed here if generated code may use it; a processor, if LLVM 20 and later know it (LLVM
-ends the process over an unknown one, so ``Target`` refuses others). To add a processor: a line in ``PROCESSORS``, and
-one in ``_CORES`` if its pipelines differ from others of its features. Pipeline figures: the vendors' optimization
-guides and uops.info, for 32-bit floats at the widest vector.
+aborts on an unknown one, so ``Target`` refuses others). To add a processor: a line in ``PROCESSORS``, and one in
+``_CORES`` if its pipelines differ from others of its features. Pipeline figures: the vendors' optimization guides and
+uops.info, for 32-bit floats at the widest vector.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 
 class Architecture(Enum):
-    """Instruction sets; the value is LLVM's and Linux's name."""
+    """Instruction sets; the values are LLVM's and Linux's names."""
 
     X86_64 = "x86_64"
     AARCH64 = "aarch64"
@@ -67,7 +67,7 @@ _SAPPHIRE = f"{_ICELAKE} avx512bf16 avx512fp16 avxvnni"
 _ARMV82 = "lse rdm rcpc fullfp16 dotprod"
 _RV64GC = "m a d c"
 
-# LLVM's processor names, oldest first, and what each has; implied features are left out. AMX is in no list: a process
+# LLVM's processor names, oldest first, and their features, without implied ones. AMX is in no list: a process
 # must ask the kernel for it first.
 PROCESSORS: dict[Architecture, dict[str, str]] = {
     Architecture.X86_64: {
@@ -130,14 +130,14 @@ BASELINE = {
     Architecture.RISCV64: "generic-rv64",
 }
 
-# Feature levels that a target can be held to, lowest first.
+# Feature levels that a target can be restricted to, lowest first.
 LEVELS: dict[Architecture, dict[str, str]] = {
     Architecture.X86_64: {"sse2": "", "sse4.2": _V2, "avx2": _V3, "avx512": _V4},
     Architecture.AARCH64: {"neon": "", "dotprod": _ARMV82, "sve": f"{_ARMV82} fp16fml bf16 i8mm sve"},
     Architecture.RISCV64: {"scalar": _RV64GC, "v": f"{_RV64GC} zba zbb zbs zfh v"},
 }
 
-# FMAs and loads per cycle where they are not 2 and 2; the number behind the slash: at vectors of so many bits only.
+# FMAs and loads per cycle if not 2 and 2; the number after the slash: at vectors of that many bits only.
 _CORES: dict[str, tuple[int, int]] = {
     "znver1/256": (1, 1),
     "znver4/512": (1, 1),
@@ -164,7 +164,7 @@ _CORES: dict[str, tuple[int, int]] = {
 
 @lru_cache(1024)
 def closure(arch: Architecture, names: frozenset[str]) -> frozenset[str]:
-    """``names`` and all that they imply."""
+    """``names`` and all features that they imply."""
     table, found, open_ = FEATURES[arch], set[str](), list(names)
     while open_:
         name = open_.pop()
@@ -175,17 +175,17 @@ def closure(arch: Architecture, names: frozenset[str]) -> frozenset[str]:
 
 
 def without(arch: Architecture, names: frozenset[str], name: str) -> frozenset[str]:
-    """``names`` less ``name`` and all that imply it."""
+    """``names`` less ``name`` and all features that imply it."""
     return frozenset(one for one in names if name not in closure(arch, frozenset((one,))))
 
 
 def features_of(arch: Architecture, cpu: str) -> frozenset[str]:
-    """All features of the processor ``cpu``. Raises ``KeyError`` if there is no such."""
+    """All features of the processor ``cpu``. Raises ``KeyError`` for an unknown processor."""
     return closure(arch, frozenset(PROCESSORS[arch][cpu].split()))
 
 
 def pipelines_of(arch: Architecture, cpu: str, features: frozenset[str]) -> Pipelines:
-    """The pipelines of ``cpu`` as far as code for ``features`` uses them."""
+    """The pipelines of ``cpu``, restricted to code that uses ``features``."""
     bits, registers = _vectors(arch, features)
     fma, loads = _CORES.get(f"{cpu}/{bits}", (2, 2))
     if arch is Architecture.X86_64 and "fma" not in features:
@@ -194,7 +194,7 @@ def pipelines_of(arch: Architecture, cpu: str, features: frozenset[str]) -> Pipe
 
 
 def _vectors(arch: Architecture, features: frozenset[str]) -> tuple[int, int]:
-    """Bits of a vector register, and how many there are. Of scalable vectors, the bits that are promised."""
+    """Bits of a vector register, and the number of registers. For scalable vectors, the guaranteed bits."""
     match arch:
         case Architecture.X86_64:
             wide = 512 if "avx512f" in features else 256 if "avx" in features else 128

@@ -7,14 +7,14 @@ class Search(Enum):
     """The searchers."""
 
     ANNEALING = "annealing"
-    """What the cost model says is good, diverse (Chen et al., 2018)."""
+    """Simulated annealing on the cost model, which proposes good and diverse batches (Chen et al., 2018)."""
     GENETIC = "genetic"
     """What was fast is crossed and mutated."""
     EVOLUTION = "evolution"
     """What the cost model says is good among the descendants of what was fast (Zheng et al., 2020)."""
     RANDOM = "random"
     GRID = "grid"
-    """All candidates in turn, for small spaces."""
+    """All candidates in order, for small spaces."""
 
     @property
     def asks_a_model(self) -> bool:

@@ -1,6 +1,6 @@
 """Settings: the values of environment variables, read once and passed as an argument.
 
-There is no hidden global: ``Settings.from_environment()`` is called where work begins, and a caller may make or
+There is no global state: ``Settings.from_environment()`` is called where work begins, and a caller may make or
 ``dataclasses.replace`` a ``Settings`` instead. A new setting is a field here and one line in ``from_environment``.
 """
 
@@ -24,7 +24,7 @@ _MODELS = "models"
 
 
 class Stage(Enum):
-    """What can be printed on the way; each value is the name of the pipeline's step that makes it."""
+    """Stages that can be printed; each value is the name of the pipeline's step that produces it."""
 
     GRAPH = "graph"
     NORMALIZE = "normalize"
@@ -44,7 +44,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Choices that hold for a process, and change no result."""
+    """Options of a process that change no result."""
 
     print_stages: frozenset[Stage] = frozenset()
     """``TILEWRIGHT_PRINT=graph,loops`` prints these stages to standard error; ``all`` is every stage."""
@@ -54,7 +54,8 @@ class Settings:
     each kernel, in a folder for each compilation. Every stage, if ``TILEWRIGHT_PRINT`` is unset."""
 
     num_threads: Annotated[int, Within(1, 999_999)] | None = None
-    """``TILEWRIGHT_NUM_THREADS=4``: the most threads that the worker pool uses; None: as many as the machine lends."""
+    """``TILEWRIGHT_NUM_THREADS=4``: maximum number of threads of the worker pool; None: all that this process may use.
+    """
 
     cache_dir: Path | None = None
     """``TILEWRIGHT_CACHE_DIR``: folder of compiled kernels, an absolute path; None (``off``): no cache on disk.
@@ -63,59 +64,59 @@ class Settings:
     """
 
     cache_bytes: Annotated[int, Within(0, 1 << 60)] = _DEFAULT_CACHE_BYTES
-    """``TILEWRIGHT_CACHE_BYTES=512M``: bound of that folder in bytes; 0: no cache on disk. 1 GiB if unset."""
+    """``TILEWRIGHT_CACHE_BYTES=512M``: size limit of that folder in bytes; 0: no cache on disk. 1 GiB if unset."""
 
     model_cache_bytes: Annotated[int, Within(0, 1 << 60)] = _DEFAULT_MODEL_CACHE_BYTES
-    """``TILEWRIGHT_MODEL_CACHE_BYTES=8G``: bound in bytes of the compiled models in that folder, beside the kernels; 0:
-    whole models are not kept. 4 GiB if unset; a model that takes more than half of it is not kept."""
+    """``TILEWRIGHT_MODEL_CACHE_BYTES=8G``: size limit in bytes of the compiled models in that folder, besides the
+    kernels; 0: models are not kept. 4 GiB if unset; a model larger than half of it is not kept."""
 
     key_dir: Path | None = None
-    """``TILEWRIGHT_KEY_DIR``: folder of the key that signs this user's artifacts, an absolute path; None if no home.
+    """``TILEWRIGHT_KEY_DIR``: folder of the key that signs this user's artifacts, an absolute path; None without a home
+    directory.
 
     Unset, it is ``tilewright`` in ``XDG_DATA_HOME``, or in ``~/.local/share``.
     """
 
     records: Path | None = None
-    """``TILEWRIGHT_RECORDS``: what was tuned, an absolute path; None (``off``): nothing that was tuned is used.
+    """``TILEWRIGHT_RECORDS``: the tuning database, an absolute path; None (``off``): no tuning results are used.
 
     Unset, it is ``tilewright/records.db`` in ``XDG_DATA_HOME``, or in ``~/.local/share``.
     """
 
     machine: Path | None = None
-    """``TILEWRIGHT_MACHINE``: what ``tilewright doctor --measure`` found of this machine, an absolute path; None
-    (``off``): the figures that are built in.
+    """``TILEWRIGHT_MACHINE``: the file of machine parameters that ``tilewright doctor --measure`` writes, an absolute
+    path; None (``off``): the built-in parameters.
 
     Unset, it is ``tilewright/machine.json`` in ``XDG_DATA_HOME``, or in ``~/.local/share``.
     """
 
     repro_dir: Path | None = None
-    """``TILEWRIGHT_REPRO_DIR``: folder of the bundles that faults of the compiler leave, an absolute path; None
-    (``off``): they leave none.
+    """``TILEWRIGHT_REPRO_DIR``: folder of the bundles that reproduce faults of the compiler, an absolute path; None
+    (``off``): none are written.
 
     Unset, it is ``tilewright/repro`` in ``XDG_CACHE_HOME``, or in ``~/.cache``.
     """
 
     repro_bytes: int = _DEFAULT_REPRO_BYTES
-    """``TILEWRIGHT_REPRO_BYTES=4G``: bound of that folder in bytes; 0: no bundles. 1 GiB if unset; a larger model is
-    not packed, and the oldest bundles go first."""
+    """``TILEWRIGHT_REPRO_BYTES=4G``: size limit of that folder in bytes; 0: no bundles. 1 GiB if unset; a larger model
+    is not packed, and the oldest bundles are removed first."""
 
     bounds_check: bool = False
     """``TILEWRIGHT_BOUNDS_CHECK=1``: compiled kernels check every access, and raise ``OutOfBounds``; slow."""
 
     model_bytes: Annotated[int, Within(0, 1 << 60)] | None = None
-    """``TILEWRIGHT_MODEL_BYTES=8G``: the most bytes that a model's constants may take while it is imported; None: as
-    many as this process can have."""
+    """``TILEWRIGHT_MODEL_BYTES=8G``: maximum bytes of a model's constants during import; None: all available memory."""
 
     def __post_init__(self) -> None:
-        """Raises ``BadInput`` for a value that is none of what is declared."""
+        """Raises ``BadInput`` for a field of the wrong type."""
         check_fields(self, BadInput)
 
     @staticmethod
     @checked(BadInput)
     def from_environment(environ: Mapping[str, str] = os.environ) -> "Settings":
-        """The settings that ``environ`` says; an empty variable is an unset one.
+        """The settings in ``environ``; an empty variable counts as unset.
 
-        Raises ``BadInput`` for a value that can't be read, and for an unknown variable with our prefix.
+        Raises ``BadInput`` for a malformed value, and for an unknown variable with our prefix.
         """
         given = {name.removeprefix(PREFIX): value.strip() for name, value in environ.items() if name.startswith(PREFIX)}
         _refuse_unknown(given)
@@ -138,7 +139,7 @@ class Settings:
         )
 
     def for_models(self) -> "Settings":
-        """These settings with the folder of compiled models in place of that of kernels, and its bound."""
+        """These settings with the folder and size limit of compiled models in place of those of kernels."""
         folder = None if self.cache_dir is None else self.cache_dir / _MODELS
         return replace(self, cache_dir=folder, cache_bytes=self.model_cache_bytes)
 
@@ -210,18 +211,18 @@ def _switch(name: str, value: str) -> bool:
 
 _CACHE = ("XDG_CACHE_HOME", ".cache/tilewright")
 _DATA = ("XDG_DATA_HOME", ".local/share/tilewright")
-"""Where our files go if the user says nothing (XDG base directories): a variable, and what it means under the home."""
+"""Default folders (XDG base directories): a variable, and its default below the home directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Files and folders: of each variable, what the user says, or the usual place."""
+    """Paths of files and folders: by variable, the user's value or the default."""
 
     given: Mapping[str, str]
     environ: Mapping[str, str]
 
     def place(self, name: str, kind: tuple[str, str], ours: str = "", *, may_be_off: bool = True) -> Path | None:
-        """None if it is off, or if nothing is said and there is no home."""
+        """The path; None if it is off, or if it is unset and there is no home directory."""
         value = self.given.get(name)
         if value is None:
             return self._usual(*kind, ours)

@@ -1,4 +1,4 @@
-"""Sizes in bytes as people write them: ``48K``, ``1M``, ``2G``; the letters are powers of 1024."""
+"""Sizes in bytes with a unit: ``48K``, ``1M``, ``2G``; the letters are powers of 1024."""
 
 import re
 
@@ -7,7 +7,7 @@ _SIZE = re.compile(r"([0-9]{1,15})([KMGT]?)(?:iB)?", re.IGNORECASE)
 
 
 def parse_size(text: str) -> int | None:
-    """The bytes that ``text`` means; None if it is no size. ``KiB`` and small letters are understood too."""
+    """The number of bytes in ``text``; None if it is malformed. ``KiB`` and lower-case letters are accepted too."""
     match = _SIZE.fullmatch(text.strip())
     return int(match[1]) * _UNITS[match[2].upper()] if match else None
 

@@ -1,15 +1,15 @@
-"""A bounded cache of bytes on disk, by content hash, shared by processes; its faults are no errors.
+"""A bounded cache of bytes on disk, by content hash, shared by processes; disk problems are only warnings.
 
 An entry is one file, ``<first two digits of the key>/<key>``: eight bytes of magic, the SHA-256 of key and data, data.
-Files appear by rename, so a reader sees all of an entry or none. Every read checks the hash; an entry that does not
-check is removed, and is a miss. The time of last use is the file's modification time; when the folder outgrows its
-bound, the least recently used entries go.
+Files appear by rename, so a reader sees an entry completely or not at all. Every read checks the hash; an entry that
+fails is removed and counts as a miss. The time of last use is the file's modification time; when the folder exceeds its
+bound, the least recently used entries are evicted.
 
-A file whose content checks itself (an artifact) can be kept as it is, to be mapped: ``keep`` and ``path``. Nobody has
-read it when ``path`` returns, so who finds it damaged takes it out with ``remove``.
+A file with its own checksums (an artifact) can be stored unchanged, to be mapped: ``keep`` and ``path``. ``path`` does
+not read it, so a caller that finds it damaged calls ``remove``.
 
-Compiled code is read from here and run, so the folder must be the user's own: mode 0700, owned by the user, writable by
-nobody else; other folders are refused. Trouble with the disk (full, read-only, gone) is a warning, never an error.
+Compiled code is read from here and run, so the folder must be owned by the user, with mode 0700; other folders are
+refused. Disk problems (full, read-only, missing) are warnings, never errors.
 
     store = Store.open(Settings.from_environment())
     store.put(key, data)  # key: 64 hexadecimal digits
@@ -38,39 +38,39 @@ _MAGIC = b"TWSTORE1"
 _HEADER_BYTES = len(_MAGIC) + hashlib.sha256().digest_size
 _KEY = re.compile(r"[0-9a-f]{64}")
 _PART = ".part"  # suffix of files being written
-_ABANDONED_SECONDS = 3600.0  # a part older than this was left by a process that died
-_KEPT_FRACTION = 0.9  # of the bound, after eviction: so that it does not run at every put
-_SCAN_FRACTION = 1 / 16  # of the bound: look at the folder again after writing so much
+_ABANDONED_SECONDS = 3600.0  # a part older than this belongs to a process that died
+_KEPT_FRACTION = 0.9  # fraction of the bound after eviction, so that not every put evicts
+_SCAN_FRACTION = 1 / 16  # fraction of the bound: bytes written between scans of the folder
 
 
 class Cache(Protocol):
-    """Bytes by key, some of which may be gone."""
+    """A cache of bytes by key; entries may disappear."""
 
     def get(self, key: str) -> bytes | None:
-        """The data put under ``key``, or None."""
+        """The data stored under ``key``, or None."""
         ...
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep ``data`` under ``key``, for some time."""
+        """Store ``data`` under ``key``, for a limited time."""
         ...
 
 
 class Recent:
-    """A cache in memory of the last ``size`` entries that were used."""
+    """A cache in memory of the ``size`` most recently used entries."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._entries: dict[str, bytes] = {}
 
     def get(self, key: str) -> bytes | None:
-        """The data put under ``key``, or None. Marks it as used now."""
+        """The data stored under ``key``, or None. Marks it as used now."""
         data = self._entries.pop(key, None)
         if data is not None:
             self._entries[key] = data
         return data
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep ``data`` under ``key``; the entry that was not used for longest goes."""
+        """Store ``data`` under ``key``, and evict the least recently used entry."""
         self._entries[key] = data
         if len(self._entries) > self._size:
             del self._entries[next(iter(self._entries))]
@@ -78,7 +78,7 @@ class Recent:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What is in the folder: entries, and bytes of their files."""
+    """Statistics of the folder: entries, and bytes of their files."""
 
     entries: int
     bytes: int
@@ -108,7 +108,7 @@ _WRITTEN: dict[tuple[Path, int], _Written] = {}
 class Store:
     """The cache in one folder. Threads and processes may use one folder at once.
 
-    The bound holds for each process by itself: with n processes writing at once the folder can pass it by n / 16.
+    Each process enforces the bound by itself: with n processes writing at once, the folder can exceed it by n / 16.
     """
 
     def __init__(self, directory: Path, limit_bytes: int, listener: Listener = ignore) -> None:
@@ -121,9 +121,9 @@ class Store:
 
     @staticmethod
     def open(settings: Settings, listener: Listener = ignore) -> "Store | None":
-        """The store that ``settings`` ask for; None if they ask for none, or if the folder can't be trusted or made.
+        """The store that ``settings`` configure; None if they disable it, or if the folder can't be trusted or made.
 
-        The latter is told to ``listener`` as a warning.
+        ``listener`` gets a warning in the latter case.
         """
         if settings.cache_dir is None or settings.cache_bytes == 0:
             return None
@@ -137,14 +137,14 @@ class Store:
         return Store(settings.cache_dir, settings.cache_bytes, listener)
 
     def get(self, key: str) -> bytes | None:
-        """The data put under ``key``, or None. Marks it as used now."""
+        """The data stored under ``key``, or None. Marks it as used now."""
         path = self._path(key)
         data = self._read(path, key)
         self._listener(CacheLookup(key, data is not None))
         return data
 
     def put(self, key: str, data: bytes) -> None:
-        """Keep ``data`` under ``key``, in place of what was there. Data larger than the bound are not kept."""
+        """Store ``data`` under ``key``, in place of older data. Data larger than the bound are not stored."""
         path = self._path(key)
         size = _HEADER_BYTES + len(data)
         if size > self.limit_bytes:
@@ -153,9 +153,9 @@ class Store:
         self._write(path, size, [_MAGIC, _checksum(key, data), data])
 
     def keep(self, key: str, size: int, parts: Iterable[bytes | memoryview]) -> bool:
-        """Keep a file of about ``size`` bytes under ``key``, written part by part; whether that was done.
+        """Store a file of about ``size`` bytes under ``key``, written part by part; return whether it was stored.
 
-        One that is larger than half of the bound is not kept: it would push out nearly everything else.
+        A file larger than half of the bound is not stored: it would evict nearly all other entries.
         """
         if size > self.limit_bytes // 2:
             self._warn(f"a file of {size} bytes takes more than half of the cache ({format_size(self.limit_bytes)})")
@@ -163,7 +163,7 @@ class Store:
         return self._write(self._path(key), size, parts)
 
     def path(self, key: str) -> Path | None:
-        """The file kept under ``key``, or None. Marks it as used now."""
+        """The path of the file stored under ``key``, or None. Marks it as used now."""
         path = self._path(key)
         try:
             if not stat.S_ISREG(path.stat().st_mode):
@@ -178,12 +178,12 @@ class Store:
         return path
 
     def remove(self, key: str, fault: str) -> None:
-        """Take out what is kept under ``key``, because of ``fault``."""
+        """Remove the entry ``key``, because of ``fault``."""
         self._remove(self._path(key))
         self._listener(Warned(f"the cache entry {key[:12]} was removed: {fault}"))
 
     def usage(self) -> Usage:
-        """What is in the folder now."""
+        """Statistics of the folder now."""
         files = list(self._files())
         return Usage(len(files), sum(file.size for file in files))
 
@@ -198,7 +198,7 @@ class Store:
         return self.directory / key[:2] / key
 
     def _write(self, path: Path, size: int, parts: Iterable[bytes | memoryview]) -> bool:
-        """Write a file, and make room for it."""
+        """Write a file, and evict entries if necessary."""
         try:
             _write(path, parts)
         except OSError as error:
@@ -227,7 +227,7 @@ class Store:
         return None
 
     def _evict(self, newest: Path) -> None:
-        """Remove least recently used entries, but not ``newest``, until the folder is within its bound."""
+        """Evict least recently used entries, but not ``newest``, until the folder is within its bound."""
         files = sorted(self._files(), key=lambda file: file.used)
         total = sum(file.size for file in files)
         self._written.unscanned = 0.0
@@ -241,7 +241,7 @@ class Store:
                 total -= file.size
 
     def _files(self) -> Iterator[_File]:
-        """The entries on disk; removes parts that a process which died has left."""
+        """The entries on disk; removes parts of processes that died."""
         oldest_part = time.time() - _ABANDONED_SECONDS
         for folder in _entries(self.directory):
             for entry in _entries(Path(folder.path)) if re.fullmatch("[0-9a-f]{2}", folder.name) else ():
@@ -259,7 +259,7 @@ class Store:
             self._warn(f"can't remove from the cache {self.directory}: {reason(error)}")
 
     def _warn(self, text: str) -> None:
-        """Tell once; trouble with a disk comes in crowds."""
+        """Warn once: disk problems tend to repeat."""
         if text not in self._warned:
             self._warned.add(text)
             self._listener(Warned(text))
@@ -272,7 +272,7 @@ def _checksum(key: str, data: bytes) -> bytes:
 
 
 def _read_file(path: Path) -> bytes | None:
-    """The content of a regular file; None if there is no such file."""
+    """The content of a regular file; None if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -282,7 +282,7 @@ def _read_file(path: Path) -> bytes | None:
 
 
 def _write(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file that appears with all of its content, or not at all. Raises ``OSError``."""
+    """Write a file atomically. Raises ``OSError``."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_PART}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -296,7 +296,7 @@ def _write(path: Path, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in ``folder``, by name; nothing if it can't be listed."""
+    """The entries of ``folder``, by name; none if it can't be listed."""
     try:
         with os.scandir(folder) as found:
             return sorted(found, key=lambda entry: entry.name)

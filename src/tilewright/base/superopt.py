@@ -1,4 +1,4 @@
-"""How hard to look for a better graph, and how."""
+"""Options of the superoptimizer: effort and strategy of the search for a faster graph."""
 
 from enum import Enum
 
@@ -6,20 +6,20 @@ from tilewright.base.choices import Choice
 
 
 class Superopt(Choice):
-    """What is spent on the search for a graph that computes the same and takes less time."""
+    """The effort of the search for an equivalent graph that takes less time."""
 
     OFF = "off"
     """No search: only rules that always pay are applied."""
     FAST = "fast"
-    """A search of some seconds; what the compiler's own model rates best is taken."""
+    """A search of some seconds; the graph that the compiler's cost model rates best is taken."""
     MAX = "max"
-    """A search of up to a minute; the best few are measured, and the fastest is taken."""
+    """A search of up to a minute; the best few graphs are measured, and the fastest is taken."""
 
 
 class Strategy(Enum):
-    """How the space of equal graphs is searched."""
+    """How the space of equivalent graphs is searched."""
 
     BACKTRACKING = "backtracking"
-    """Graph after graph, the cheapest first; some may cost more than the best so far."""
+    """Best-first search over graphs, which may visit graphs that cost more than the best so far."""
     SATURATION = "saturation"
-    """All that rules make is kept beside what there was; the cheapest graph is extracted at the end."""
+    """Equality saturation: rules only add terms; the cheapest graph is extracted at the end."""

@@ -1,8 +1,8 @@
-"""``tilewright bench``: speed and results beside another engine, on the same inputs and with as many threads.
+"""``tilewright bench``: speed and results compared with another engine, with equal inputs and threads.
 
-Both run in this process, in turns. Reported are the median and the quartiles of all runs, the ratio to the fastest
+Both run in this process, in turns. The report has the median and the quartiles of all runs, the ratio to the fastest
 candidate of the peer (median over rounds, and its range; below 1, Tilewright is faster), and the largest difference of
-the outputs. The peer gets all its optimizations, as many threads, and the same arrays.
+the outputs. The peer runs with all its optimizations.
 """
 
 import argparse
@@ -36,13 +36,13 @@ OURS = "tilewright"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See ``options``; and how to compare."""
+    """The arguments of ``options``, and those of the comparison."""
     add_model_arguments(parser)
     parser.add_argument(
-        "--peer-model", type=file_path, metavar="FILE.onnx", help="the model for the peer, if an artifact is measured"
+        "--peer-model", type=file_path, metavar="FILE.onnx", help="the ONNX model for the peer, if MODEL is an artifact"
     )
     add_choice(parser, "--vs", next(iter(Engine)), "the peer")
-    parser.add_argument("--rounds", type=positive, default=Plan().rounds, help="turns of each (default: %(default)s)")
+    parser.add_argument("--rounds", type=positive, default=Plan().rounds, help="rounds (default: %(default)s)")
     parser.add_argument(
         "--slot", type=duration, default=Plan().slot, metavar="SECONDS", help="length of a turn (default: %(default)s)"
     )
@@ -101,7 +101,7 @@ def _candidates(ours: Session, peers: Mapping[str, Session], feeds: Mapping[str,
 
 
 class _Run:
-    """One run of a session."""
+    """Runs the session once."""
 
     def __init__(self, session: Session, feeds: Mapping[str, Array]) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""Finds the verb, reads its arguments, runs it, and turns errors into messages and an exit status."""
+"""Selects the verb, parses its arguments, runs it, and turns errors into messages and an exit status."""
 
 import argparse
 import importlib
@@ -18,46 +18,46 @@ from tilewright.cli.status import Status
 VERBS: Mapping[str, str] = {
     "compile": "compile a model and save it as an artifact",
     "run": "compile a model and run it once",
-    "bench": "compare the speed and the results with those of another engine",
-    "explain": "say what of a model can be compiled, and what was made of it",
-    "tune": "search for faster schedules, by measuring them here",
-    "optimize": "look for a graph that computes the same in less time",
-    "report": "show what was tuned, as a page",
-    "doctor": "show what this machine can do, and what stands in the way",
-    "repro": "pack a model or one kernel, to be run again elsewhere",
-    "rerun": "run again what repro has packed",
-    "sign": "vouch for an artifact with a key, make keys, show them",
-    "rules": "find rules of algebra, or prove them",
-    "profile": "show where the time of a model goes, kernel by kernel",
+    "bench": "compare speed and results with another engine",
+    "explain": "show what can be compiled, and how each node was compiled",
+    "tune": "search for faster schedules by measuring on this machine",
+    "optimize": "search for an equivalent graph that takes less time",
+    "report": "write tuning results as an HTML page",
+    "doctor": "show this machine's capabilities and configuration problems",
+    "repro": "pack a model or one kernel into a bundle that reproduces a run",
+    "rerun": "run a bundle that repro packed",
+    "sign": "sign an artifact; generate or show keys",
+    "rules": "generate, prune or verify rewrite rules",
+    "profile": "show the time of each kernel",
 }
 
 PIPED = 160
-"""Columns of what is written to a pipe or a file."""
+"""Columns of output that goes to a pipe or a file."""
 
 
 class Verb(Protocol):
-    """A module of this folder."""
+    """The interface of a verb's module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the verb's arguments."""
         ...
 
     def execute(self, options: argparse.Namespace, console: Console) -> int:
-        """Do it; the exit status. Raises ``TilewrightError``."""
+        """Run the verb and return its exit status. Raises ``TilewrightError``."""
         ...
 
 
 def _console() -> Console:
-    """Standard output; what reads from a pipe has no width, and gets all columns of a table."""
+    """A console on standard output; a pipe has no width, so it gets ``PIPED`` columns."""
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=PIPED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status. Leaves by ``SystemExit`` for ``--help`` and for malformed arguments."""
+    """Run the command and return its exit status. Raises ``SystemExit`` for ``--help`` and for malformed arguments."""
     reconfigure: Callable[..., None] | None = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
-        reconfigure(errors="backslashreplace")  # names of files, and those in models, may be no text
+        reconfigure(errors="backslashreplace")  # names of files and of values in models may not be encodable
     given = list(sys.argv[1:] if arguments is None else arguments)
     chosen = _parser().parse_args(given[:1])
     verb = cast(Verb, importlib.import_module(f"tilewright.cli.{chosen.verb}"))
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     except KeyboardInterrupt:
         return Status.INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough; nothing is to be written at exit, either
+    except BrokenPipeError:  # the reader closed the pipe: avoid a second error at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Status.BROKEN_PIPE
     except MemoryError as error:
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(
             error if isinstance(error, OutOfMemory) else out_of_memory(f"tilewright {chosen.verb} ran", error)
         )
-    except Exception as error:  # what is no TilewrightError is a fault, too
+    except Exception as error:  # any other exception is an internal error
         if "--debug" in given:
             raise
         return _report(error)
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tilewright",
         description="A deep-learning compiler: ONNX models to native code.",
-        epilog=f"verbs:\n{listed}\n\n`tilewright VERB --help` says more.",
+        epilog=f"verbs:\n{listed}\n\n`tilewright VERB --help` lists the options of a verb.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tilewright {__version__}")
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(error: Exception) -> Status:
-    """Say what is wrong on standard error; whose fault it is decides the status."""
+    """Print the error on standard error, and return the status of its kind."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
         console.print(f"error: {error}", style="red", markup=False)

@@ -15,16 +15,16 @@ from tilewright.cli.status import Status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See ``options``; and where to save."""
+    """The arguments of ``options``, and where to save."""
     add_compile_arguments(parser)
     parser.add_argument(
         "-o",
         "--output",
         type=file_path,
         metavar="FILE.tw",
-        help="the artifact (default: the model's name with .tw, here)",
+        help="the artifact (default: MODEL.tw in the current folder)",
     )
-    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:

@@ -1,4 +1,4 @@
-"""``tilewright doctor``: this machine and this installation, measured, with warnings and remedies."""
+"""``tilewright doctor``: measured facts of this machine and installation, with warnings and remedies."""
 
 import argparse
 
@@ -12,8 +12,8 @@ from tilewright.cli.status import Status
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to measure, and the form of the output."""
     measured = parser.add_mutually_exclusive_group()
-    measured.add_argument("--no-measure", action="store_true", help="only read facts; roofs take about two seconds")
-    text = "also measure the figures that the compiler decides by, in less than a minute, and keep them for it"
+    measured.add_argument("--no-measure", action="store_true", help="do not measure peaks (about two seconds)")
+    text = "also measure the cost model's machine parameters (under a minute), and save them for the compiler"
     measured.add_argument("--measure", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 

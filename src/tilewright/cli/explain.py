@@ -1,4 +1,4 @@
-"""``tilewright explain``: what of a model can be compiled, and then what the compiler made of it."""
+"""``tilewright explain``: which nodes of a model can be compiled, and how each was compiled."""
 
 import argparse
 import os
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See ``options``."""
+    """The arguments of ``options``, and ``--coverage``."""
     add_compile_arguments(parser)
-    parser.add_argument("--coverage", action="store_true", help="say what can be compiled, and stop there")
+    parser.add_argument("--coverage", action="store_true", help="show what can be compiled, without compiling")
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
-    """Examine, compile if nothing is refused, explain."""
+    """Examine the model; compile and explain it if no node is refused."""
     from tilewright.frontend.opening import opened
 
     with reporting(f"reading {options.model}", Console(stderr=True, quiet=options.json)) as listener:

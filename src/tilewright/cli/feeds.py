@@ -1,4 +1,4 @@
-"""Inputs for a compiled model: from files, and random."""
+"""Inputs for a compiled model: read from files, or random."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``tilewright optimize``: look for a graph that computes the same in less time; say by which rules, and write it."""
+"""``tilewright optimize``: search for an equivalent graph that takes less time, report the rules applied, write it."""
 
 import argparse
 import math
@@ -46,28 +46,28 @@ if TYPE_CHECKING:
 
 
 class Cost(Enum):
-    """Whose time is to be saved."""
+    """The runtime whose time the search reduces."""
 
     COMPILER = "compiler"
     ONNXRUNTIME = "onnxruntime"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See ``options``; whose costs count, and what to write."""
+    """The arguments of ``options``, the cost model, and what to write."""
     add_compile_arguments(parser)
     parser.set_defaults(superopt=Superopt.MAX.value)
-    whose = "whose time is to be saved: that of code compiled here, or ONNX Runtime's"
+    whose = "the runtime whose time the search reduces: Tilewright's compiled code, or ONNX Runtime"
     add_choice(parser, "--cost", Cost.COMPILER, whose)
-    add_choice(parser, "--strategy", Strategy.BACKTRACKING, "how equal graphs are searched")
+    add_choice(parser, "--strategy", Strategy.BACKTRACKING, "how equivalent graphs are searched")
     parser.add_argument(
-        "--alpha", type=_alpha, metavar="A", help="go on from graphs that cost at most A times the best so far"
+        "--alpha", type=_alpha, metavar="A", help="extend graphs that cost at most A times the best so far"
     )
-    parser.add_argument("--budget", type=positive, metavar="N", help="go on from at most N graphs of each piece")
+    parser.add_argument("--budget", type=positive, metavar="N", help="extend at most N graphs of each subgraph")
     parser.add_argument("-o", "--output", type=file_path, metavar="FILE.onnx", help="write the graph as an ONNX model")
     parser.add_argument(
-        "--report", type=file_path, metavar="FILE.html", help="write a page: rules, proofs, costs, pictures"
+        "--report", type=file_path, metavar="FILE.html", help="write a page with rules, proofs, costs and diagrams"
     )
-    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
 def _alpha(text: str) -> float:
@@ -79,7 +79,7 @@ def _alpha(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the search found, how it was checked, and the relative time that was measured."""
+    """The graph that the search found, how it was checked, and its measured relative time."""
 
     optimized: "Optimized"
     validation: "Validation"
@@ -120,7 +120,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _found_by_rules(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
-    """Raises ``BadInput`` if rules of the user led to a graph that is not equal."""
+    """Raises ``BadInput`` if a rule of the user produced a graph that is not equivalent."""
     from tilewright.superopt.validate.validation import NotEquivalent
 
     try:
@@ -206,7 +206,7 @@ def _search_of(own: "Sequence[Rule]", options: argparse.Namespace, level: Supero
 
 
 def _write(found: _Found, cost: Cost, path: Path, given: Iterable[Path]) -> None:
-    """With what follows from weights computed. (Rules that always pay here do not always pay elsewhere.)"""
+    """The graph with constants folded. (Always-on rules may not pay in another runtime.)"""
     from tilewright.frontend.onnx.read.foreign import installed_operators
     from tilewright.frontend.onnx.write import exporter
     from tilewright.passes.normalize import normalize

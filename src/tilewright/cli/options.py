@@ -1,4 +1,4 @@
-"""Arguments that several verbs share. The compiler is imported when a model is made, not before: help comes at once."""
+"""Arguments that several verbs share. Imports the compiler only when a model is compiled, so that help is fast."""
 
 import argparse
 import os
@@ -32,7 +32,7 @@ _ZIP = b"PK\x03\x04"
 
 
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
-    """The model, and what it is compiled for."""
+    """Declare the model and the compile options."""
     parser.add_argument("model", type=file_path, help="an ONNX file")
     parser.add_argument(
         "--shape",
@@ -40,7 +40,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=1x3x224x224",
-        help="the shape of an input, with x or commas; a dimension that is given holds wherever its name is used",
+        help="shape of an input, separated by x or commas; a given dimension applies wherever its name occurs",
     )
     parser.add_argument(
         "--bound",
@@ -48,66 +48,66 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=512",
-        help="upper bound of a dimension that is known at run time only",
+        help="upper bound of a dimension known only at run time",
     )
     parser.add_argument(
         "--dynamic",
         choices=["auto", "symbolic", "specialize"],
         default="auto",
-        help="one model for all sizes of dimensions known at run time only, or a version for each (default: auto)",
+        help="one model for all sizes of run-time dimensions, or a version for each size (default: %(default)s)",
     )
     parser.add_argument(
         "--target",
         default="host",
-        help="the target, such as x86_64,znver5, or the name of an installed one (default: this machine)",
+        help="target, such as x86_64,znver5, or the name of an installed target (default: this machine)",
     )
     parser.add_argument(
-        "--backend", default="cpu", metavar="NAME", help="the back end: cpu, reference or an installed one"
+        "--backend", default="cpu", metavar="NAME", help="back end: cpu, reference or an installed one (default: cpu)"
     )
     parser.add_argument(
         "--threads",
         type=positive,
         default=default_threads(),
         metavar="N",
-        help="most threads of a run (default: %(default)s)",
+        help="maximum number of threads of a run (default: %(default)s)",
     )
-    add_choice(parser, "--math", Math.DEFAULT, "which algorithms may be used, by their errors")
+    add_choice(parser, "--math", Math.DEFAULT, "rounding errors allowed, which decide what algorithms may be used")
     parser.add_argument(
         "--memory-limit",
         type=size,
         metavar="SIZE",
-        help="most bytes of packed weights and the workspace of a run together, such as 512MiB",
+        help="maximum memory for packed weights and workspace together, such as 512MiB",
     )
-    add_choice(parser, "--superopt", Superopt.OFF, "how hard to look for a graph that computes the same in less time")
-    checked = "whether an index among the data that is out of range is an error, or the nearest"
+    add_choice(parser, "--superopt", Superopt.OFF, "effort of the search for an equivalent, faster graph")
+    checked = "out-of-range indices in input data: on raises an error, off takes the nearest valid index"
     add_choice(parser, "--checks", Checks.ON, checked)
     parser.add_argument(
         "--records",
         type=Path,
         metavar="FILE.db",
-        help="records of the tuner (default: TILEWRIGHT_RECORDS or in the home)",
+        help="tuning records (default: TILEWRIGHT_RECORDS, or a file in the home directory)",
     )
     parser.add_argument(
         "--rules",
         type=file_path,
         nargs="+",
         metavar="FILE",
-        help="files of rules to apply beside those that always pay; optimize searches by these only, +FILE adds them",
+        help="rule files to apply besides the built-in rules; optimize uses only these, or with +FILE both",
     )
     parser.add_argument(
         "--isolate",
         action="store_true",
-        help="compile in a process of its own, with limits of time and memory: for models from others",
+        help="compile in a separate process with time and memory limits: for untrusted models",
     )
     parser.add_argument(
-        "--isolate-memory", type=size, metavar="SIZE", help="most bytes of that process (default: all memory)"
+        "--isolate-memory", type=size, metavar="SIZE", help="memory limit of that process (default: all memory)"
     )
     parser.add_argument("--isolate-timeout", type=some_time, metavar="SECONDS", help="its time limit (default: 600)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """What ``add_compile_arguments`` has, or an artifact; and the inputs."""
+    """Declare the compile options, trust options (``model`` may be an artifact), and inputs."""
     add_compile_arguments(parser)
     add_trust_arguments(parser)
     parser.add_argument(
@@ -116,22 +116,22 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=FILE.npy",
-        help="the value of an input; what is not given is random: normal floats, integers from 0 to 1",
+        help="value of an input; others are random: normal floats, integers 0 or 1",
     )
-    parser.add_argument("--random-seed", type=seed, default=0, metavar="N", help="of the random inputs (default: 0)")
+    parser.add_argument("--random-seed", type=seed, default=0, metavar="N", help="seed of random inputs (default: 0)")
 
 
 _MOST = 1 << 62
 
 
 def add_choice(parser: argparse.ArgumentParser, name: str, usual: Enum, meaning: str) -> None:
-    """An argument that is one of the words of an ``Enum``."""
+    """Declare an argument whose values are the members of an ``Enum``."""
     words = [member.value for member in type(usual)]
     parser.add_argument(name, choices=words, default=usual.value, help=f"{meaning} (default: %(default)s)")
 
 
 def file_path(text: str) -> Path:
-    """What could name a file."""
+    """A path with a file name."""
     path = Path(text)
     if not path.name:
         raise argparse.ArgumentTypeError(f"{shown(text)} names no file")
@@ -139,49 +139,49 @@ def file_path(text: str) -> Path:
 
 
 def add_trust_arguments(parser: argparse.ArgumentParser) -> None:
-    """Whose artifacts, which are machine code, are loaded beside this user's."""
+    """Declare which artifacts of other users may be loaded; artifacts are machine code."""
     trust = parser.add_mutually_exclusive_group()
     trust.add_argument(
         "--trust",
         action="store_true",
-        help="load an artifact, which is machine code, although another user saved it",
+        help="load an artifact that another user saved (it runs as machine code)",
     )
     trust.add_argument(
         "--trust-key",
         metavar="KEY",
-        help="load an artifact if this public key has signed it: ed25519:..., or a file that has it",
+        help="load an artifact signed with this public key: ed25519:..., or a file of such keys",
     )
 
 
 def trust_of(options: argparse.Namespace) -> "bool | tuple[PublicKey, ...]":
-    """What the arguments of ``add_trust_arguments`` say. Raises ``BadInput``."""
+    """The trusted keys that the arguments of ``add_trust_arguments`` name. Raises ``BadInput``."""
     from tilewright.runtime.artifact import trusted
 
     return trusted(options.trust if options.trust_key is None else options.trust_key)
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
+    """An integer of at least 1."""
     return _whole(text, 1)
 
 
 def seed(text: str) -> int:
-    """What starts random numbers."""
+    """A seed of random numbers: an integer of at least 0."""
     return _whole(text, 0)
 
 
 def duration(text: str) -> float:
-    """Seconds, or minutes: a number that is not negative, and ends."""
+    """Seconds or minutes: a finite number of at least 0."""
     return _number(text, 86_400.0 * 366)
 
 
 def some_time(text: str) -> float:
-    """Seconds, or minutes: more than none."""
+    """Seconds or minutes: a finite number above 0."""
     return _number(text, 86_400.0 * 366, sys.float_info.min)
 
 
 def tolerance(text: str) -> float:
-    """A relative difference; none is below -1."""
+    """A relative tolerance, at least -1."""
     return _number(text, float("inf"), -1.0)
 
 
@@ -204,7 +204,7 @@ def _number(text: str, most: float, least: float = 0.0) -> float:
 
 
 def size(text: str) -> int:
-    """Bytes."""
+    """A size in bytes."""
     count = parse_size(text)
     if count is None:
         raise argparse.ArgumentTypeError(f"{shown(text)} is no size; give bytes, or such as 512MiB")
@@ -212,7 +212,7 @@ def size(text: str) -> int:
 
 
 def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "RunnableModel":
-    """The model that the arguments of ``add_model_arguments`` ask for: compiled, or an artifact loaded."""
+    """The model that the arguments of ``add_model_arguments`` name: compiled, or loaded from an artifact."""
     if not is_artifact(options.model):
         return compiled(options, listener)
     names = ("shapes", "bounds", "dynamic", "target", "backend", "math", "memory_limit", "superopt", "checks")
@@ -235,7 +235,7 @@ _USUAL = {
 
 
 def refuse_for(options: argparse.Namespace, reason: str, names: Sequence[str]) -> None:
-    """Raise ``BadInput`` if one of these arguments of ``add_compile_arguments`` is not as it usually is."""
+    """Raise ``BadInput`` if one of these arguments of ``add_compile_arguments`` does not have its default value."""
     given = [name for name in names if (value := getattr(options, name)) and value != _USUAL.get(name)]
     if given:
         said = ", ".join(f"--{name.rstrip('s') if name in ('shapes', 'bounds') else name}" for name in given)
@@ -243,7 +243,7 @@ def refuse_for(options: argparse.Namespace, reason: str, names: Sequence[str]) -
 
 
 def is_artifact(path: Path) -> bool:
-    """Whether the file holds a compiled model (a zip), not an ONNX model."""
+    """Whether the file is an artifact (a zip), not an ONNX model."""
     try:
         with open_regular(path) as file:
             return file.read(len(_ZIP)) == _ZIP
@@ -252,7 +252,7 @@ def is_artifact(path: Path) -> bool:
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """Those of the environment; ``--records`` goes first. Raises ``BadInput`` if that is no file."""
+    """The settings of the environment, with ``--records`` in place of theirs. Raises ``BadInput`` if it is missing."""
     settings = Settings.from_environment()
     if options.records is None:
         return settings
@@ -264,7 +264,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
 def compiled(
     options: argparse.Namespace, listener: Listener = ignore, settings: Settings | None = None
 ) -> "CompiledModel":
-    """The model that the arguments of ``add_compile_arguments`` ask for."""
+    """Compile the model that the arguments of ``add_compile_arguments`` name."""
     from tilewright.api import compile as compile_model
     from tilewright.isolation import Isolation
 
@@ -290,7 +290,7 @@ def compiled(
 
 
 def shapes(texts: list[str]) -> dict[str, tuple[int | str, ...]]:
-    """``ids=1,128`` as ``{"ids": (1, 128)}``; a word is a dimension known at run time. Raises ``BadInput``."""
+    """``ids=1,128`` as ``{"ids": (1, 128)}``; a word names a dimension known only at run time. Raises ``BadInput``."""
     return _pairs("--shape", texts, _shape)
 
 
@@ -305,7 +305,7 @@ def files(texts: list[str]) -> Mapping[str, Path]:
 
 
 def _pairs(option: str, texts: list[str], convert: Callable[[str], Item]) -> dict[str, Item]:
-    """``NAME=VALUE`` texts; names may contain ``=``, so the last one separates."""
+    """``NAME=VALUE`` texts as a dictionary; names may contain ``=``, so the last ``=`` separates."""
     found: dict[str, Item] = {}
     for text in texts:
         name, separator, value = text.rpartition("=")

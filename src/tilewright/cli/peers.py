@@ -9,13 +9,13 @@ from tilewright.graph import Array
 
 
 class Engine(Enum):
-    """What Tilewright can be compared with."""
+    """The engines to compare with."""
 
     ONNXRUNTIME = "onnxruntime"
 
 
 class Session(Protocol):
-    """A loaded model, by ONNX Runtime's spelling."""
+    """A loaded model, with the interface of ONNX Runtime's sessions."""
 
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Array], /) -> Sequence[Array]:
         """All outputs, in the order of the model."""
@@ -23,14 +23,14 @@ class Session(Protocol):
 
 
 def sessions(engine: Engine, model: Path, threads: int) -> dict[str, Session]:
-    """The engine's candidates by name; the fastest counts. Raises ``Unsupported`` if it is not installed."""
+    """The engine's configurations by name; the fastest counts. Raises ``Unsupported`` without the engine."""
     match engine:
         case Engine.ONNXRUNTIME:
             return _onnxruntime(model, threads)
 
 
 def _onnxruntime(model: Path, threads: int) -> dict[str, Session]:
-    """All optimizations, one operator at a time; with and without a fusion that slows transformers down on CPUs."""
+    """All optimizations, one operator at a time; with and without a fusion that makes transformers slower on CPUs."""
     from tilewright.frontend.onnx.onnxruntime import refusals, session
 
     with refusals(f"load {model}"):

@@ -1,4 +1,4 @@
-"""``tilewright profile``: where the time of a model goes, kernel by kernel, beside what the machine can do."""
+"""``tilewright profile``: the time of each kernel, compared with the machine's peak."""
 
 import argparse
 
@@ -12,14 +12,14 @@ from tilewright.cli.status import Status
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See ``options``; and what to show."""
+    """The arguments of ``options``, and what to show."""
     add_model_arguments(parser)
-    parser.add_argument("--by-kernel", action="store_true", help="one row for all calls of a kernel, the longest first")
+    parser.add_argument("--by-kernel", action="store_true", help="one row per kernel, the longest time first")
     parser.add_argument("--trace", action="store_true", help="show the steps of each kernel's schedule")
     parser.add_argument(
         "--seconds", type=duration, default=1.0, metavar="S", help="how long to measure (default: %(default)s)"
     )
-    parser.add_argument("--no-roofs", action="store_true", help="do not measure what this machine can do")
+    parser.add_argument("--no-roofs", action="store_true", help="do not measure this machine's peaks")
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
@@ -32,7 +32,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
     if isinstance(model, CompiledModel):
         found = model.profile(feeds, seconds=options.seconds, roofs=not options.no_roofs)
-    else:  # an artifact has code, and no loops to count the work of
+    else:  # an artifact has code but no loops to count the work of
         found = profile(model.executable, feeds, seconds=options.seconds)
     if options.by_kernel:
         found = found.by_kernel()

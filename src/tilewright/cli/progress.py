@@ -1,4 +1,4 @@
-"""How far compiling is, on standard error: a bar with the time left on a terminal, else a line now and then."""
+"""Progress of a compilation on standard error: a bar with the time left on a terminal, else a line now and then."""
 
 import time
 from collections.abc import Callable, Generator
@@ -14,15 +14,15 @@ from tilewright.base.events import Advanced, Event, Listener, StepFinished, Step
 
 _SECONDS_BETWEEN_LINES = 5.0
 _PHASES = ("schedule", "code")
-"""The steps that take time, in order. Each kernel goes through both."""
+"""The steps that take time, in order. Each kernel passes through both."""
 _SEARCH = "superopt"
-"""The step before them, if a better graph is searched. Several graphs may be compiled in it, which is not told."""
+"""The step before them if a better graph is searched. It may compile several graphs, whose progress is not shown."""
 _SEARCHING = f"{_SEARCH}: searching for a better graph"
 
 
 @contextmanager
 def reporting(what: str, console: Console, clock: Callable[[], float] = time.monotonic) -> Generator[Listener]:
-    """A listener that shows on ``console`` how far ``what`` is; its first line is written before the body starts."""
+    """A listener that shows the progress of ``what`` on ``console``; its first line appears before the body starts."""
     if not console.is_terminal:
         console.print(f"{what} ...", highlight=False, markup=False, soft_wrap=True)
         yield _Lines(console, clock)
@@ -35,7 +35,7 @@ def reporting(what: str, console: Console, clock: Callable[[], float] = time.mon
 
 
 class _Bar:
-    """One bar over all phases: it assumes that later ones have as many parts as the present one."""
+    """One bar over all phases; it assumes that later phases have as many parts as the present one."""
 
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress = progress
@@ -94,6 +94,6 @@ class _Lines:
 
 
 def _position(event: Advanced) -> tuple[int, int]:
-    """Parts done, and parts in all, over all phases."""
+    """Parts done, and parts in total, over all phases."""
     phase = _PHASES.index(event.step)
     return phase * event.total + event.done, len(_PHASES) * event.total

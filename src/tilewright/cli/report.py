@@ -1,4 +1,4 @@
-"""``tilewright report``: what a database of records says, as one self-contained HTML page."""
+"""``tilewright report``: the contents of a tuning database as one self-contained HTML page."""
 
 import argparse
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which records, and where to write."""
     parser.add_argument(
-        "records", type=file_path, nargs="?", metavar="FILE.db", help="the records (default: TILEWRIGHT_RECORDS)"
+        "records", type=file_path, nargs="?", metavar="FILE.db", help="tuning records (default: TILEWRIGHT_RECORDS)"
     )
     parser.add_argument(
         "-o", "--output", type=file_path, default=Path("tuning.html"), metavar="FILE.html", help="default: %(default)s"
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
-    """Read, write, say where."""
+    """Read the records, write the page, print its path."""
     from tilewright.measure.records import Records
     from tilewright.report.history import searches
     from tilewright.report.page import write_page
@@ -56,7 +56,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _peaks(found: "Sequence[Search]") -> "dict[int, Peak]":
-    """The roofs of this machine for the threads that were searched with on it; takes half a second for each."""
+    """The roofs of this machine for each number of threads in its records; takes half a second for each."""
     from tilewright.insight.peak import measure_peak
     from tilewright.measure.job import target_fingerprint
     from tilewright.target.target import Target

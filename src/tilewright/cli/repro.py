@@ -1,4 +1,4 @@
-"""``tilewright repro``: pack a model, or one of its kernels, with versions and settings, to be run again elsewhere."""
+"""``tilewright repro``: pack a model or one kernel, with versions and settings, to reproduce a run elsewhere."""
 
 import argparse
 from pathlib import Path
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See ``options``; what to pack, and where to."""
+    """The arguments of ``options``, what to pack, and where to."""
     add_compile_arguments(parser)
     parser.add_argument("--kernel", metavar="NAME", help="pack only this kernel (`tilewright explain` lists them)")
-    parser.add_argument("--random-seed", type=seed, default=0, metavar="N", help="of the inputs (default: 0)")
+    parser.add_argument("--random-seed", type=seed, default=0, metavar="N", help="seed of the inputs (default: 0)")
     parser.add_argument(
         "-o",
         "--output",
         type=file_path,
         metavar="FILE.zip",
-        help="a zip, or a folder if the name has no .zip (default: the model's name with .repro.zip, here)",
+        help="a zip, or a folder if the name has no .zip (default: MODEL.repro.zip in the current folder)",
     )
 
 

@@ -1,4 +1,4 @@
-"""``tilewright rerun``: run again what ``repro`` has packed. Nothing of a bundle is executed but by compiling it."""
+"""``tilewright rerun``: run a bundle that ``repro`` packed; it compiles the model and executes nothing else."""
 
 import argparse
 from pathlib import Path
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
-    """Run, report; whether the results differ is the exit status."""
+    """Run, report; the exit status says whether the results differ."""
     from tilewright.insight.rerun import rerun
 
     agrees = rerun(options.bundle, Console(quiet=True) if options.json else console)

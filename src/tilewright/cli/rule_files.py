@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def rule_paths(given: Sequence[Path]) -> tuple[list[Path], bool]:
-    """The files that ``--rules`` names, and whether they are added to the usual ones, as ``+FILE`` says.
+    """The files that ``--rules`` names, and whether they are added (``+FILE``) to the built-in rules.
 
-    Raises ``BadInput`` if some are and some are not.
+    Raises ``BadInput`` if only some have the ``+``.
     """
     marked = [str(path).startswith("+") for path in given]
     if any(marked) and not all(marked):
@@ -22,14 +22,14 @@ def rule_paths(given: Sequence[Path]) -> tuple[list[Path], bool]:
 
 
 def read_text(path: Path) -> str:
-    """What is in it. Raises ``BadInput``."""
+    """The content of the file. Raises ``BadInput``."""
     from tilewright.passes.rules.given import RuleFile
 
     return RuleFile.read(path).text
 
 
 def read_rules(paths: Sequence[Path]) -> "list[Rule]":
-    """The rules of all of them. Raises ``BadInput`` naming the file."""
+    """The rules of all files. Raises ``BadInput`` naming the file."""
     from tilewright.passes.rules.given import RuleFile
 
     return [rule for path in paths for rule in RuleFile.read(path).rules]

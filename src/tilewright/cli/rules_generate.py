@@ -1,4 +1,4 @@
-"""``tilewright rules generate``: rules of algebra, found by enumeration."""
+"""``tilewright rules generate``: find rewrite rules by enumeration."""
 
 import argparse
 import gc
@@ -25,14 +25,14 @@ _DEEPEST = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to combine, how deep, and where to write what is found."""
-    parser.add_argument("--depth", type=positive, default=3, help="operations of a side (default: %(default)s)")
-    parser.add_argument("--outputs", type=int, choices=(1, 2), default=1, help="of a rule, at most (default: 1)")
+    """Which operations to combine, to what depth, and where to write the rules."""
+    parser.add_argument("--depth", type=positive, default=3, help="operations per side (default: %(default)s)")
+    parser.add_argument("--outputs", type=int, choices=(1, 2), default=1, help="maximum outputs of a rule (default: 1)")
     parser.add_argument("--families", metavar="NAME,...", help="which sets of operations (default: all)")
     parser.add_argument("--family", type=file_path, metavar="FILE", help="a file of families of your own")
     parser.add_argument("--seed", type=seed, default=0, help="of random values; the same one, the same rules")
     parser.add_argument("-o", "--out", type=file_path, metavar="FILE", help="where to write the rules")
-    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -47,7 +47,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         raise BadInput(f"--depth {options.depth}: at most {_DEEPEST} can be enumerated")
     progress = Console(stderr=True, quiet=options.quiet or options.json)
     found: list[Generation] = []
-    gc.freeze()  # what was imported stays, and is not to be looked at again and again
+    gc.freeze()  # imported modules stay alive; exempt them from garbage collection
     for family in families:
         progress.print(f"generating {family.name} ...", highlight=False)
         plan = Plan(family, options.depth, options.outputs, options.seed)

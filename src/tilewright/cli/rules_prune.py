@@ -1,4 +1,4 @@
-"""``tilewright rules prune``: what other rules say as well is dropped."""
+"""``tilewright rules prune``: drop rules that other rules imply."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which rules, what for, and where to write those that are kept."""
+    """Which rules, for what purpose, and where to write the rules that are kept."""
     parser.add_argument("files", type=file_path, nargs="+", metavar="FILE", help="files of rules")
     parser.add_argument(
         "--search",
         action="store_true",
-        help="keep what a search may gain by and rules that always run do not say, directed, each with a proof",
+        help="keep rules useful to a search and not implied by always-on rules; directed, with proofs",
     )
     parser.add_argument(
         "--operations",
         type=positive,
         metavar="N",
-        help="drop rules that have more in both sides together; two more are allowed for each output after the first",
+        help="drop rules with more operations on both sides together (2 more for each output after the first)",
     )
     parser.add_argument("-o", "--out", type=file_path, metavar="FILE", help="where to write the rules that are kept")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -74,7 +74,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _text(files: Sequence[Path], counts: Mapping[str, int], rules: "Sequence[Rule]") -> str:
-    """The rules, and before them what made them: the headers of the files that they are from."""
+    """The rules, preceded by the headers of the files that they come from."""
     from tilewright.passes.rules import print_rules
 
     headers = [line for file in files for line in read_text(file).splitlines() if line.startswith("# ")]

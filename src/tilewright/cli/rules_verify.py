@@ -1,4 +1,4 @@
-"""``tilewright rules verify``: rules are proved, or a shape is found at which they are false."""
+"""``tilewright rules verify``: prove rules, or find shapes at which they are false."""
 
 import argparse
 from collections.abc import Sequence
@@ -24,21 +24,21 @@ _BUILT_IN = "built-in"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which rules, and who decides."""
+    """Which rules, and which prover."""
     parser.add_argument(
-        "files", type=Path, nargs="*", metavar="FILE", help="files of rules (default: the axioms and rules built in)"
+        "files", type=Path, nargs="*", metavar="FILE", help="files of rules (default: the built-in axioms and rules)"
     )
     parser.add_argument(
         "--engine",
         choices=("egglog", "z3", "field"),
         default="egglog",
-        help="who proves: z3 is a second opinion beside egglog, field only evaluates (default: %(default)s)",
+        help="the prover: egglog; z3, independent of it; field, which only evaluates (default: %(default)s)",
     )
     parser.add_argument(
         "--shapes", type=positive, default=4, metavar="N", help="instances to evaluate first (default: %(default)s)"
     )
     parser.add_argument(
-        "--write", action="store_true", help="find proofs anew and write them into the files, before they are verified"
+        "--write", action="store_true", help="find proofs and write them to the files before verification"
     )
     parser.add_argument(
         "--axioms",
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
-    """Verify all, show what fails; the status says whether anything does."""
+    """Verify all rules, show those that fail; the status is 1 if any fails."""
     from tilewright.superopt.prove.verification import Engine, verify
 
     own = _own_axioms(options)
@@ -145,12 +145,12 @@ def _write_proofs(files: Sequence[Path], shapes: int) -> None:
         raise BadInput("--write: name the files of rules to write proofs into")
     for path in files:
         text = with_proofs(read_text(path), shapes)
-        with output(path) as file:  # in place: that is what --write asks for
+        with output(path) as file:  # in place: --write asks for it
             file.write(text.encode())
 
 
 def _proofs(findings: "Sequence[Finding]") -> dict[str, int]:
-    """How many rules each prover proves, of those that it was asked about."""
+    """How many rules each prover proves, of those given to it."""
     opinions = [opinion for finding in findings for opinion in finding.opinions]
     names = dict.fromkeys(opinion.engine.value for opinion in opinions)
     return {name: sum(o.engine.value == name and not o.reason for o in opinions) for name in names}

@@ -22,7 +22,7 @@ from tilewright.graph import Array
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is said about one output; ``least``, ``mean`` and ``largest`` are None where it has no elements."""
+    """The summary of one output; ``least``, ``mean`` and ``largest`` are None if it has no elements."""
 
     name: str
     dtype: str
@@ -34,13 +34,11 @@ class Summary:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See ``options``; and where to save."""
+    """The arguments of ``options``, and where to save."""
     add_model_arguments(parser)
+    parser.add_argument("--timeout", type=duration, metavar="SECONDS", help="time limit of the run, without compiling")
     parser.add_argument(
-        "--timeout", type=duration, metavar="SECONDS", help="stop the run after so long (compiling does not count)"
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", help="save outputs there as output_0.npy, output_1.npy ..., in order"
+        "--output", type=Path, metavar="DIR", help="folder to save outputs in, as output_0.npy, output_1.npy ..."
     )
 
 
@@ -69,7 +67,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _make(folder: Path | None) -> None:
-    """Before anything is compiled. Raises ``BadInput``."""
+    """Check the folder before compiling. Raises ``BadInput``."""
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +76,7 @@ def _make(folder: Path | None) -> None:
 
 
 def _save(results: Sequence[Array], folder: Path | None, inputs: Sequence[Path]) -> list[Path | None]:
-    """Where each output was written. Names of outputs may be anything, so they are not used as names of files."""
+    """Where each output was written. Output names are arbitrary texts, so they are not used as file names."""
     if folder is None:
         return [None] * len(results)
     paths = [folder / f"output_{position}.npy" for position in range(len(results))]

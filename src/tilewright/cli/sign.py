@@ -1,4 +1,4 @@
-"""``tilewright sign``: vouch for an artifact with a key whose public half others know; make such keys, show them."""
+"""``tilewright sign``: sign an artifact with a secret key; generate keys, show public keys."""
 
 import argparse
 from pathlib import Path
@@ -20,18 +20,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to sign, or what to do with a key."""
     wanted = parser.add_mutually_exclusive_group(required=True)
     wanted.add_argument("artifact", type=Path, nargs="?", metavar="FILE.tw", help="the artifact to sign")
-    wanted.add_argument("--generate", action="store_true", help="make a key, and its public key beside it in KEY.pub")
-    wanted.add_argument("--show", action="store_true", help="show the public key of a key")
+    wanted.add_argument("--generate", action="store_true", help="generate a secret key, and its public key in KEY.pub")
+    wanted.add_argument("--show", action="store_true", help="show the public key of a secret key")
     parser.add_argument(
         "--key", type=Path, metavar="KEY", help=f"the file of the secret key (default: {DEFAULT_KEY} in the key folder)"
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE.tw", help="where to (default: the artifact itself)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.tw", help="default: the artifact itself")
     add_trust_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
-    """Do it, say which public key that is."""
+    """Sign, generate or show; print the public key."""
     settings = Settings.from_environment()
     key = _key_file(options.key, settings)
     signers: tuple[artifact.PublicKey, ...] = ()
@@ -53,7 +53,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _key_file(given: Path | None, settings: Settings) -> Path:
-    """Raises ``BadInput`` if there is no place for one."""
+    """Raises ``BadInput`` if there is no folder for keys."""
     if given is not None:
         return given
     if settings.key_dir is None:
@@ -62,7 +62,7 @@ def _key_file(given: Path | None, settings: Settings) -> Path:
 
 
 def _make_folder(folder: Path, settings: Settings) -> None:
-    """If it is the folder of keys. Raises ``BadInput`` if others could write to it."""
+    """The folder of keys, checked. Raises ``BadInput`` if other users could write to it."""
     if folder != settings.key_dir:
         return
     try:

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
-    """The exit status; the package's documentation says what each means."""
+    """Exit status; the docstring of ``tilewright.cli`` has their meanings."""
 
     DONE = 0
     DIFFERENT = 1

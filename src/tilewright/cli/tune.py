@@ -1,8 +1,8 @@
-"""``tilewright tune``: search for faster schedules of a model's kernels, by measuring them on this machine.
+"""``tilewright tune``: search for faster schedules of a model's kernels by measuring them on this machine.
 
-What is found is kept in a database, where ``compile`` finds it; what was measured before, by whatever search, is not
-measured again. At the end the whole model is timed without and with what was found, in turns. Only if it is faster with
-it, ``compile`` may use that; a search that was killed before has changed nothing for anybody.
+Results are stored in a database, which ``compile`` reads; a schedule that was measured before, by any search, is not
+measured again. At the end, the model is timed with and without the results, in turns. ``compile`` uses them only if the
+model is faster with them; a search that is interrupted has no effect.
 """
 
 import argparse
@@ -42,16 +42,16 @@ _SHOWN = 12
 """Kernels in the live table: those that take most of the time."""
 _SECONDS_BETWEEN_LINES = 10.0
 _COMPARING = Plan(rounds=24, slot=0.1, rest=0.02, budget=30.0)
-"""Many short rounds: few of them see the machine change its speed between one model and the other."""
+"""Many short rounds: few of them contain a change of the machine's clock speed between the two models."""
 _MOST = 0.75
-"""The part of the rounds in which a model that is called faster is."""
+"""The fraction of rounds that a model must win to count as faster."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See ``options``; and how long to search."""
+    """The arguments of ``options``, and those of the search."""
     add_compile_arguments(parser)
-    parser.add_argument("--minutes", type=some_time, default=10.0, help="of searching, at most (default: %(default)s)")
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the search (default: 0)")
+    parser.add_argument("--minutes", type=some_time, default=10.0, help="time limit (default: %(default)s)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the search (default: 0)")
     searches, models = (", ".join(choice.value for choice in kind) for kind in (Search, Model))
     said = f"{searches}, or one that is installed (default: annealing for templates, else evolution)"
     parser.add_argument("--search", metavar="NAME", help=said)
@@ -59,9 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--space", choices=[kind.value for kind in Spaces], default=Spaces.ALL.value, help=said)
     said = f"that the search asks: {models}, or one that is installed (default: %(default)s)"
     parser.add_argument("--cost-model", default=Model.TREES.value, metavar="NAME", help=said)
-    said = "do not begin with what the records of similar kernels teach: the search follows from the seed alone"
+    said = "do not use the records of similar kernels: the search depends only on the seed"
     parser.add_argument("--no-transfer", action="store_true", help=said)
-    parser.add_argument("--quiet", action="store_true", help="do not show how far it is")
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
@@ -80,7 +80,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     with reporting(f"compiling {options.model}", errors) as listener:
         before = compiled(options, listener, replace(Settings.from_environment(), records=None))
     config = {**_config(options), "kernels": _named(before)}
-    gc.freeze()  # the model stays, and is not to be looked at again and again while candidates are scheduled
+    gc.freeze()  # the model stays alive; exempt it from garbage collection while candidates are scheduled
     with Records.open(path) as records, records.session(config) as session, Pool(default_threads()) as pool:
         measurer = Measurer(pool, records, session)
         try:
@@ -107,7 +107,7 @@ def _records(options: argparse.Namespace) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"{path.parent} can't be made: {error}") from error
-    with Records.open(path):  # what can't be written is refused before anything is compiled
+    with Records.open(path):  # refuse what can't be written before compiling
         return path
 
 
@@ -124,7 +124,7 @@ def _config(options: argparse.Namespace) -> Mapping[str, object]:
 
 
 def _named(model: "CompiledModel") -> dict[str, object]:
-    """What the model calls its kernels, and the nodes that they compute, by what they are called in records."""
+    """The model's names of kernels and their nodes, by the kernels' keys in records."""
     from tilewright.insight.places import sources
     from tilewright.loops.identity import identity
     from tilewright.tune.recorded import named
@@ -140,7 +140,7 @@ def _named(model: "CompiledModel") -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What was found: ways to compute nodes (None if those that were chosen stay), and kernels."""
+    """Results of the search: algorithms for nodes (None to keep those chosen), and schedules of kernels."""
 
     ways: "WayTuner | None"
     tuner: "ModelTuner"
@@ -155,9 +155,9 @@ def _search(
     measurer: "Measurer",
     console: Console,
 ) -> _Search:
-    """Compare ways, then search for schedules of what that makes of the model as long as there is time; confirm.
+    """Compare algorithms of nodes, then search for schedules of the resulting kernels until time is over; confirm.
 
-    ``who``: proposes, and rates.
+    ``who``: the searcher and the cost model.
     """
     from tilewright.tune.kernel_tuner import Setup
     from tilewright.tune.model_tuner import ModelTuner, between_bytes
@@ -203,7 +203,7 @@ def _computed(model: "CompiledModel") -> "list[Computed]":
 def _with_ways(
     before: "CompiledModel", ways: "WayTuner", records: "Records", options: argparse.Namespace
 ) -> "CompiledModel":
-    """The model with algorithms and layouts by measurement, if it is faster with them; else as it is."""
+    """The model with measured algorithms and layouts if it is faster with them; else the model as it was."""
     found = tuple(ways.used(records))
     after = _with_records(found, options) if found else before
     if after.compiled.choices.decisions == before.compiled.choices.decisions:
@@ -213,7 +213,7 @@ def _with_ways(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The whole model without and with what was found, timed in turns; ``is_found``: these are not the same."""
+    """Times of the whole model with and without the results, measured in turns; ``is_found``: the two differ."""
 
     before: Timing
     after: Timing
@@ -221,25 +221,25 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Of its times, round by round."""
+        """The ratio of the two times, per round."""
         return ratio(self.after, self.before) if self.is_found else 1.0
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is faster with that in three rounds of four.
+        """Whether it is faster with the results in three rounds of four.
 
-        By chance, this is so once in a hundred times in 24 rounds; more often, for a model so slow that fewer of them
-        fit into the budget.
+        By chance, this happens once in a hundred times in 24 rounds, and more often with a model so slow that fewer
+        rounds fit into the budget.
 
-        Medians over all runs are not asked. The machine may change its speed every few seconds: such a median is then
-        one of slow seconds for one model and of fast ones for the other.
+        Medians over all runs are not used: if the machine changes its clock speed every few seconds, one median may
+        come from slow seconds and the other from fast ones.
         """
         rounds = list(zip(self.after.medians, self.before.medians, strict=True))
         return self.is_found and sum(after < before for after, before in rounds) >= _MOST * len(rounds)
 
 
 def _compared(before: "CompiledModel", search: _Search, records: "Records", options: argparse.Namespace) -> Comparison:
-    """The model as it was, and as it will be if what was found is accepted."""
+    """The model as it was, and as it will be if the results are accepted."""
     is_found = search.ways is not None or any(gain.winner is not None for gain in search.gains)
     after = before
     if is_found:
@@ -259,7 +259,7 @@ def _runs(before: "CompiledModel", after: "CompiledModel") -> dict[str, Callable
 
 
 def _settle(comparison: Comparison, search: _Search, measurer: "Measurer") -> None:
-    """What makes the model faster is accepted, anything else withdrawn; ways that were not chosen stay held."""
+    """Accept what makes the model faster and withdraw the rest; algorithms that were not chosen stay held."""
     if not comparison.is_kept:
         search.tuner.withdraw(search.gains)
         return
@@ -302,7 +302,7 @@ def _report(
 
 
 class _Display:
-    """How far the search is: a table on a terminal, else a line now and then; and the clock."""
+    """Progress of the search and its clock: a table on a terminal, else a line every few seconds."""
 
     def __init__(self, console: Console, seconds: float) -> None:
         self._console = console
@@ -324,7 +324,7 @@ class _Display:
         return time.monotonic() < self._end
 
     def say(self, text: str) -> None:
-        """One line, now and then."""
+        """Print one line every few seconds."""
         now = time.monotonic()
         if self._live is not None:
             self._live.update(text)
@@ -333,7 +333,7 @@ class _Display:
             self._console.print(text, highlight=False, markup=False)
 
     def show(self, progress: "Progress") -> None:
-        """After a round."""
+        """Show the state after a round."""
         now = time.monotonic()
         rate, left = progress.measured / (now - self._begin), max(0.0, self._end - now)
         title = f"{progress.measured} measured, {rate:.0f} per second; {left:.0f} s left"

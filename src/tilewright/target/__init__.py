@@ -1,10 +1,10 @@
-"""Targets: what code is made for, and how that machine behaves.
+"""Targets: the processor that code is compiled for, and the parameters of its performance.
 
-In: a text (``x86_64,znver5,l2=1M``), or this machine. Out: a ``Target``, which decides what code may use and what the
-cost model takes for true. Nothing here needs LLVM.
+In: a text (``x86_64,znver5,l2=1M``), or this machine. Out: a ``Target``: the features that code may use, and the
+parameters of the cost model. Nothing here needs LLVM.
 
     Target.parse("aarch64,neoverse-n1,cores=4").lanes(32)  # 4
 
-``target`` has the grammar of texts. What processors there are, and what this one is, is in ``base/processors.py`` and
-``base/host.py``, which the runtime reads, too.
+``target`` has the grammar of texts. The tables of processors and the detection of this one are in
+``base/processors.py`` and ``base/host.py``, which the runtime uses, too.
 """

@@ -1,9 +1,9 @@
-"""Reads and writes the file of figures that were measured on this machine; they replace the built-in ones.
+"""Reads and writes the file of machine parameters measured on this machine, which replace the built-in ones.
 
     {"form": 1, "processor": "AMD EPYC 9655 (znver5)", "figures": {"fma_latency": 4.0, "near_bytes": 27.0}}
 
-``tilewright doctor --measure`` writes it, ``Target.host`` reads it. A file that can't be read, or is of another
-processor, is not used, and a warning says so.
+``tilewright doctor --measure`` writes it, ``Target.host`` reads it. A malformed file, or one of another processor, is
+ignored with a warning.
 """
 
 import json
@@ -25,7 +25,7 @@ _REMEDY = "run tilewright doctor --measure, or set TILEWRIGHT_MACHINE=off"
 
 
 def read_figures(path: Path | None, processor: str, listener: Listener) -> dict[str, float]:
-    """The figures that were measured on ``processor``, by their names; none without a file, or of one that is wrong."""
+    """The parameters measured on ``processor``, by name; empty without a valid file."""
     if path is None:
         return {}
     try:
@@ -41,7 +41,7 @@ def read_figures(path: Path | None, processor: str, listener: Listener) -> dict[
 
 
 def write_figures(path: Path, processor: str, figures: Mapping[str, float]) -> None:
-    """Keep ``figures`` of ``processor``, for this user only. Raises ``BadInput`` if they can't be written there."""
+    """Store ``figures`` of ``processor``, readable by this user only. Raises ``BadInput`` if they can't be written."""
     try:
         fault = own_folder(path.parent)
     except OSError as error:
@@ -54,7 +54,7 @@ def write_figures(path: Path, processor: str, figures: Mapping[str, float]) -> N
 
 
 def _parsed(text: str, processor: str) -> dict[str, float]:
-    """Raises ``ValueError`` or ``TypeError`` for what ``write_figures`` does not write of ``processor``."""
+    """Raises ``ValueError`` or ``TypeError`` if the file is not one that ``write_figures`` writes for ``processor``."""
     content = fields.mapping(json.loads(text))
     if content.get("form") != _FORM:
         raise ValueError("it is no file of figures")

@@ -1,4 +1,4 @@
-"""Targets: the facts of a processor that the compiler decides by.
+"""Targets: a processor's features, sizes and rates, and the grammar of target texts.
 
 A target is written ``x86_64,znver5,-avx512bf16,cores=8,l2=1M``:
 
@@ -7,10 +7,10 @@ A target is written ``x86_64,znver5,-avx512bf16,cores=8,l2=1M``:
     fact    = "vector_bits" | "vector_registers" | "fma_per_cycle" | "loads_per_cycle" | "l1" | "l2" | "l3" | "cores"
             | a figure of ``Machine``
 
-``installed`` is the name under which a package that is installed offers a target (entry points ``GROUP``).
-Changes count from left to right, starting at what the processor has (``processors.py``): ``+`` brings what the feature
-implies, ``-`` takes what implies it. Sizes may end in K, M or G. ``str`` gives the shortest such text, and ``parse`` of
-it the same target; the text is what records and caches are kept under. Nothing here needs LLVM.
+``installed`` is the name of a target of an installed package (entry points ``GROUP``). Changes apply from left to right
+to the processor's features (``processors.py``): ``+`` adds a feature and those it implies, ``-`` removes a feature and
+those that imply it. Sizes may end in K, M or G. ``str`` gives the shortest such text, and ``parse`` inverts it; records
+and caches are keyed by the text. Nothing here needs LLVM.
 """
 
 import logging
@@ -42,7 +42,7 @@ from tilewright.target.measured import read_figures
 __all__ = ["Architecture", "Target"]
 
 GROUP = "tilewright.targets"
-"""Of entry points."""
+"""Group of entry points."""
 _KIB = 1024
 _MAX_FACT = 1 << 50
 _TO_LOG = to_log(logging.getLogger("tilewright"))
@@ -69,12 +69,13 @@ class Target:
     l3_bytes: int = 8 * 1024 * _KIB
     cores: int = 1
     machine: Machine = field(default_factory=Machine)
-    """How it behaves."""
+    """Parameters of its performance."""
 
     @staticmethod
     @checked(BadInput)
     def of(arch: Architecture, cpu: str | None = None, features: Iterable[str] | None = None) -> "Target":
-        """The target with the processor's features, or with just these and what they imply; default caches, one core.
+        """The target with the processor's features, or with only ``features`` and those they imply; default caches, one
+        core.
 
         Raises ``UnsupportedTarget`` for an unknown processor or feature.
         """
@@ -101,10 +102,10 @@ class Target:
     @staticmethod
     @checked(BadInput)
     def host(settings: Settings | None = None, listener: Listener = _TO_LOG) -> "Target":
-        """This machine, with the figures that were measured on it, if ``settings`` have a file of such.
+        """This machine, with the parameters measured on it if ``settings`` name their file.
 
-        By default, settings are those of the environment. ``listener`` hears why a file is not used. Raises
-        ``UnsupportedTarget`` if the architecture is none of ``Architecture``.
+        By default, settings are those of the environment. ``listener`` gets a warning if the file is not used. Raises
+        ``UnsupportedTarget`` if the architecture is not in ``Architecture``.
         """
         found = host.detect()
         caches = {f"l{level}_bytes": size for level, size in found.caches.items() if level in (1, 2, 3)}
@@ -115,7 +116,7 @@ class Target:
     @staticmethod
     @checked(ParseError)
     def parse(text: str) -> "Target":
-        """The target that ``text`` means. Raises ``ParseError``, which names the word and what is known."""
+        """The target of ``text``. Raises ``ParseError``, which names the wrong word and the known ones."""
         first, *rest = [word.strip() for word in text.split(",")]
         if first == "host" and not rest:
             return Target.host()
@@ -143,7 +144,7 @@ class Target:
     def llvm_features(self) -> str:
         """The features as LLVM's target machine takes them: every one that this compiler knows, on or off.
 
-        Off ones come last, so what the processor's name switches on by itself is off too.
+        Disabled ones come last, so that they override those that the processor's name enables.
         """
         off = sorted(FEATURES[self.arch].keys() - set(self.features))
         return ",".join((*(f"+{name}" for name in self.features), *(f"-{name}" for name in off)))
@@ -158,7 +159,7 @@ class Target:
 
     @checked(BadInput)
     def restricted(self, level: str) -> "Target":
-        """This processor with no feature beyond ``level``: ``avx2`` on x86_64, ``neon`` on aarch64 ...
+        """This processor without features beyond ``level``: ``avx2`` on x86_64, ``neon`` on aarch64 ...
 
         Caches and cores stay. Raises ``UnsupportedTarget`` for an unknown level, and for one that the processor lacks.
         """
@@ -179,7 +180,7 @@ class Target:
         return replace(made, cores=self.cores, machine=self.machine, **caches)
 
     def _feature_changes(self) -> list[str]:
-        """The fewest changes that lead from the processor's features to this target's."""
+        """The fewest changes from the processor's features to this target's."""
         usual, have = features_of(self.arch, self.cpu), frozenset(self.features)
         added, taken = have - usual, usual - have
         implied = {name for one in added for name in closure(self.arch, frozenset((one,))) - {one}}
@@ -191,7 +192,7 @@ class Target:
         return [f"{name}={text}" for name, text in self._facts().items() if text != usual[name]]
 
     def _facts(self) -> dict[str, str]:
-        """The facts by the names that texts call them."""
+        """The facts by their names in target texts."""
         return {
             "vector_bits": str(self.vector_bits),
             "vector_registers": str(self.vector_registers),
@@ -205,7 +206,7 @@ class Target:
         }
 
 
-# What a text calls a fact, and the field.
+# Names of facts in texts, and their fields.
 _OTHERS = ("arch", "cpu", "features", "machine")
 _FACTS = {f.name.removesuffix("_bytes"): f.name for f in fields(Target) if f.name not in _OTHERS}
 
