@@ -1,4 +1,4 @@
-"""The analytic model: which schedule a kernel gets, from its structure and the facts of the target.
+"""The analytic cost model, which chooses a kernel's schedule from its structure and the target's parameters.
 
 In: a ``Schedule`` of a naive program, a ``Target``. Out: the same ``Schedule``, with primitives applied.
 

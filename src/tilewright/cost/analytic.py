@@ -1,6 +1,6 @@
-"""The space of a kernel's schedules, from its structure; and the one among them that the model rates best.
+"""Derives the space of a kernel's schedules from its structure, and chooses the one that the model rates best.
 
-There is no measurement here, and no record.
+It uses neither measurements nor records.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from tilewright.symbolic.traversal import free_vars, walk
 from tilewright.target.target import Target
 
 WINDOW_TAPS = 32
-"""The largest window that is unrolled."""
+"""The largest window that is unrolled, in points."""
 
 
 def schedule(s: Schedule, target: Target) -> Schedule:
@@ -40,7 +40,7 @@ def schedule(s: Schedule, target: Target) -> Schedule:
 
 
 def open_space(s: Schedule, target: Target) -> Nests:
-    """Inline what shall be in ``s`` (a naive program), in place; what is open then.
+    """Inline blocks in ``s`` (a naive program), in place; return the space of the remaining choices.
 
     Choices of the nests apply to ``s``, and to copies of it.
     """
@@ -51,7 +51,7 @@ def open_space(s: Schedule, target: Target) -> Nests:
     drop_unread(s)
     reductions = [b for b in all_blocks(s.program.body) if is_reduction(b)]
     roles = None if anchor is None else analyze(block_at(s.program, anchor).stmt)
-    if anchor is not None and roles is not None:  # inlining may have shown that it is none: an extent of 1 has no axis
+    if anchor is not None and roles is not None:  # after inlining it may be none: extents of 1 have no axis
         return Nests(tuple(_contraction(s, anchor, roles, target)))
     if reductions:
         return Nests(tuple(_reductions(s, reductions, target)))
@@ -64,7 +64,7 @@ def open_space(s: Schedule, target: Target) -> Nests:
 
 
 _TRANSFORM = 36
-"""Values that a transform has in registers at a time: a tile."""
+"""Values that a transform holds in registers at a time: a tile."""
 
 
 def _transform(s: Schedule, _: BlockRef, lanes: int, parallel: bool) -> None:
@@ -72,12 +72,12 @@ def _transform(s: Schedule, _: BlockRef, lanes: int, parallel: bool) -> None:
 
 
 def elementwise(s: Schedule, block: Block, target: Target) -> Lanes:
-    """The nest of a block that computes element by element."""
+    """The nest of an elementwise block."""
     return Lanes.of(s, block, schedule_elementwise, target, is_large(s, block, target))
 
 
 def _are_stages(s: Schedule) -> bool:
-    """Whether there are the two stages of a transform and nothing else, with channels for lanes."""
+    """Whether these are exactly the two stages of a transform, with channels for lanes."""
     blocks = all_blocks(s.program.body)
     return len(blocks) == 2 and Extents(s.program.dims)(blocks[-1].axes[-1]) > 1
 
@@ -91,9 +91,9 @@ def _anchor(s: Schedule) -> BlockRef | None:
 
 
 def _computed_operands(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
-    """What comes before the contraction and is more than an element found elsewhere: padding, or arithmetic.
+    """The producers of the contraction's operands that do more than move elements: padding, or arithmetic.
 
-    The contraction reads every element many times, so it is computed once.
+    The contraction reads every element many times, so each is computed once.
     """
     if anchor is None:
         return frozenset()
@@ -108,7 +108,7 @@ def _before(s: Schedule, anchor: BlockRef) -> tuple[Block, ...]:
 
 
 def _expensive_shared(s: Schedule) -> frozenset[str]:
-    """Results of expensive operations that are read by several blocks, or several times by one."""
+    """Results of expensive operations that several blocks read, or one reads several times."""
     found: set[str] = set()
     for block in all_blocks(s.program.body):
         readers = consumers(s.program, block)
@@ -135,7 +135,7 @@ def _is_expensive(value: Expr) -> bool:
 
 
 def _panel_to_keep(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
-    """The panel's buffer, if reading through to where it comes from would break its rows apart (a transpose, say)."""
+    """The panel's buffer, if inlining its producer would make its rows non-contiguous (such as a transpose)."""
     if anchor is None:
         return frozenset()
     before = analyze(block_at(s.program, anchor).stmt)
@@ -149,7 +149,7 @@ def _panel_to_keep(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
 
 
 def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Target) -> Iterator[Nest]:
-    """What comes before it element by element, then the contraction with all that follows."""
+    """The nests of the elementwise producers, then of the contraction with all its consumers."""
     block = block_at(s.program, anchor).stmt
     for other in _before(s, anchor):
         yield elementwise(s, other, target)
@@ -159,7 +159,7 @@ def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Targ
 
 
 def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterator[Nest]:
-    """Row by row where the last axis is reduced; else lanes along the last axis, and the reduction around them."""
+    """Row by row if the last axis is reduced; else lanes along the last axis, with the reduction around them."""
     blocks = all_blocks(s.program.body)
     result = blocks[-1]
     whole = all(block.name == result.name or _keeps_its_axis(block) for block in reductions)
@@ -188,7 +188,7 @@ def _window(s: Schedule, block: Block, target: Target) -> Tiles | None:
 
 
 def _reduces_last(block: Block) -> bool:
-    """Whether the one reduction axis is the last dimension of what is read along it."""
+    """Whether the only reduction axis is the last dimension of the buffer that it indexes."""
     reduced = [axis.var for axis in block.axes if axis.kind is IterKind.REDUCE]
     if len(reduced) != 1:
         return False
@@ -197,17 +197,17 @@ def _reduces_last(block: Block) -> bool:
 
 
 def _keeps_its_axis(block: Block) -> bool:
-    """Whether the reduced axis is still there, as 1: then the other axes are rows."""
+    """Whether the reduced axis is kept with extent 1: then the other axes are rows."""
     spatial = [axis.extent for axis in block.axes if axis.kind is IterKind.SPATIAL]
     return bool(spatial) and spatial[-1] == ONE
 
 
 def _rows_of(block: Block) -> tuple[object, ...]:
-    """The extents of the leading axes: all spatial ones but the last, without those that a reduction keeps as 1."""
+    """The extents of the leading axes: all spatial ones except the last and those that a reduction keeps as 1."""
     spatial = [axis.extent for axis in block.axes if axis.kind is IterKind.SPATIAL]
     return tuple(spatial[:-1])
 
 
 def is_large(s: Schedule, block: Block, target: Target) -> bool:
-    """Whether it pays to spread ``block`` over workers."""
+    """Whether distributing ``block`` over workers saves time."""
     return _points(s, block) >= target.machine.parallel_work

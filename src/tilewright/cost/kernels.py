@@ -1,8 +1,8 @@
 """Estimates the time of a kernel from its naive program, to compare graphs.
 
-A contraction takes what the model says of its best register tile. All else is a pass over memory: the longer of its
-arithmetic and its traffic, as in Williams et al., "Roofline" (2009). Weights that no core keeps from one run of a model
-to the next are read from further away.
+A contraction takes the model's estimate of its best register tile. Any other kernel is a pass over memory: the maximum
+of its arithmetic and its traffic, as in Williams et al., "Roofline" (2009). Weights that do not stay in a core's cache
+between runs are read from memory.
 """
 
 from math import prod
@@ -21,13 +21,13 @@ from tilewright.target.machine import GUESSED_EXTENT
 from tilewright.target.target import Target
 
 _WORD = 32
-"""Bits of the elements of most kernels."""
+"""Bits of an element in most kernels."""
 
 
 def kernel_cycles(naive: Program, target: Target, cold_bytes: int = 0) -> float:
-    """Cycles of ``naive`` as the analytic model schedules it, on the cores of ``target`` that it may use.
+    """Cycles of ``naive`` as the analytic model schedules it, on the usable cores of ``target``.
 
-    ``cold_bytes``: of the weights that it reads and that are in no near cache.
+    ``cold_bytes``: bytes of the weights that it reads and that are not in a near cache.
     """
     machine = target.machine
     streaming = machine.cold_start + cold_bytes / machine.far_bytes if cold_bytes else 0.0
@@ -39,8 +39,7 @@ def kernel_cycles(naive: Program, target: Target, cold_bytes: int = 0) -> float:
 
 
 def _most_work(naive: Program) -> Work:
-    """What is taken for the work of a program whose loops are as long as data say: an operation for each element of all
-    that it is given or makes."""
+    """The estimated work of a program with data-dependent loop extents: an operation per element of its arguments."""
     extents = Extents(naive.dims)
     sizes = [prod(map(extents.of, buffer.shape)) for buffer in naive.params]
     touched = sum(size * buffer.dtype.itemsize for size, buffer in zip(sizes, naive.params, strict=True))
@@ -48,7 +47,7 @@ def _most_work(naive: Program) -> Work:
 
 
 def pass_cycles(work: Work, target: Target) -> float:
-    """Cycles of a pass over memory that does ``work``."""
+    """Cycles of a pass over memory with this ``work``."""
     lanes = target.lanes(_WORD)
     arithmetic = (work.multiply_adds / target.fma_per_cycle + target.machine.operation_cycles * work.others) / lanes
     rate = target.machine.near_bytes if work.bytes <= target.l2_bytes else target.machine.far_bytes
@@ -56,14 +55,14 @@ def pass_cycles(work: Work, target: Target) -> float:
 
 
 def sum_cycles(products: int, weights: int, target: Target) -> float:
-    """Cycles for sums of so many products, with so many weights: those of the arithmetic, or of reading the weights."""
+    """Cycles of sums of so many products with so many weights: the maximum of arithmetic and reading the weights."""
     size = weights * f32.itemsize
     streaming = size / target.machine.far_bytes if size > target.l2_bytes else 0.0
     return max(products / (target.lanes(_WORD) * target.fma_per_cycle), streaming)
 
 
 def _tile_cycles(naive: Program, target: Target) -> float | None:
-    """Of the register tiles of ``naive``; None if it has none."""
+    """Cycles of the register tiles of ``naive``; None if it has none."""
     if not any(map(is_reduction, all_blocks(naive.body))):
         return None
     tiles = [nest for nest in open_space(Schedule(naive), target).nests if isinstance(nest, Tiles)]

@@ -1,9 +1,9 @@
-"""The analytic model: the time of whole populations of choices, from the facts of the target.
+"""The analytic model: estimates the time of whole populations of choices from the target's parameters.
 
 As in Low et al., "Analytical Modeling Is Enough for High-Performance BLIS" (2016), cycles are counted: multiply-adds
-and loads compete for their ports, accumulators must hide the latency of a multiply-add, each tile is begun and ended,
-and what does not divide runs as a smaller tile. What a tile reads again comes from the level of cache that holds it
-since the last time; part of that time hides behind arithmetic. All is arithmetic on arrays with an element per choice.
+and loads compete for their ports, accumulators must hide the latency of a multiply-add, each tile has a start and an
+end, and remainders run as smaller tiles. Data that a tile reads again come from the level of cache that still holds
+them; part of that time is hidden by arithmetic. All computations are on arrays with an element per choice.
 """
 
 from dataclasses import dataclass
@@ -26,19 +26,19 @@ from tilewright.target.target import Target
 Cycles: TypeAlias = NDArray[np.floating]
 
 COPIED = 2.0
-"""How often a matrix passes to be copied: it is read and written."""
+"""Passes over a matrix for a copy: it is read and written."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A level of memory: what it holds, and the part of a vector register per cycle that comes from it, not hidden."""
+    """A level of memory: its capacity, and its bandwidth in vector registers per cycle that is not hidden."""
 
     bytes: float
     rate: float
 
 
 def _levels(target: Target) -> tuple[_Level, ...]:
-    """Those beyond the first, nearest first."""
+    """The levels beyond the first, nearest first."""
     machine = target.machine
     return (
         _Level(target.l2_bytes, machine.l2_registers),
@@ -48,12 +48,12 @@ def _levels(target: Target) -> tuple[_Level, ...]:
 
 
 def best(nests: Nests, target: Target) -> tuple[Choice, ...]:
-    """The choice with the smallest estimate for each nest; of equals, the first."""
+    """The choice with the smallest estimate for each nest; of equal ones, the first."""
     return tuple(_best(nest, target) for nest in nests.nests)
 
 
 _ROUNDING = 1e-9
-"""By how much equal estimates may differ."""
+"""Relative difference below which estimates count as equal."""
 
 
 def _best(nest: Nest, target: Target) -> Choice:
@@ -63,7 +63,7 @@ def _best(nest: Nest, target: Target) -> Choice:
 
 
 def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
-    """Cycles of each choice of ``nest``, with all cores that it may use."""
+    """Cycles of each choice of ``nest``, on all cores that it may use."""
     match nest:
         case Tiles(facts=facts, registers=registers, parallel=parallel):
             cycles = tile_cycles(facts, population, registers, target)
@@ -76,13 +76,13 @@ def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
 
 
 def unknown_cycles(target: Target) -> float:
-    """Cycles of a point of a nest of which nothing is known: without lanes, and all of it comes from memory and goes
-    back there. An upper estimate, so that what is known is preferred."""
+    """Cycles of a point of a nest of unknown class: without lanes, and with all data from and to memory. An upper
+    bound, so that known classes are preferred."""
     return target.machine.operation_cycles + 2 * target.vector_bits / 8 / target.machine.far_bytes
 
 
 def panel_width(matrix: Matrix, target: Target) -> int:
-    """The width of panels to pack ``matrix`` in, which the rows of another one are multiplied with."""
+    """The panel width for packing ``matrix``, which is multiplied with the rows of another one."""
     columns, rows = (GUESSED_EXTENT if extent is None else extent for extent in (matrix.columns, matrix.rows))
     itemsize = matrix.dtype.itemsize
     registers = Registers(target.vector_registers, target.lanes(8 * itemsize))
@@ -118,8 +118,8 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
 
 
 def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64], target: Target) -> Cycles:
-    """Cycles that are lost to so many vectors of panels as they come from memory: the first tile of rows waits for
-    them, and all of them ask for what is ahead."""
+    """Stall cycles for so many vectors of panels from memory: the first tile of rows waits for them, and each issues
+    prefetches."""
     machine = target.machine
     rows, cache = population.column("rows"), population.column("prefetch")
     vectors, vector_bytes = facts.reduction * columns, target.vector_bits // 8
@@ -129,7 +129,7 @@ def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64
     first = np.minimum(rows, facts.rows)
     as_it_lies = population.column("lanes") >= facts.panel_width
     coming = vectors * vector_bytes / np.where(as_it_lies, machine.stream_bytes, machine.apart_bytes)
-    # What was asked for, what is asked for until that is used, and what the rows read meanwhile.
+    # Data prefetched, data prefetched before its use, and the rows read meanwhile.
     passing = machine.stream_ahead * (2 + first * facts.itemsize / (np.maximum(columns, 1) * vector_bytes))
     is_there = (cache == 2) | ((cache == 1) & (passing <= target.l1_bytes))
     is_seen = (is_there & as_it_lies) | (first * (machine.page_bytes // vector_bytes) <= machine.look_ahead)
@@ -138,7 +138,7 @@ def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64
 
 
 def _pieces(extent: int, tile: NDArray[np.int64]) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
-    """``(size, count)`` of the full tiles and of the rest."""
+    """``(size, count)`` of the full tiles and of the remainder."""
     rest = extent % tile
     return (tile, extent // tile), (rest, np.minimum(rest, 1))
 
@@ -153,7 +153,7 @@ def _contraction(facts: TileFacts, rows: NDArray[np.int64], columns: NDArray[np.
 
 
 def _conflicts(facts: TileFacts, rows: NDArray[np.int64], target: Target) -> Cycles:
-    """Cycles of a step in which lines of the rows come anew, as a set of the first cache has no place for all."""
+    """Cycles of a step in which lines of the rows are reloaded, as they exceed the ways of a set of the first cache."""
     machine = target.machine
     of_one_set = gcd(facts.row_bytes, machine.way_bytes) / machine.way_bytes if facts.row_bytes else 0.0
     return np.where(rows * of_one_set > target.l1_bytes / machine.way_bytes, machine.conflict_cycles * rows, 0.0)
@@ -162,7 +162,7 @@ def _conflicts(facts: TileFacts, rows: NDArray[np.int64], target: Target) -> Cyc
 def _window(
     facts: TileFacts, population: Population, rows: NDArray[np.int64], vectors: NDArray[np.int64], target: Target
 ) -> Cycles:
-    """Cycles of the reduction of one tile over windows, whose operands both have lanes."""
+    """Cycles of the reduction of one tile over windows, with lanes in both operands."""
     machine = target.machine
     unrolled = population.column("unroll") == 1
     others = facts.reduction // facts.overlap.taps
@@ -170,7 +170,7 @@ def _window(
     data = np.where(unrolled, np.minimum(shared, facts.reduction * rows), facts.reduction * rows)
     loads = vectors * (data + (facts.operands - 1) * facts.reduction)
     arithmetic = facts.reduction * rows * vectors / target.fma_per_cycle
-    # What is written out overlaps with the next tile.
+    # Stores overlap with the next tile.
     waiting = np.where(unrolled, 0, facts.reduction * machine.fma_latency)
     busy = np.maximum(np.maximum(arithmetic, loads / target.loads_per_cycle), waiting) + machine.load_cycles * loads
     steps = facts.reduction * rows * vectors
@@ -182,8 +182,8 @@ def _window(
 
 
 def _traffic(facts: TileFacts, population: Population, registers: Registers, target: Target) -> Cycles:
-    """Cycles, not hidden, in which operands come from beyond the first cache: each loop around tiles reads again what
-    does not depend on it, from the level that still has it."""
+    """Cycles, not hidden, in which operands come from beyond the first cache: each loop around tiles reads the data
+    that does not depend on it again, from the level that still has it."""
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     order = population.column("order")
     strip = lanes * panels * float(facts.reduction * facts.itemsize)
@@ -202,14 +202,14 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     again = np.where(order == Order.PANEL_FIRST.value, panel_first, again)
     packed = population.column("pack") == 1
     if facts.is_row_major:
-        # A strip of a row-major matrix lies in few sets of the first cache: it is read from the second one each time.
+        # A strip of a row-major matrix maps to few sets of the first cache: it is read from the second one each time.
         near, far = (rate(np.full(len(population), distance)) for distance in (target.l1_bytes + 1.0, matrix))
         again += np.where(packed, COPIED * matrix * far, row_tiles * matrix * near)
     return facts.groups * facts.places * again
 
 
 class _Rates:
-    """Cycles per byte of what was used last when so many bytes ago: by the level of cache that still has it."""
+    """Cycles per byte of data last used so many bytes ago: by the level of cache that still has it."""
 
     def __init__(self, target: Target, register_bytes: int) -> None:
         self._target = target
@@ -230,14 +230,14 @@ def _tiles(facts: TileFacts, population: Population) -> NDArray[np.int64]:
 
 
 def _shared(cycles: Cycles, tasks: NDArray[np.int64], target: Target) -> Cycles:
-    """The time of the core that has most to do, where ``tasks`` of equal size are handed out in chunks."""
+    """The time of the busiest core, with ``tasks`` of equal size distributed in chunks."""
     chunks = np.minimum(tasks, MOST_CHUNKS)
     share = -(-chunks // target.cores) / chunks
     return cycles * share + target.machine.region_cycles * (target.cores > 1)
 
 
 def _lane_cycles(live: int, population: Population, target: Target) -> Cycles:
-    """Cycles per vector of operations that depend on each other, several of which run side by side."""
+    """Cycles per vector of dependent operations, several chains of which run interleaved."""
     vectors = population.column("vectors")
     waiting = np.maximum(1.0, target.machine.fma_latency / vectors)
     spilled = np.maximum(0, live * vectors - target.vector_registers) / vectors

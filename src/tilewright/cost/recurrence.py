@@ -1,8 +1,8 @@
-"""Schedules of recurrences (``te.scan``): the steps run in sequence, and what is inside a step is scheduled as usual.
+"""Schedules recurrences (``te.scan``): the steps run in sequence, and blocks inside a step are scheduled as usual.
 
 A matrix product inside a step (the recurrent weights of an LSTM) is a contraction like any other: a register tile over
-the whole reduction, the weights in panels, and what follows it element by element done on the tile. The rest of a step
-runs in lanes along its last axis.
+the whole reduction, the weights in panels, with elementwise consumers fused into the tile. The rest of a step runs in
+lanes along its last axis.
 """
 
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
 
 JOINS = 2
-"""By how much a step must do more than other regions to be spread over workers: the next one waits for its join."""
+"""How much more work than other regions a step needs for parallel execution: the next step waits for its join."""
 
 
 def is_recurrent(program: Program) -> bool:
-    """Whether a block has steps that run in sequence."""
+    """Whether a block has sequential steps."""
     return any(_is_step(block) for block in all_blocks(program.body))
 
 
 def recurrence(s: Schedule, target: Target) -> Nests:
-    """Inline what shall be in the naive program of one or more scans, in place; what is open then."""
+    """Inline blocks in the naive program of one or more scans, in place; return the space of the remaining choices."""
     steps = [block for block in all_blocks(s.program.body) if _is_step(block)]
     inline_all(s, keep=frozenset(region.buffer.name for block in steps for region in block.writes))
     tiled = [nest for block in steps for nest in _contraction(s, block, target)]
@@ -43,25 +43,25 @@ def _is_step(block: Block) -> bool:
 
 
 def _contraction(s: Schedule, block: Block, target: Target) -> Iterator[Tiles]:
-    """``block`` in tiles, if it is a contraction that one block of the step reads."""
+    """The tile nest of ``block``, if it is a contraction that one block of the step reads."""
     roles, readers = analyze(block), consumers(s.program, block)
     if roles is None or len(readers) != 1 or is_reduction(readers[0]) or not _is_step(readers[0]):
         return
-    if buffers_written(readers[0]) & buffers_read(block):  # the next state: complete before anything of it is read
+    if buffers_written(readers[0]) & buffers_read(block):  # complete before any part of it is read
         return
     large = _is_large(s, block, target)
     nest = Tiles.of(s, BlockRef(block.name), roles, target, large, may_unroll=False)
     if roles.rows is not None and not isinstance(block.axes[roles.rows].extent, Const):
-        nest = nest.without("rows")  # tiles of a run-time extent can't be told apart within a step
+        nest = nest.without("rows")  # tiles of a run-time extent can't be distinguished within a step
     yield nest
 
 
 def _readers(s: Schedule, nest: Tiles) -> list[str]:
-    """The blocks that are computed on the tiles of ``nest``."""
+    """The blocks computed on the tiles of ``nest``."""
     return [block.name for block in consumers(s.program, block_at(s.program, nest.anchor).stmt)]
 
 
 def _is_large(s: Schedule, block: Block, target: Target) -> bool:
-    """Whether it pays to spread each step of ``block`` over workers."""
+    """Whether distributing each step of ``block`` over workers saves time."""
     points = Extents(s.program.dims).points(axis for axis in block.axes if axis.kind is not IterKind.ORDERED)
     return points >= JOINS * target.machine.parallel_work

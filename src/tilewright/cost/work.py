@@ -1,7 +1,6 @@
-"""The work that a naive loop program asks for: operations on values, and bytes of its arguments.
+"""Counts the work of a naive loop program: operations on values, and bytes of its arguments.
 
-What is counted is what the model's mathematics needs, not what a schedule makes of it: a schedule that computes
-something twice is not credited for it.
+The count is independent of the schedule: recomputed values are counted once.
 """
 
 from collections.abc import Mapping
@@ -32,9 +31,9 @@ class Work:
 def count(program: Program, dims: Mapping[str, int]) -> Work | None:
     """The work of ``program``, naive, for run-time extents by name; None if a loop's length depends on data.
 
-    One operation is an arithmetic operation, comparison, selection or function (``exp`` is one) on values that were
-    read; conversions and arithmetic on indices are free. Where a program selects or branches, both sides count. Of an
-    argument, no more is touched than the program reads or writes elements, and no more than there is.
+    An arithmetic operation, comparison, selection or function (``exp``) on data counts as one operation; conversions
+    and index arithmetic are free. Both sides of selections and branches count. The bytes of an argument are limited by
+    the number of accesses and by its size.
     """
     counter = _Counter({Extent(name): const(size) for name, size in dims.items()})
     try:
@@ -46,7 +45,7 @@ def count(program: Program, dims: Mapping[str, int]) -> Work | None:
 
 
 class _DependsOnDataError(Exception):
-    """An extent is known only when the program runs."""
+    """An extent is known only at run time."""
 
 
 class _Counter:
@@ -59,12 +58,12 @@ class _Counter:
         self._accesses: dict[str, int] = {}
 
     def bytes_of(self, buffer: Buffer) -> int:
-        """What is touched of ``buffer``."""
+        """The accessed elements of ``buffer``."""
         elements = prod(self._extent(extent) for extent in buffer.shape)
         return buffer.dtype.itemsize * min(elements, self._accesses.get(buffer.name, 0))
 
     def statement(self, stmt: Stmt, times: int) -> None:
-        """Count ``stmt``, which runs so many times."""
+        """Count ``stmt``, which runs ``times`` times."""
         match stmt:
             case Loop(extent=extent, body=body):
                 self.statement(body, times * max(0, self._extent(extent)))

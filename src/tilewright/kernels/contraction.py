@@ -1,4 +1,4 @@
-"""Sums of products: what a contraction looks like to a scheduler, and the space of its schedules.
+"""Contractions (sums of products): finds the roles of a block's axes and operands.
 
 A contraction is a reduction block whose value is a product of two operands: matrix products and all convolutions.
 Its register tile keeps a box of the output in registers during the whole reduction:
@@ -24,7 +24,7 @@ from tilewright.target.machine import GUESSED_EXTENT
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The roles of a block's axes, by their position among its axes; None where no axis has the role."""
+    """The roles of a block's axes, by position; None if no axis has the role."""
 
     vector: int
     rows: int | None
@@ -38,15 +38,15 @@ class Contraction(Roles):
     panel: str = ""
     """The buffer of the operand that depends on the vector axis."""
     broadcast: str = ""
-    """The buffer of the other one."""
+    """The buffer of the other operand."""
     panel_is_contiguous: bool = False
-    """The vector axis is the last dimension of the panel's buffer."""
+    """Whether the vector axis is the last dimension of the panel's buffer."""
     panel_axes: frozenset[int] = frozenset()
     """The spatial axes that the panel depends on."""
 
 
 def analyze(block: Block) -> Contraction | None:
-    """The roles of the axes, or None if ``block`` is no sum of products with an axis to vectorize."""
+    """The roles of the axes, or None if ``block`` is not a sum of products with an axis to vectorize."""
     product = _product(block)
     if product is None or not isinstance(block.body, Store):
         return None
@@ -77,7 +77,7 @@ def analyze(block: Block) -> Contraction | None:
 
 def window(block: Block) -> Roles | None:
     """The roles of the axes of another reduction (a depthwise convolution, a pool): lanes along the last dimension of
-    the result, side by side with them those of the last axis before it. None if the result has no such dimensions."""
+    the result, and rows along the last axis before it. None if the result has no such dimensions."""
     if block.init is None or not isinstance(block.body, Store):
         return None
     vector = _vector_axis(block, block.body)
@@ -87,7 +87,7 @@ def window(block: Block) -> Roles | None:
 
 
 def _slides(block: Block, operand: Expr) -> bool:
-    """Whether all that is reduced moves ``operand`` along the axes of the result, as in a depthwise convolution: then
+    """Whether all reduction axes move ``operand`` along the axes of the result, as in a depthwise convolution: then
     neighbours read the same elements, and no element is read for several filters."""
     reduced = {axis.var for axis in block.axes if axis.kind is IterKind.REDUCE and not _is_unit(axis)}
     spatial = {axis.var for axis in block.axes if axis.kind is IterKind.SPATIAL}
@@ -96,8 +96,7 @@ def _slides(block: Block, operand: Expr) -> bool:
 
 
 def _product(block: Block) -> tuple[Expr, Expr] | None:
-    """The operands, if the block computes ``out = out + a * b``; the simplifier may have put the terms of integers in
-    the other order."""
+    """The operands, if the block computes ``out = out + a * b``; the simplifier may have swapped integer terms."""
     if block.init is None or not isinstance(block.body, Store):
         return None
     match block.body.value:
@@ -114,7 +113,7 @@ def _strip(expr: Expr) -> Expr:
 
 
 def _source(operand: Expr) -> str:
-    """The name of the one buffer that an operand reads, or nothing."""
+    """The name of the only buffer that an operand reads, or nothing."""
     reads = {node.source.name for node in walk(operand) if isinstance(node, Read)}
     return reads.pop() if len(reads) == 1 else ""
 
@@ -144,7 +143,7 @@ def _is_unit(axis: IterVar) -> bool:
 
 
 def _is_contiguous(panel: Expr, var: Var) -> bool:
-    """Whether the axis is the last dimension of the panel, or its place within a packed panel."""
+    """Whether the axis is the last dimension of the panel, or its position within a packed panel."""
     read = _strip(panel)
     if not isinstance(read, Read):
         return False
@@ -159,7 +158,7 @@ def _is_contiguous(panel: Expr, var: Var) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """What extents are taken for: those known at run time only are as large as they may be, or ``GUESSED_EXTENT``."""
+    """Estimated extents: those known only at run time count as their bound, or ``GUESSED_EXTENT``."""
 
     dims: tuple[Dim, ...]
 
@@ -168,11 +167,11 @@ class Extents:
         return self.of(axis.extent)
 
     def points(self, axes: Iterable[IterVar]) -> int:
-        """How many points ``axes`` have together."""
+        """The number of points of ``axes``."""
         return prod(map(self, axes))
 
     def of(self, extent: Expr) -> int:
-        """What ``extent`` is taken for."""
+        """The estimate of ``extent``."""
         if isinstance(extent, Const):
             return int(extent.value)
         sizes: dict[Var, Expr] = {
@@ -184,7 +183,7 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A register tile: ``lanes`` of the vector axis, ``rows`` and ``panels`` of those axes (1 where there is none)."""
+    """A register tile: ``lanes`` of the vector axis, ``rows`` and ``panels`` of those axes (1 without the axis)."""
 
     lanes: int
     rows: int

@@ -1,12 +1,12 @@
-"""Dot-product instructions as tensor intrinsics: sums of a few products of narrow numbers, added to wide ones.
+"""Dot-product instructions as tensor intrinsics: sums of a few products of narrow numbers in wide accumulators.
 
-A processor multiplies so many pairs in each lane of a wide accumulator, so what is summed up lies in lanes, too: in
-fours of bytes, in pairs of 16 bits. One operand is the same for all accumulators::
+Each lane of a wide accumulator sums several products, so the reduction is packed in lanes, too: four bytes, or two
+16-bit numbers. One operand is broadcast to all accumulators::
 
     c[j] = c[j] + a[0] * b[j, 0] + a[1] * b[j, 1] + ...       a: [4], b: [16, 4], c: [16]
 
 x86 (Intel's manual, volume 2): ``vpdpbusd`` takes unsigned and signed bytes, and is exact, modulo 2**32. ``vdpbf16ps``
-adds the second product of a pair first, each rounded to nearest even; denormal numbers are 0 to it.
+adds the second product of a pair first, each rounded to nearest even; it treats denormal numbers as 0.
 """
 
 from functools import cache
@@ -19,7 +19,7 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 LANES = 16
-"""Accumulators: of 32 bits, in a register of 512."""
+"""Accumulators of 32 bits in a register of 512 bits."""
 
 _LLVM = {u8: "i8", i8: "i8", i32: "i32", bf16: "bfloat", f32: "float"}
 _UPDATE = """
@@ -36,14 +36,14 @@ declare <16 x {wide}> @llvm.x86.{llvm}.512(<16 x {wide}>, <{all} x {left}>, <{al
 
 
 def dot_products(target: Target) -> IntrinsicSet:
-    """Those that ``target`` has: ``vpdpbusd`` (u8 x i8 -> i32) and ``vdpbf16ps`` (bf16 x bf16 -> f32)."""
+    """The instructions of ``target``: ``vpdpbusd`` (u8 x i8 -> i32) and ``vdpbf16ps`` (bf16 x bf16 -> f32)."""
     known = all_dot_products().intrinsics if target.arch is Architecture.X86_64 else ()
     return IntrinsicSet(tuple(i for i in known if i.update is not None and all(map(target.has, i.update.features))))
 
 
 @cache
 def all_dot_products() -> IntrinsicSet:
-    """Those of all processors: what a trace or the text of a program may name."""
+    """The instructions of all processors: those that a trace or the text of a program may name."""
     return IntrinsicSet(
         (
             _declared("vpdpbusd", "avx512.vpdpbusd", (u8, i8, i32), "avx512vnni"),

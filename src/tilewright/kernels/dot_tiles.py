@@ -1,7 +1,7 @@
-"""Register tiles that are made by dot-product instructions.
+"""Register tiles computed by dot-product instructions.
 
-The reduction is packed in lanes: its last axis is what one instruction sums up. The panel is stored as the instruction
-reads it (``ops.dot_products``), a register for each step. Everything else is as for other register tiles.
+The reduction is packed in lanes: one instruction sums over its last axis. The panel is stored in the instruction's
+layout (``ops.dot_products``), a register for each step. Otherwise they are ordinary register tiles.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tilewright.target.target import Target
 
 
 def instruction_for(block: Block, roles: Contraction, target: Target) -> TensorIntrinsic | None:
-    """The dot-product instruction of ``target`` that makes the sums of ``block``, if its panel is stored for one."""
+    """The dot-product instruction of ``target`` for the sums of ``block``, if its panel has the layout of one."""
     if not isinstance(block.body, Store):
         return None
     panel = next((read for read in reads_in(block.body.value) if read.source.name == roles.panel), None)
@@ -40,7 +40,7 @@ def instruction_for(block: Block, roles: Contraction, target: Target) -> TensorI
 
 
 def by_instruction(tiles: Tiles, instruction: TensorIntrinsic) -> Tiles:
-    """``tiles``, made by ``instruction``: a step of the reduction is a group, as wide as an accumulator."""
+    """``tiles``, computed by ``instruction``: a step of the reduction is a group, as wide as an accumulator."""
     group = instruction.description.params[0].shape[-1]
     assert isinstance(group, Const), "intrinsics have constant shapes"
     facts = replace(tiles.facts, reduction=tiles.facts.reduction // int(group.value))

@@ -1,7 +1,7 @@
-"""Nests: the parts of a kernel that are scheduled by themselves: register tiles over a reduction, loops in lanes.
+"""Nests: the separately scheduled parts of a kernel (register tiles, vectorized loops), and their choices.
 
-A nest has knobs that are numbers; a *choice* gives each of them one of its values. The nests of a kernel together are
-the compiler's own space of its schedules.
+A nest has numeric knobs; a *choice* has a value for each of them. The nests of a kernel form the compiler's own space
+of its schedules.
 """
 
 from abc import ABC, abstractmethod
@@ -37,19 +37,19 @@ from tilewright.target.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Nest(ABC):
-    """A part of a kernel that is scheduled by itself. ``name``: that of the block it is about."""
+    """A separately scheduled part of a kernel. ``name``: that of its main block."""
 
     name: str
     knobs: tuple[Knob[int], ...]
     points: int = field(default=GUESSED_EXTENT, kw_only=True)
-    """How many elements it computes, with those of reductions: what it is estimated by if no model knows its class."""
+    """The number of elements it computes, including those of reductions: the estimate for an unknown class."""
 
     @abstractmethod
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
         """Apply primitives to ``s``; ``values`` by the knobs' names."""
 
     def allowed(self, population: Population) -> BoolArray:
-        """Which of these choices make sense together; all, unless a class says otherwise."""
+        """Which of these choices are valid; by default all."""
         return np.ones(len(population), np.bool_)
 
     def population(self) -> Population:
@@ -58,7 +58,7 @@ class Nest(ABC):
         return everything.where(self.allowed(everything))
 
     def check(self, choice: Choice) -> None:
-        """Raises ``ScheduleError`` for a choice that is not in the space."""
+        """Raises ``ScheduleError`` for a choice outside of the space."""
         names = tuple(knob.name for knob in self.knobs)
         if len(choice) != len(names):
             raise ScheduleError(f"{self.name}: {choice} has not one number for each of {', '.join(names)}")
@@ -72,17 +72,17 @@ class Nest(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Nests:
-    """All parts of a kernel, once its blocks are inlined as far as they shall be: what the compiler chooses from."""
+    """All nests of a kernel, after inlining: the compiler's choices."""
 
     nests: tuple[Nest, ...]
 
     @property
     def knobs(self) -> tuple[Knob[int], ...]:
-        """Those of all nests; each has the name of its nest before its own."""
+        """The knobs of all nests, with the nest's name as prefix."""
         return tuple(Knob(f"{nest.name}.{knob.name}", knob.values) for nest in self.nests for knob in nest.knobs)
 
     def apply(self, s: Schedule, choices: Sequence[Choice]) -> None:
-        """Schedule ``s``, which is as it was when the nests were found in it, by a choice for each of them.
+        """Schedule ``s``, unchanged since the nests were found in it, by a choice for each of them.
 
         Raises ``ScheduleError`` for choices of other nests, before anything is changed.
         """
@@ -94,7 +94,7 @@ class Nests:
             nest.schedule(s, dict(zip((knob.name for knob in nest.knobs), choice, strict=True)))
 
     def generate(self, s: Schedule, config: Config) -> None:
-        """The same by the decisions of ``config`` (``Generator``)."""
+        """The same with the decisions of ``config`` (``Generator``)."""
         decisions = map(config.decide, self.knobs)
         self.apply(s, [tuple(next(decisions) for _ in nest.knobs) for nest in self.nests])
 
@@ -104,27 +104,27 @@ def _listed(nests: Sequence[Nest]) -> str:
 
 
 VECTORS = (1, 2, 4)
-"""Registers side by side in a row of a tile: LLVM widens a vector of three registers to four, and then spills."""
+"""Numbers of registers in a row of a tile: LLVM widens a vector of three registers to four, and then spills."""
 PANELS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Registers:
-    """The vector registers of a processor: how many, and how many elements fit in one."""
+    """The vector registers of a processor: their number, and elements per register."""
 
     count: int
     lanes: int
 
     @staticmethod
     def of(block: Block, target: Target) -> "Registers":
-        """Those of ``target``, for what ``block`` writes."""
+        """The registers of ``target``, for the result type of ``block``."""
         itemsize = max(region.buffer.dtype.itemsize for region in block.writes)
         return Registers(target.vector_registers, target.lanes(8 * itemsize))
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """How neighbouring rows share what they read: rows ``stride`` apart read ``taps`` places each, in one dimension."""
+    """Overlap of neighbouring rows: rows ``stride`` apart read ``taps`` positions each, in one dimension."""
 
     stride: int
     taps: int
@@ -132,38 +132,38 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class TileFacts:
-    """What a register tile's time depends on: extents of the axes (1 where there is none), bytes, reuse."""
+    """Facts that determine a register tile's time: extents of the axes (1 if missing), bytes, reuse."""
 
     vector: int
     rows: int
     panels: int
     groups: int
-    """All other spatial axes that the panel depends on, together."""
+    """The product of all other spatial axes that the panel depends on."""
     places: int
-    """All other spatial axes together."""
+    """The product of all other spatial axes."""
     reduction: int
     itemsize: int
     overlap: Overlap = Overlap(1, 1)
     is_window: bool = False
-    """Both operands have lanes: nothing is broadcast."""
+    """Whether both operands have lanes, so that nothing is broadcast."""
     operands: int = 2
-    """Buffers that are read along the reduction."""
+    """Number of buffers that are read along the reduction."""
     streamed: int = 0
     """Bytes of the panel if it is a parameter that is read once for all rows; else 0."""
     panel_width: int = 0
-    """Of the panels that the operand is packed in; 0 if it is not."""
+    """Width of the panels that the operand is packed in; 0 if it is not packed."""
     is_row_major: bool = False
-    """The panel is of a matrix that comes row-major, at run time."""
+    """Whether the panel comes from a row-major matrix at run time."""
     crosses: bool = False
-    """What is made is transposed as it is stored: each lane of a tile is then a row of its own."""
+    """Whether the result is transposed when stored: each lane of a tile is then a separate row."""
     selects: bool = False
-    """A value is selected by its place (padding)."""
+    """Whether a value is selected by its position (padding)."""
     row_bytes: int = 0
-    """From a row to the next one in what is broadcast; 0 if that is not a number."""
+    """Stride between rows of the broadcast operand; 0 if unknown."""
 
     @staticmethod
     def of(block: Block, roles: Roles, program: Program) -> "TileFacts":
-        """Those of a reduction block of ``program``."""
+        """The facts of a reduction block of ``program``."""
         extents = Extents(program.dims)
 
         def extent(axis: int | None) -> int:
@@ -205,14 +205,14 @@ def _values(block: Block) -> Iterator[Expr]:
 
 
 def _operands(block: Block) -> list[Read]:
-    """What a reduction reads besides its own result."""
+    """The operands of a reduction other than its own result."""
     written = {region.buffer.name for region in block.writes}
     body = block.body
     return [r for r in reads_in(body.value) if r.source.name not in written] if isinstance(body, Store) else []
 
 
 def _overlap(block: Block, roles: Roles, extents: Extents) -> Overlap:
-    """From the first index that depends on the rows and on an axis that is reduced."""
+    """The dimensions from the first index that depends on the rows and on a reduction axis."""
     reduced = {axis.var: axis for axis in block.axes if axis.kind is IterKind.REDUCE}
     if roles.rows is not None:
         row = block.axes[roles.rows].var
@@ -224,7 +224,7 @@ def _overlap(block: Block, roles: Roles, extents: Extents) -> Overlap:
 
 
 def _row_bytes(block: Block, roles: Roles, extents: Extents) -> int:
-    """From a row to the next one in what is broadcast; 0 if that is not a number."""
+    """Stride between rows of the broadcast operand; 0 if unknown."""
     if not isinstance(roles, Contraction) or roles.rows is None:
         return 0
     row = block.axes[roles.rows].var
@@ -237,12 +237,12 @@ def _row_bytes(block: Block, roles: Roles, extents: Extents) -> int:
 
 
 def _stride(index: Expr, row: Var) -> int:
-    """By how much ``index`` grows from a row to the next; 1 if that is not a number."""
+    """The increase of ``index`` from a row to the next; 1 if unknown."""
     return max(1, _step(index, row) or 1)
 
 
 def _step(index: Expr, row: Var) -> int | None:
-    """By how much ``index`` changes from the first row to the second, if that is a number."""
+    """The change of ``index`` from the first row to the second, if it is a number."""
     zeros = {v: const(0) for v in free_vars(index)}
     first, second = (substitute(index, {**zeros, row: const(at)}) for at in (0, 1))
     if isinstance(first, Const) and isinstance(second, Const):
@@ -252,11 +252,11 @@ def _step(index: Expr, row: Var) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Tiles(Nest):
-    """A register tile over a whole reduction; what follows is done on the tile.
+    """A register tile over a whole reduction, with its consumers fused.
 
     Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around it (``Order``); ``unroll``:
-    whether the whole reduction is written out; ``pack``: whether the panel's matrix is copied into panels first;
-    ``prefetch``: the level of the cache into which the panel is asked for ahead, 0 if it is not.
+    whether the whole reduction is unrolled; ``pack``: whether the panel's matrix is copied into panels first;
+    ``prefetch``: the cache level that the panel is prefetched into, or 0.
     """
 
     roles: Roles
@@ -264,9 +264,9 @@ class Tiles(Nest):
     registers: Registers
     parallel: bool
     stream_ahead: int
-    """Bytes that a stream is asked for ahead."""
+    """Prefetch distance of a stream, in bytes."""
     instruction: TensorIntrinsic | None = None
-    """Its accumulators are the vectors of the tile, and the last axis of the reduction is what it sums up."""
+    """Its accumulators are the vectors of the tile, and it sums over the last axis of the reduction."""
 
     @staticmethod
     def of(s: Schedule, anchor: BlockRef, roles: Roles, target: Target, parallel: bool, may_unroll: bool) -> "Tiles":
@@ -284,7 +284,7 @@ class Tiles(Nest):
         return replace(self, knobs=tuple(Knob(name, (1,)) if knob.name == name else knob for knob in self.knobs))
 
     def values(self, name: str) -> tuple[int, ...]:
-        """Those of the knob ``name``."""
+        """The values of the knob ``name``."""
         return next(knob.values for knob in self.knobs if knob.name == name)
 
     @property
@@ -293,12 +293,13 @@ class Tiles(Nest):
         return BlockRef(self.name)
 
     def allowed(self, population: Population) -> BoolArray:
-        """Accumulators, a row of the panel and a broadcast fit in the registers; a copy is not a stream."""
+        """Checks that accumulators, a row of the panel and a broadcast fit in the registers, and that a copy is not a
+        stream."""
         is_either = np.equal(population.column("pack") * population.column("prefetch"), 0)
         return fits(population, self.registers) & is_either
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
-        """As the class says."""
+        """See ``Nest``."""
         block = block_at(s.program, self.anchor).stmt
         outer = outer_order(axes_of(block, IterKind.SPATIAL), self.roles, Order(values["order"]))
         reduction = axes_of(block, IterKind.REDUCE)[: None if self.instruction is None else -1]
@@ -307,7 +308,7 @@ class Tiles(Nest):
         self.go(s, plan, values["pack"], values["prefetch"])
 
     def go(self, s: Schedule, plan: Plan, pack: int, prefetch: int) -> None:
-        """Schedule as ``plan`` says; ``pack``, ``prefetch``: values of these knobs."""
+        """Schedule by ``plan``; ``pack``, ``prefetch``: values of these knobs."""
         if pack and isinstance(self.roles, Contraction):
             pack_panel(s, self.anchor, self.roles.panel, plan.tile.lanes)
         schedule_tiles(s, self.anchor, self.roles, plan, self.parallel)
@@ -317,7 +318,7 @@ class Tiles(Nest):
 
 def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:
     """The shapes and orders of tiles."""
-    # A window's rows share what they read, so more of them are better than wider ones.
+    # A window's rows share their reads, so more of them are better than wider ones.
     vectors = [v for v in VECTORS if v == 1 or (facts.vector > (v - 1) * registers.lanes and not facts.is_window)]
     lanes = [v * registers.lanes for v in vectors]
     fitting = tuple(number for number in lanes if facts.panel_width % number == 0)
@@ -352,14 +353,14 @@ def _panel_width(block: Block, roles: Roles) -> int:
 
 
 def _may_pack(program: Program, roles: Contraction) -> bool:
-    """Whether the panel is of a matrix that comes row-major, at run time."""
+    """Whether the panel comes from a row-major matrix at run time."""
     if roles.rows is None or not roles.panel_is_contiguous or roles.panels is not None:
         return False
     return any(p.name == roles.panel and len(p.shape) == 2 for p in program.params)
 
 
 def pack_panel(s: Schedule, anchor: BlockRef, panel: str, lanes: int) -> None:
-    """Copy the matrix that ``anchor`` reads as its panel into panels of ``lanes`` columns first."""
+    """First copy the matrix that ``anchor`` reads as its panel into panels of ``lanes`` columns."""
     copy = s.cache_read(anchor, panel, GLOBAL)
     packed = block_at(s.program, copy).stmt.writes[0].buffer.name
     s.transform_layout(copy, packed, f"k, n -> n // {lanes}, k, n % {lanes}")
@@ -367,12 +368,12 @@ def pack_panel(s: Schedule, anchor: BlockRef, panel: str, lanes: int) -> None:
 
 
 LIVE = 4
-"""Values in registers at a time where operations are a few."""
+"""Maximum values in registers at a time for few operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes(Nest):
-    """Loops whose iterations run in lanes, ``vectors`` registers at a time: elementwise blocks, rows, transforms."""
+    """Vectorized loops, ``vectors`` registers at a time: elementwise blocks, rows, transforms."""
 
     how: Callable[[Schedule, BlockRef, int, bool], None]
     """Schedules the block for a number of lanes, in parallel or not."""
@@ -380,7 +381,7 @@ class Lanes(Nest):
     """Elements of a register."""
     parallel: bool
     live: int
-    """Values that are in registers at a time, for each register of lanes."""
+    """Values in registers at a time, for each register of lanes."""
 
     @staticmethod
     def of(
@@ -392,9 +393,9 @@ class Lanes(Nest):
         live: int = LIVE,
         most: int | None = None,
     ) -> "Lanes":
-        """The nest of ``block`` of ``s``; registers hold elements of the widest type that it has to do with.
+        """The nest of ``block`` of ``s``; registers hold elements of its widest type.
 
-        ``most``: lanes that there is work for, if more must not be.
+        ``most``: maximum number of lanes, if limited.
         """
         widest = max(region.buffer.dtype.itemsize for region in (*block.reads, *block.writes))
         width = max(1, target.vector_bits // (8 * widest))
@@ -403,5 +404,5 @@ class Lanes(Nest):
         return Lanes(block.name, (Knob("vectors", vectors),), how, width, parallel, live, points=points)
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
-        """As the class says."""
+        """See ``Nest``."""
         self.how(s, BlockRef(self.name), values["vectors"] * self.width, self.parallel)

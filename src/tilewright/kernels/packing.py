@@ -1,8 +1,8 @@
-"""Packed constants: weights laid out at compile time as the kernel will read them.
+"""Packed constants: weights stored at compile time in the order in which the kernel reads them.
 
-Which layout is good follows from the te program that reads them: the last dimension of what is computed becomes the
-last one of the weight, in blocks as wide as the register tile, and what is reduced along a blocked dimension is blocked
-likewise. So consecutive steps of a kernel read consecutive memory.
+The layout follows from the te program that reads them: the last dimension of the result becomes the last one of the
+weight, in blocks as wide as the register tile, and a reduction along a blocked dimension is blocked likewise. So
+consecutive steps of a kernel read consecutive memory.
 """
 
 import math
@@ -24,28 +24,28 @@ from tilewright.tensor.ir import Compute, Tensor, reads_of, topological_order
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A constant that a sum of products reads: one matrix, or several that are used one after the other."""
+    """A constant operand of a sum of products: one matrix, or several that are used one after the other."""
 
     columns: int | None
-    """None: known at run time only."""
+    """None: known only at run time."""
     rows: int | None
-    """Of the result: how often each element is used. None: known at run time only."""
+    """Rows of the result: how often each element is used. None: known only at run time."""
     reduction: int
     dtype: DType
     size: int
-    """Elements, of all matrices together."""
+    """Elements of all matrices together."""
 
 
 Widths = Callable[[Matrix], int]
-"""How many columns the panels of a matrix have: as many as the register tile."""
+"""The number of columns in a panel: that of the register tile."""
 
 
 Empty = Callable[[tuple[int, ...], np.dtype[np.generic]], Array]
-"""Makes a C-contiguous array of a shape and dtype, with any elements."""
+"""Allocates an uninitialized C-contiguous array of a shape and dtype."""
 
 
 def pack(array: Array, index_map: IndexMap, empty: Empty = np.empty) -> Array:
-    """``array`` stored by ``index_map`` in an array that ``empty`` makes; what is padded is zero."""
+    """``array`` stored by ``index_map`` in an array from ``empty``; padding is zero."""
     digits = _Digits.of(index_map, array.shape)
     padded = array
     if digits.padded != array.shape:
@@ -58,7 +58,7 @@ def pack(array: Array, index_map: IndexMap, empty: Empty = np.empty) -> Array:
 
 
 def unpack(stored: Array, index_map: IndexMap, shape: tuple[int, ...]) -> Array:
-    """The array of ``shape`` that is stored by ``index_map``: undoes ``pack``."""
+    """The inverse of ``pack``: the array of ``shape`` from its stored form."""
     digits = _Digits.of(index_map, shape)
     padded = stored.reshape(digits.extents).transpose(digits.order).reshape(digits.padded)
     return padded[tuple(map(slice, shape))]
@@ -66,19 +66,19 @@ def unpack(stored: Array, index_map: IndexMap, shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Digits:
-    """An index map over a box, as a transposition: a dimension for each digit that it is made of."""
+    """An index map over a box as a transposition, with a dimension for each digit."""
 
     extents: tuple[int, ...]
-    """Of the digits, as they are stored."""
+    """The extents of the digits, in stored order."""
     order: tuple[int, ...]
-    """The positions of the digits among ``extents``, as the variables have them, most significant first."""
+    """The positions of the digits among ``extents``, in order of the variables, most significant first."""
     padded: tuple[int, ...]
-    """The extents of the variables, up to where their digits are full."""
+    """The extents of the variables, rounded up to full digits."""
     stored: tuple[int, ...]
 
     @staticmethod
     def of(index_map: IndexMap, shape: tuple[int, ...]) -> "_Digits":
-        """Raises ``BadInput`` if ``index_map`` does not keep apart all elements of an array of ``shape``."""
+        """Raises ``BadInput`` if ``index_map`` is not injective on an array of ``shape``."""
         box = tuple(map(const, shape))
         results = index_map.shape(box)
         index_map.inverse(box, [ZERO] * len(results))  # only to raise the error
@@ -101,7 +101,7 @@ def _number(extent: Expr) -> int:
 def constant_layouts(
     outputs: Sequence[Tensor], constants: Collection[Tensor], layouts: Layouts, widths: Widths
 ) -> dict[Tensor, IndexMap]:
-    """Layouts for those ``constants`` that a blocked tensor, or a matrix product, reads along its vector axis."""
+    """Layouts for the ``constants`` that a blocked tensor, or a matrix product, reads along its vector axis."""
     found: dict[Tensor, IndexMap] = {}
     for op in topological_order(outputs):
         if isinstance(op, Compute):
@@ -122,7 +122,7 @@ def _layout(
 
 
 def _blocked_axes(op: Compute, layouts: Layouts) -> dict[Var, int]:
-    """The axes of ``op`` that its own layout, or that of what it reads, cuts in blocks; those of its own come first."""
+    """The axes of ``op`` that its own layout, or that of its inputs, blocks; those of its own come first."""
     own = next((index_map for tensor, index_map in layouts.items() if tensor.op is op), None)
     if own is None:
         return {}
@@ -131,14 +131,14 @@ def _blocked_axes(op: Compute, layouts: Layouts) -> dict[Var, int]:
 
 
 def _blocks(index_map: IndexMap, indices: Sequence[Expr]) -> dict[Expr, int]:
-    """The indices that ``index_map`` cuts in blocks, and the blocks' sizes."""
+    """The indices that ``index_map`` blocks, and the block sizes."""
     digits = [d for d in map(digit, index_map.results) if d is not None and d.modulus is not None]
     at = dict(zip(index_map.variables, indices, strict=True))
     return {at[d.var]: d.modulus or 1 for d in digits}
 
 
 def _following(indices: tuple[Expr, ...], blocks: Mapping[Var, int]) -> IndexMap | None:
-    """Dimensions that are read at a blocked axis are blocked alike; the places in blocks last, those of results at the
+    """Block the dimensions that are read at a blocked axis likewise; positions in blocks last, those of results at the
     very end."""
     variables = tuple(Var(f"d{position}") for position in range(len(indices)))
     at = {i: v for v, i in zip(variables, indices, strict=True) if isinstance(i, Var)}
@@ -153,7 +153,7 @@ def _following(indices: tuple[Expr, ...], blocks: Mapping[Var, int]) -> IndexMap
 def _panels(op: Compute, source: Tensor, indices: tuple[Expr, ...], widths: Widths) -> IndexMap | None:
     """Constant matrices of a sum of products, in panels of columns as wide as the register tile.
 
-    A panel holds all that is summed up, in the order of the reduction's axes.
+    A panel holds the whole reduction, in the order of its axes.
     """
     if op.reduction is None or not op.axes or len(indices) < 2 or not _is_panel(op, source):
         return None
@@ -173,14 +173,14 @@ def _panels(op: Compute, source: Tensor, indices: tuple[Expr, ...], widths: Widt
 
 
 def _rows(op: Compute, indices: tuple[Expr, ...]) -> int | None:
-    """The extent of the last axis, before the columns, along which the constant is used again; 1 if there is none."""
+    """The extent of the last axis before the columns along which the constant is reused; 1 if there is none."""
     used = {variable for index in indices for variable in free_vars(index)}
     again = [axis for axis in op.axes[:-1] if axis.var not in used and _extent(axis) != 1]
     return _extent(again[-1]) if again else 1
 
 
 def _is_panel(op: Compute, source: Tensor) -> bool:
-    """Whether ``source`` is the second factor of the sum of products that ``op`` is."""
+    """Whether ``source`` is the second factor of the sum of products ``op``."""
     match op.reduction.sources[0] if op.reduction else None:
         case Binary(BinaryOp.MUL, Read() | Cast(Read()), Read() as read) | Binary(
             BinaryOp.MUL, Read() | Cast(Read()), Cast(Read() as read)
@@ -191,5 +191,5 @@ def _is_panel(op: Compute, source: Tensor) -> bool:
 
 
 def _extent(axis: IterVar) -> int | None:
-    """The extent of an axis; None if it is known at run time only."""
+    """The extent of an axis; None if it is known only at run time."""
     return int(axis.extent.value) if isinstance(axis.extent, Const) else None

@@ -1,7 +1,7 @@
 """Splits loops by phase: a sum that reads at ``(y + 1) % 2`` reads the same for every second ``y``.
 
 A transposed convolution has a filter for each phase. Over ``y // 2, y % 2`` it is an ordinary convolution inside of a
-loop over phases: all places of a register tile share the filter, and each phase stores where its outputs belong.
+loop over phases: all positions of a register tile share the filter, and each phase stores its own outputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ from tilewright.tensor.ir import Compute, Tensor, inputs_of, reads_of, topologic
 
 
 def split_phases(outputs: Sequence[Tensor], layouts: Layouts) -> Layouts:
-    """``layouts`` with the places of a sum, and of what is made of it, split by the strides of its phases.
+    """``layouts`` with the spatial dimensions of a sum, and of its consumers, split by the strides of its phases.
 
-    The memory is the same: only dimensions that are a multiple of their stride are split.
+    The order in memory is unchanged: only dimensions that are a multiple of their stride are split.
     """
     split = dict(layouts)
     for op in topological_order(outputs):
@@ -34,7 +34,7 @@ def split_phases(outputs: Sequence[Tensor], layouts: Layouts) -> Layouts:
 
 
 def _strides(op: Compute) -> Mapping[Var, int]:
-    """By how many phases the reads of ``op`` tell places along its axes apart."""
+    """The number of phases that the reads of ``op`` distinguish along its axes."""
     found: dict[Var, int] = {}
     axes = {axis.var for axis in op.axes[2:]}
     for _, indices in reads_of(op):
@@ -49,7 +49,7 @@ def _strides(op: Compute) -> Mapping[Var, int]:
 
 
 def _split(index_map: IndexMap, shape: Sequence[Expr], strides: Sequence[int]) -> IndexMap:
-    """``index_map`` with dimensions that stand alone split by their strides, where these divide them."""
+    """``index_map`` with unblocked dimensions split by their strides, if these divide them."""
     places = zip(index_map.variables, shape, strides, strict=True)
     divided = {v: stride for v, extent, stride in places if stride > 1 and simplified(extent % stride) == ZERO}
     results: list[Expr] = []

@@ -1,10 +1,10 @@
-"""Tensor expressions computed in other layouts than the one they were written in.
+"""Rewrites te programs so that tensors are stored in other layouts.
 
-An operator says what it computes over logical indices. Here its te program is rewritten so that some of its tensors are
-stored by an index map (``n, c, y, x -> n, c // 16, y, x, c % 16``): each is computed over the packed box, and read
-through the map. The result is te again, and scheduled and checked as such.
+Operators are defined over logical indices. Here, a te program is rewritten so that some of its tensors are stored by an
+index map (``n, c, y, x -> n, c // 16, y, x, c % 16``): each is computed over the packed box, and read through the map.
+The result is a te program, which is scheduled and checked as usual.
 
-Points of a packed box beyond the logical one hold arbitrary values, which nothing reads.
+Points of a packed box beyond the logical one hold arbitrary values, which are never read.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,7 +37,8 @@ from tilewright.tensor.ir import (
 Layouts = Mapping[Tensor, IndexMap]
 
 MERGED_PLACES = 256
-"""Places of a plane that are worth merging: with more, a row alone makes enough tiles, and is nearer in cache."""
+"""Size of a plane up to which merging its dimensions pays: in larger ones, a row makes enough tiles, and is nearer in
+cache."""
 
 
 def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
@@ -48,7 +49,7 @@ def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
 
 
 def lanes_of(index_map: IndexMap) -> int:
-    """The width of the blocks of a layout in blocks."""
+    """The block width of a blocked layout."""
     place = digit(index_map.results[-1])
     if place is None or place.modulus is None:
         raise InternalError(f"{index_map} has no blocks")
@@ -56,14 +57,14 @@ def lanes_of(index_map: IndexMap) -> int:
 
 
 def split(rank: int, lanes: int, axis: int = 1) -> IndexMap:
-    """``axis`` as two dimensions, ``n, c, y, x -> n, c // 16, c % 16, y, x``: of whole blocks, the row-major memory."""
+    """``axis`` as two dimensions, ``n, c, y, x -> n, c // 16, c % 16, y, x``: for whole blocks, the row-major order."""
     variables = tuple(Var(f"d{position}") for position in range(rank))
     channel = variables[axis]
     return IndexMap(variables, (*variables[:axis], channel // lanes, channel % lanes, *variables[axis + 1 :]))
 
 
 def is_row_major(index_map: IndexMap, shape: tuple[Expr, ...]) -> bool:
-    """Whether blocks of channels lie in memory as the row-major value does: one place, and whole blocks."""
+    """Whether blocks of channels have the same order in memory as row-major: one position, and whole blocks."""
     own = static(shape)
     if own is None or prod(own[2:]) != 1:
         return False
@@ -72,9 +73,9 @@ def is_row_major(index_map: IndexMap, shape: tuple[Expr, ...]) -> bool:
 
 
 def merge_places(outputs: Sequence[Tensor], layouts: Layouts) -> Layouts:
-    """``layouts`` with the dimensions after the channels as one, if nothing is ever read at another place than its own.
+    """``layouts`` with the dimensions after the channels merged, if every read is at the position of its output.
 
-    The memory is the same. A 1x1 convolution over 7 by 7 places then has one axis of 49 to cut into tiles.
+    The order in memory is unchanged. A 1x1 convolution over 7 by 7 positions then has one axis of 49 for tiles.
     """
     places = {tensor.shape[2:] for tensor in layouts}
     shape = static(next(iter(places))) if len(places) == 1 else None
@@ -86,7 +87,7 @@ def merge_places(outputs: Sequence[Tensor], layouts: Layouts) -> Layouts:
 
 
 def _stays_in_place(op: Operation, layouts: Layouts) -> bool:
-    """Whether ``op`` reads blocked tensors, and others that have places, at the place that it computes only."""
+    """Whether ``op`` reads blocked tensors, and others with spatial dimensions, only at the position of its output."""
     if not isinstance(op, Compute):
         return isinstance(op, Placeholder)
     bounds = Bounds({axis.var: axis.extent for axis in (*op.axes, *op.reduce_axis)})
@@ -109,7 +110,7 @@ def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor
     """All tensors of the te program of ``outputs``, with those in ``layouts`` (inputs, too) stored by their maps.
 
     A packed input is a placeholder of the same name. All outputs of one operation share a layout. Raises
-    ``InternalError`` if an operation that is no ``Compute`` would have to read or write a packed tensor.
+    ``InternalError`` if an operation other than a ``Compute`` would have to read or write a packed tensor.
     """
     made: dict[Tensor, Tensor] = {}
     for op, tensors in _operations(outputs):
@@ -128,10 +129,10 @@ def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor
 
 
 def spread(outputs: Sequence[Tensor], known: Layouts, machine: Machine) -> dict[Tensor, IndexMap]:
-    """Layouts for what lies between the tensors in ``known``, too.
+    """Extends the layouts ``known`` to the tensors between them.
 
-    What is stored in blocks at the end is computed in blocks from the reduction on; what comes before it (padding)
-    is stored as what it is made from, or in blocks if that brings the steps of the reduction together.
+    A result in a blocked layout is computed in blocks from the reduction on; producers before it (padding) keep the
+    layout of their inputs, or get blocks if that makes the reduction contiguous.
     """
     final = [known[t] for t in outputs if t in known]
     shapes = [t.shape for t in outputs if t in known]
@@ -150,7 +151,7 @@ def spread(outputs: Sequence[Tensor], known: Layouts, machine: Machine) -> dict[
         elif final and tensor in reduced and not sources and _is_scattered(tensor.op, reduced[tensor], machine):
             lanes = lanes_of(final[0])
             index_map = blocked(tensor.ndim, lanes)
-            # A single block of results reads everything once: that costs no more than to bring it together.
+            # A single block of results reads everything once: as cheap as a copy.
             several = prove(reduced[tensor].axes[1].extent > lanes, Bounds({}))
             if several and block_factors(reduced[tensor], {tensor: index_map}):
                 layouts[tensor] = index_map
@@ -158,8 +159,8 @@ def spread(outputs: Sequence[Tensor], known: Layouts, machine: Machine) -> dict[
 
 
 def _is_scattered(op: Compute, reader: Compute, machine: Machine) -> bool:
-    """Whether ``reader``, which sums up channels of what ``op`` makes, would find these on many pages; or whether they
-    lie side by side in what ``op`` reads, and would only be moved apart."""
+    """Whether ``reader``, which sums over channels of the result of ``op``, would read these from many pages; or
+    whether they are contiguous in the input of ``op``, and would only be separated."""
     shape = static(tuple(axis.extent for axis in op.axes))
     summed = static(tuple(axis.extent for axis in reader.reduce_axis[:1]))
     if op.reduction is not None or shape is None or summed is None or len(shape) < 3:
@@ -173,7 +174,7 @@ def _is_scattered(op: Compute, reader: Compute, machine: Machine) -> bool:
 
 
 def dissolve_views(outputs: Sequence[Tensor], roots: Collection[Tensor]) -> list[Tensor]:
-    """``outputs``, with elements of ``roots`` that go through other tensors (a transpose, say) read where they are."""
+    """``outputs``, with elements of ``roots`` that only pass through other tensors (a transpose, say) read directly."""
     made: dict[Tensor, Tensor] = {}
 
     def read(source: Tensor, indices: tuple[Expr, ...]) -> Expr:
@@ -188,7 +189,7 @@ def dissolve_views(outputs: Sequence[Tensor], roots: Collection[Tensor]) -> list
 
 
 def _origin(source: Tensor, indices: tuple[Expr, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
-    """Where the element of ``source`` at ``indices`` comes from, if it only moved."""
+    """The origin of the element of ``source`` at ``indices``, if it was only moved."""
     while isinstance(source.op, Compute) and source.op.reduction is None and len(source.op.bodies) == 1:
         body = source.op.bodies[0]
         if not isinstance(body, Read) or not isinstance(body.source, Tensor):
@@ -233,7 +234,7 @@ def _with_values(op: Compute, change: Callable[[Expr], Expr]) -> Compute:
 
 
 def _rewired(op: Operation, made: Mapping[Tensor, Tensor]) -> Operation:
-    """A scan or an extern over what its tensors have become."""
+    """A scan or an extern over the rewritten tensors."""
 
     def all_of_them(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return tuple(made.get(tensor, tensor) for tensor in tensors)
@@ -251,16 +252,16 @@ def _rewired(op: Operation, made: Mapping[Tensor, Tensor]) -> Operation:
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """New axes, and what the old variables are in their terms."""
+    """New axes, and the old variables in terms of them."""
 
     axes: tuple[IterVar, ...]
     values: Mapping[Var, Expr]
     inside: Expr
-    """Holds where the old variables are within their extents."""
+    """The condition that the old variables are within their extents."""
 
 
 def _computed(op: Compute, index_map: IndexMap | None, layouts: Layouts, made: Mapping[Tensor, Tensor]) -> Compute:
-    """``op`` over the packed box, with reads through the layouts of what it reads."""
+    """``op`` over the packed box, with reads through the layouts of its inputs."""
     taken = {axis.name for axis in (*op.axes, *op.reduce_axis)}
     taken |= {v.name for axis in (*op.axes, *op.reduce_axis) for v in free_vars(axis.extent)}
     spatial = _Axes(op.axes, {}, all_of()) if index_map is None else _packed(op.axes, index_map, taken)
@@ -305,7 +306,7 @@ def _is_whole(result: Expr) -> bool:
 
 
 def _name(result: Expr, names: Mapping[Var, str]) -> str:
-    """``c`` for the variable itself, ``c_o`` for its blocks, ``c_i`` for the place in a block."""
+    """``c`` for the variable itself, ``c_o`` for its blocks, ``c_i`` for the position in a block."""
     single = digit(result)
     if single is None:
         return "_".join(names[v] for v in sorted(free_vars(result), key=str))
@@ -314,7 +315,7 @@ def _name(result: Expr, names: Mapping[Var, str]) -> str:
 
 
 def _split_reduction(op: Compute, layouts: Layouts, taken: set[str]) -> _Axes:
-    """Reduction axes that run along a blocked dimension are split like it: blocks outermost, places innermost."""
+    """Split reduction axes along a blocked dimension likewise: blocks outermost, positions innermost."""
     factors = block_factors(op, layouts)
     outer: list[IterVar] = []
     inner: list[IterVar] = []
@@ -336,7 +337,7 @@ def _blocks(axis: IterVar, factor: int) -> Expr:
 
 
 def block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
-    """The reduction axes of ``op`` that run along whole blocks of what it reads, and the blocks' sizes."""
+    """The reduction axes of ``op`` that run along whole blocks of its inputs, and the block sizes."""
     extents = {axis.var: axis.extent for axis in op.reduce_axis}
     factors: dict[Var, int] = {}
     for source, indices in reads_of(op):
@@ -353,7 +354,7 @@ def block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
 
 
 def _reads_inside(op: Compute, spatial: _Axes, bounds: Bounds) -> bool:
-    """Whether nothing is read out of bounds at the points beyond the logical box."""
+    """Whether no read is out of bounds at the points beyond the logical box."""
     growing = free_vars(spatial.inside)
     for source, indices in reads_of(op):
         for index, extent in zip(indices, source.shape, strict=True):
@@ -363,7 +364,7 @@ def _reads_inside(op: Compute, spatial: _Axes, bounds: Bounds) -> bool:
 
 
 def _guarded(op: Compute, inside: Expr) -> Compute:
-    """``op``, which computes zero where ``inside`` does not hold."""
+    """``op`` with zero where ``inside`` does not hold."""
     if op.reduction is not None:
         return replace(op, reduction=replace(op.reduction, condition=all_of(op.reduction.condition, inside)))
     return replace(op, bodies=tuple(select(inside, body, const(0, body.dtype)) for body in op.bodies))

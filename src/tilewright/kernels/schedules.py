@@ -1,7 +1,7 @@
-"""Schedules for each class of kernel, with their parameters open: what the analytic model and the tuner choose from.
+"""Parametric schedules for each class of kernel; the analytic model and the tuner choose the parameters.
 
-Each function takes a fresh ``Schedule`` of a naive program and applies primitives to it, nothing else: the trace says
-all, and replays.
+Each function takes a fresh ``Schedule`` of a naive program and only applies primitives to it, so that the trace is
+complete and can be replayed.
 """
 
 from collections.abc import Sequence
@@ -21,39 +21,39 @@ from tilewright.symbolic.traversal import free_vars
 from tilewright.target.machine import ENOUGH_CHUNKS
 
 REGISTERS = 4
-"""Vector registers that a vectorized loop fills at a time, so that the latencies of a chain of operations overlap."""
+"""Vector registers that a vectorized loop fills at a time, to overlap the latencies of a chain of operations."""
 
 
 MOSTLY_EMPTY = 4
-"""Loops of fewer iterations than a register has lanes, divided by this, are fused with the loop around."""
+"""Loops of fewer iterations than the lanes of a register divided by this are fused with the loop around."""
 RUN_TIME = 1 << 30
-"""What extents are taken for that are known at run time only."""
+"""Estimate of extents known only at run time."""
 
 
 def is_reduction(block: Block) -> bool:
-    """Whether ``block`` reduces."""
+    """Whether ``block`` is a reduction."""
     return any(axis.kind is IterKind.REDUCE for axis in block.axes)
 
 
 def inline_all(s: Schedule, keep: frozenset[str]) -> None:
-    """Inline every block that computes element by element, except those that write a result or a buffer in ``keep``."""
+    """Inline every elementwise block, except those that write a result or a buffer in ``keep``."""
     results = {p.name for p in s.program.params} | keep
     for block in all_blocks(s.program.body):
         written = {region.buffer.name for region in block.writes}
         if not is_reduction(block) and not written & results:
-            with suppress(ScheduleError):  # what can't be inlined (a gather by data, say) stays a step of its own
+            with suppress(ScheduleError):  # others (such as a gather by data) stay steps
                 s.compute_inline(BlockRef(block.name))
 
 
 def drop_unread(s: Schedule) -> None:
-    """Drop every block whose result nothing reads: inlining may show that a value does not matter (``x == x``)."""
+    """Remove every block whose result is unused: inlining may show that a value does not matter (``x == x``)."""
     for block in reversed(all_blocks(s.program.body)):
         if is_unread(s.program, block):
             s.compute_inline(BlockRef(block.name))
 
 
 def even(extent: int, most: int) -> int:
-    """The size of as few pieces of at most ``most`` as possible, which differ by little."""
+    """The size of as few and as equal pieces of at most ``most`` as possible."""
     return -(-extent // -(-extent // most))
 
 
@@ -63,12 +63,12 @@ def ref(loop: Loop) -> LoopRef:
 
 
 def driving_loop(s: Schedule, block: BlockRef, axis: int) -> LoopRef:
-    """The loop that drives an axis of a block, in a program in which each axis has a loop of its own."""
+    """The loop that drives an axis of a block, in a program with one loop for each axis."""
     return driver(block_at(s.program, block).stmt, axis)
 
 
 def driver(block: Block, axis: int) -> LoopRef:
-    """The loop that drives an axis of ``block``, which nothing else does."""
+    """The loop that drives an axis of ``block`` and nothing else."""
     binding = block.bindings[axis]
     if not isinstance(binding, Var):
         raise InternalError(f"axis {axis} of {block.name} is driven by {binding}")
@@ -78,9 +78,9 @@ def driver(block: Block, axis: int) -> LoopRef:
 def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:
     """Lanes along the last axis; the other axes in parallel.
 
-    The last axis is joined with the one before if it does not even fill a register. Where something is broadcast or
-    moved, so that joined axes are no longer contiguous in it, most of a register must be empty for that. Loops over the
-    steps of a recurrence stay as they are.
+    The last axis is fused with the one before if it does not fill a register; if an operand is broadcast or moved, so
+    that fused axes are not contiguous in it, only if most of a register would be empty. Loops over the steps of a
+    recurrence are unchanged.
     """
     width = max(1, lanes // REGISTERS)
     crossed = crossed_axis(block_at(s.program, block).stmt, width)
@@ -100,9 +100,9 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
 
 
 def _spread(s: Schedule, loops: list[LoopRef]) -> None:
-    """Make the outermost of ``loops`` parallel, or parts of them: as many as it takes for ``ENOUGH_CHUNKS``.
+    """Make the outermost of ``loops``, or parts of them, parallel: as many as ``ENOUGH_CHUNKS`` needs.
 
-    The others stay plain loops, before which is done what they do not change.
+    The others stay serial, so that invariant code can be hoisted out of them.
     """
     chunks = 1
     for loop in loops:
@@ -115,7 +115,7 @@ def _spread(s: Schedule, loops: list[LoopRef]) -> None:
 
 
 def _contiguous_axes(block: Block) -> int:
-    """How many of the last axes are, whole, the last dimensions of all that depends on any of them."""
+    """How many of the last axes are, as a whole, the last dimensions of all buffers that depend on any of them."""
     count = 0
     while count < len(block.axes):
         last = block.axes[-count - 1 :]
@@ -134,13 +134,13 @@ def _ends_with(region: Region, axes: Sequence[IterVar]) -> bool:
 
 
 def _has_own_loops(s: Schedule, block: BlockRef) -> bool:
-    """Whether each axis of ``block`` is driven by a loop of its own, and nothing else is around it."""
+    """Whether each axis of ``block`` has its own loop, and there are no others around it."""
     place = block_at(s.program, block)
     return place.stmt.bindings == tuple(loop.var for loop in place.loops)
 
 
 def _schedule_squares(s: Schedule, block: BlockRef, crossed: int, width: int, parallel: bool) -> None:
-    """Squares of about ``width``: rows along the last axis, unrolled, with lanes along the axis ``crossed``."""
+    """Square tiles of about ``width``: rows along the last axis, unrolled, with lanes along the axis ``crossed``."""
     loops = [ref(loop) for loop in loops_of(s.program, block)]
     loops[crossed], lanes = s.split(loops[crossed], (None, width))
     loops[-1], rows = s.split(loops[-1], (None, even(extent_of(s, loops[-1]), width)))
@@ -171,7 +171,7 @@ def vectorize_last(s: Schedule, loop: LoopRef, lanes: int) -> list[LoopRef]:
 
 
 def extent_of(s: Schedule, loop: LoopRef) -> int:
-    """The iterations of ``loop``; a large number where they are known at run time only, 0 if it is gone."""
+    """The number of iterations of ``loop``; a large number if known only at run time, 0 if the loop was removed."""
     for stmt in walk(s.program.body):
         if isinstance(stmt, Loop) and stmt.var.name == loop.name:
             return iterations(stmt)
@@ -179,14 +179,14 @@ def extent_of(s: Schedule, loop: LoopRef) -> int:
 
 
 def iterations(loop: Loop) -> int:
-    """How often ``loop`` runs; a large number where that is known at run time only."""
+    """The number of iterations of ``loop``; a large number if known only at run time."""
     return int(loop.extent.value) if isinstance(loop.extent, Const) else RUN_TIME
 
 
 def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:
     """A reduction over axes other than the last: lanes along the last axis, partial results in registers.
 
-    Where the last axis is one element, lanes along what is reduced.
+    If the last axis has one element, lanes along the reduction.
     """
     stmt = block_at(s.program, block).stmt
     spatial = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.SPATIAL]
@@ -203,7 +203,7 @@ def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool)
 
 
 def _reduce_in_lanes(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int, parallel: bool) -> None:
-    """One element for each of ``rows``: partial results in lanes. A single sum of all would also be less accurate."""
+    """One element for each of ``rows``: partial results in lanes. A single serial sum would also be less accurate."""
     before = {other.name for other in all_blocks(s.program.body)}
     _partial_results(s, block, lanes)
     for made in all_blocks(s.program.body):
@@ -218,8 +218,8 @@ def _reduce_in_lanes(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: i
 def schedule_rows(s: Schedule, result: BlockRef, lanes: int, parallel: bool) -> None:
     """A chain of reductions and elementwise steps along the last axis (softmax, normalization): row by row.
 
-    All steps of a row run while it is in cache. Reductions keep partial results in vectors, and combine these by ever
-    narrower vectors.
+    All steps of a row run while it is in cache. Reductions keep partial results in vectors, and combine these in a tree
+    of narrower vectors.
     """
     rows = [ref(loop) for loop in loops_of(s.program, result)][:-1]
     if rows:
@@ -234,7 +234,7 @@ def schedule_rows(s: Schedule, result: BlockRef, lanes: int, parallel: bool) -> 
 
 
 def _partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
-    """Reduce into ``lanes`` partial results side by side, these into a quarter as many, and so on."""
+    """Reduce into ``lanes`` partial results, these into a quarter as many, and so on."""
     width = min(lanes, 1 << (extent_of(s, _reducing_loop(s, block)).bit_length() - 1))
     while width >= REGISTERS and extent_of(s, _reducing_loop(s, block)) < RUN_TIME:
         _, inner = s.split(_reducing_loop(s, block), (None, width))
@@ -249,7 +249,7 @@ def _reducing_loop(s: Schedule, block: BlockRef) -> LoopRef:
 
 
 def _pull_producers(s: Schedule, result: BlockRef, at: LoopRef) -> None:
-    """Move everything that ``result`` needs, directly or not, into ``at``; nearest first."""
+    """Move all transitive producers of ``result`` into ``at``; nearest first."""
     for block in reversed(all_blocks(s.program.body)):
         if block.name != result.name:
             s.compute_at(BlockRef(block.name), at)
@@ -259,7 +259,7 @@ def _pull_producers(s: Schedule, result: BlockRef, at: LoopRef) -> None:
 
 
 def _vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int) -> None:
-    """Within a row: lanes along the one axis that is spatial; a short reduction of what is left is unrolled."""
+    """Within a row: lanes along the only spatial axis; a remaining short reduction is unrolled."""
     stmt = block_at(s.program, block).stmt
     own = [loop for loop in loops_of(s.program, block) if ref(loop) not in rows and _may_repeat(s, loop)]
     spatial = {
@@ -276,7 +276,7 @@ def _vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes:
 
 
 def _may_repeat(s: Schedule, loop: Loop) -> bool:
-    """Whether ``loop`` may run more than once, as far as bounds tell."""
+    """Whether ``loop`` may run more than once, as far as bounds are known."""
     most = interval(loop.extent, s.program.bounds).hi
     return most is None or most > 1
 

@@ -1,4 +1,4 @@
-"""The larger space of contractions: matrix products and direct convolutions, in whatever layout their program has.
+"""The larger search space of contractions: matrix products and direct convolutions, in any layout.
 
 The compiler's own space chooses the register tile and one of three orders of the loops around it. Here, tiles are
 gathered into blocks for the caches as well, the loops over blocks and those over the tiles of a block are in any order,
@@ -25,12 +25,12 @@ from tilewright.symbolic.domain import IterKind
 STEPS = (1, 2, 4, 8, 16)
 """Iterations of the inner part of a reduction's loop."""
 TAPS = 11
-"""A reduction loop of at most this many iterations is taken for the taps of a window, and not split."""
+"""A reduction loop of at most this many iterations counts as the taps of a window, and is not split."""
 MOST_TILES = 16
-"""Of a block, along an axis."""
+"""Maximum number of tiles of a block along an axis."""
 ORDERED = 3
-"""The innermost so many loops of a group are put in any order, and the innermost so many of the reduction written out
-at most."""
+"""Number of innermost loops of a group that may be permuted, and maximum number of innermost reduction loops that may
+be unrolled."""
 TILE, OUTER, INNER, REDUCTION, WRITTEN_OUT, PACK, PREFETCH = (
     "tile",
     "outer order",
@@ -45,7 +45,7 @@ TILE, OUTER, INNER, REDUCTION, WRITTEN_OUT, PACK, PREFETCH = (
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of the contraction: its position and name, and how often its loop runs."""
+    """An axis of the contraction: its position, name and number of iterations."""
 
     position: int
     name: str
@@ -53,7 +53,7 @@ class Axis:
 
     @property
     def is_split(self) -> bool:
-        """Whether the loop, of a reduction, is split into steps."""
+        """Whether the loop of a reduction is split into steps."""
         return self.extent > TAPS
 
     @property
@@ -69,7 +69,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class TileBlocks:
-    """What is open where one contraction, ``nest``, is left to be scheduled."""
+    """The open decisions of one contraction, ``nest``."""
 
     nest: Tiles
     spatial: tuple[Axis, ...]
@@ -81,7 +81,7 @@ class TileBlocks:
 
     @staticmethod
     def of(s: Schedule, nest: Tiles) -> "TileBlocks":
-        """That of ``nest``, while each of its axes has a loop of its own."""
+        """The decisions of ``nest``, while each of its axes has its own loop."""
         block = block_at(s.program, nest.anchor).stmt
         extents = [extent_of(s, driver(block, position)) for position in range(len(block.axes))]
         axes = [Axis(p, axis.name, extent) for p, (axis, extent) in enumerate(zip(block.axes, extents, strict=True))]
@@ -100,7 +100,7 @@ class TileBlocks:
         return tuple(axis for axis in self.reduced if axis.extent > 1)
 
     def _knobs(self) -> tuple[Knob[Value], ...]:
-        """All decisions; those on the tile first."""
+        """Collect all decisions; those on the tile first."""
         blocked, over = self.blocked, self.over
         split = [axis for axis in self.reduced if axis.is_split]
         loops = len(self.reduced) + len(split)
@@ -149,7 +149,8 @@ class TileBlocks:
         return Knob(TILE, tuple(fitting[position] for position in range(len(fitting))))
 
     def _tile_counts(self, axis: Axis) -> tuple[int, ...]:
-        """How many tiles a block may have along ``axis``, if they were the smallest: knobs must not depend on it."""
+        """Possible numbers of tiles of a block along ``axis`` for the smallest tiles: knobs must not depend on the
+        tile."""
         most = axis.extent // (self.nest.registers.lanes if axis.position == self.nest.roles.vector else 1)
         return tuple(1 << power for power in range(min(max(most, 1), MOST_TILES).bit_length()))
 

@@ -1,4 +1,4 @@
-"""Register tiles: a tile of the output stays in registers over the whole reduction, and what follows is done on it.
+"""Register tiling: keeps a tile of the output in registers over the whole reduction, and fuses its consumers.
 
 One schedule for all that have such tiles: the analytic choices go from tile to tile (``Plan`` without blocks),
 the larger space of contractions gathers tiles in blocks and splits reductions (``tile_blocks``).
@@ -23,33 +23,33 @@ from tilewright.symbolic.expr import Const, Var
 
 
 class Order(Enum):
-    """The order of the loops around register tiles, outermost first: which operand stays in cache for how long."""
+    """The order of the loops around register tiles, outermost first, which decides which operand stays in cache."""
 
     COLUMNS_ROWS = 0
-    """Batch axes, columns, rows: a strip of the panel stays for all rows."""
+    """Batch axes, columns, rows: a strip of the panel is reused for all rows."""
     ROWS_COLUMNS = 1
-    """Batch axes, rows, columns: rows stay for all of the panel."""
+    """Batch axes, rows, columns: rows are reused for the whole panel."""
     PANEL_FIRST = 2
-    """All axes of the panel, then the others: it is read once, and the other operand for each strip of it."""
+    """All axes of the panel, then the others: the panel is read once, and the other operand for each strip of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one goes through tiles. Axes are those of the block, by their positions."""
+    """The loop structure around tiles. Axes are positions among those of the block."""
 
     tile: Tile
     outer: tuple[int, ...]
     """The spatial axes, in the order of the loops around tiles, or around their blocks; outermost first."""
     reduction: tuple[int, ...]
-    """The axes that are reduced, in the order of their loops."""
+    """The reduction axes, in the order of their loops."""
     blocks: Mapping[int, int] = field(default_factory=dict[int, int])
-    """Tiles of a block along the axes that have blocks, in the order of the loops over the tiles of a block."""
+    """Tiles of a block along the blocked axes, in the order of the loops over the tiles of a block."""
     steps: Mapping[int, int] = field(default_factory=dict[int, int])
     """Iterations of the inner parts of loops of the reduction; these parts are innermost."""
     written_out: int = 0
-    """So many of the innermost loops of the reduction are unrolled: what several of their steps read is loaded once."""
+    """Number of innermost reduction loops to unroll: their steps share loads."""
     instruction: TensorIntrinsic | None = None
-    """Makes the vectors of a tile; it sums up over the axes that are reduced and not in ``reduction``."""
+    """Computes the vectors of a tile; it sums over the reduction axes that are not in ``reduction``."""
 
 
 def axes_of(block: Block, kind: IterKind) -> tuple[int, ...]:
@@ -58,7 +58,7 @@ def axes_of(block: Block, kind: IterKind) -> tuple[int, ...]:
 
 
 def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, parallel: bool) -> None:
-    """Keep a tile of the output in registers over the whole reduction; what follows is done on the tile."""
+    """Keep a tile of the output in registers over the whole reduction, with its consumers fused."""
     epilogue = privatized(s, anchor)
     block = block_at(s.program, anchor).stmt
     outer = {position: driving_loop(s, anchor, position) for position in axes_of(block, IterKind.SPATIAL)}
@@ -68,7 +68,7 @@ def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, para
     for axis, size in sizes.items():
         if axis is not None:
             outer[axis], of_tile[axis] = s.split(outer[axis], (None, size))
-    # Rows before panels: a broadcast is then used up at once, and only the panels' few vectors stay in registers.
+    # Rows before panels: each broadcast is used at once, and only the panels' few vectors stay in registers.
     inside = [of_tile[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
     within: list[LoopRef] = []
     for axis, tiles in plan.blocks.items():
@@ -85,7 +85,7 @@ def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, para
     for axis, count in plan.steps.items():
         reduced[axis], part = s.split(reduced[axis], (None, count))
         parts.append(part)
-    # Loops that run once go outermost: the parallel ones are then directly inside each other, and share one region.
+    # Loops of one iteration go outermost: the parallel ones are then perfectly nested, and share one region.
     around = sorted((outer[axis] for axis in plan.outer), key=lambda loop: extent_of(s, loop) > 1)
     steps = [*reduced.values(), *parts]
     s.reorder(*around, *within, *steps, *inside, *at_once)
@@ -102,9 +102,10 @@ def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, para
 
 
 def finish_tiles(s: Schedule, anchor: BlockRef, epilogue: BlockRef, loops: list[LoopRef], lanes: int) -> list[LoopRef]:
-    """Do what follows on the register tile that ``anchor`` makes inside of ``loops``; returns what may be parallel.
+    """Fuse the consumer with the register tile that ``anchor`` computes inside of ``loops``; returns the loops that may
+    be parallel.
 
-    That are the loops around the epilogue: all of ``loops`` where it needs no more than a tile.
+    These are the loops around the epilogue: all of ``loops`` if it needs no more than a tile.
     """
     made = block_at(s.program, anchor).stmt.writes[0].buffer.name
     around = _loops_of_epilogue(s, epilogue, loops)
@@ -137,9 +138,9 @@ def privatized(s: Schedule, anchor: BlockRef) -> BlockRef:
 
 
 def _loops_of_epilogue(s: Schedule, epilogue: BlockRef, loops: list[LoopRef]) -> list[LoopRef]:
-    """Move the epilogue into ``loops``, as far in as all that it reads is made there; returns those around it then.
+    """Move the epilogue into the innermost of ``loops`` in which its operands are complete; returns those around it.
 
-    All of them but where it reads more than a tile (all lanes of a block that has one channel read the first).
+    All of them unless it reads more than a tile (all lanes of a block that has one channel read the first).
     """
     around = list(loops)
     while around:
@@ -151,11 +152,11 @@ def _loops_of_epilogue(s: Schedule, epilogue: BlockRef, loops: list[LoopRef]) ->
 
 
 def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> None:
-    """The epilogue, which is done in ``at`` on each tile of the buffer ``made``, in the lanes of the tile."""
+    """Schedule the epilogue in ``at`` on each tile of the buffer ``made``, in the lanes of the tile."""
     position = [ref(loop) for loop in loops_of(s.program, epilogue)].index(at)
     own = [ref(loop) for loop in loops_of(s.program, epilogue)[position + 1 :]]
     lanes = _lanes_read(s, epilogue, made)
-    if lanes in own[:-1]:  # what was made in blocks is stored plain
+    if lanes in own[:-1]:  # computed in blocks, stored in the plain layout
         own = [*(loop for loop in own if loop != lanes), lanes]
         s.reorder(*own)
     for loop in own[:-1]:
@@ -165,7 +166,7 @@ def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> Non
 
 
 def _finish_later(s: Schedule, epilogue: BlockRef, around: list[LoopRef], made: str, lanes: int) -> None:
-    """The epilogue, which is done on several tiles of the buffer ``made``: too many for registers and to unroll."""
+    """Schedule the epilogue on several tiles of the buffer ``made``: too many for registers and unrolling."""
     s.set_scope(made, GLOBAL)
     own = [ref(loop) for loop in loops_of(s.program, epilogue)[len(around) :]]
     if own:
@@ -173,7 +174,7 @@ def _finish_later(s: Schedule, epilogue: BlockRef, around: list[LoopRef], made: 
 
 
 def _fill_lanes(s: Schedule, block: BlockRef, lanes: int) -> None:
-    """A row of what ``block`` makes that is shorter than ``lanes`` takes as much room: registers do not overlap."""
+    """Pad rows of the result of ``block`` that are shorter than ``lanes``, so that registers do not overlap."""
     written = block_at(s.program, block).stmt.writes[0].buffer
     rows = [f"d{position}" for position in range(len(written.shape) - 1)]
     extent = written.shape[-1]
@@ -182,7 +183,7 @@ def _fill_lanes(s: Schedule, block: BlockRef, lanes: int) -> None:
 
 
 def _lanes_read(s: Schedule, block: BlockRef, buffer: str) -> LoopRef | None:
-    """The loop along which ``block`` reads the last dimension of ``buffer``, if one drives it alone."""
+    """The loop along which ``block`` reads the last dimension of ``buffer``, if a single loop drives it."""
     stmt = block_at(s.program, block).stmt
     region = next(region for region in stmt.reads if region.buffer.name == buffer)
     bindings = zip(stmt.axes, stmt.bindings, strict=True)

@@ -1,4 +1,4 @@
-"""Schedules of linear transforms of small tiles (Winograd's): all that belongs to a tile is unrolled, in registers.
+"""Schedules of linear transforms of small tiles (Winograd's): a tile is fully unrolled, in registers.
 
 Such a kernel has two stages, rows and columns, each of which *chooses* among a few sums by the value of an axis
 (``select(a < 1, ..., select(a < 2, ...))``). Unrolled, the choice is made while compiling.
@@ -15,7 +15,7 @@ from tilewright.symbolic.traversal import walk
 
 
 def first_stages(s: Schedule) -> frozenset[str]:
-    """The buffers between two choosing stages: read where they are computed, they would be computed many times."""
+    """The buffers between two choosing stages: inlined, their values would be computed many times."""
     found: set[str] = set()
     for block in all_blocks(s.program.body):
         if _choices(block) and any(_choices(reader) for reader in consumers(s.program, block)):
@@ -60,7 +60,7 @@ def schedule_transform(s: Schedule, lanes: int, parallel: bool) -> None:
 
 
 def _choices(block: Block) -> dict[Var, int | None]:
-    """The axes whose value chooses what is computed; with a number: only the remainder by it does."""
+    """The axes whose value selects the computation; with a number: only its remainder does."""
     if is_reduction(block) or not isinstance(block.body, Store):
         return {}
     axes = {axis.var for axis in block.axes}
@@ -72,7 +72,7 @@ def _choices(block: Block) -> dict[Var, int | None]:
 
 
 def _passed_on(first: Block, result: Block) -> dict[Var, int | None]:
-    """The axes of ``result`` by which the first stage chooses what it reads."""
+    """The axes of ``result`` by which the first stage selects its inputs."""
     assert isinstance(first.body, Store) and isinstance(result.body, Store), "stages store one value"
     chosen = [position for position, axis in enumerate(first.axes) if axis.var in _choices(first)]
     found: dict[Var, int | None] = {}

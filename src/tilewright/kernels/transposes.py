@@ -1,6 +1,6 @@
-"""Blocks that move elements across: what they read lies side by side along another axis than what they write.
+"""Transposing blocks, whose reads are contiguous along another axis than their writes.
 
-Such a block works on squares: rows are read as they lie, and the code generator transposes them in registers as it
+Such a block works on squares: it reads contiguous rows, and the code generator transposes them in registers as it
 stores (``backend/cpu/transposition.py``).
 """
 
@@ -11,12 +11,12 @@ from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars, walk
 
 LEAST_ROWS = 4
-"""Of a square that is worth transposing."""
+"""The smallest width of a square that is worth transposing."""
 
 
 def crossed_axis(block: Block, width: int) -> int | None:
-    """The axis, by its position, along which all lies side by side that ``block`` reads along its last dimension; None
-    if that is this dimension itself, or not one axis of about ``width`` places, or if there are few rows."""
+    """The position of the axis along which all reads of ``block`` in its last dimension are contiguous; None if that is
+    this dimension itself, or not one axis of about ``width`` points, or if there are few rows."""
     if not isinstance(block.body, Store) or not block.body.indices or block.init is not None:
         return None
     last = block.body.indices[-1]
@@ -35,7 +35,7 @@ def crossed_axis(block: Block, width: int) -> int | None:
 
 
 def _side_by_side(index: Expr, width: int) -> Var | None:
-    """The variable along which elements at ``index`` lie side by side, ``width`` at a time."""
+    """The variable along which elements at ``index`` are contiguous, ``width`` at a time."""
     match index:
         case Var():
             return index

@@ -1,9 +1,8 @@
-"""Which boxes of which buffers a statement reads and writes.
+"""Computes the regions of buffers that a statement reads and writes.
 
-An index is a quasi-affine expression over variables that are *fixed* (they stay symbols) and *relaxed* ones (they run
-through their range). Its span is found by monotonicity: ``io * 8 + ii // 2`` with ``0 <= ii < 8`` relaxed is
-``io * 8 .. io * 8 + 3``. This is exact where each relaxed variable occurs once. A dimension whose index can't be
-bounded (it is data, say) is taken whole.
+An index is a quasi-affine expression over variables that are *fixed* (symbols) or *relaxed* (over their range). Its
+span is found by monotonicity: ``io * 8 + ii // 2`` with ``0 <= ii < 8`` relaxed is ``io * 8 .. io * 8 + 3``. This is
+exact where each relaxed variable occurs once. A dimension whose index can't be bounded (such as data) counts as whole.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -21,7 +20,7 @@ from tilewright.symbolic.traversal import free_vars, reads_in, substitute
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """What a statement touches: one region per buffer, in order of first use; without buffers that live inside it."""
+    """The accesses of a statement: one region per buffer, in order of first use; without its own allocations."""
 
     reads: tuple[Region, ...]
     writes: tuple[Region, ...]
@@ -38,9 +37,9 @@ class Span:
 def regions(stmt: Stmt, bounds: Bounds, relaxed: Iterable[Var] = (), wanted: Set[Buffer] | None = None) -> Regions:
     """The regions that ``stmt`` may touch, over the variables that are neither bound inside it nor in ``relaxed``.
 
-    ``bounds`` is what is known of all variables around ``stmt``; those in ``relaxed`` have an extent there. Blocks
-    inside count with the regions that they declare. Regions are not clipped: guarded accesses may lie outside.
-    With ``wanted``, the regions of these buffers only.
+    ``bounds``: known facts about all variables around ``stmt``, with extents of those in ``relaxed``. Blocks inside
+    count with their declared regions. Regions are not clipped: guarded accesses may lie outside. ``wanted``: only the
+    regions of these buffers.
     """
     collector = _Collector(wanted)
     collector.visit(stmt, bounds, frozenset(relaxed))
@@ -48,14 +47,14 @@ def regions(stmt: Stmt, bounds: Bounds, relaxed: Iterable[Var] = (), wanted: Set
 
 
 def region_over(region: Region, bounds: Bounds, relaxed: Iterable[Var]) -> Region:
-    """The region that all the regions together need, when ``relaxed`` variables run through their range."""
+    """The bounding region of ``regions`` when ``relaxed`` variables take all values of their ranges."""
     collected = _Spans()
     collected.add_region(region, bounds, frozenset(relaxed))
     return collected.merged(bounds)[0]
 
 
 def whole(buffer: Buffer) -> Region:
-    """All of ``buffer``."""
+    """The whole ``buffer``."""
     return Region(buffer, tuple((ZERO, extent) for extent in buffer.shape))
 
 
@@ -145,7 +144,7 @@ class _Collector:
                 pass
 
     def _nest(self, loops: Sequence[Loop], bounds: Bounds, relaxed: frozenset[Var]) -> None:
-        """Loops directly in one another: what is known between them counts for extents with reads only."""
+        """Directly nested loops: facts about them are collected once, for extents with reads only."""
         extents: dict[Var, Expr] = {}
         for loop in loops:
             if loop.extent.has_reads:
@@ -173,7 +172,7 @@ def _at(region: Region, values: Mapping[Var, Expr]) -> Region:
 
 
 def _union(spans: Iterable[Span | None], extent: Expr, bounds: Bounds) -> tuple[Expr, Expr]:
-    """The range ``(start, extent)`` that holds all of ``spans``."""
+    """The smallest range ``(start, extent)`` that contains all of ``spans``."""
     result: Span | None = None
     for part in spans:
         if part is None:
@@ -198,7 +197,7 @@ def _most(a: Expr, b: Expr, bounds: Bounds) -> Expr:
 
 
 def span(index: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
-    """The values of ``index`` when the relaxed variables run through their range; None if that is not known."""
+    """The range of ``index`` over the relaxed variables; None if unknown."""
     if relaxed.isdisjoint(free_vars(index)) and not index.has_reads:
         exact = simplify(index, bounds)
         return Span(exact, exact)
@@ -213,7 +212,7 @@ def span(index: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
 
 
 def _box_span(index: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
-    """The same of an ``index`` in canonical form that is a sum over variables with numeric ranges, as most are."""
+    """The same for an ``index`` in canonical form that is a sum over variables with numeric ranges, the usual case."""
     form = linear_form(index, bounds)
     lo = hi = form.constant
     fixed: Polynomial = {}
@@ -277,7 +276,7 @@ def _atom_span(atom: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | No
 
 
 def _product_span(a: Expr, b: Expr, bounds: Bounds, relaxed: frozenset[Var]) -> Span | None:
-    """Of two factors that are not negative (``i * n`` with a run-time extent ``n``)."""
+    """The range of a product of two non-negative factors (``i * n`` with a run-time extent ``n``)."""
     if any((low := interval(factor, bounds).lo) is None or low < 0 for factor in (a, b)):
         return None
     left, right = _span(a, bounds, relaxed), _span(b, bounds, relaxed)

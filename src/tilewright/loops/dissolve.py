@@ -17,11 +17,11 @@ from tilewright.symbolic.traversal import all_of, substitute, vars_in
 
 @dataclass(frozen=True, slots=True)
 class _Hoisted:
-    """An initialization on its way out, not yet wrapped in the loops between: it goes before the loop ``before``."""
+    """An initialization that moves outwards, not yet wrapped in the loops between; goes before the loop ``before``."""
 
     before: Var
     driving: frozenset[Var]
-    """The loops that drive reduction axes; the initialization belongs to their first iterations."""
+    """The loops that drive reduction axes; the initialization runs in their first iterations."""
     stmt: Stmt
 
     def guarded(self, condition: Expr) -> "_Hoisted":
@@ -45,7 +45,7 @@ class _Dissolver:
         self._taken = {node.var.name for node in visit.walk(stmt) if isinstance(node, Loop)}
 
     def visit(self, stmt: Stmt, path: tuple[Loop, ...]) -> tuple[Stmt, list[_Hoisted]]:
-        """``stmt`` without blocks, and the initializations that have to go further out; ``path``: the loops around."""
+        """``stmt`` without blocks, and the initializations that must move further out; ``path``: the loops around."""
         if isinstance(stmt, Block):
             return self._block(stmt, path)
         inside = (*path, stmt) if isinstance(stmt, Loop) else path
@@ -60,7 +60,7 @@ class _Dissolver:
         return self._leave(visit.with_children(stmt, tuple(parts)), hoisted)
 
     def _leave(self, stmt: Stmt, hoisted: list[_Hoisted]) -> tuple[Stmt, list[_Hoisted]]:
-        """Place the initializations that go no further than ``stmt``; pass on the others."""
+        """Place the initializations that stay inside ``stmt``; return the others."""
         match stmt:
             case Loop(var=var):
                 here = [item.stmt for item in hoisted if item.before == var]
@@ -99,14 +99,14 @@ class _Dissolver:
         return guarded, [_Hoisted(outermost, driving, start).guarded(all_of(block.predicate, _is_inhabited(block)))]
 
     def _inside(self, stmt: Stmt) -> Stmt:
-        """The inside of a block, which no initialization leaves."""
+        """The inside of a block, in which all its initializations stay."""
         result, hoisted = self.visit(stmt, ())
         assert not hoisted
         return result
 
 
 def _is_inhabited(block: Block) -> Expr:
-    """Whether spatial axes have points that are bound to a constant: no loop says so once the init is outside."""
+    """Whether spatial axes with points are bound to a constant: then no loop guards an init outside."""
     constant = (pair for pair in zip(block.axes, block.bindings, strict=True) if isinstance(pair[1], Const))
     return all_of(*(binding < axis.extent for axis, binding in constant if axis.kind is not IterKind.REDUCE))
 

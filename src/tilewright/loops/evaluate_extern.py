@@ -1,4 +1,4 @@
-"""Externs evaluated by the interpreter: what the te evaluator needs for operators that are written as loops."""
+"""Evaluates externs with the interpreter: the te evaluator uses it for operators written as loops."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +11,9 @@ from tilewright.tensor.ir import Extern, Tensor
 
 
 def evaluate_extern(op: Extern, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of ``op``, given the arrays of its inputs: element by element, so for small ones.
+    """The outputs of ``op``, given the arrays of its inputs. Runs element by element, so it is for small arrays.
 
-    Raises ``OutOfBounds`` or ``BadProgram`` where the body breaks a rule of loop IR.
+    Raises ``OutOfBounds`` or ``BadProgram`` if the body breaks a rule of loop IR.
     """
     inputs = tuple(placeholder(t.shape, t.dtype, t.name) for t in op.inputs)
     alone = replace(op, inputs=inputs)

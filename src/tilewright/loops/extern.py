@@ -1,4 +1,4 @@
-"""``te.extern``: what has no functional form (sort, scatter, top-k), written as loops; and the words to write it with.
+"""``te.extern``: operators without a functional form (sort, scatter, top-k), written as loops; and their builders.
 
 ::
 
@@ -51,7 +51,7 @@ def extern(
 ) -> tuple[Tensor, ...]:
     """The tensors that ``body(input_buffers, output_buffers)`` stores, one for each of ``shapes`` and ``dtype``.
 
-    It is opaque to fusion and to schedules, but checked, interpreted and compiled like everything else.
+    It is opaque to fusion and to schedules, but checked, interpreted and compiled like any operation.
     """
     own = name or UNNAMED
     if len(shapes) != len(dtype):
@@ -68,7 +68,7 @@ def extern(
 
 
 def local_buffers(op: Extern) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    """The buffers that the body of ``op`` is written with: of the inputs and of the outputs."""
+    """The buffers of the body of ``op``: of the inputs and of the outputs."""
     taken: set[str] = set()
 
     def buffer(name: str, dtype: DType, shape: tuple[Expr, ...]) -> Buffer:
@@ -89,7 +89,7 @@ def statement_of(op: Extern) -> Stmt:
 
 
 def for_range(extent: ExprLike, body: Callable[[Var], Stmt], name: str = "i", kind: LoopKind = LoopKind.SERIAL) -> Stmt:
-    """``for name in range(extent)``: a variable of its own, whatever others are called; lowering gives it a name."""
+    """``for name in range(extent)``, with a new variable, which lowering renames if its name is taken."""
     var = Var(f"{name}{MARK}{next(_loops):09}")
     return Loop(var, as_expr(extent), body(var), kind)
 
@@ -108,6 +108,6 @@ def if_then(condition: Expr, then: Stmt, otherwise: Stmt | None = None) -> Stmt:
 def alloc(
     shape: Shape, dtype: DType, body: Callable[[Buffer], Stmt], name: str = "local", memory: Memory = LOCAL
 ) -> Stmt:
-    """A buffer of undefined contents for the duration of ``body``."""
+    """A buffer with undefined contents, allocated around ``body``."""
     buffer = Buffer(name, dtype, shape_exprs(shape, name), memory)
     return Alloc(buffer, body(buffer))

@@ -1,8 +1,8 @@
-"""Which program is the same as another one, whatever it is called and however its text looks.
+"""Hashes of loop programs, independent of the program's name and formatting.
 
-``identity`` is a hash of all that a program is made of, but for its own name. The names of its loops, blocks and
-buffers count: schedules refer to them, and lowering names what is at one place alike. ``family`` leaves numbers out:
-programs of one family are the same but for these, and ``numbers`` are theirs, in one order. ::
+``identity`` is a hash of a program without its own name. The names of its loops, blocks and buffers count, as schedules
+refer to them, and lowering names them deterministically. ``family`` also leaves out numbers: programs of one family
+differ only in these, and ``numbers`` lists them in a fixed order. ::
 
     identity(lower(C)) == identity(parse_program(str(lower(C))))
 """
@@ -20,7 +20,7 @@ from tilewright.loops.program import Program
 from tilewright.symbolic.expr import Expr, Extent
 
 _BESIDE = {Program: frozenset({"name"}), Extent: frozenset({"label"})}
-"""Fields that are for people only."""
+"""Fields used only in messages."""
 
 
 def identity(program: Program) -> str:
@@ -34,18 +34,18 @@ def family(program: Program) -> str:
 
 
 def numbers(program: Program) -> tuple[float, ...]:
-    """The numbers of ``program``: as many in all of a family."""
+    """The numbers of ``program``: equally many for all programs of a family."""
     return tuple(cast(float, atom) for atom in _atoms(program) if _is_number(atom))
 
 
 def doublings_apart(program: Program, other: Program) -> float:
-    """How different the numbers of two programs of one family are, on a scale of log2, all together."""
+    """The distance of two programs of one family: the sum of differences of their numbers on a log2 scale."""
     pairs = zip(numbers(program), numbers(other), strict=True)
     return sum(abs(log2((1 + abs(a)) / (1 + abs(b)))) for a, b in pairs)
 
 
 def _atoms(program: Program) -> list[object]:
-    """``program`` as names, numbers and the classes that they are in, in order; each says how much belongs to it."""
+    """``program`` as a sequence of names, numbers and their classes; each class is followed by its number of items."""
     atoms: list[object] = []
     known: dict[Expr, slice] = {}
 
@@ -59,7 +59,7 @@ def _atoms(program: Program) -> list[object]:
                 add(item)
         elif isinstance(value, DType | Enum):
             atoms.append((type(value).__name__, str(value)))
-        elif isinstance(value, Expr) and value in known:  # most are variables, again and again
+        elif isinstance(value, Expr) and value in known:  # most are variables, which occur often
             atoms.extend(atoms[known[value]])
         else:
             start = len(atoms)
@@ -79,7 +79,7 @@ def _is_number(atom: object) -> bool:
 
 @lru_cache(maxsize=256)
 def _fields(kind: type) -> tuple[str, ...]:
-    """The names of the fields of a dataclass that count."""
+    """The fields of a dataclass that are part of the identity."""
     return tuple(field.name for field in fields(kind) if field.name not in _BESIDE.get(kind, ()))
 
 

@@ -1,13 +1,13 @@
-"""The meaning of loop programs, executed one element at a time: the oracle of schedules and of generated code.
+"""Interprets loop programs, one element at a time: the oracle of schedules and of generated code.
 
-Besides computing, it holds a program to the rules of ``ir.py`` at run time, and raises where one is broken:
+It also checks the rules of ``ir.py`` at run time, and raises if one is broken:
 
 - ``OutOfBounds``: an access outside of its buffer.
 - ``BadProgram``: a read of an element that was never written; an access outside of the regions that a block declares; a
   point of a block's axes executed twice; a reduction that does not start at its zero point, or ends unfinished; ordered
-  axes not ascending; an output element that nobody wrote.
+  axes not ascending; an output element that was never written.
 
-Loops that may run in any order can be run in another one (``Order``), which shows dependences between iterations.
+Loops without a fixed order can be run in several orders (``Order``), which reveals dependences between iterations.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ _Declared: TypeAlias = dict[str, list[tuple[range, ...]]]
 
 
 class Order(Enum):
-    """In which order the iterations of loops run that are not serial."""
+    """The order of iterations of loops that are not serial."""
 
     ASCENDING = "ascending"
     REVERSED = "reversed"
@@ -62,7 +62,7 @@ class Order(Enum):
 
 
 Kernels: TypeAlias = Callable[[Call, Program, Mapping[str, Array], Mapping[str, int]], None]
-"""Runs a kernel for a call of it: reads and writes the arrays of its parameters, by name; run-time extents by name."""
+"""Executes a call of a kernel: reads and writes the arrays of its parameters, by name; run-time extents by name."""
 
 
 def interpret(
@@ -75,9 +75,9 @@ def interpret(
 ) -> dict[str, Array]:
     """The outputs of ``program``, by name, when its parameters have the values in ``arrays``.
 
-    ``dims`` gives run-time extents that no shape tells; ``programs`` are the kernels that it calls, by name. An output
-    may be fed too: it starts with these values. ``kernels`` is called with each kernel, which is interpreted otherwise.
-    Raises ``BadFeed`` for feeds that do not fit, and what the module says.
+    ``dims``: run-time extents that are in no shape; ``programs``: the kernels that it calls, by name. An output may be
+    fed too, as its initial values. ``kernels`` executes calls of kernels; by default they are interpreted. Raises
+    ``BadFeed`` for feeds that do not fit, and the errors in the module's docstring.
     """
     extents, shapes = fed_shapes(program, arrays, dims or {})
     storages = {
@@ -116,7 +116,7 @@ def fed_shapes(
 def run_time_extents(
     program: Program, shapes: Mapping[str, tuple[int, ...]], given: Mapping[str, int]
 ) -> dict[str, int]:
-    """The run-time extents of ``program`` by name: those given, and those that are a dimension of an argument.
+    """The run-time extents of ``program`` by name: the given ones, and dimensions of arguments.
 
     Raises ``BadFeed`` if one is unknown, negative, above its bound, or differs from one argument to the next.
     """
@@ -150,7 +150,7 @@ def _no_load(source: Source, at: Point) -> Value:
 
 @dataclass(slots=True)
 class _Frame:
-    """A block that is being executed."""
+    """An active block."""
 
     block: Block
     point: Point
@@ -166,7 +166,7 @@ class _AxesByKind:
     reduce: tuple[int, ...]
     ordered: tuple[int, ...]
     others: tuple[int, ...]
-    """Those that are not reduced."""
+    """The positions of its spatial axes."""
 
     @staticmethod
     def of(block: Block) -> "_AxesByKind":
@@ -178,7 +178,7 @@ class _AxesByKind:
 
 
 class _Machine:
-    """Runs one program. Statements are turned into closures once, and called with the values of the variables."""
+    """Executes one program. Statements are turned into closures once, which take the values of the variables."""
 
     def __init__(
         self, program: Program, programs: Mapping[str, Program], order: Order, kernels: Kernels | None
@@ -266,7 +266,7 @@ class _Machine:
         def run(env: _Env) -> None:
             count = extent(env)
             if count <= 0 and may_start:
-                # A reduction over nothing: without blocks, its initialization stands before the loop.
+                # An empty reduction: without blocks, its initialization precedes the loop.
                 self._action(dissolve(stmt))(env)
                 return
             for value in self._iterations(stmt.kind, count):
@@ -342,7 +342,7 @@ class _Machine:
         return lambda env: tuple([(start(env), extent(env)) for start, extent in ranges])
 
     def _enter(self, block: Block, axes: "_AxesByKind", point: Point, sizes: tuple[int, ...]) -> bool:
-        """Note that ``block`` is executed at ``point``; whether this is the first point of its reduction."""
+        """Record the execution of ``block`` at ``point``; return whether it is the first point of its reduction."""
         for axis, value, size in zip(block.axes, point, sizes, strict=True):
             if not 0 <= value < size:
                 raise BadProgram(f"block {block.name}: axis {axis.name} is {value}, but its extent is {size}")
@@ -373,7 +373,7 @@ class _Machine:
         return is_first
 
     def _progress(self, block: Block) -> Progress | None:
-        """The block's record, kept with the youngest buffer that it writes."""
+        """The block's record, stored with the innermost allocated buffer that it writes."""
         written = [self._storage(region.buffer) for region in block.writes]
         if not written:
             return None

@@ -1,4 +1,4 @@
-"""Loop programs: how something is computed. One IR for kernels and for the main program of a network.
+"""Loop IR: statements over buffers, for kernels and for the main program of a network.
 
 Grammar
 -------
@@ -17,20 +17,19 @@ Grammar
 Meaning
 -------
 - Statements run in order; a ``Loop`` runs its body for ``var`` = 0 .. extent - 1 (not at all if the extent is <= 0).
-  Its kind says how, never what: ``PARALLEL`` iterations may run at once on several workers (with a join at the end),
-  ``VECTORIZED`` ones are lanes, ``UNROLLED`` ones are copies of the body; those over blocks, threads and
-  virtual threads are a launch's (``launch.py`` has their rules, and those of ``Barrier``).
+  Its kind never changes the result: ``PARALLEL`` iterations may run at once on several workers (with a join at the
+  end), ``VECTORIZED`` ones are lanes, ``UNROLLED`` ones are copies of the body; those over blocks, threads and virtual
+  threads are a launch's (``launch.py`` has their rules, and those of ``Barrier``).
 - ``Block`` is the unit of scheduling. On entry its axes take the values of ``bindings`` (over the loops outside). If
-  ``predicate`` (over the loops outside) is false, nothing happens. Otherwise, if ``init`` is there and all reduction
-  axes are 0, ``init`` runs; then ``body``. Where a reduction axis has no points, ``init`` alone runs, once for each
-  spatial point: a reduction of nothing is the identity. Inside, only the block's own axes and run-time extents are
-  visible.
-  Each point of the axes' box is executed exactly once (for ``REDUCE`` with init: the zero point of the reduction axes
-  before all others with the same spatial point; ``ORDERED`` axes ascending). The verifier and the interpreter check it.
-  "Once" is counted while the written buffers live: in a loop around their ``Alloc``, points may be computed again, and
-  points whose elements nobody reads may be left out (with all their reduction points).
-- Names of loops, and of axes, are never hidden: an axis is called differently from all loops, extents and axes around.
-  Run-time extents are variables of a kind of their own (``Extent``): no loop or axis is one.
+  ``predicate`` (over the loops outside) is false, nothing happens. Otherwise, if there is an ``init`` and all reduction
+  axes are 0, ``init`` runs; then ``body``. If a reduction axis is empty, only ``init`` runs, once for each spatial
+  point: an empty reduction is the identity. Inside, only the block's own axes and run-time extents are visible. Each
+  point of the axes' box is executed exactly once (for ``REDUCE`` with init: the zero point of the reduction axes before
+  all others with the same spatial point; ``ORDERED`` axes ascending). The verifier and the interpreter check it. "Once"
+  holds per lifetime of the written buffers: in a loop around their ``Alloc``, points may be computed again, and points
+  whose elements are not read may be left out (with all their reduction points).
+- Names of loops and axes are never shadowed: an axis has another name than all loops, extents and axes around it.
+  Run-time extents have their own class of variables (``Extent``).
 - ``Alloc`` gives ``buffer`` undefined contents for the duration of its body: in a parallel loop, one for each worker.
 - ``reads`` and ``writes`` are the regions, over the block's axes, that ``init`` and ``body`` may touch.
 - Buffers are dense and row-major, and never alias.
@@ -51,7 +50,7 @@ from tilewright.tensor.ir import Opaque
 
 
 class LoopKind(Enum):
-    """How a loop's iterations run."""
+    """The execution of a loop's iterations."""
 
     SERIAL = "serial"
     PARALLEL = "parallel"
@@ -66,13 +65,13 @@ class LoopKind(Enum):
     VIRTUAL_THREAD = "vthread"
 
     def __init__(self, word: str) -> None:
-        # Attributes, as passes ask each loop.
+        # Attributes, as every pass reads them for each loop.
         self.is_block = word.startswith("block")
         """Whether the iterations are blocks of a grid."""
         self.is_thread = word.startswith("thread")
         """Whether the iterations are threads of a block."""
         self.is_of_device = self.is_block or self.is_thread or word == "vthread"
-        """Whether only a device with a grid of threads has such loops."""
+        """Whether it needs a device with a grid of threads."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -121,14 +120,14 @@ class Store(Opaque):
 
 @dataclass(frozen=True, slots=True)
 class Stores(Opaque):
-    """Simultaneous assignment: all values are evaluated before the first store (tuple reducers need it)."""
+    """Simultaneous assignment: all values are evaluated before the first store (for tuple reducers)."""
 
     stores: tuple[Store, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Seq(Opaque):
-    """One after the other. ``Seq(())`` does nothing."""
+    """Statements in sequence. ``Seq(())`` does nothing."""
 
     statements: tuple["Stmt", ...]
 
@@ -144,7 +143,7 @@ class If(Opaque):
 
 @dataclass(frozen=True, slots=True)
 class Loop(Opaque):
-    """``for var in range(extent)``, run as ``kind`` says."""
+    """``for var in range(extent)``, executed by ``kind``."""
 
     var: Var
     extent: Expr
@@ -176,7 +175,7 @@ class Block(Opaque):
 
 
 class Callee(Enum):
-    """The kinds of thing that can be called."""
+    """Kinds of callees."""
 
     INTRINSIC = "intrinsic"
     KERNEL = "kernel"
@@ -186,8 +185,8 @@ class Callee(Enum):
 class Call(Opaque):
     """``callee(args)``: an intrinsic on regions, or a kernel (another program, by name) on whole buffers.
 
-    For the callee a whole buffer may have another shape with as many elements, in the same row-major order.
-    The last ``outputs`` arguments may be written, the others are only read.
+    The callee may see a whole buffer in another shape with as many elements, in the same row-major order. The last
+    ``outputs`` arguments may be written, the others are only read.
     """
 
     kind: Callee
@@ -198,7 +197,7 @@ class Call(Opaque):
 
 @dataclass(frozen=True, slots=True)
 class Barrier(Opaque):
-    """All threads of a block wait for each other, and then see what the others have stored (``launch.py``)."""
+    """All threads of a block wait for each other, and then see each other's stores (``launch.py``)."""
 
 
 Stmt: TypeAlias = Store | Stores | Seq | If | Loop | Alloc | Block | Call | Barrier

@@ -1,12 +1,12 @@
-"""Launches: the nests that run as a grid of blocks of threads, what they ask of a device, and what is wrong with them.
+"""Launches: loop nests that run as a grid of blocks of threads; their resources and rules.
 
 A launch is an outermost loop over blocks or threads. It begins with its loops over blocks, directly in one another.
-Inside, loops over threads come and go: each is a phase, in which thread ``i`` of the block runs iteration ``i``, and
-what is outside of all loops over an axis is run by thread 0 of it. So a program means the same as with serial loops, as
-long as no thread is ahead of what it reads: a ``Barrier``, outside of the loops over threads, makes all of them wait.
+Each loop over threads inside is a phase, in which thread ``i`` of the block runs iteration ``i``; thread 0 of an axis
+runs statements outside of all loops over that axis. A program has the semantics of serial loops if no thread reads an
+element before it is stored: a ``Barrier``, outside of the loops over threads, makes all of them wait.
 
-What is in a memory of a block lives outside of the loops over threads. What is in a memory of a thread and outlives
-them is spread over the threads: each has the elements that it uses, and uses those of no other.
+Buffers in a memory of blocks are allocated outside of the loops over threads. A buffer in a memory of threads that is
+allocated there, too, is distributed: each thread has its own elements, and accesses no other ones.
 """
 
 from collections.abc import Iterator
@@ -24,31 +24,31 @@ from tilewright.symbolic.traversal import free_vars
 BLOCKS = (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z)
 THREADS = (LoopKind.THREAD_X, LoopKind.THREAD_Y, LoopKind.THREAD_Z)
 Sizes = tuple[Expr, Expr, Expr]
-"""Along x, y, z."""
+"""Extents along x, y, z."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What one nest asks of a device."""
+    """The resources of one launch."""
 
     grid: Sizes
     threads: Sizes
-    """Of each block. A loop over fewer lets the others wait."""
+    """Threads of each block. In a loop over fewer, the others wait."""
     memory: tuple[tuple[Memory, Expr], ...]
-    """Bytes that a block has of each memory of blocks: all that is allocated in it, however short it lives."""
+    """Bytes per block of each memory of blocks: the sum of all allocations, whatever their lifetimes."""
     nest: Loop
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What breaks a rule of launches, and where."""
+    """A violation of a rule of launches, and its place."""
 
     reason: str
     place: Loop | None = None
 
 
 def launches(program: Program) -> tuple[Launch, ...]:
-    """The launches of ``program``, in order. It is legal (``problems`` finds none)."""
+    """The launches of ``program``, in order. Requires a legal program (``problems`` finds none)."""
     return tuple(map(_launch, nests(program.body)))
 
 
@@ -81,7 +81,7 @@ def _larger(a: Expr, b: Expr) -> Expr:
 
 
 def bytes_of(buffer: Buffer) -> Expr:
-    """What ``buffer`` takes of its memory."""
+    """The bytes of ``buffer`` in its memory."""
     size: Expr = const(buffer.dtype.itemsize)
     for extent in buffer.shape:
         size = size * extent
@@ -93,13 +93,13 @@ def bytes_of(buffer: Buffer) -> Expr:
 
 
 def problems(program: Program) -> Iterator[Problem]:
-    """What is wrong with the launches of a finished program."""
+    """Violations of the rules of launches in a finished program."""
     yield from structural_problems(program)
     yield from memory_problems(program)
 
 
 def structural_problems(program: Program) -> Iterator[Problem]:
-    """What is wrong with loops, barriers and what is allocated in them; these rules hold after every primitive."""
+    """Violations by loops, barriers and allocations in them; these rules hold after every primitive."""
     yield from _structure(program.body, ())
 
 
@@ -153,7 +153,7 @@ def _barrier(around: tuple[Loop | If, ...]) -> Iterator[Problem]:
 
 
 def memory_problems(program: Program) -> Iterator[Problem]:
-    """What a block has not, or not so much of; on the way to a schedule, buffers may be outside of their launch."""
+    """Memories or sizes that a block lacks; in an unfinished schedule, buffers may be outside of their launch."""
     found = list(nests(program.body))
     for stmt in walk(program.body):
         if not isinstance(stmt, Alloc) or stmt.buffer.memory.sharing is Sharing.ALL:

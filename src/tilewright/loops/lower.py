@@ -1,7 +1,7 @@
 """Tensor expressions to naive loop programs: one nest of serial loops around one block for each compute.
 
 Parameters are the placeholders, in order of first use unless they are given, then the outputs; everything else is
-allocated around the whole program. The result is the meaning that schedules keep: simple rather than fast.
+allocated around the whole program. The result is simple rather than fast; schedules preserve its semantics.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,12 +44,12 @@ def lower(
     dims: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> Program:
-    """The naive program that computes ``outputs``. Every index in it that is data is checked.
+    """The naive program that computes ``outputs``. Data-dependent indices are checked.
 
     ``inputs``: the placeholders in the order of the parameters, also unused ones. ``dims``: upper bounds of run-time
-    extents, by name. ``trusted``: no index of another kind can be outside of its tensor, which takes time to see.
-    Raises ``BadProgram`` if a placeholder is missing in ``inputs``, where a scan's state escapes, or for an access that
-    is provably outside.
+    extents, by name. ``trusted``: skip the check that other indices are in range, which takes time. Raises
+    ``BadProgram`` if a placeholder is missing in ``inputs``, if a scan's state is used outside of the scan, or for an
+    access that is provably out of range.
     """
     program = lower_named(outputs, name, inputs=inputs, dims=dims).program
     if not trusted:
@@ -64,7 +64,7 @@ def lower_named(
     inputs: Sequence[Tensor] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> "Lowered":
-    """The same without a look at accesses, and how the operations are called in the program."""
+    """The same without a check of accesses, and the names of the operations in the program."""
     wanted = _distinct((outputs,) if isinstance(outputs, Tensor) else tuple(outputs))
     lowering = _Lowering(wanted, inputs, dims or {})
     program = lowering.program(name)
@@ -72,7 +72,7 @@ def lower_named(
 
 
 def _distinct(outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Outputs that are inputs too, or repeated, become copies."""
+    """Outputs that are also inputs, or repeated, become copies."""
     result: list[Tensor] = []
     for tensor in outputs:
         is_own = not isinstance(tensor.op, Placeholder) and tensor not in result
@@ -90,7 +90,7 @@ _Key: TypeAlias = tuple[Operation, int]
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A program, and where the tensor expression is in it."""
+    """A program, and its parts by operation of the tensor expression."""
 
     program: Program
     blocks: Mapping[Operation, str]
@@ -129,16 +129,16 @@ class _Lowering:
         program = Program(name, params, body, self._dims, len(self._outputs))
         return with_checked_data(program)
 
-    # What there is: parameters, buffers
+    # Parameters and buffers
 
     def _check_dims(self) -> None:
-        """Programs tell run-time extents by their names only."""
+        """Checks that run-time extents have different names: programs identify them by name."""
         names = [dim.var.name for dim in self._dims]
         if len(set(names)) != len(names):
             raise BadProgram(f"two run-time extents have one name: {', '.join(names)}")
 
     def _check_escapes(self) -> None:
-        """States, and what runs within the steps of a scan, are not there outside of it."""
+        """Checks that states, and computes within the steps of a scan, are not used outside of it."""
         within = {**self._recurrent, **{state.op: scan for scan in self._scans for state in scan.state}}
         for op in self._order:
             for tensor in inputs_of(op):
@@ -161,7 +161,7 @@ class _Lowering:
         return tuple(inputs)
 
     def _results(self, op: Operation) -> tuple[Tensor, ...]:
-        """The outputs of ``op``, whether they are used or not."""
+        """All outputs of ``op``, used or not."""
         match op:
             case Placeholder(name, shape, dtype):
                 made = [Tensor(op, 0, name, dtype, shape)]
@@ -193,7 +193,7 @@ class _Lowering:
     def _buffer(self, tensor: Tensor) -> Buffer:
         return self.buffers[tensor.op, tensor.output]
 
-    # What runs
+    # Statements
 
     def _operation(self, op: Operation) -> Stmt:
         match op:
@@ -219,7 +219,7 @@ class _Lowering:
     def _nest(
         self, name: str, axes: Sequence[IterVar], body: Callable[[Mapping[Var, Expr]], tuple[Stmt | None, Stmt]]
     ) -> Stmt:
-        """Serial loops over ``axes`` around one block; ``body`` makes init and body for the values of the axes."""
+        """Serial loops over ``axes`` around one block; ``body`` builds init and body for the values of the axes."""
         loops = [Var(self._names.loop(axis.name)) for axis in axes]
         block = self._block(name, axes, loops, body)
         return _looped(block, loops, axes)
@@ -238,13 +238,13 @@ class _Lowering:
         init, update = body({axis.var: mine.var for axis, mine in zip(axes, own, strict=True)})
         bounds = self._bounds.extended({axis.var: axis.extent for axis in own})
         if any(axis.kind is IterKind.ORDERED for axis in own):
-            # The axis counts the steps after the start, so that its rows are sums: `t + 1 - 1`.
+            # The axis counts the steps after the start, so that row indices are sums: `t + 1 - 1`.
             update = simplify_indices(update, bounds)
         touched = regions(update if init is None else seq(init, update), bounds)
         return Block(name, tuple(own), tuple(bindings), touched.reads, touched.writes, update, init)
 
     def _stores(self, op: Compute, targets: Sequence[Buffer], at: Mapping[Var, Expr]) -> tuple[Stmt | None, Stmt]:
-        """Init and body of the block of ``op``, where its axes have the values ``at``."""
+        """Init and body of the block of ``op`` at the axes' values ``at``."""
         indices = tuple(at[axis.var] for axis in op.axes)
         if op.reduction is not None and _reduces_nothing(op):
             return None, _store_all(targets, indices, op.reduction.reducer.identities)
@@ -361,7 +361,7 @@ def _axes_of(tensor: Tensor) -> list[IterVar]:
 
 
 def _combined(reduction: Reduction, old: Sequence[Expr], sources: Sequence[Expr], condition: Expr) -> list[Expr]:
-    """The reducer's results for one more point; where the condition fails, the point counts as the identity."""
+    """The reducer's results with one more point; if the condition fails, the point is the identity."""
     reducer = reduction.reducer
     fresh = [select(condition, source, neutral) for source, neutral in zip(sources, reducer.identities, strict=True)]
     values = dict(zip((*reducer.left, *reducer.right), (*old, *fresh), strict=True))

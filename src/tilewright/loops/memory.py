@@ -1,8 +1,8 @@
-"""Memories: where buffers live, as objects of a back end.
+"""Memories: the address spaces of buffers, declared by back ends.
 
-Whoever has to know who sees a buffer, or how much fits, asks the memory; nothing compares names. A back end declares
-its own, as ``Memory("shared", 48 << 10, Sharing.BLOCK, alignment=128)``. Declared here are those that need no back end:
-``GLOBAL`` and ``LOCAL``, which all have, and ``SHARED``, a block's memory without a bound.
+A memory has its visibility and its capacity; code never compares names of memories. A back end declares its own, as
+``Memory("shared", 48 << 10, Sharing.BLOCK, alignment=128)``. Independent of back ends are ``GLOBAL`` and ``LOCAL``, and
+``SHARED``, a block's memory of unbounded size.
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from enum import Enum
 
 
 class Sharing(Enum):
-    """Who sees what is in a memory."""
+    """Which threads share a memory."""
 
     ALL = "all"
-    """Everybody: who calls, all workers, all threads of all blocks."""
+    """The caller, all workers, all threads of all blocks."""
     BLOCK = "block"
     """The threads of one block."""
     THREAD = "thread"
@@ -22,26 +22,26 @@ class Sharing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A kind of memory. ``name`` is how programs write it (``alloc T: f32[8] in shared``)."""
+    """A kind of memory. ``name`` is its name in programs (``alloc T: f32[8] in shared``)."""
 
     name: str
     capacity: int | None
-    """Bytes that one holder (the device, a block, a thread) has of it; None: as much as there is."""
+    """Capacity in bytes of one instance (per device, block or thread); None: unbounded."""
     sharing: Sharing
     alignment: int = 64
-    """Bytes: buffers in it start at multiples, and so take multiples."""
+    """Bytes: starts and sizes of buffers are multiples of it."""
 
     def __repr__(self) -> str:
-        """Python that gives the same memory, where the names of this module are known."""
+        """A Python expression for this memory, in the namespace of this module."""
         if self in MEMORIES.values():
             return self.name.upper()
         return f"Memory({self.name!r}, {self.capacity}, Sharing.{self.sharing.name}, {self.alignment})"
 
 
 GLOBAL = Memory("global", None, Sharing.ALL)
-"""Arguments, and allocations that all workers see."""
+"""Arguments, and allocations visible to all workers."""
 LOCAL = Memory("local", None, Sharing.THREAD)
-"""Private to one worker: registers where all indices become constants, else its stack or scratch."""
+"""Private to one worker: registers if all indices become constants, else its stack or scratch."""
 SHARED = Memory("shared", None, Sharing.BLOCK)
 """Shared by the threads of one block."""
 

@@ -8,10 +8,10 @@ from tilewright.tensor.ir import MARK
 
 
 class Names:
-    """Gives out names: buffers, blocks, and variables (loops and axes) each have a namespace of their own."""
+    """Generates names: buffers, blocks, and variables (loops and axes) have separate namespaces."""
 
     def __init__(self, extents: Iterable[str], wanted_buffers: Iterable[str]) -> None:
-        """``extents``: the run-time extents. ``wanted_buffers``: names that unnamed buffers will not get."""
+        """``extents``: the run-time extents. ``wanted_buffers``: names reserved from unnamed buffers."""
         self._buffers = set(RESERVED)
         self._blocks = set(RESERVED)
         self._loops = {*RESERVED, *extents}
@@ -36,13 +36,13 @@ class Names:
         return name
 
     def loop(self, wanted: str) -> str:
-        """A name for a loop: that of the axis it runs over, if that is free."""
+        """A name for a loop: that of its axis, if it is free."""
         name = fresh_name(identifier(wanted.partition(MARK)[0].strip("_") or "i"), self._loops | self._axes)
         self._loops.add(name)
         return name
 
     def axis(self, loop: str, inside: Iterable[str]) -> str:
-        """A name for the block axis that the loop called ``loop`` drives; ``inside``: the block's other axes."""
+        """A name for the block axis that ``loop`` drives; ``inside``: the block's other axes."""
         name = fresh_name(f"v{loop}", self._loops | set(inside))
         self._axes.add(name)
         return name

@@ -1,7 +1,7 @@
 """Reads the text of loop programs (``printer.py`` has the notation) back into an equal program.
 
-Comments go from ``#`` to the end of the line; a line goes on while a bracket is open. What is read is well-formed;
-whether it is a legal program is the verifier's question.
+Comments go from ``#`` to the end of the line; a line goes on while a bracket is open. The result is well-formed; the
+verifier checks whether it is legal.
 """
 
 import json
@@ -34,16 +34,16 @@ from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import ONE, TRUE, ZERO, Expr
 
 MOST_NESTED = 128
-"""Suites inside each other: passes take up to four Python frames for each."""
+"""Maximum nesting of suites: passes take up to four Python frames per level."""
 
 _LOOP_KINDS = {word: kind for kind, word in LOOP_WORDS.items()}
 _CALLEES = {kind.value: kind for kind in Callee}
 
 
 def parse_program(text: str, intrinsics: Iterable[Intrinsic] = (), memories: Iterable[Memory] = ()) -> Program:
-    """The program written in ``text``. Of ``intrinsics``, those that it calls become part of it.
+    """The program written in ``text``, with those of ``intrinsics`` that it calls.
 
-    ``memories`` are those that it names besides the ones in ``MEMORIES``.
+    ``memories``: known memories besides ``MEMORIES``.
 
     Raises ``ParseError`` with line and column.
     """

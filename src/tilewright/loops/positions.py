@@ -1,8 +1,8 @@
-"""Do accesses stay within their buffers? What is provably outside is refused, what can't be decided gets a check.
+"""Bounds checks: refuses accesses that are provably out of range, and adds checks to undecided ones.
 
-An index over loop variables is decided by what is known at its place: the loops around it, run-time extents, and the
-conditions that guard it. An index that is *data* (something read) is decided by its form only: a condition on data says
-nothing about the next read of them, as somebody else may write there meanwhile. A ``Check`` lies within its extent.
+An index over loop variables is decided by the facts at its place: the loops around it, run-time extents, and the
+conditions that guard it. An index that is *data* (read from a buffer) is decided by its form only: a condition on data
+does not hold for the next read of them, as another thread may write meanwhile. A ``Check`` is within its extent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +23,11 @@ from tilewright.symbolic.traversal import conjuncts, free_vars, reads_in, rebuil
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is known where an access is.
+    """Facts at the place of an access.
 
-    ``attained``: every variable takes all of its values there. ``bindings``: in a block, what its axes are in terms of
-    the loops around it, of which ``outside`` says what is known. ``own``: buffers that exist within the block, which
-    only its hand-written loops write.
+    ``attained``: every variable takes all of its values there. ``bindings``: in a block, its axes in terms of the loops
+    around it, whose facts are in ``outside``. ``own``: buffers allocated within the block, which only its hand-written
+    loops write.
     """
 
     bounds: Bounds
@@ -38,11 +38,11 @@ class _Place:
     own: frozenset[str] = frozenset()
 
     def is_data(self, index: Expr) -> bool:
-        """Whether ``index`` is read from memory that others write."""
+        """Whether ``index`` is read from memory that others may write."""
         return index.has_reads and any(read.source.name not in self.own for read in reads_in(index))
 
     def where(self, condition: Expr) -> "_Place":
-        """The place, if ``condition`` holds."""
+        """The place, with ``condition`` as a fact."""
         if condition == TRUE:
             return self
         known = [part for part in conjuncts(condition) if not part.has_reads]
@@ -50,18 +50,18 @@ class _Place:
 
 
 _Access = Callable[[_Place, Buffer, int, Expr], Expr]
-"""What becomes of the index of a dimension of a buffer."""
+"""Rewrites the index of a dimension of a buffer."""
 
 
 def refuse_outside(program: Program) -> None:
-    """Raise ``BadProgram`` if an access is provably outside of its buffer at a point that is executed."""
+    """Raise ``BadProgram`` if an access is provably outside of its buffer at an executed point."""
     _Walk(program, _refused).stmt(program.body, _Place(program.bounds, True))
 
 
 def with_checked_data(program: Program) -> Program:
-    """``program`` with a check of every index that is data, unless its form keeps it inside.
+    """``program`` with a check of every data-dependent index, unless its form keeps it in range.
 
-    What loops of an extern keep for themselves (a permutation while they sort) is theirs.
+    Buffers private to an extern's loops (a permutation during a sort) are not checked.
     """
     if not _has_data(program):
         return program
@@ -82,9 +82,9 @@ def _has_data(program: Program) -> bool:
 
 
 def with_checks(program: Program) -> Program:
-    """``program`` with a check of every index that is not provably inside.
+    """``program`` with a check of every index that is not provably in range.
 
-    Raises ``BadProgram`` for one that is provably outside.
+    Raises ``BadProgram`` for one that is provably out of range.
     """
     return _rewritten(program, lambda place, buffer, at, index: _checked(place, buffer, at, index, True))
 
@@ -95,7 +95,7 @@ def _rewritten(program: Program, access: _Access) -> Program:
 
 
 class _Walk:
-    """Statements and expressions, with what is known at each; ``access`` may change the indices."""
+    """Traverses statements and expressions with the facts at each; ``access`` may change the indices."""
 
     def __init__(self, program: Program, access: _Access) -> None:
         self._program = program
@@ -146,7 +146,7 @@ class _Walk:
         return loop if body is loop.body and extent is loop.extent else replace(loop, extent=extent, body=body)
 
     def _block(self, block: Block, place: _Place) -> Stmt:
-        """Its own axes are all that is visible inside."""
+        """Inside a block, only its own axes are visible."""
         if any(isinstance(axis.extent, Const) and axis.extent.value <= 0 for axis in block.axes):
             return block
         bounds = self._program.bounds.extended({axis.var: axis.extent for axis in block.axes})
@@ -196,7 +196,7 @@ def _same(new: Sequence[object], old: Sequence[object]) -> bool:
 
 
 def _refused(place: _Place, buffer: Buffer, at: int, index: Expr) -> Expr:
-    """The index itself. Raises ``BadProgram`` if it is provably outside."""
+    """The index itself. Raises ``BadProgram`` if it is provably out of range."""
     extent = buffer.shape[at]
     low, high = _reach(place, index)
     if prove(low < 0, place.bounds) or prove(high >= extent, place.bounds):
@@ -210,7 +210,7 @@ def _refused(place: _Place, buffer: Buffer, at: int, index: Expr) -> Expr:
 
 
 def _reach(place: _Place, index: Expr) -> tuple[Expr, Expr]:
-    """The least and the largest value that ``index`` takes, where these are certain; else itself."""
+    """The least and the largest value of ``index``, if known; else itself."""
     extents = place.bounds.extents
     if not place.attained or index.has_reads or isinstance(index, Const):
         return index, index
@@ -234,14 +234,14 @@ def _checked(place: _Place, buffer: Buffer, at: int, index: Expr, wanted: bool) 
 
 
 def _is_inside_by_loops(index: Expr, extent: Expr, place: _Place) -> bool:
-    """Whether that follows from the loops around the block: a buffer may hold what some of its points need only."""
+    """Whether that follows from the loops around the block: a buffer may be sized for the executed points only."""
     if place.outside is None or not place.bindings or place.bounds.facts:
         return False
     return is_inside(substitute(index, place.bindings), extent, place.outside)
 
 
 def is_inside(index: Expr, extent: Expr, bounds: Bounds) -> bool:
-    """Whether ``0 <= index < extent`` provably holds, whatever is read."""
+    """Whether ``0 <= index < extent`` provably holds, for any data."""
     if isinstance(index, Check) and index.extent == extent:
         return True
     index, bounds = _with_variables(index, bounds)
@@ -252,9 +252,9 @@ def is_inside(index: Expr, extent: Expr, bounds: Bounds) -> bool:
 
 
 def _with_variables(index: Expr, bounds: Bounds) -> tuple[Expr, Bounds]:
-    """``index`` with a variable instead of each check, which runs over its extent.
+    """``index`` with each check replaced by a variable over its extent.
 
-    Checks that look the same get two variables: what they read may change in between.
+    Equal checks get different variables: their data may change in between.
     """
     extents: dict[Var, Expr] = {}
 

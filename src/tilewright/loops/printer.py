@@ -16,10 +16,9 @@
 Other lines: ``A[i], B[i] = x, y`` stores at once; ``if c:`` / ``else:``; ``alloc T: f32[8] in local`` for the rest of
 the suite, or with a colon for what is indented under it; ``block ... where condition:``; ``annotate key = 1``;
 ``intrinsic dot(A[i, 0 +: 8], T)`` and ``kernel conv(A, B)`` write their last argument, ``kernel top(A -> V, I)`` the
-last two; ``barrier``; ``pass``. A region's range is ``start +: extent``, or ``start`` for one element, or ``:`` for
-the whole dimension; a buffer without brackets is taken whole. A run-time extent is what the header declares; one whose
-name is no word is written as a JSON string in back quotes: ``[`2*n`]``. (``reader.py`` has the form for people, without
-blocks.)
+last two; ``barrier``; ``pass``. A region's range is ``start +: extent``, or ``start`` for one element, or ``:`` for the
+whole dimension; a buffer without brackets is taken whole. Run-time extents are declared in the header; names that are
+not words are JSON strings in back quotes: ``[`2*n`]``. (``reader.py`` has the form for people, without blocks.)
 """
 
 import json
@@ -62,14 +61,14 @@ from tilewright.symbolic.operations import BinaryOp
 
 INDENT = "  "
 _WIDTH = 100
-"""Headers longer than this are broken: one axis or parameter on each line."""
+"""Maximum width of a header; longer ones are broken, with one axis or parameter on each line."""
 
 LOOP_WORDS: dict[LoopKind, str] = {kind: kind.value for kind in LoopKind} | {LoopKind.SERIAL: "range"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How expressions and stores are written."""
+    """The notation of expressions and stores."""
 
     literal: Callable[[Const], str] = format_const
     shorthand: bool = False
@@ -149,7 +148,7 @@ def _annotations(annotations: Annotations) -> list[str]:
 
 
 def _suite(stmt: Stmt, style: _Style) -> list[str]:
-    """The lines of ``stmt`` as the whole inside of something."""
+    """The lines of ``stmt`` as a suite."""
     lines: list[str] = []
     while items := seq_items(stmt):
         lines += [line for item in items[:-1] for line in _statement(item, style)]

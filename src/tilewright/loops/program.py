@@ -1,4 +1,4 @@
-"""A whole loop program: signature and body; and the intrinsics that it may call."""
+"""A whole loop program (signature and body), and the intrinsics that it may call."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from tilewright.symbolic.expr import Extent
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """A run-time extent: at least 0, and at most ``bound`` where one is known."""
+    """A run-time extent: at least 0, and at most ``bound`` if that is known."""
 
     var: Extent
     bound: int | None = None
@@ -20,7 +20,7 @@ class Dim:
 class Program:
     """A kernel, or the main program of a network.
 
-    ``params`` are all buffers that the caller gives: first those that are only read, then ``outputs`` results.
+    ``params``: all buffers of the caller: first the read-only ones, then ``outputs`` results.
     """
 
     name: str
@@ -48,43 +48,43 @@ class Program:
         return self.params[len(self.params) - self.outputs :]
 
     def prefetched(self, buffer: str) -> int:
-        """How many bytes ahead of each load ``buffer`` is asked for; 0 for not at all."""
+        """The prefetch distance of loads from ``buffer`` in bytes; 0: none."""
         return int(dict(self.annotations).get(prefetch_key(buffer), 0))
 
     def prefetch_cache(self, buffer: str) -> int:
-        """The level of the nearest cache to which what is asked for comes."""
+        """The level of the nearest cache that prefetches load into."""
         return int(dict(self.annotations).get(prefetch_cache_key(buffer), 1))
 
     @property
     def bounds(self) -> Bounds:
-        """What is known outside of all loops: the run-time extents."""
+        """Facts outside of all loops: the run-time extents."""
         return Bounds(dims={dim.var: dim.bound for dim in self.dims})
 
 
 def prefetch_key(buffer: str) -> str:
-    """The annotation of a program that says how many bytes ahead a parameter is asked for."""
+    """The annotation of a program with the prefetch distance of a parameter in bytes."""
     return f"prefetch.{buffer}"
 
 
 def prefetch_cache_key(buffer: str) -> str:
-    """The annotation that says to which cache it comes, if that is not the first."""
+    """The annotation with the cache level of prefetches, if not the first."""
     return f"prefetch_cache.{buffer}"
 
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """A hardware operation for ``tensorize``: what it does, and how it is written.
+    """A hardware operation for ``tensorize``: its semantics and its implementation.
 
-    ``description`` is its meaning: a loop program whose parameters have the shapes of the regions that it is called on.
-    ``implementation`` is the text of an LLVM IR function of that name; empty means that code is made from the
-    description. What the function takes says where the operands are:
+    ``description``: its semantics, a loop program whose parameters have the shapes of the regions that it is called on.
+    ``implementation`` is the text of an LLVM IR function of that name; empty means that code is generated from the
+    description. The function's parameters determine where the operands are:
 
     - in registers: a vector (of one element: a scalar) for each parameter, row-major, results last, and those only if
-      their old elements are read; it returns the result. It is straight-line code without memory, and is written in the
-      place of the call.
+      their old elements are read; it returns the result. It is straight-line code without memory access, and is
+      inlined.
     - in memory: for each parameter a pointer, and the strides, in elements, of all dimensions but the last.
 
-    ``features``: what a processor must have for it, by LLVM's names.
+    ``features``: required processor features, by LLVM's names.
     """
 
     name: str

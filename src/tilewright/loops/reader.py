@@ -1,4 +1,4 @@
-"""A loop program as a person would write it: no blocks, no dtypes, ``+=``.
+"""Prints a loop program as pseudo-code: no blocks, no dtypes, ``+=``.
 
 ::
 

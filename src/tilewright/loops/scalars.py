@@ -1,7 +1,7 @@
 """Scalar expressions as Python closures: the part of the interpreter that computes values.
 
 Values of dtype ``index`` are Python ints and bools are Python bools; all others are NumPy scalars. Integer arithmetic
-on loop variables and the four float operations take a direct way; every other operation is ``symbolic.evaluate``'s.
+on loop variables and the four float operations have a fast path; every other operation uses ``symbolic.evaluate``.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ _FLOAT: dict[BinaryOp, Callable[[_Float, _Float], np.generic]] = {
 
 
 def as_value(element: Array | np.generic, dtype: DType) -> Value:
-    """A NumPy scalar, or array without dimensions, as the interpreter holds it."""
+    """A NumPy scalar or rank-0 array in the interpreter's representation."""
     if dtype == index:
         return int(element.item())
     if dtype == boolean:

@@ -1,4 +1,4 @@
-"""Indices in their simplest form."""
+"""Simplifies the indices, extents and conditions of statements."""
 
 from tilewright.loops.ir import If, Loop, Stmt
 from tilewright.loops.visit import children, transform_exprs, with_children
@@ -9,9 +9,9 @@ from tilewright.symbolic.traversal import transform_reads
 
 
 def simplify_indices(stmt: Stmt, bounds: Bounds) -> Stmt:
-    """``stmt``, without blocks in it, with its indices, extents and conditions in their simplest form.
+    """``stmt``, which has no blocks, with simplified indices, extents and conditions.
 
-    ``bounds`` is what is known around it.
+    ``bounds``: known facts around it.
     """
 
     def change(expr: Expr) -> Expr:

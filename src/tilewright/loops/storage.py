@@ -1,4 +1,4 @@
-"""Buffers as the interpreter holds them: which elements were written, and what blocks have done to them."""
+"""Buffers of the interpreter: elements, which of them were written, and the executed points of blocks."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -17,25 +17,25 @@ Box: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(slots=True)
 class Progress:
-    """What a block has done since the buffer that it writes came to life."""
+    """The executed points of a block since the allocation of the buffer that it writes."""
 
     reduced: dict[tuple[object, ...], set[Point]] = field(default_factory=dict[tuple[object, ...], set[Point]])
-    """The reduction points that were executed at each other point."""
+    """The executed reduction points at each other point."""
     clock: dict[tuple[object, ...], Point] = field(default_factory=dict[tuple[object, ...], Point])
     """The last values of the ordered axes, at each spatial point."""
     points: int = 1
-    """How many reduction points there are."""
+    """The number of reduction points."""
 
 
 @dataclass(slots=True, eq=False)
 class Storage:
-    """A buffer that is alive: its elements, which of them were written, and what was done to it."""
+    """An allocated buffer: its elements, which of them were written, and the record of its writers."""
 
     array: Array
     written: NDArray[np.bool_]
     progress: dict[str, Progress] = field(default_factory=dict[str, Progress])
     depth: int = 0
-    """How many blocks were being executed when it was allocated."""
+    """The number of active blocks at its allocation."""
     whole: tuple[range, ...] = field(init=False)
     """All indices, by dimension."""
 
@@ -44,23 +44,23 @@ class Storage:
 
     @staticmethod
     def new(buffer: Buffer, shape: tuple[int, ...], depth: int = 0) -> "Storage":
-        """Nothing is written yet."""
+        """A storage with undefined contents."""
         shape = tuple(max(extent, 0) for extent in shape)
         return Storage(np.zeros(shape, buffer.dtype.numpy), np.zeros(shape, np.bool_), depth=depth)
 
     @staticmethod
     def full(array: Array) -> "Storage":
-        """Everything has the values in ``array``."""
+        """A storage with the values of ``array``."""
         return Storage(array, np.ones(array.shape, np.bool_))
 
     def view(self, box: Box, rank: int) -> "Storage":
-        """The part in ``box``, without leading dimensions until ``rank`` are left."""
+        """The part in ``box``, with leading dimensions dropped until ``rank`` are left."""
         leading = len(box) - rank
         slices = tuple(start if d < leading else slice(start, start + size) for d, (start, size) in enumerate(box))
         return Storage(self.array[*slices, ...], self.written[*slices, ...])  # `...`: a view, also of one element
 
     def reshaped(self, shape: tuple[int, ...]) -> "Storage":
-        """All of it, row-major in another shape."""
+        """All elements, row-major in another shape."""
         return Storage(self.array.reshape(shape), self.written.reshape(shape))
 
     def check_complete(self, program: str, name: str) -> None:
@@ -70,7 +70,7 @@ class Storage:
             raise BadProgram(f"{program}: nothing writes the output element {name}{missing}")
 
     def finish(self) -> None:
-        """The end of its life: all reductions into it are complete."""
+        """The end of its lifetime: checks that all reductions into it are complete."""
         for block, progress in self.progress.items():
             for where, done in progress.reduced.items():
                 if len(done) != progress.points:

@@ -1,4 +1,4 @@
-"""The text of loop programs as logical lines of tokens, and expressions parsed from them."""
+"""Splits the text of loop programs into logical lines of tokens, and parses expressions."""
 
 import re
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ _TOKEN = re.compile(
 )
 
 DEEPEST = 160
-"""Expressions inside each other: some more than what is written may have, as schedules add to indices."""
+"""Maximum nesting of expressions: larger than that of written ones, as schedules add to indices."""
 
 _INFIX = {op.value: op for op in PRECEDENCE}
 _UNARY = {op.value: op for op in UnaryOp}
@@ -54,7 +54,7 @@ _DTYPES = {str(dtype): dtype for dtype in dtypes.ALL}
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of text, and where it starts; lines and columns count from 1."""
+    """A piece of text and its position; lines and columns count from 1."""
 
     text: str
     kind: str
@@ -70,9 +70,9 @@ class Line:
     tokens: list[Token]
     position: int = 0
     extents: Mapping[str, Extent] = field(default_factory=dict[str, Extent])
-    """The names that stand for run-time extents: what the program declares, no matter what loops are called."""
+    """The names of run-time extents that the program declares, whatever the names of loops."""
     depth: int = 0
-    """Expressions around the next token."""
+    """Nesting depth of the next token."""
 
     @property
     def text(self) -> str:
@@ -132,7 +132,7 @@ class Line:
 
 
 def logical_lines(text: str) -> list[Line]:
-    """``text`` as lines of tokens, without empty ones. Raises ``ParseError`` for a character that starts no token."""
+    """``text`` as non-empty lines of tokens. Raises ``ParseError`` for a character that starts no token."""
     lines: list[Line] = []
     depth = 0
     for number, source in enumerate(text.splitlines(), start=1):
@@ -161,7 +161,7 @@ def _tokens(source: str, number: int) -> list[Token]:
 
 
 def parse_expr(line: Line, buffers: Mapping[str, Buffer], precedence: int = 0) -> Expr:
-    """The expression that starts at the next token; operators that bind weaker than ``precedence`` are left alone."""
+    """The expression that starts at the next token; stops at operators that bind weaker than ``precedence``."""
     line.depth += 1
     if line.depth > DEEPEST:
         line.fail(f"more than {DEEPEST} expressions are inside each other")
@@ -193,7 +193,7 @@ def parse_list(line: Line, buffers: Mapping[str, Buffer], closing: str) -> tuple
 
 
 def _checked_binary(line: Line, start: int, op: BinaryOp, a: Expr, b: Expr) -> Expr:
-    """The node itself, not what it folds to: the text is read back as it was written."""
+    """The node itself, without folding: the text is read back as it was written."""
     try:
         binary(op, a, b)
     except BadProgram as error:
@@ -204,7 +204,7 @@ def _checked_binary(line: Line, start: int, op: BinaryOp, a: Expr, b: Expr) -> E
 
 @lru_cache(maxsize=4096)
 def variable(name: str) -> Var:
-    """The loop or axis of a name: one object, so that to compare it with itself takes no time."""
+    """The loop or axis of a name: one object each, which makes comparisons fast."""
     return Var(name)
 
 
@@ -257,7 +257,7 @@ def _read(line: Line, start: int, name: str, buffers: Mapping[str, Buffer]) -> E
 
 
 def known_buffer(line: Line, start: int, name: str, buffers: Mapping[str, Buffer], rank: int | None = None) -> Buffer:
-    """The buffer called ``name``, whose mention starts at token ``start``; fails if there is none of that rank."""
+    """The buffer ``name``, which occurs at token ``start``; fails if there is none of that rank."""
     buffer = buffers.get(name)
     if buffer is None:
         line.position = start
@@ -282,7 +282,7 @@ def _call(line: Line, start: int, name: str, buffers: Mapping[str, Buffer]) -> E
 
 
 def _applied(name: str, arguments: tuple[Expr, ...]) -> Expr:
-    """The node of a function; the builders check it, but may fold, so the node is made directly."""
+    """The node of a function; the builders check it, but may fold, so the node is built directly."""
     match arguments:
         case (a,) if name in _DTYPES:
             return Cast(a, _DTYPES[name])
@@ -304,7 +304,7 @@ def _applied(name: str, arguments: tuple[Expr, ...]) -> Expr:
 
 
 def _literal(line: Line, name: str) -> Const | None:
-    """``0.5)`` after ``f32(``: a literal of that dtype. None, with nothing consumed, if it is something else."""
+    """``0.5)`` after ``f32(``: a literal of that dtype. None, with nothing consumed, for other tokens."""
     start, dtype = line.position, _DTYPES[name]
     if dtype.is_float and line.accept("nan") and line.accept(":"):
         bits = int(line.take()) if line.text.isdecimal() else -1

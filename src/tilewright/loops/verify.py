@@ -1,7 +1,7 @@
-"""Is a loop program legal? What can be seen without running it; the interpreter checks the same rules at run time.
+"""Verifies loop programs statically; the interpreter checks the same rules at run time.
 
-A rule of ``ir.py`` counts as broken where that is proven: bindings and regions that are too hard for the simplifier
-pass here. Names, scopes, dtypes and ranks are always decided.
+A violation of a rule of ``ir.py`` must be proven: bindings and regions that are too hard for the simplifier pass.
+Names, scopes, dtypes and ranks are always decided.
 """
 
 import re
@@ -47,25 +47,25 @@ _IN_ORDER = frozenset({LoopKind.SERIAL, LoopKind.UNROLLED})
 
 
 def verify(program: Program) -> None:
-    """Raise ``BadProgram`` if ``program`` breaks a rule of the IR; the text names the place."""
+    """Raise ``BadProgram``, which names the place, if ``program`` breaks a rule of the IR."""
     _Verifier(program).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is around a statement."""
+    """The context of a statement."""
 
     bounds: Bounds
     visible: frozenset[Var]
     """The variables that expressions may use."""
     hidden: frozenset[Var]
-    """Those that exist further out: no new one may be called so."""
+    """Variables outside of the block: their names are not available."""
     buffers: dict[str, tuple[Buffer, int]]
-    """The buffers in scope, and how many loops are around each."""
+    """The buffers in scope, with the number of loops around each."""
     loops: tuple[Loop, ...] = ()
     conditions: tuple[Expr, ...] = ()
     outer_loops: int = 0
-    """How many of the loops are outside of the innermost block around."""
+    """The number of loops outside of the innermost block."""
     block: str = ""
 
 
@@ -293,7 +293,7 @@ class _Verifier:
             self._check_index(scope, extent, f"region of {region.buffer.name}:")
 
     def _check_coverage(self, block: Block, inside: _Place) -> None:
-        """No access is provably outside of what the block declares."""
+        """Checks that no access is provably outside of the block's declared regions."""
         whole = block.body if block.init is None else seq(block.init, block.body)
         is_guarded = block.predicate != TRUE or _has_conditions(whole)
         touched: Regions = regions(whole, inside.bounds)
@@ -316,7 +316,7 @@ class _Verifier:
                 self._fail(place, f"axis {axis.name} = {binding} is outside of its extent {axis.extent}")
 
     def _check_races(self, block: Block, place: _Place) -> None:
-        """Reductions and recurrences do not run in parallel, except into buffers of a worker's own."""
+        """Checks that reductions and recurrences do not run in parallel, except into buffers private to a worker."""
         for loop in self._repeating(block, place):
             if loop.kind in _IN_ORDER:
                 continue
@@ -329,12 +329,12 @@ class _Verifier:
                     )
 
     def _repeating(self, block: Block, place: _Place) -> tuple[Loop, ...]:
-        """The loops that run while the youngest buffer that ``block`` writes is alive."""
+        """The loops within the lifetime of the innermost allocated buffer that ``block`` writes."""
         written = [place.buffers[region.buffer.name][1] for region in block.writes]
         return place.loops[max(place.outer_loops, *written, 0) :] if written else ()
 
     def _check_repetition(self, block: Block, place: _Place) -> None:
-        """No point of the axes is provably executed twice, or, into a result, provably never."""
+        """Checks that no point of the axes is provably executed twice, or, for a result, provably never."""
         loops = self._repeating(block, place)
         if any(loop.extent == ZERO for loop in place.loops):
             return
@@ -370,7 +370,7 @@ def _product(extents: Iterable[Expr]) -> int | None:
 
 
 def _highest(expr: Expr, bounds: Bounds) -> int:
-    """The highest value that ``expr`` is known to take: of a sum of axes with constant extents. Else 0."""
+    """The maximum of ``expr`` if it is a sum of axes with constant extents, else 0."""
     form = linear_form(expr, bounds)
     total = form.constant
     for atom, factor in form.terms:
@@ -382,7 +382,7 @@ def _highest(expr: Expr, bounds: Bounds) -> int:
 
 
 def _has_conditions(stmt: Stmt) -> bool:
-    """Whether some accesses may not happen at some points."""
+    """Whether some accesses may be skipped at some points."""
     statements = list(visit.walk(stmt))
     exprs = (node for each in statements for expr in visit.own_exprs(each) for node in walk(expr))
     return any(isinstance(each, If | Block | Call) for each in statements) or any(
@@ -393,8 +393,8 @@ def _has_conditions(stmt: Stmt) -> bool:
 def _may_cover(declared: Region, actual: Region, bounds: Bounds, is_guarded: bool) -> bool:
     """False if ``actual`` provably reaches outside of ``declared``.
 
-    Without guards, that is: at some point of the axes. Else at all points, as others may not be executed; and with all
-    of it, as loops inside may not reach its ends.
+    Without guards: at some point of the axes. With guards: at all points, as others may not be executed, and
+    completely, as loops inside may not reach its ends.
     """
     ranges = zip(declared.ranges, actual.ranges, declared.buffer.shape, strict=True)
     for (start, extent), (first, size), whole in ranges:

@@ -1,4 +1,4 @@
-"""Walking and rewriting statements: what every pass over loop programs is made of."""
+"""Traverses and rewrites statements: the building blocks of passes over loop programs."""
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ ChangeBuffer = Callable[[Buffer], Buffer]
 
 
 def seq(*statements: Stmt) -> Stmt:
-    """``statements`` in order, in canonical form: no ``Seq`` within a ``Seq``, and none around a single statement."""
+    """``statements`` in order, in canonical form: no nested ``Seq``, and none around a single statement."""
     flat: list[Stmt] = []
     for statement in statements:
         flat.extend(seq_items(statement))
@@ -36,15 +36,15 @@ def seq(*statements: Stmt) -> Stmt:
 
 
 def seq_items(stmt: Stmt) -> tuple[Stmt, ...]:
-    """The statements that ``stmt`` runs one after the other: itself, if it is no ``Seq``."""
+    """The statements of a ``Seq``; ``stmt`` itself otherwise."""
     if not isinstance(stmt, Seq):
         return (stmt,)
     return tuple(item for inner in stmt.statements for item in seq_items(inner))
 
 
 def children(stmt: Stmt) -> tuple[Stmt, ...]:
-    """The statements directly inside (of a block: its init, then its body)."""
-    # No patterns: this is called for every statement that any pass looks at.
+    """The direct children (of a block: its init, then its body)."""
+    # No ``match``: every pass calls this for every statement.
     if isinstance(stmt, (Loop, Alloc)):
         return (stmt.body,)
     if isinstance(stmt, Store):
@@ -59,8 +59,8 @@ def children(stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def with_children(stmt: Stmt, parts: tuple[Stmt, ...]) -> Stmt:
-    """``stmt`` with other statements inside, in the order of ``children``."""
-    # No patterns, and loops first: every rewrite of a program makes all loops around its place anew.
+    """``stmt`` with other children, in the order of ``children``."""
+    # No ``match``, and loops first: every rewrite rebuilds all loops around its place.
     if isinstance(stmt, Loop):
         return Loop(stmt.var, stmt.extent, parts[0], stmt.kind)
     if isinstance(stmt, Alloc):
@@ -94,7 +94,7 @@ def with_place(block: Block, bindings: tuple[Expr, ...], predicate: Expr) -> Blo
 
 
 def perfect_nest(stmt: Stmt) -> tuple[Loop, ...]:
-    """``stmt`` and the loops inside, as long as each is the only thing in the one before."""
+    """``stmt`` and the loops in it that are perfectly nested."""
     loops: list[Loop] = []
     while isinstance(stmt, Loop):
         loops.append(stmt)
@@ -115,11 +115,11 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
 
 
 MOST_COPIES = 1 << 14
-"""Of statements in a kernel, with unrolled loops written out. LLVM takes some seconds for as many."""
+"""Maximum statements in a kernel, with unrolled loops expanded. LLVM takes some seconds for as many."""
 
 
 def copies(stmt: Stmt) -> int:
-    """The statements in ``stmt`` that have none inside, those of unrolled loops as often as they are written out."""
+    """The number of leaf statements in ``stmt``, with unrolled loops expanded."""
     _, stmt = allocations(stmt)
     inside = sum(map(copies, children(stmt))) if not isinstance(stmt, Store | Stores | Call | Barrier) else 1
     if isinstance(stmt, Loop) and stmt.kind is LoopKind.UNROLLED and isinstance(stmt.extent, Const):
@@ -128,7 +128,7 @@ def copies(stmt: Stmt) -> int:
 
 
 def transform_stmts(stmt: Stmt, leave: Callable[[Stmt], Stmt | None]) -> Stmt:
-    """Rewrite bottom-up: ``leave`` sees each statement with its inside rewritten, and returns another one or None."""
+    """Rewrite bottom-up: ``leave`` gets each statement with rewritten children, and returns a replacement or None."""
     around, stmt = allocations(stmt)
     before = children(stmt)
     if before:
@@ -144,9 +144,9 @@ def transform_stmts(stmt: Stmt, leave: Callable[[Stmt], Stmt | None]) -> Stmt:
 
 
 def allocations(stmt: Stmt) -> tuple[list[Alloc], Stmt]:
-    """The allocations that are directly inside each other, from ``stmt`` on, and what is in all of them.
+    """The directly nested allocations from ``stmt`` on, and the statement inside all of them.
 
-    A program has one for each of its stages: whoever recurses into statements takes them together.
+    A program has one for each of its stages: handle them together to keep recursion shallow.
     """
     found: list[Alloc] = []
     while isinstance(stmt, Alloc):
@@ -156,7 +156,7 @@ def allocations(stmt: Stmt) -> tuple[list[Alloc], Stmt]:
 
 
 def own_exprs(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions that ``stmt`` itself holds, not those of the statements inside."""
+    """The expressions of ``stmt`` itself, not those of its children."""
     match stmt:
         case Store(_, indices, value):
             return (*indices, value)
@@ -184,7 +184,7 @@ def _range_exprs(region: Region) -> Iterator[Expr]:
 
 
 def free_vars(stmt: Stmt) -> frozenset[Var]:
-    """The variables that ``stmt`` takes from outside: loops around it, axes of a block around it, run-time extents."""
+    """The free variables of ``stmt``: loops around it, axes of a block around it, run-time extents."""
     inner: frozenset[Var] = frozenset[Var]().union(*map(free_vars, children(stmt)))
     match stmt:
         case Loop(var, extent, _, _):
@@ -218,7 +218,7 @@ def buffers(stmt: Stmt) -> tuple[Buffer, ...]:
 
 
 def mentions(stmt: Stmt, buffer: Buffer) -> bool:
-    """Whether ``stmt`` uses or allocates ``buffer``; of the insides of blocks, their regions say it."""
+    """Whether ``stmt`` uses or allocates ``buffer``; for blocks, by their regions."""
     around, stmt = allocations(stmt)
     if any(alloc.buffer == buffer or buffer in read_buffers(*own_exprs(alloc)) for alloc in around):
         return True
@@ -299,7 +299,7 @@ def transform_exprs(stmt: Stmt, change: ChangeExpr, change_buffer: ChangeBuffer 
 def substitute(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     """``stmt`` with variables replaced, also in the shapes of buffers. Loops and axes keep the variables they bind.
 
-    No loop or axis in ``stmt`` may hide one of the variables; the verifier sees to it that no names are hidden at all.
+    No loop or axis in ``stmt`` may shadow one of the variables; the verifier checks that no name is shadowed.
     """
     if not values:
         return stmt
@@ -352,7 +352,7 @@ def rename_loops(stmt: Stmt, fresh: Callable[[str], str]) -> Stmt:
 
 
 def rename_allocs(stmt: Stmt, fresh: Callable[[str], str]) -> Stmt:
-    """``stmt`` with the buffers that live in it renamed by ``fresh``."""
+    """``stmt`` with the buffers allocated in it renamed by ``fresh``."""
 
     def leave(node: Stmt) -> Stmt | None:
         if not isinstance(node, Alloc):

@@ -1,6 +1,6 @@
-"""``bind``: the iterations of a loop are blocks of a grid, threads of a block, or virtual threads.
+"""``bind``: maps the iterations of a loop to blocks of a grid, threads of a block, or virtual threads.
 
-The rules of launches (``loops/launch.py``) hold from then on: what would break them is refused, whatever the primitive.
+From then on, every primitive refuses steps that would break the rules of launches (``loops/launch.py``).
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ _AXES = {kind.value: kind for kind in LoopKind if kind.is_of_device}
 def bind(program: Program, loop: LoopRef, thread: str) -> tuple[Program, None]:
     """Run the iterations of ``loop`` as ``thread``: ``blockIdx.x`` (y, z), ``threadIdx.x`` (y, z) or ``vthread``.
 
-    Refuses if the iterations depend on each other, and where a launch has no place for the loop.
+    Refuses if the iterations depend on each other, or if the loop is not at a valid place of a launch.
     """
     place = loop_at(program, loop)
     if thread not in _AXES:
@@ -27,7 +27,7 @@ def bind(program: Program, loop: LoopRef, thread: str) -> tuple[Program, None]:
 
 
 def require_launches(program: Program, *, finished: bool = False) -> None:
-    """Refuse if ``program`` breaks a rule of launches; if it is ``finished``, also those of where buffers live."""
+    """Refuse if ``program`` breaks a rule of launches; if ``finished``, also those on the places of buffers."""
     for problem in structural_problems(program):
         raise refuse(problem.reason, None if problem.place is None else LoopRef(problem.place.var.name))
     for problem in memory_problems(program) if finished else ():

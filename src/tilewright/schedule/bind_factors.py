@@ -1,4 +1,4 @@
-"""``bind_factors``: split factors that are symbols get their values."""
+"""``bind_factors``: replaces symbolic split factors by their values."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from tilewright.symbolic.expr import Expr, const
 
 
 def bind_factors(program: Program, values: Mapping[str, int]) -> tuple[Program, None]:
-    """Put numbers in place of symbolic factors, by name; guards that are then proven go.
+    """Replace symbolic factors by numbers, by name, and remove guards that are then proven.
 
-    Refuses if a name is no symbol of the program or the value is not positive.
+    Refuses if a name is not a symbol of the program or a value is not positive.
     """
     known = {dim.var.name: dim for dim in program.dims}
     for name, value in values.items():

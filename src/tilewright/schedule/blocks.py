@@ -1,4 +1,4 @@
-"""Making blocks: regions that follow from the body, accesses that go elsewhere, loops around."""
+"""Builds blocks: regions from the body, redirected accesses, loops around a block."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
@@ -20,12 +20,12 @@ ChangeIndices = Callable[[Indices], Indices]
 
 
 def bounds_within(program: Program, axes: Iterable[IterVar]) -> Bounds:
-    """What is known inside a block with these ``axes``."""
+    """Known facts inside a block with these ``axes``."""
     return Bounds({axis.var: axis.extent for axis in axes}, {dim.var: dim.bound for dim in program.dims})
 
 
 def parts(block: Block) -> Stmt:
-    """The init (if any) and the body of ``block``, one after the other."""
+    """The init (if any) and the body of ``block``, in sequence."""
     return block.body if block.init is None else seq(block.init, block.body)
 
 
@@ -41,15 +41,15 @@ def unallocated(body: Stmt, buffer: Buffer) -> Stmt:
 
 
 def refreshed(program: Program, block: Block) -> Block:
-    """``block`` with the read and write regions that its init and body have."""
+    """``block`` with its read and write regions recomputed from its init and body."""
     found = regions(parts(block), bounds_within(program, block.axes))
     return dataclasses.replace(block, reads=found.reads, writes=found.writes)
 
 
 def only_where_points_are(program: Program, block: Block) -> Block:
-    """``block``, whose loops are some of those of another block, guarded along the axes that none of them drives.
+    """``block``, which runs in some of another block's loops, guarded along the axes that none of them drives.
 
-    A loop over no points leaves such an axis at a constant; it may be the one that is not among the loops.
+    An empty loop leaves such an axis at a constant, and may be missing in the loops.
     """
     undriven = [(a, b) for a, b in zip(block.axes, block.bindings, strict=True) if not symbolic.free_vars(b)]
     predicate = all_of(block.predicate, *(binding < axis.extent for axis, binding in undriven))
@@ -57,9 +57,9 @@ def only_where_points_are(program: Program, block: Block) -> Block:
 
 
 def redirected(stmt: Stmt, old: Buffer, new: Buffer, change: ChangeIndices = lambda indices: indices) -> Stmt:
-    """``stmt`` (the inside of a block) with every access to ``old`` made one to ``new``, at changed indices.
+    """``stmt`` (the inside of a block) with every access to ``old`` redirected to ``new``, at changed indices.
 
-    Of the regions that calls take, the starts are changed.
+    In regions of calls, the starts are changed.
     """
 
     def moved_read(node: Read) -> Expr | None:
@@ -90,12 +90,12 @@ def redirected(stmt: Stmt, old: Buffer, new: Buffer, change: ChangeIndices = lam
 def moved_accesses(
     program: Program, block: Block, old: Buffer, new: Buffer, change: ChangeIndices = lambda indices: indices
 ) -> Block:
-    """``block`` with its accesses to ``old`` made ones to ``new``, at changed indices."""
+    """``block`` with its accesses to ``old`` redirected to ``new``, at changed indices."""
     return refreshed(program, map_parts(block, lambda inside: redirected(inside, old, new, change)))
 
 
 def recovered(block: Block, variable: Var, modulus: Expr, bounds: Bounds) -> Expr | None:
-    """``variable % modulus``, over the axes of ``block`` in loops of ``bounds``; None if none of them tells."""
+    """``variable % modulus``, over the axes of ``block`` in loops of ``bounds``; None if no axis determines it."""
     if modulus == ONE:
         return ZERO
     for axis, binding in zip(block.axes, block.bindings, strict=True):
@@ -106,7 +106,7 @@ def recovered(block: Block, variable: Var, modulus: Expr, bounds: Bounds) -> Exp
 
 
 def bindings_by_kind(block: Block) -> tuple[list[Expr], list[Expr]]:
-    """The bindings of the spatial axes, and those of all others."""
+    """The bindings of the spatial axes, and the other ones."""
     pairs = list(zip(block.axes, block.bindings, strict=True))
     spatial = [binding for axis, binding in pairs if axis.kind is IterKind.SPATIAL]
     return spatial, [binding for axis, binding in pairs if axis.kind is not IterKind.SPATIAL]
@@ -118,7 +118,8 @@ def calls_in(stmt: Stmt) -> tuple[Call, ...]:
 
 
 def axis_vars(program: Program, wanted: Sequence[str], used: Iterable[str] = ()) -> tuple[Var, ...]:
-    """New variables for the axes of a block, called differently from all loops and extents, and the axes ``used``."""
+    """New variables for the axes of a block, with names different from all loops and extents and from the axes
+    ``used``."""
     taken = {*used, *(dim.var.name for dim in program.dims)}
     taken.update(node.var.name for node in walk(program.body) if isinstance(node, Loop))
     found: list[Var] = []
@@ -135,9 +136,9 @@ def copy_nest(
     source: Buffer,
     change: Callable[[Expr, tuple[Var, ...]], Expr] = lambda value, _: value,
 ) -> Stmt:
-    """``target[...] = source[...]`` over all elements: the block ``name`` in loops of its own.
+    """``target[...] = source[...]`` over all elements: the block ``name`` in new loops.
 
-    ``change`` makes something else of what is read, given the indices.
+    ``change`` transforms the value that is read, given the indices.
     """
     rank = range(len(target.shape))
     loops = fresh_loop_vars(program, [f"{name}_{d}" for d in rank])
@@ -149,12 +150,12 @@ def copy_nest(
 
 
 def guard(values: Iterable[tuple[Expr, Expr]], bounds: Bounds) -> Expr:
-    """The condition that each value lies in ``0 <= value < extent``, without what is proven."""
+    """The condition that each value lies in ``0 <= value < extent``, without proven parts."""
     conditions: list[Expr] = []
     for value, extent in values:
         exact = simplify(value, bounds)
         low, high = interval(exact, bounds)
-        # Mostly the numbers say it, and a proof takes far longer.
+        # Intervals usually decide it, far faster than a proof.
         if (low is None or low < 0) and not prove(starts := exact >= ZERO, bounds):
             conditions.append(starts)
         is_below = high is not None and isinstance(extent, Const) and high < extent.value

@@ -1,7 +1,7 @@
-"""``cache_read`` and ``cache_write``: a buffer of one block gets a copy, to be placed, laid out and scoped on its own.
+"""``cache_read`` and ``cache_write``: give a block a copy of a buffer, with its own place, layout and scope.
 
-The copy has full size and a root nest of its own first; ``compute_at`` (of a read cache) or ``reverse_compute_at`` (of
-a write cache) moves it to a loop and shrinks it. (Chen et al., OSDI 2018.)
+First, the copy has full size and its own root nest; ``compute_at`` (of a read cache) or ``reverse_compute_at`` (of a
+write cache) moves it to a loop and shrinks it. (Chen et al., OSDI 2018.)
 """
 
 import dataclasses
@@ -30,9 +30,9 @@ from tilewright.symbolic.expr import ONE, ZERO, Expr
 
 
 def cache_read(program: Program, readers: Sequence[BlockRef], buffer: str, scope: Memory) -> tuple[Program, BlockRef]:
-    """``readers`` read a copy of ``buffer`` in ``scope``; returns the block that makes it, placed before all of them.
+    """``readers`` read a copy of ``buffer`` in ``scope``; returns the copying block, placed before all of them.
 
-    Refuses if a reader does not read the buffer, or writes it too, and if the buffer is not defined as a whole.
+    Refuses if a reader does not read the buffer, or also writes it, and if the buffer is not fully written.
     """
     source = buffer_named(program, buffer)
     names = {reader.name for reader in readers}
@@ -61,9 +61,9 @@ def cache_read(program: Program, readers: Sequence[BlockRef], buffer: str, scope
 def cache_write(program: Program, block: BlockRef, buffer: str, scope: Memory) -> tuple[Program, BlockRef]:
     """``block`` writes a copy of ``buffer`` in ``scope``; returns the block that copies it back, placed after it.
 
-    All other blocks that write the buffer (a hoisted init) go over to the copy too; readers stay with the buffer.
-    Refuses if ``block`` does not write the buffer, if it is not written as a whole, and if blocks in the same nest read
-    the buffer before the copy is complete.
+    All other blocks that write the buffer (a hoisted init) write the copy too; readers still read the buffer. Refuses
+    if ``block`` does not write the buffer, if it is not fully written, and if blocks in the same nest read the buffer
+    before the copy is complete.
     """
     writer = block_at(program, block)
     source = buffer_named(program, buffer)
@@ -86,7 +86,7 @@ def cache_write(program: Program, block: BlockRef, buffer: str, scope: Memory) -
 
 
 def buffer_named(program: Program, name: str) -> Buffer:
-    """The buffer ``name``. Refuses if the program has none of this name."""
+    """The buffer ``name``. Refuses if the program has none of that name."""
     known = buffers_of(program)
     if name not in known:
         raise refuse(f"there is no buffer `{name}`; the buffers are: {', '.join(known)}")
@@ -98,7 +98,7 @@ def _cached(program: Program, source: Buffer, scope: Memory) -> Buffer:
 
 
 def check_defined(program: Program, buffer: Buffer) -> None:
-    """A copy reads all elements, so none may be undefined (in the tail of a tile, or the rest of a padded layout)."""
+    """Checks that no element is undefined (in the tail of a tile, or in padding of a layout): a copy reads all."""
     for at in places(program.body, Alloc, lambda s: s.buffer == buffer):
         if any(isinstance(a, Loop) for a in at.ancestors):
             raise refuse(f"`{buffer.name}` lives inside of a loop, partly undefined; cache it before it is moved there")
@@ -108,7 +108,7 @@ def check_defined(program: Program, buffer: Buffer) -> None:
 
 
 def _writes_all(block: Block, buffer: Buffer) -> bool:
-    """Whether the block stores at its own axes, and these run over all of the buffer."""
+    """Whether the block stores at its own axes, over the whole buffer."""
     extents: Mapping[Expr, Expr] = {axis.var: axis.extent for axis in block.axes}
     for region in block.writes:
         starts = [start for start, _ in region.ranges if start != ZERO]
@@ -128,7 +128,7 @@ def redirected_blocks(program: Program, stmt: Stmt, names: Set[str], source: Buf
 
 
 def around(program: Program, buffer: Buffer, names: Set[str], change: Callable[[Stmt], Stmt]) -> Program:
-    """The program with ``change`` applied to the nests that hold the blocks ``names``, where ``buffer`` exists."""
+    """The program with ``change`` applied to the nests with the blocks ``names``, in the scope of ``buffer``."""
     at = next(places(program.body, Alloc, lambda s: s.buffer == buffer), None)
     if at is not None:
         return rewrite(program, at, _around_nests(at.stmt, names, change))

@@ -1,9 +1,9 @@
-"""The reducer, recovered from the block of a reduction.
+"""Recovers the reducer from the block of a reduction.
 
-The body of a reduction stores ``results[left := old values, right := sources]``; the init stores the identities. What
-is sought is which subexpressions are the sources. Candidates contain no old value; a choice is right if nothing else of
-the values depends on the iteration, and if ``combine(identity, source) == source``, which holds for every reducer and
-is checked on random numbers (a choice that is wrong, as ``x`` in ``old + f(x)``, fails it).
+The body of a reduction stores ``results[left := old values, right := sources]``; the init stores the identities. This
+module finds the subexpressions that are the sources. Candidates contain no old value; a choice is right if the rest of
+the values does not depend on the iteration, and if ``combine(identity, source) == source``, which holds for every
+reducer and is checked on random numbers (a wrong choice, such as ``x`` in ``old + f(x)``, fails it).
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,14 +26,14 @@ _SAMPLES = 64
 
 @dataclass(frozen=True, slots=True)
 class Combiner:
-    """``stores``: the body of a reduction, with the variables ``right`` in place of what is combined in."""
+    """``stores``: the body of a reduction, with the variables ``right`` in place of the sources."""
 
     stores: tuple[Store, ...]
     right: tuple[Var, ...]
     sources: tuple[Expr, ...]
-    """What the block combines in, one expression for each store."""
+    """The sources, one expression for each store."""
     identities: tuple[Expr, ...]
-    """What the init stores."""
+    """The values that the init stores."""
 
     def body(self, sources: Sequence[Expr]) -> Stmt:
         """The body that combines ``sources`` with the old values."""
@@ -43,7 +43,7 @@ class Combiner:
 
 
 def combiner_of(block: Block) -> Combiner:
-    """How ``block`` combines one more value. Refuses if it is no reduction, or none whose reducer can be made out."""
+    """The reducer of ``block``. Refuses if it is not a reduction, or its reducer can't be recovered."""
     ref = BlockRef(block.name)
     if block.init is None:
         raise refuse(f"`{block.name}` is no reduction with an init", ref)
@@ -78,7 +78,7 @@ def _stores(stmt: Stmt, ref: BlockRef) -> tuple[Store, ...]:
 
 
 def _choices(stores: Sequence[Store], old: dict[Expr, Expr]) -> Iterator[tuple[Expr, ...]]:
-    """What may be the sources, one for each store: large expressions first."""
+    """Candidates for the sources, one for each store: large expressions first."""
     found: dict[Expr, int] = {}
     for store in stores:
         for node in walk(store.value):

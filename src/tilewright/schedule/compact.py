@@ -1,8 +1,8 @@
-"""Small buffers: an intermediate lives in the innermost loop that holds all of its accesses, as large as they need.
+"""Shrinks buffers: allocates an intermediate in the innermost loop around its accesses, with only the needed size.
 
 Inside a block only the block's own axes are visible, so "index minus start of the window" is written over the axes:
 with the binding ``vi = io * 12 + ii``, a window that starts at ``io * 12`` turns ``T[vi]`` into ``T[vi % 12]``; codegen
-puts the bindings in and finds ``T[ii]``.
+substitutes the bindings and simplifies it to ``T[ii]``.
 """
 
 import dataclasses
@@ -43,8 +43,8 @@ from tilewright.symbolic.traversal import free_vars, walk
 def compact(program: Program, name: str, known: Bounds | None = None) -> Program:
     """``program`` with the allocation of the buffer ``name`` as deep and as small as its accesses allow.
 
-    ``known`` are the bounds of some place: if they are those of the new one too, what follows from them is used again.
-    Parameters, and buffers with accesses outside of blocks, stay as they are.
+    ``known``: the bounds of some place; if they equal those of the new one, their cached results are reused.
+    Parameters, and buffers with accesses outside of blocks, are unchanged.
     """
     outer = next(places(program.body, Alloc, lambda s: s.buffer.name == name), None)
     if outer is None:
@@ -69,7 +69,7 @@ def _is_user(block: Block, buffer: Buffer) -> bool:
 
 
 def _is_used_outside_of_blocks(stmt: Stmt, buffer: Buffer) -> bool:
-    """Whether there is an access that no block declares (in a binding, a condition, a bare statement)."""
+    """Whether some access is not declared by a block (in a binding, a condition, a statement outside of blocks)."""
     if isinstance(stmt, Block):
         bindings = (expr for block in all_blocks(stmt) for expr in (block.predicate, *block.bindings))
         return buffer in read_buffers(*bindings)
@@ -81,7 +81,7 @@ def _is_used_outside_of_blocks(stmt: Stmt, buffer: Buffer) -> bool:
 
 
 def _places(outer: Location[Alloc], users: Sequence[Location[Block]], memory: Memory) -> Iterator[Location[Stmt]]:
-    """The statements that hold all ``users``, innermost first, up to the present ``Alloc``."""
+    """The statements around all ``users``, innermost first, up to the present ``Alloc``."""
     common = _common_path([user.path for user in users])
     ancestors = (*users[0].ancestors, users[0].stmt)
     for depth in range(len(common), len(outer.path), -1):
@@ -113,7 +113,7 @@ def _may_hold(kind: LoopKind, memory: Memory) -> bool:
 def _starts_afresh(
     place: Location[Stmt], outer: Location[Stmt], buffer: Buffer, found: Touched, bounds: Bounds
 ) -> bool:
-    """Whether each run of ``place`` writes all that it reads, so that nothing is carried from run to run."""
+    """Whether each run of ``place`` writes all that it reads, so that no value is carried from run to run."""
     crossed = [a.var for a in place.ancestors[len(outer.path) :] if isinstance(a, Loop)]
     for block in blocks_in(place.stmt):
         if buffer in buffers_written(block) and _carries(block, buffer, crossed):
@@ -141,7 +141,7 @@ def _holds(written: Window, read: Window, bounds: Bounds) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """A linear term of an index, as a part that only the loops outside decide and a part that those inside do."""
+    """A linear term of an index, split into a part determined by the loops outside and a part of those inside."""
 
     kept: Expr
     """The outer part, over the block's axes."""
@@ -155,15 +155,15 @@ class _User:
 
     block: Block
     values: Mapping[Var, Expr]
-    """What its axes are bound to."""
+    """The bindings of its axes."""
     bounds: Bounds
-    """What is known of the loops around it."""
+    """Facts about the loops around it."""
     inside: Bounds
-    """What is known of its axes."""
+    """Facts about its axes."""
 
 
 class _Shrinking:
-    """Replaces ``buffer`` by its ``windows``, at a place of which ``bounds`` is known."""
+    """Replaces ``buffer`` by its ``windows``, at a place with the facts ``bounds``."""
 
     def __init__(self, program: Program, buffer: Buffer, windows: Windows, bounds: Bounds) -> None:
         self._program = program
@@ -221,7 +221,7 @@ class _Shrinking:
         return tuple(result)
 
     def _offset(self, user: _User, index: Expr, dimension: int) -> Expr | None:
-        """The start of a dimension's window over the axes of the block, as ``index`` sees it; None if it does not."""
+        """The start of a dimension's window over the axes of the block, found in ``index``; None if it is not there."""
         key = (user.block.name, dimension, index)
         if key not in self._offsets:
             self._offsets[key] = self._found_offset(user, index, self._windows[dimension])
@@ -239,7 +239,7 @@ class _Shrinking:
         return kept + rest if self._bounds.extents.keys().isdisjoint(free_vars(rest)) else None
 
     def _split(self, atom: Expr, user: _User) -> _Split | None:
-        """``atom`` is ``outer + inner``, with ``outer`` a multiple of ``unit`` and ``inner`` within one unit."""
+        """``atom == outer + inner``, with ``outer`` a multiple of ``unit`` and ``inner`` within one unit."""
         bounds = user.bounds
         form = linear_form(symbolic.substitute(atom, user.values), bounds)
         outer, inner = _parted(form, self._bounds)
@@ -252,13 +252,13 @@ class _Shrinking:
 
 
 def _dividing(expr: Expr, bounds: Bounds) -> Bounds:
-    """``bounds`` where no divisor in ``expr`` is 0: symbolic factors are the extents of loops around."""
+    """``bounds`` with all divisors in ``expr`` nonzero: symbolic factors are the extents of loops around."""
     divisors = (node.b for node in walk(expr) if isinstance(node, Binary) and node.op is BinaryOp.FLOORDIV)
     return bounds.assuming(*(v >= ONE for divisor in divisors for v in sorted(free_vars(divisor), key=unique_text)))
 
 
 def _parted(form: LinearForm, outside: Bounds) -> tuple[Expr, Expr]:
-    """The terms over loops outside (which are in ``outside``), and all others with the constant."""
+    """The terms over loops outside (those in ``outside``), and the other terms with the constant."""
     outer: Expr = ZERO
     inner: Expr = const(form.constant)
     for atom, factor in form.terms:

@@ -1,4 +1,4 @@
-"""``compute_at``: a producer moves into a loop of its consumers, and computes there what they need of it.
+"""``compute_at``: moves a producer into a loop of its consumers, where it computes only what they need.
 
 ``for i: T[i] = ...; for io: for ii: C[io*8 + ii] = f(T[io*8 + ii])`` with ``T`` at ``io`` becomes ``for io: alloc T[8];
 for i < 8: T[i] = ...; for ii: C[io*8 + ii] = f(T[ii])``. (Halide's ``compute_at``, Ragan-Kelley et al. 2013.)
@@ -42,9 +42,9 @@ from tilewright.symbolic.traversal import free_vars, substitute
 def compute_at(program: Program, block: BlockRef, loop: LoopRef) -> tuple[Program, tuple[LoopRef, ...]]:
     """Compute ``block`` inside ``loop``, just before its first consumer there; returns its new loops.
 
-    What it writes becomes a buffer of the size that one iteration needs, allocated there. Elements that several
-    iterations need are computed in each of them. The block's old loops are gone, with their annotations. Refuses if a
-    consumer is outside of ``loop``; for outputs of the program, recurrences, and buffers that other blocks write too.
+    Its result becomes a buffer of the size that one iteration needs, allocated there. Elements that several iterations
+    need are computed in each of them. The block's old loops and their annotations are removed. Refuses if a consumer is
+    outside of ``loop``; for outputs of the program, recurrences, and buffers that other blocks also write.
     """
     lifted = lift(program, block, loop)
     written = buffers_written(lifted.block)
@@ -71,7 +71,7 @@ def compute_at(program: Program, block: BlockRef, loop: LoopRef) -> tuple[Progra
 
 
 def _check_private(program: Program, block: BlockRef, moving: Collection[Var]) -> None:
-    """Iterations whose windows overlap, those of the loops ``moving``, must each have a buffer of their own."""
+    """Checks that iterations of the loops ``moving``, if their windows overlap, each have a buffer of their own."""
     place = block_at(program, block)
     for region in place.stmt.writes:
         for loop in loops_since_allocation(place, region.buffer):
@@ -106,7 +106,7 @@ def _needed_windows(lifted: Lifted) -> list[Window]:
 
 
 def _needed(lifted: Lifted, axis: IterVar, own: Window, needed: Mapping[Buffer, Windows]) -> Window:
-    """The values of ``axis`` at which the block writes an element that is needed."""
+    """The values of ``axis`` at which the block writes a needed element."""
     found: list[Windows] = []
     for region in lifted.block.writes:
         if region.buffer not in needed:
@@ -127,7 +127,7 @@ def _at_write(lifted: Lifted, var: Var, region: Region, own: Window, needed: Win
 
 
 def _localized(lifted: Lifted, windows: list[Window]) -> tuple[Lifted, Collection[Var], list[Window]]:
-    """The block with axes that count from the start of their window, where windows overlap; and what moves these.
+    """The block with axes relative to the start of their window, where windows overlap; and the axes of the starts.
 
     The start moves with loops outside, so these become axes too: ``v`` becomes ``vo * 8 - 1 + v``.
     """
@@ -144,7 +144,7 @@ def _localized(lifted: Lifted, windows: list[Window]) -> tuple[Lifted, Collectio
     values: dict[Var, Expr] = {}
     for i in overlapping:
         bindings[i] = bindings[i] - windows[i].start
-        if own[i].is_whole(axes[i].extent):  # The condition inside sees to that.
+        if own[i].is_whole(axes[i].extent):  # The condition inside ensures that.
             own[i] = Window(ZERO, windows[i].extent)
         else:
             own[i] = Window(own[i].start - windows[i].start, own[i].extent)
@@ -166,7 +166,7 @@ def _guarded(condition: Expr, stmt: Stmt) -> Stmt:
 
 
 def _is_tile(lifted: Lifted, window: Window) -> bool:
-    """Whether windows with different starts have no element in common."""
+    """Whether windows with different starts are disjoint."""
     form = linear_form(window.start, lifted.bounds)
     if not form.terms or window.extent == ONE:
         return True

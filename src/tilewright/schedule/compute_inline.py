@@ -1,4 +1,4 @@
-"""``compute_inline`` and ``reverse_compute_inline``: a block disappears into its consumers, or into its producer."""
+"""``compute_inline`` and ``reverse_compute_inline``: merge a block into its consumers, or into its producer."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ from tilewright.symbolic.traversal import free_vars, reads_in, substitute, trans
 
 
 def compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
-    """Put the value that ``block`` computes in place of every read of it; the block and its buffer are gone.
+    """Replace every read of ``block``'s result by the value that it computes; remove the block and its buffer.
 
-    Refuses unless the block stores one value at its own axes (no reduction) in a buffer that is no output, and where
-    the values that read it would get too large with it in them. What nothing reads may be computed in any way.
+    Refuses unless the block stores one value at its own axes (no reduction) in a buffer that is not an output, or if
+    the values that read it would get too large. A block without readers may compute in any way.
     """
     place = block_at(program, block)
     if is_unread(program, place.stmt):
@@ -60,7 +60,7 @@ def compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
 
 
 def is_unread(program: Program, block: Block) -> bool:
-    """Whether ``block`` alone has to do with what it writes: nothing changes without it."""
+    """Whether only ``block`` uses its result, so that removing it changes nothing."""
     written = buffers_written(block)
     others = [b for b in all_blocks(program.body) if b.name != block.name]
     used = {buffer for other in others for buffer in (*buffers_read(other), *buffers_written(other))}
@@ -68,10 +68,10 @@ def is_unread(program: Program, block: Block) -> bool:
 
 
 def reverse_compute_inline(program: Program, block: BlockRef) -> tuple[Program, None]:
-    """Let the producer of ``block`` store what ``block`` makes of its value; the block and the buffer between are gone.
+    """Let the producer of ``block`` store the value that ``block`` computes; remove the block and the buffer between.
 
-    Refuses unless the block stores one value at its own axes, and reads, at exactly these, one buffer of which it is
-    the only reader and which one block without a reduction makes. (For reductions: ``cache_write`` and
+    Refuses unless the block stores one value at its own axes, and reads, at the same indices, one buffer of which it is
+    the only reader and which one block without a reduction writes. (For reductions: ``cache_write`` and
     ``reverse_compute_at``.)
     """
     place = block_at(program, block)
@@ -157,7 +157,7 @@ def _single_store(block: Block) -> Store:
 
 
 def _check_value_stays(program: Program, block: Block, readers: set[str]) -> None:
-    """What the block reads must not change until its value is used."""
+    """Checks that the operands of the block do not change until its value is used."""
     earlier = before(program, block.name)
     for other in all_blocks(program.body):
         changed = buffers_written(other) & buffers_read(block)
@@ -182,21 +182,21 @@ def _replaced(program: Program, reader: Block, mapped: _Mapped, most: int) -> Bl
 
 
 def _most(program: Program, mapped: _Mapped) -> int:
-    """How large a value of ``program`` may get with ``mapped`` in it."""
+    """The size limit of a value of ``program`` with ``mapped`` inlined in it."""
     if _reads_of(program, mapped.buffer) == 1:
         return MOST_NODES
     return MOST_OF_SMALL if size_of(mapped.value).nodes <= SMALL else MOST_INLINED
 
 
 def _reads_of(program: Program, buffer: Buffer) -> int:
-    """How often ``buffer`` is read, in values and indices: as often, what makes it is there when it is inlined."""
+    """The number of reads of ``buffer`` in values and indices: copies of its value after inlining."""
     blocks = [block for block in all_blocks(program.body) if buffer in buffers_read(block)]
     exprs = (e for block in blocks for stmt in walk(parts(block)) for e in own_exprs(stmt) if e.has_reads)
     return sum(1 for expr in exprs for read in reads_in(expr) if read.source == buffer)
 
 
 def _check_size(reader: Block, buffer: Buffer, value: Expr, most: int) -> None:
-    """What is read several times is there as often when it is inlined: over several steps, that is a power."""
+    """The product of copies over several inlining steps: it grows exponentially."""
     size = size_of(value)
     if size.nodes > most or size.depth > DEEPEST:
         reason = f"with `{buffer.name}` in it, what `{reader.name}` computes would be {size}; use compute_at instead"
@@ -207,7 +207,7 @@ def _check_size(reader: Block, buffer: Buffer, value: Expr, most: int) -> None:
 
 
 def _only_producer(program: Program, reader: Block) -> tuple[Block, Buffer]:
-    """The block that makes an intermediate buffer which only ``reader`` reads, and that buffer."""
+    """The block that writes an intermediate buffer which only ``reader`` reads, and that buffer."""
     reasons: list[str] = []
     for buffer in sorted(buffers_read(reader), key=lambda b: b.name):
         writers = [b for b in all_blocks(program.body) if buffer in buffers_written(b)]
@@ -238,7 +238,7 @@ def _read_indices(reader: Block, between: Buffer) -> tuple[Expr, ...]:
 
 
 def _check_whole(program: Program, reader: Block, between: Buffer, indices: tuple[Expr, ...]) -> None:
-    """The reader's domain must be exactly the elements of the buffer."""
+    """Checks that the reader's domain is exactly the elements of the buffer."""
     ref = BlockRef(reader.name)
     extents: Mapping[Expr, Expr] = {axis.var: axis.extent for axis in reader.axes}
     own = [index for index in indices if index != ZERO]

@@ -1,4 +1,4 @@
-"""``decompose_reduction``: the initialization of a reduction becomes a block of its own, before one of its loops."""
+"""``decompose_reduction``: moves the initialization of a reduction into a block of its own, before one of its loops."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> tup
     """Move the init of ``block`` to just before ``loop``; returns the new block, which has loops of its own.
 
     ``block`` keeps its name and only updates from then on. Refuses if ``block`` has no init, if ``loop`` is not around
-    it, and if a loop outside of ``loop`` drives a reduction axis (the init would run again and again).
+    it, and if a loop outside of ``loop`` drives a reduction axis (the init would run repeatedly).
     """
     place = block_at(program, block)
     target = loop_at(program, loop)
@@ -60,7 +60,7 @@ def decompose_reduction(program: Program, block: BlockRef, loop: LoopRef) -> tup
 
 
 def _init_nest(program: Program, block: Block, inside: tuple[Loop, ...], driving: set[Var]) -> Stmt:
-    """The init of ``block`` in copies of those loops ``inside`` that it needs."""
+    """The init of ``block`` in copies of the loops in ``inside`` that it needs."""
     zero: dict[Var, Expr] = dict.fromkeys(driving, ZERO)
     pairs = [(a, b) for a, b in zip(block.axes, block.bindings, strict=True) if a.kind is not IterKind.REDUCE]
     predicate = substitute(block.predicate, zero)

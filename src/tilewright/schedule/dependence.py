@@ -1,9 +1,9 @@
-"""Which iterations depend on each other, as far as the signatures of blocks tell.
+"""Dependences between iterations, from the signatures of blocks.
 
 Two points of a block with different spatial axes write different elements. So the iterations of a loop may run at once
 if the spatial bindings *determine* its variable (or the block writes only what is allocated inside the loop), if a
-block that reads its own results (a scan) reads them at its own place, and if blocks hand values to each other only
-within an iteration. The last two also let loops change places.
+block that reads its own results (a scan) reads them at its own place, and if blocks pass values to each other only
+within an iteration. The last two conditions also allow loops to be interchanged.
 """
 
 from collections.abc import Iterator, Sequence, Set
@@ -35,13 +35,13 @@ from tilewright.symbolic.simplify import equivalent, prove
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """A block in a loop: the loops between, and what is known around it."""
+    """A block in a loop: the loops between, and the facts around it."""
 
     block: Block
     between: tuple[Loop, ...]
-    """From the loop itself to the block."""
+    """The loops from the loop itself to the block."""
     ancestors: tuple[Stmt, ...]
-    """All that is around it."""
+    """All loops around it."""
 
 
 def _blocks_inside(place: Location[Loop]) -> Iterator[_Inside]:
@@ -104,7 +104,7 @@ def _why_shared(driven: Sequence[IterVar]) -> str:
 
 
 def _require_worker_memory(block: Block, loop: Loop, private: set[Buffer], kind: LoopKind) -> None:
-    """Refuse if workers would share a buffer that is local to one of them."""
+    """Refuse if workers would share a buffer that is private to one of them."""
     for region in (*block.reads, *block.writes):
         buffer = region.buffer
         if kind is LoopKind.PARALLEL and buffer.memory.sharing is Sharing.THREAD and buffer not in private:
@@ -116,7 +116,7 @@ def _require_worker_memory(block: Block, loop: Loop, private: set[Buffer], kind:
 
 
 def _require_own_history(inside: _Inside, kind: LoopKind) -> None:
-    """Refuse if steps of an ordered axis run inside, and read elements that other iterations write."""
+    """Refuse if steps of an ordered axis run inside and read elements that other iterations write."""
     driving = [loop.var for loop in inside.between]
     ordered = [a for a, e in _bound_axes(inside.block) if a.kind is IterKind.ORDERED and depends_on(e, driving)]
     if ordered and not _reads_own_place(inside.block):
@@ -165,7 +165,7 @@ def require_free_order(place: Location[Loop], before: Sequence[Loop], after: Seq
 
 
 def _require_zero_point_first(block: Block, before: Sequence[Loop], position: dict[Var, int]) -> None:
-    """Refuse if a reduction whose loops also drive spatial axes (they were fused) would start elsewhere."""
+    """Refuse if a reduction whose loops also drive spatial axes (they were fused) would start at another iteration."""
     if block.init is None:
         return
     reduced = [binding for axis, binding in _bound_axes(block) if axis.kind is IterKind.REDUCE]
@@ -183,19 +183,19 @@ def _require_zero_point_first(block: Block, before: Sequence[Loop], position: di
 
 
 def _crosses(steps: Sequence[Var], before: Sequence[Loop], position: dict[Var, int]) -> bool:
-    """Whether one of ``steps`` changes places with another loop."""
+    """Whether one of ``steps`` is interchanged with another loop."""
     others = [loop.var for loop in before if loop.var not in steps]
     was = {loop.var: i for i, loop in enumerate(before)}
     return any((was[s] < was[o]) != (position[s] < position[o]) for s in steps for o in others)
 
 
-# Values from block to block ------------------------------------------------------------------------------------------
+# Values passed between blocks ----------------------------------------------------------------------------------------
 
 
 def require_own_values(program: Program, place: Location[Loop], fixed: Sequence[Loop]) -> None:
-    """Refuse if a block at ``place`` reads what another one writes in another iteration of the loops ``fixed``.
+    """Refuse if a block at ``place`` reads values that another one writes in another iteration of the loops ``fixed``.
 
-    ``fixed`` are the outermost loops at ``place``, in a perfect nest. Buffers that live inside don't count.
+    ``fixed`` are the outermost loops at ``place``, in a perfect nest. Buffers allocated inside do not count.
     """
     private = {stmt.buffer for stmt in walk(place.stmt) if isinstance(stmt, Alloc)}
     inside = list(_blocks_inside(place))
@@ -220,7 +220,7 @@ def require_own_values(program: Program, place: Location[Loop], fixed: Sequence[
 
 
 def _share(blocks: Sequence[Block], private: Set[Buffer]) -> bool:
-    """Whether any block touches a buffer, other than ``private`` ones, that another block writes."""
+    """Whether any block accesses a buffer, other than ``private`` ones, that another block writes."""
     for block in blocks:
         written = buffers_written(block) - private
         if any(written & (buffers_read(other) | buffers_written(other)) for other in blocks if other is not block):
@@ -229,7 +229,7 @@ def _share(blocks: Sequence[Block], private: Set[Buffer]) -> bool:
 
 
 def _touched(inside: _Inside, fixed: int, bounds: Bounds) -> tuple[dict[Buffer, Region], dict[Buffer, Region]]:
-    """What a block reads and writes in one iteration of the first ``fixed`` loops around it."""
+    """The regions that a block reads and writes in one iteration of the first ``fixed`` loops around it."""
     found = regions(nest(inside.between[fixed:], inside.block), bounds)
     return {r.buffer: r for r in found.reads}, {r.buffer: r for r in found.writes}
 

@@ -10,11 +10,11 @@ from tilewright.symbolic.traversal import free_vars, substitute
 
 
 def determines(indices: Iterable[Expr], variable: Var, varying: Sequence[Var], bounds: Bounds) -> bool:
-    """Whether ``indices``, of which the ``varying`` variables run and all others stand still, determine ``variable``.
+    """Whether ``indices`` determine ``variable``, if the ``varying`` variables vary and all others are fixed.
 
     True is proven, by these rules: a sum determines its terms if each step of a term is larger than all smaller terms
-    together (mixed radix); ``r + e // c`` and ``e % c`` together determine ``r * c + e``; a sum that rises with the
-    variable, whatever the others do, determines it.
+    together (mixed radix); ``r + e // c`` and ``e % c`` together determine ``r * c + e``; a sum that increases with the
+    variable, for any values of the others, determines it.
     """
     return not undetermined(indices, (variable,), varying, bounds)
 
@@ -23,7 +23,7 @@ def undetermined(indices: Iterable[Expr], wanted: Sequence[Var], varying: Sequen
     """Those of the ``wanted`` variables that ``indices`` do not determine (``determines``)."""
     left, known = list(wanted), set[Expr]()
     moving: list[Expr] = []
-    # Those in which the variables occur come first: nearly always they settle it alone.
+    # Indices with these variables come first: they nearly always suffice.
     for index in sorted(indices, key=lambda index: free_vars(index).isdisjoint(wanted)):
         moving.append(_moving(simplify(index, bounds), varying))
         left = _learned(moving[-1:], left, known, bounds)
@@ -36,7 +36,7 @@ def undetermined(indices: Iterable[Expr], wanted: Sequence[Var], varying: Sequen
 
 
 def _learned(indices: Iterable[Expr], wanted: Iterable[Var], known: set[Expr], bounds: Bounds) -> list[Var]:
-    """Those of ``wanted`` that are not ``known`` once ``indices`` and their digits are, which are added to it."""
+    """Those of ``wanted`` that are not ``known`` given ``indices`` and their digits, which are added to ``known``."""
     for index in indices:
         known.add(index)
         known.update(_digits(index, bounds))
@@ -44,7 +44,7 @@ def _learned(indices: Iterable[Expr], wanted: Iterable[Var], known: set[Expr], b
 
 
 def _moving(index: Expr, varying: Sequence[Var]) -> Expr:
-    """``index`` with the variables that stand still at 0, if they only add to it."""
+    """``index`` with the fixed variables at 0, if they are only added to it."""
     still = free_vars(index).difference(varying)
     if not still or any(not still.isdisjoint(free_vars(node)) for node in _nonlinear(index)):
         return index
@@ -52,7 +52,7 @@ def _moving(index: Expr, varying: Sequence[Var]) -> Expr:
 
 
 def _nonlinear(expr: Expr) -> Iterator[Expr]:
-    """The parts of ``expr`` that are no sums, differences or multiples."""
+    """The parts of ``expr`` that are not sums, differences or multiples."""
     match expr:
         case Binary(BinaryOp.ADD | BinaryOp.SUB, a, b):
             yield from _nonlinear(a)
@@ -77,7 +77,7 @@ def _rises(index: Expr, variable: Var, varying: Sequence[Var], bounds: Bounds) -
 
 
 def _digits(expr: Expr, bounds: Bounds) -> tuple[Expr, ...]:
-    """The atoms of the sum ``expr`` that its value determines: all, or none."""
+    """The atoms of the sum ``expr`` that its value determines: all or none."""
     if isinstance(expr, (Var, Const)):
         return ()
     reach = 0

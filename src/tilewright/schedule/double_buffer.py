@@ -1,4 +1,4 @@
-"""``double_buffer``: what a loop fetches for each iteration is fetched one iteration ahead, while the last is used.
+"""``double_buffer``: loads the data of an iteration one iteration ahead, while the previous data is used.
 
 ``for ko: alloc S[8]; S[...] = A[ko]; use(S[...])`` becomes ``alloc S[2, 8]; S[0, ...] = A[0]; for ko: S[(ko + 1) % 2,
 ...] = A[ko + 1] where ko + 1 < n; use(S[ko % 2, ...])``. With threads, one barrier in each iteration is enough then.
@@ -49,10 +49,10 @@ from tilewright.symbolic.traversal import all_of
 
 
 def double_buffer(program: Program, block: BlockRef) -> tuple[Program, None]:
-    """Compute what ``block`` writes one iteration ahead of the innermost serial loop around its buffer.
+    """Compute the result of ``block`` one iteration ahead of the innermost serial loop around its buffer.
 
-    Refuses unless the buffer is allocated in such a loop, written by ``block`` alone, in a nest of its own, from what
-    nothing else in the loop writes; and where the iteration does not follow from a reader's axes.
+    Refuses unless the buffer is allocated in such a loop, written by ``block`` alone, in its own nest, from buffers
+    that nothing else in the loop writes; and if a reader's axes do not determine the iteration.
     """
     place = block_at(program, block)
     buffer = _single_target(place)
@@ -86,7 +86,7 @@ def _single_target(place: Location[Block]) -> Buffer:
 
 
 def _fetching_loop(program: Program, place: Location[Block], buffer: Buffer) -> Location[Loop]:
-    """The loop whose iterations each have a ``buffer``."""
+    """The loop that allocates ``buffer`` in each iteration."""
     ref, loop = BlockRef(place.stmt.name), None
     for ancestor in place.ancestors:
         if isinstance(ancestor, Loop):
@@ -112,7 +112,7 @@ def _fetching_loop(program: Program, place: Location[Block], buffer: Buffer) -> 
 
 
 def _require_inputs(loop: Location[Loop], block: Block) -> None:
-    """What is fetched ahead must be there already."""
+    """Checks that the operands of the next iteration's data are already available."""
     for other in all_blocks(loop.stmt):
         shared = buffers_written(other) & buffers_read(block)
         if shared:
@@ -122,7 +122,7 @@ def _require_inputs(loop: Location[Loop], block: Block) -> None:
 
 
 def _items(body: Stmt) -> Sequence[Stmt]:
-    """What an iteration runs one after the other, inside of its allocations."""
+    """The statements of an iteration, inside of its allocations."""
     found: list[Stmt] = []
     for item in seq_items(body):
         found += _items(item.body) if isinstance(item, Alloc) else [item]
@@ -148,7 +148,7 @@ class _Ahead:
         return self.loop.stmt.var
 
     def producer(self, block: Block) -> Block:
-        """``block`` with an ordered axis for the iteration, on which no other axis depends any more.
+        """``block`` with an ordered axis for the iteration, on which no other axis depends.
 
         Iterations write the same elements in turn, so their order stays.
         """
@@ -192,7 +192,7 @@ class _Ahead:
         return moved_accesses(self.program, block, self.buffer, self.halves, lambda indices: (half, *indices))
 
     def first(self, fetch: Stmt, block: BlockRef) -> Stmt:
-        """``fetch`` for the first iteration, with names of its own."""
+        """``fetch`` for the first iteration, with new names."""
         taken = variable_names(self.program)
 
         def fresh(name: str) -> str:

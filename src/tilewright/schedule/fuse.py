@@ -1,4 +1,4 @@
-"""``fuse``: several perfectly nested loops become one."""
+"""``fuse``: merges several perfectly nested loops into one."""
 
 from collections.abc import Sequence
 
@@ -20,10 +20,10 @@ from tilewright.symbolic.expr import ONE, Expr, Var
 
 
 def fuse(program: Program, loops: Sequence[LoopRef], name: str | None = None) -> tuple[Program, LoopRef]:
-    """Make one loop of ``loops``, which are nested directly in one another, outermost first.
+    """Merge ``loops``, which are perfectly nested and listed outermost first, into one loop.
 
     The old variables are recovered by ``//`` and ``%``. Returns the new loop, called ``name`` or ``i_j_fused``. Refuses
-    if there is anything between the loops, or if the extent of an inner one depends on an outer one.
+    if there is a statement between the loops, or if the extent of an inner one depends on an outer one.
     """
     if not loops:
         raise refuse("fuse takes at least one loop")

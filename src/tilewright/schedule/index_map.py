@@ -1,8 +1,8 @@
-"""Maps from index space to index space: how a layout packs, and how loops tile.
+"""Index maps: packed layouts and loop tilings, with their inverses.
 
 A map takes a point of a box (one variable for each dimension) to a point of another one. Its results are sums of
-*digits*: ``v // scale % modulus`` of one variable each. That is enough for every packed layout (``k, j -> j // 32, k,
-j % 32``), for flattening, and for the bindings of split and fused loops; and it can be inverted.
+*digits*: ``v // scale % modulus`` of one variable each. That covers packed layouts (``k, j -> j // 32, k, j % 32``),
+flattening, and the bindings of split and fused loops; and it is invertible.
 
 (Mixed-radix digits are the quasi-affine subset of the iterator maps of TensorIR, Feng et al. 2023.)
 """
@@ -20,20 +20,20 @@ from tilewright.symbolic.traversal import substitute
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """``var // scale % modulus``; without a modulus: all that is left of the variable."""
+    """``var // scale % modulus``; without a modulus, ``var // scale``."""
 
     var: Var
     scale: int = 1
     modulus: int | None = None
 
     def extent(self, of_var: Expr) -> Expr:
-        """How many places it takes, for ``0 <= var < of_var``; a modulus counts in full, whatever the extent."""
+        """The number of values for ``0 <= var < of_var``; the full modulus, if there is one."""
         return (of_var + (self.scale - 1)) // self.scale if self.modulus is None else const(self.modulus)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A digit at its place in a result: ``result // weight % extent`` gives it back (its top place: ``// weight``)."""
+    """A digit at its position in a result: ``result // weight % extent`` extracts it (the top one: ``// weight``)."""
 
     digit: Digit
     weight: int
@@ -41,7 +41,7 @@ class Place:
     is_top: bool
 
     def taken_from(self, result: Expr) -> Expr:
-        """The digit's value, given the value of the result that holds it."""
+        """The digit's value, given that of the result."""
         shifted = result // self.weight
         return shifted if self.is_top else shifted % self.extent
 
@@ -57,7 +57,7 @@ class IndexMap:
     def of(function: Callable[..., Sequence[ExprLike]], rank: int) -> "IndexMap":
         """The map written as a Python function of ``rank`` indices, which returns a tuple of expressions.
 
-        Raises ``BadInput`` if the function takes another number of arguments, or uses other variables.
+        Raises ``BadInput`` for another number of parameters, or other variables in the results.
         """
         names = [p.name for p in inspect.signature(function).parameters.values()]
         if len(names) != rank:
@@ -71,7 +71,7 @@ class IndexMap:
 
     @staticmethod
     def parse(text: str) -> "IndexMap":
-        """The map written ``k, j -> j // 32, k, j % 32``. Raises ``BadInput`` if the text is something else."""
+        """The map written ``k, j -> j // 32, k, j % 32``. Raises ``BadInput`` for malformed text."""
         left, arrow, right = text.partition("->")
         try:
             body = ast.parse(f"({right.strip()},)", mode="eval").body
@@ -93,7 +93,7 @@ class IndexMap:
         return tuple(substitute(result, values) for result in self.results)
 
     def places(self, extents: Sequence[Expr]) -> tuple[tuple[Place, ...], ...]:
-        """The digits of each result, least significant first. Raises ``BadInput`` if a result is no sum of digits."""
+        """The digits of each result, least significant first. Raises ``BadInput`` if one is not a sum of digits."""
         box = dict(zip(self.variables, extents, strict=True))
         return tuple(_places(result, box) for result in self.results)
 
@@ -185,7 +185,7 @@ def _weighted(expr: Expr, weight: int = 1) -> list[tuple[int, Digit]]:
 
 def _places(result: Expr, box: Mapping[Var, Expr]) -> tuple[Place, ...]:
     terms = [(w, d, d.extent(box[d.var])) for w, d in _weighted(result)]
-    # A digit that is always zero says nothing, and would make the place values ambiguous.
+    # A digit that is always zero adds nothing, and would make the weights ambiguous.
     terms = sorted((t for t in terms if t[2] != ONE or len(terms) == 1), key=lambda term: term[0])
     places: list[Place] = []
     expected: Expr = ONE

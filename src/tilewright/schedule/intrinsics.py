@@ -1,7 +1,7 @@
 """Tensor intrinsics: hardware operations for ``tensorize``, declared by a tensor expression.
 
-Of a reduction there are three forms (as in the TVM paper): ``compute`` does all of it, ``reset`` makes the identity,
-and ``update`` adds to what is there. Each is an ``Intrinsic`` of the loop IR whose description follows from the
+A reduction has three forms (as in the TVM paper): ``compute`` is the whole reduction, ``reset`` stores the identity,
+and ``update`` adds to the old values. Each is an ``Intrinsic`` of the loop IR whose description follows from the
 expression::
 
     w, x = te.placeholder((8, 8), name="w"), te.placeholder((8, 8), name="x")
@@ -28,12 +28,12 @@ from tilewright.tensor.ir import Tensor
 
 @dataclass(frozen=True, slots=True)
 class TensorIntrinsic:
-    """What ``tensorize`` looks for (``description``: one nest around one block), and what it puts there."""
+    """The pattern of ``tensorize`` (``description``: one nest around one block), and its replacement."""
 
     name: str
     description: Program
     compute: Intrinsic | None = None
-    """The whole of the description; inputs, then outputs."""
+    """The whole description; inputs, then outputs."""
     reset: Intrinsic | None = None
     """The init of a reduction; outputs only."""
     update: Intrinsic | None = None
@@ -57,12 +57,12 @@ class IntrinsicSet:
 
     @property
     def forms(self) -> tuple[Intrinsic, ...]:
-        """All that programs may call."""
+        """All intrinsics that programs may call."""
         forms = (form for i in self.intrinsics for form in (i.compute, i.reset, i.update))
         return tuple(form for form in forms if form is not None)
 
     def with_intrinsic(self, intrinsic: TensorIntrinsic) -> "IntrinsicSet":
-        """This set and ``intrinsic``, in place of another one of the same name."""
+        """This set with ``intrinsic`` in place of another one of the same name."""
         return IntrinsicSet((*(i for i in self.intrinsics if i.name != intrinsic.name), intrinsic))
 
 
@@ -77,10 +77,10 @@ def decl_tensor_intrin(
 ) -> TensorIntrinsic:
     """Declare the intrinsic that computes ``output`` from its placeholders.
 
-    ``name`` is the form that computes all of it; a reduction that is also split outside of the intrinsic needs
-    ``reset`` and ``update`` too. ``implementations``: LLVM IR text by the name of the form (see ``Intrinsic``); without
-    one, code is made from the description. ``features``: what a processor must have for them (``avx512vnni``). Raises
-    ``BadProgram`` unless ``output`` is one compute of constant shape over placeholders.
+    ``name``: the form that computes the whole; a reduction that is also split outside of the intrinsic needs ``reset``
+    and ``update`` too. ``implementations``: LLVM IR text by the name of the form (see ``Intrinsic``); without one, code
+    is generated from the description. ``features``: required processor features (``avx512vnni``). Raises ``BadProgram``
+    unless ``output`` is one compute of constant shape over placeholders.
     """
     called = [one for one in (name, reset, update) if one is not None]
     for one in called:

@@ -1,4 +1,4 @@
-"""How a loop's iterations run: ``serial``, ``unroll``, ``vectorize``, ``parallel``."""
+"""``serial``, ``unroll``, ``vectorize``, ``parallel``: set how a loop's iterations run."""
 
 import dataclasses
 
@@ -10,19 +10,19 @@ from tilewright.schedule.tree import Location, LoopRef, loop_at, refuse, rewrite
 
 
 def serial(program: Program, loop: LoopRef) -> tuple[Program, None]:
-    """One iteration after the other."""
+    """Iterations run in order."""
     return _with_kind(program, loop_at(program, loop), LoopKind.SERIAL)
 
 
 def unroll(program: Program, loop: LoopRef) -> tuple[Program, None]:
-    """The body once for each iteration (where the extent becomes constant). Refuses if that is too much code."""
+    """Unroll the loop (when its extent becomes constant). Refuses if the code would get too large."""
     changed, _ = _with_kind(program, loop_at(program, loop), LoopKind.UNROLLED)
     require_few_copies(changed, loop)
     return changed, None
 
 
 def require_few_copies(program: Program, loop: LoopRef) -> None:
-    """Refuse if ``program``, in which ``loop`` was unrolled, is too much code."""
+    """Refuse if ``program``, in which ``loop`` was unrolled, is too large."""
     count = copies(program.body)
     if count > MOST_COPIES:
         reason = f"with the iterations of `{loop}` written out, there are {count} statements, more than {MOST_COPIES}"
@@ -30,7 +30,7 @@ def require_few_copies(program: Program, loop: LoopRef) -> None:
 
 
 def vectorize(program: Program, loop: LoopRef) -> tuple[Program, None]:
-    """Iterations are lanes of vectors.
+    """Iterations become lanes of vectors.
 
     Refuses if the iterations depend on each other, or if another vectorized loop is around or inside.
     """
@@ -44,7 +44,7 @@ def vectorize(program: Program, loop: LoopRef) -> tuple[Program, None]:
 
 
 def parallel(program: Program, loop: LoopRef) -> tuple[Program, None]:
-    """Iterations are spread over workers; of parallel loops directly in one another, all iterations are.
+    """Iterations are distributed over workers; those of perfectly nested parallel loops all together.
 
     Refuses if the iterations depend on each other, or if a vectorized loop is around.
     """

@@ -1,7 +1,7 @@
-"""``lower_virtual_thread``: the virtual threads of a loop run in step, each block of all of them before the next block.
+"""``lower_virtual_thread``: interleaves the virtual threads of a loop, block by block, to hide latencies.
 
 ``for v in vthread(2): alloc T[4]; fetch(v); use(v)`` becomes ``alloc T[2, 4]; for v in unrolled(2): fetch(v); for v in
-unrolled(2): use(v)``: what one waits for, others hide. (Chen et al., OSDI 2018.)
+unrolled(2): use(v)``: one thread computes while another one waits. (Chen et al., OSDI 2018.)
 """
 
 import dataclasses
@@ -34,9 +34,9 @@ from tilewright.symbolic.expr import Var
 
 
 def lower_virtual_thread(program: Program, loop: LoopRef) -> tuple[Program, None]:
-    """Move ``loop``, which is bound to ``vthread``, to around each block in it, unrolled; allocations get a dimension.
+    """Move ``loop``, which is bound to ``vthread``, around each block in it, unrolled; allocations get a dimension.
 
-    Refuses where a loop inside has as many iterations as the virtual thread says.
+    Refuses if the number of iterations of a loop inside depends on the virtual thread.
     """
     place = loop_at(program, loop)
     if place.stmt.kind is not LoopKind.VIRTUAL_THREAD:
@@ -53,7 +53,7 @@ class _Interleaving:
         self._taken = variable_names(program)
 
     def visit(self, stmt: Stmt, owned: Mapping[Buffer, Buffer]) -> Stmt:
-        """``stmt`` for all virtual threads; ``owned``: the buffers of one, and those of all instead of them."""
+        """``stmt`` for all virtual threads; ``owned``: the buffers of one thread, and their replacements for all."""
         match stmt:
             case Seq(statements):
                 return seq(*(self.visit(inner, owned) for inner in statements))
@@ -75,7 +75,7 @@ class _Interleaving:
                 return self._around(stmt)
 
     def _around(self, stmt: Stmt) -> Stmt:
-        """``stmt`` in a loop of its own over the virtual threads."""
+        """``stmt`` in a new loop over the virtual threads."""
         var = Var(fresh_name(self._loop.var.name, self._taken))
         self._taken.add(var.name)
         return Loop(var, self._loop.extent, substitute_loops(stmt, {self._loop.var: var}), LoopKind.UNROLLED)

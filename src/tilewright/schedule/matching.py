@@ -1,7 +1,7 @@
-"""Whether a block does what an intrinsic's description says, and on which regions.
+"""Matches a block with an intrinsic's description, and finds the regions of its operands.
 
-The two bodies are walked together: same operations in the same order; indices equal up to where the region starts. No
-algebra on values: ``a * b`` is not ``b * a`` to an intrinsic, and the message names both.
+The two bodies must have the same operations in the same order, and indices equal up to the start of the region. Values
+are compared without algebra: ``a * b`` does not match ``b * a``, and the message names both.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from tilewright.symbolic.simplify import equivalent, simplify
 
 
 class Matcher:
-    """Matches statements over the intrinsic's axes ``inner`` (and anything else that stands still) with its pattern."""
+    """Matches statements over the intrinsic's axes ``inner`` (all other variables are fixed) with its pattern."""
 
     def __init__(self, intrinsic: str, inner: Sequence[Var], bounds: Bounds) -> None:
         self._intrinsic = intrinsic
@@ -24,7 +24,7 @@ class Matcher:
         self._found: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
 
     def region(self, param: Buffer) -> Region:
-        """The region that a parameter of the description stands for; leading dimensions that it has not are points."""
+        """The region that a parameter of the description denotes; leading dimensions that it lacks are points."""
         if param not in self._found:
             raise refuse(f"{self._intrinsic} has the parameter {param.name}, which its description does not use")
         buffer, starts = self._found[param]
@@ -32,7 +32,7 @@ class Matcher:
         return Region(buffer, tuple(zip(starts, extents, strict=True)))
 
     def statement(self, stmt: Stmt, pattern: Stmt) -> None:
-        """Refuse unless ``stmt`` does what ``pattern`` does."""
+        """Refuse unless ``stmt`` matches ``pattern``."""
         match stmt, pattern:
             case Store(), Store():
                 self._store(stmt, pattern)
@@ -73,7 +73,7 @@ class Matcher:
             self._value(own, other)
 
     def _access(self, buffer: Buffer, indices: Sequence[Expr], param: Buffer, places: Sequence[Expr]) -> None:
-        """``buffer[indices]`` is ``param[places]``: fixed starts are left when the places are taken off."""
+        """``buffer[indices]`` is ``param[places]``: index minus place must be a fixed start."""
         mine, theirs = _element(buffer, indices), _element(param, places)
         leading = len(indices) - len(places)
         if buffer.dtype != param.dtype or leading < 0:

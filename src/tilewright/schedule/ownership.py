@@ -1,8 +1,8 @@
-"""Buffers that are spread over threads: each thread keeps to its own elements.
+"""Checks buffers distributed over threads: each thread accesses only its own elements.
 
-A buffer in a thread's memory that outlives a loop over threads (the accumulators of a tile, say) has no element that
-two threads touch. What a thread touches of it, whatever the other loops do, must be the same box in all phases, and
-boxes of different threads must be apart.
+A buffer in a thread's memory that outlives a loop over threads (such as the accumulators of a tile) has no element that
+two threads access. A thread's accesses, for any values of the other loops, must be the same box in all phases, and
+boxes of different threads must be disjoint.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ from tilewright.symbolic.simplify import equivalent, prove
 from tilewright.symbolic.traversal import substitute
 
 _PLACES = {kind: Var(kind.value) for kind in THREADS}
-"""Where a thread is, whatever the loop over it is called."""
+"""The position of a thread, independent of the name of the loop over it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What the thread at ``_PLACES`` touches, by one access of a block."""
+    """The elements that the thread at ``_PLACES`` accesses, by one access of a block."""
 
     block: BlockRef
     threads: dict[LoopKind, Expr]
@@ -37,7 +37,7 @@ class _Share:
 
 
 def require_own_elements(program: Program) -> None:
-    """Refuse if a buffer that is spread over threads may have elements that two of them use."""
+    """Refuse if two threads may access the same element of a distributed buffer."""
     for at in places(program.body, Alloc, lambda s: s.buffer.memory.sharing is Sharing.THREAD):
         shares = list(_shares(program, at))
         for share in shares:
@@ -76,7 +76,7 @@ def _require_same(first: _Share, other: _Share) -> None:
 
 
 def _require_apart(share: _Share) -> None:
-    """The places of those dimensions that are cut into pieces tell the threads."""
+    """Whether the positions of the dimensions that are cut into pieces determine the thread."""
     bounds = share.bounds
     pieces = [s for s, n in share.region.ranges if _is_piece(s, n, bounds)]
     threads = [_PLACES[kind] for kind, extent in share.threads.items() if extent != Const(1, extent.dtype)]

@@ -1,8 +1,7 @@
-"""``pad``: the iteration domain of a block grows to multiples, so that it splits without predicates.
+"""``pad``: rounds the iteration domain of a block up to multiples, so that it splits without predicates.
 
-What the block reads beyond a buffer's end comes from a copy with zeros (or the reducer's identity) there; what it
-writes beyond the end of an output stays in a larger buffer, of which the valid part is copied. (``pad_einsum`` of
-TensorIR.)
+Reads beyond a buffer's end come from a copy with zeros (or the reducer's identity) there; writes beyond the end of an
+output go to a larger buffer, whose valid part is copied. (``pad_einsum`` of TensorIR.)
 """
 
 import dataclasses
@@ -40,10 +39,10 @@ from tilewright.symbolic.traversal import all_of
 
 
 def pad(program: Program, block: BlockRef, multiples: Sequence[int]) -> tuple[Program, tuple[BlockRef, ...]]:
-    """Round the extent of each axis of ``block`` up to a multiple (1: as it is); returns the new copying blocks.
+    """Round the extent of each axis of ``block`` up to a multiple (1: unchanged); returns the new copying blocks.
 
-    Refuses if an axis is not driven by one loop of its own (pad before ``split``), and if padded points of a reduction
-    would change its result: each must read a padded element in every factor of a product, or be a bare read.
+    Refuses if an axis has no loop of its own (pad before ``split``), and if padded points of a reduction would change
+    its result: each must read a padded element in every factor of a product, or be a bare read.
     """
     place = block_at(program, block)
     old = place.stmt
@@ -80,12 +79,12 @@ def _check_own_loop(program: Program, block: Block, axis: IterVar, binding: Expr
 
 
 class _Padding:
-    """``block`` on its way to the axes ``axes``, of which those in ``grown`` are larger than before."""
+    """``block`` with the axes ``axes``, of which those in ``grown`` are larger than before."""
 
     def __init__(self, program: Program, block: Block, axes: tuple[IterVar, ...], grown: Mapping[Var, IterVar]) -> None:
         self._program = program
         self._block = block
-        # The regions of an axis of extent 1 do not mention it, so they are made anew.
+        # The regions of an axis of extent 1 do not mention it, so they are recomputed.
         self._padded = refreshed(program, dataclasses.replace(block, axes=axes))
         self._grown = grown
 
@@ -111,7 +110,7 @@ class _Padding:
         return program, tuple(made)
 
     def _check_only_writer(self, buffer: Buffer) -> None:
-        """Padded elements must have been initialized, which another block would not do."""
+        """Checks that no other block initializes the buffer, as it would not initialize padded elements."""
         for other in all_blocks(self._program.body):
             if buffer in buffers_written(other) and other.name != self._block.name:
                 reason = f"`{buffer.name}` is written by `{other.name}` too, which is not padded"
@@ -134,7 +133,7 @@ class _Padding:
         return region_over(region, bounds_within(self._program, block.axes), [axis.var for axis in block.axes])
 
     def _needed(self, region: Region) -> tuple[Expr, ...]:
-        """The shape of the region's buffer that the grown domain stays within."""
+        """The shape of the region's buffer that contains the grown domain."""
         known = self._program.bounds
         whole, old = self._reach(region, self._padded), self._reach(region, self._block)
         for (start, _), (old_start, _) in zip(whole.ranges, old.ranges, strict=True):
@@ -145,7 +144,7 @@ class _Padding:
         return tuple(size if prove(end <= size, known) else simplify(maximum(end, size), known) for end, size in pairs)
 
     def _pad_value(self) -> Scalar:
-        """What padded elements hold: something that leaves the result of a reduction as it is."""
+        """The value of padded elements: one that leaves the result of a reduction unchanged."""
         reduced = [axis for axis in self._block.axes if axis.kind is IterKind.REDUCE and axis.var in self._grown]
         if not reduced:
             return 0
@@ -189,7 +188,7 @@ def _is_zero(expr: Expr, axis: IterVar) -> bool:
 def _padded_read(
     program: Program, reader: str, source: Buffer, shape: tuple[Expr, ...], value: Scalar
 ) -> tuple[Program, BlockRef]:
-    """The block ``reader`` reads a copy of ``source`` of the larger ``shape``, with ``value`` in the rest."""
+    """The block ``reader`` with a copy of ``source`` of the larger ``shape``, filled with ``value``."""
     check_defined(program, source)
     name = fresh_buffer_name(program, f"{source.name}_pad")
     target = Buffer(name, source.dtype, shape, source.memory)
@@ -214,7 +213,7 @@ def _padding_nest(program: Program, name: str, target: Buffer, source: Buffer, v
 
 
 def _padded_write(program: Program, buffer: Buffer, shape: tuple[Expr, ...]) -> tuple[Program, tuple[BlockRef, ...]]:
-    """The blocks that write ``buffer`` write a larger one, of which an output gets the valid part."""
+    """The blocks that write ``buffer`` write a larger one; its valid part is copied to an output."""
     if intermediate(program, buffer):
         larger = dataclasses.replace(buffer, shape=shape)
         return dataclasses.replace(program, body=replace_buffers(program.body, {buffer: larger})), ()

@@ -1,8 +1,8 @@
-"""``place_barriers``: the threads of a block wait for each other where one needs what another has done.
+"""``place_barriers``: inserts barriers where threads of a block depend on each other.
 
-What a phase (a nest of loops over threads, or what thread 0 does alone) touches in memory that threads share is pending
-until a barrier. A phase that conflicts with what is pending, in the same iteration of the loops around or in the one
-before, gets a barrier in front. Regions tell: the two halves of a double buffer do not conflict.
+Accesses of a phase (a nest of loops over threads, or statements of thread 0 alone) to shared memory are pending until a
+barrier. A phase that conflicts with pending accesses, of the same iteration of the loops around or of the one before,
+gets a barrier in front. Conflicts are decided by regions: the two halves of a double buffer do not conflict.
 """
 
 import dataclasses
@@ -26,10 +26,10 @@ from tilewright.symbolic.traversal import free_vars, substitute
 
 
 def place_barriers(program: Program) -> tuple[Program, None]:
-    """Put barriers into all launches, wherever threads need them and nowhere else; those that are there go first.
+    """Insert barriers into all launches where threads need them, in place of all existing ones.
 
-    Refuses if a buffer lives where its memory can't be, or threads use elements of each other's. What is scheduled
-    afterwards may need other barriers.
+    Refuses if a buffer is allocated where its memory does not exist, or if threads access each other's elements. Call
+    it last: further steps may need other barriers.
     """
     bare = transform_stmts(program.body, lambda stmt: NOTHING if isinstance(stmt, Barrier) else None)
     without = dataclasses.replace(program, body=bare)
@@ -45,7 +45,7 @@ def place_barriers(program: Program) -> tuple[Program, None]:
 
 @dataclass(frozen=True, slots=True)
 class _Touch:
-    """What a phase reads or writes of a buffer that threads share."""
+    """A read or write of a region in memory that threads share."""
 
     region: Region
     is_write: bool
@@ -58,18 +58,18 @@ class _Touch:
         return dataclasses.replace(self, region=Region(self.region.buffer, ranges))
 
     def over(self, variables: Sequence[Var], bounds: Bounds) -> "_Touch":
-        """With all that any values of ``variables`` touch."""
+        """With the accesses for all values of ``variables``."""
         return dataclasses.replace(self, region=region_over(self.region, bounds, variables))
 
 
 class _Placing:
-    """Walks a launch in the order in which it runs; ``_pending`` is what was touched since the last barrier."""
+    """Traverses a launch in order of execution; ``_pending``: the accesses since the last barrier."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._pending: list[_Touch] = []
         self._known: dict[Stmt, list[_Touch]] = {}
-        """What phases touch; each is looked at several times."""
+        """Cache of the phases' accesses; each is used several times."""
 
     def launch(self, stmt: Stmt) -> Stmt:
         """``stmt`` with barriers."""
@@ -106,7 +106,7 @@ class _Placing:
         return self._after_pending(stmt, touches)
 
     def _after_pending(self, stmt: Stmt, touches: Sequence[_Touch]) -> Stmt:
-        """``stmt``, which begins with ``touches``, with a barrier before it if it needs one."""
+        """``stmt``, which begins with ``touches``, with a barrier before it if needed."""
         if any(self._conflict(before, after) for before in self._pending for after in touches):
             self._pending = list(touches)
             return seq(Barrier(), stmt)
@@ -122,7 +122,7 @@ class _Placing:
         return If(stmt.condition, then, otherwise)
 
     def _loop(self, loop: Loop) -> Stmt:
-        """Barriers inside for what iterations leave to each other; one before it for what was pending, if need be."""
+        """Insert barriers inside for dependences between iterations, and one before for pending accesses."""
         outside = self._bounds
         waits = any(self._conflict(before, after) for before in self._pending for after in self._starts(loop))
         entered: list[_Touch] = [] if waits else self._pending
@@ -146,7 +146,7 @@ class _Placing:
         return seq(Barrier(), changed) if waits else changed
 
     def _starts(self, loop: Loop) -> list[_Touch]:
-        """What reductions over ``loop`` begin with: where blocks dissolve, it goes before the loop."""
+        """The inits of reductions over ``loop``: when blocks are dissolved, they go before the loop."""
         starting: set[Buffer] = set()
         for block in (node for node in walk(loop) if isinstance(node, Block) and node.init is not None):
             reduced = [b for axis, b in zip(block.axes, block.bindings, strict=True) if axis.kind is IterKind.REDUCE]
@@ -166,7 +166,7 @@ class _Placing:
         return not any(map(self._apart, a.region.ranges, b.region.ranges))
 
     def _apart(self, a: Range, b: Range) -> bool:
-        """Whether two ranges of a dimension have nothing in common."""
+        """Whether two ranges of a dimension are disjoint."""
         match a, b:
             case (Binary(BinaryOp.MOD, x, Const(int(m))), ext), (Binary(BinaryOp.MOD, y, Const(int(n))), other):
                 step = simplify(x - y, self._bounds)
@@ -181,12 +181,12 @@ class _Placing:
 
 
 def _has_phases(stmt: Stmt) -> bool:
-    """Whether threads come and go in ``stmt``, so that it is more than one phase."""
+    """Whether ``stmt`` contains loops over threads inside of other loops, so that it is more than one phase."""
     return any(isinstance(node, Loop) and node.kind.is_thread for node in walk(stmt))
 
 
 def _always_meets(stmt: Stmt) -> bool:
-    """Whether each run of ``stmt`` comes to a barrier."""
+    """Whether each run of ``stmt`` reaches a barrier."""
     match stmt:
         case Barrier():
             return True

@@ -1,4 +1,4 @@
-"""Moves a block from its nest to another one: common code of ``compute_at`` and ``reverse_compute_at``."""
+"""Moves a block from its nest to another loop: common code of ``compute_at`` and ``reverse_compute_at``."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -40,22 +40,22 @@ from tilewright.symbolic.traversal import all_of, conjuncts, free_vars
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """A block without its nest, on its way into another loop."""
+    """A block taken out of its nest, to be moved into another loop."""
 
     original: Program
     program: Program
-    """Without the block."""
+    """The program without the block."""
     block: Block
     target: Location[Loop]
-    """The loop that it goes into, in ``program``."""
+    """The target loop, in ``program``."""
     own: Windows
-    """What its axes run through now, for fixed values of the loops that stay around it."""
+    """The ranges of its axes at the old place, for fixed values of the loops that stay around it."""
     kept: tuple[bool, ...]
-    """For each axis: whether only loops that stay around the block decide it."""
+    """For each axis: whether only loops that stay around the block determine it."""
     inner: frozenset[Var]
     """The old loops that do not stay around it."""
     bounds: Bounds
-    """What is known in the body of the target loop."""
+    """Facts in the body of the target loop."""
 
     @property
     def ref(self) -> BlockRef:
@@ -70,10 +70,10 @@ class Lifted:
 
 
 def lift(program: Program, block: BlockRef, loop: LoopRef, *, within_step: bool = False) -> Lifted:
-    """Take ``block`` out of its nest, to put it into ``loop``. Refuses where its place can't change.
+    """Take ``block`` out of its nest, to move it into ``loop``. Refuses if its place can't change.
 
-    A block with ordered axes (part of a recurrence) may only move ``within_step``, if that is asked for: the loops that
-    drive these axes are around it before and after.
+    A block with ordered axes (part of a recurrence) may only move with ``within_step``: the loops that drive these axes
+    are around it before and after.
     """
     place = block_at(program, block)
     if any(isinstance(a, Block | If) for a in place.ancestors):
@@ -114,9 +114,9 @@ class Nest:
 
 
 def nest_over(lifted: Lifted, windows: Sequence[Window]) -> Nest:
-    """The block in a new loop for each axis, over its window; axes that the loops around decide keep their binding.
+    """The block in a new loop for each axis, over its window; axes determined by the loops around keep their binding.
 
-    It computes nothing that it did not compute before: its buffers may have shrunk to that.
+    Its new points are a subset of the old ones, as its buffers may have shrunk.
     """
     block = lifted.block
     free = [axis for axis, kept in zip(block.axes, lifted.kept, strict=True) if not kept]
@@ -136,7 +136,7 @@ def nest_over(lifted: Lifted, windows: Sequence[Window]) -> Nest:
 
 
 def _predicate(lifted: Lifted, bindings: Sequence[Expr], bounds: Bounds) -> Expr:
-    """Where the axes, with their new ``bindings``, have values that they have had at the old place."""
+    """The condition that the axes, with their new ``bindings``, have values that they had at the old place."""
     placed = list(zip(lifted.block.axes, bindings, lifted.own, lifted.kept, strict=True))
     own = guard([(b - window.start, window.extent) for _, b, window, kept in placed if not kept], bounds)
     domains = guard([(b, axis.extent) for axis, b, _, _ in placed], bounds)
@@ -148,7 +148,7 @@ def _predicate(lifted: Lifted, bindings: Sequence[Expr], bounds: Bounds) -> Expr
 
 
 def _old_conditions(lifted: Lifted, bindings: Sequence[Expr], bounds: Bounds) -> Iterator[Expr]:
-    """The old predicate over the new ``bindings``, without what only the old loops decide: that is in ``own``."""
+    """The old predicate over the new ``bindings``, without the part on old loops only, which is in ``own``."""
     block = lifted.block
     for condition in conjuncts(block.predicate):
         used = free_vars(condition)
@@ -159,7 +159,7 @@ def _old_conditions(lifted: Lifted, bindings: Sequence[Expr], bounds: Bounds) ->
 
 
 def _over(lifted: Lifted, condition: Expr, bindings: Sequence[Expr], bounds: Bounds) -> Expr:
-    """``condition`` with its sum of old loops found in the binding of an axis, and made a new one."""
+    """``condition`` with its sum of old loops, found in the binding of an axis, replaced by the new binding."""
     old = block_at(lifted.original, lifted.ref)
     known = bounds_at(lifted.original, old)
     match condition:
@@ -180,18 +180,18 @@ def _over(lifted: Lifted, condition: Expr, bindings: Sequence[Expr], bounds: Bou
 
 
 def _loop_name(block: Block, axis: IterVar) -> str:
-    """``i`` for the axis ``vi``; where there is only a number, as in the axes of copies, ``T_copy_0`` for ``v0``."""
+    """``i`` for the axis ``vi``; if only a number remains, as in axes of copies, ``T_copy_0`` for ``v0``."""
     name = axis.name.removeprefix("v")
     return name if name.isidentifier() else f"{block.name}_{name}"
 
 
 def insert_before(body: Stmt, holds: Callable[[Stmt], bool], new: Stmt) -> Stmt:
-    """``body`` with ``new`` before the first statement that ``holds``; inside allocations, not inside loops."""
+    """``body`` with ``new`` before the first statement for which ``holds``; inside allocations, not inside loops."""
     return _inserted(body, new, lambda items: min(_places(items, holds)), 0)
 
 
 def insert_after(body: Stmt, holds: Callable[[Stmt], bool], new: Stmt) -> Stmt:
-    """``body`` with ``new`` after the last statement that ``holds``; inside allocations, not inside loops."""
+    """``body`` with ``new`` after the last statement for which ``holds``; inside allocations, not inside loops."""
     return _inserted(body, new, lambda items: max(_places(items, holds)), 1)
 
 
@@ -200,7 +200,7 @@ def _places(items: Sequence[Stmt], holds: Callable[[Stmt], bool]) -> Iterator[in
 
 
 def _inserted(body: Stmt, new: Stmt, find: Callable[[Sequence[Stmt]], int], behind: int) -> Stmt:
-    """``body`` with ``new`` as many statements ``behind`` the one that ``find`` chooses."""
+    """``body`` with ``new`` ``behind`` positions after the statement that ``find`` chooses."""
     if isinstance(body, Alloc):
         return Alloc(body.buffer, _inserted(body.body, new, find, behind))
     items = list(seq_items(body))
@@ -212,7 +212,7 @@ def _inserted(body: Stmt, new: Stmt, find: Callable[[Sequence[Stmt]], int], behi
 
 
 def put(lifted: Lifted, body: Stmt) -> Program:
-    """The program with ``body``, which has the block in it, in the target loop. Refuses if the move changes a value."""
+    """The program with ``body``, which contains the block, in the target loop. Refuses if the move changes a value."""
     target = lifted.target
     program = rewrite(lifted.program, target, dataclasses.replace(target.stmt, body=body))
     _check_order(lifted, program)
@@ -221,7 +221,7 @@ def put(lifted: Lifted, body: Stmt) -> Program:
 
 
 def _check_order(lifted: Lifted, program: Program) -> None:
-    """No block that runs before this one on one side of the move, and after it on the other, may touch its values."""
+    """Checks that no block that the move crosses accesses its values."""
     block = block_at(program, lifted.ref).stmt
     moved_over = before(lifted.original, block.name) ^ before(program, block.name)
     for other in all_blocks(program.body):
@@ -235,7 +235,7 @@ def _check_order(lifted: Lifted, program: Program) -> None:
 
 
 def check_each_once(program: Program, block: BlockRef) -> None:
-    """No point of the block may be computed again while the buffers that it writes live."""
+    """Checks that no point of the block is computed again while the buffers that it writes are allocated."""
     place = block_at(program, block)
     bounds = bounds_at(program, place)
     for buffer in buffers_written(place.stmt):
@@ -250,9 +250,9 @@ def check_each_once(program: Program, block: BlockRef) -> None:
 
 
 def _free(bindings: Sequence[Expr], varying: Sequence[Var], bounds: Bounds) -> Sequence[Var]:
-    """Those of the variables that the values of ``bindings`` do not determine."""
+    """The variables that the values of ``bindings`` do not determine."""
     while True:
-        # What is determined stands still for the others.
+        # Determined variables are fixed for the others.
         found = undetermined(bindings, varying, varying, bounds)
         if not found or len(found) == len(varying):
             return found
@@ -260,7 +260,7 @@ def _free(bindings: Sequence[Expr], varying: Sequence[Var], bounds: Bounds) -> S
 
 
 def loops_since_allocation(place: Location[Block], buffer: Buffer) -> list[Loop]:
-    """The loops around ``place`` in which ``buffer`` lives on from iteration to iteration."""
+    """The loops around ``place`` in which ``buffer`` keeps its contents between iterations."""
     loops: list[Loop] = []
     for ancestor in place.ancestors:
         if isinstance(ancestor, Loop):
@@ -277,7 +277,7 @@ def before(program: Program, name: str) -> set[str]:
 
 
 def check_scopes(program: Program, block: BlockRef) -> None:
-    """Refuse unless all buffers that the block uses exist at its place."""
+    """Refuse unless all buffers that the block uses are in scope at its place."""
     place = block_at(program, block)
     present = {*(p.name for p in program.params), *(a.buffer.name for a in place.ancestors if isinstance(a, Alloc))}
     for buffer in buffers_read(place.stmt) | buffers_written(place.stmt):
@@ -286,5 +286,5 @@ def check_scopes(program: Program, block: BlockRef) -> None:
 
 
 def intermediate(program: Program, buffer: Buffer) -> bool:
-    """Whether ``buffer`` is allocated in the program (and is no parameter)."""
+    """Whether ``buffer`` is allocated in the program (not a parameter)."""
     return buffer in buffers_of(program).values() and buffer not in program.params

@@ -7,16 +7,15 @@ from tilewright.schedule.cache import buffer_named
 from tilewright.schedule.tree import refuse
 
 CACHES = (1, 2)
-"""Levels that data can be asked into."""
+"""Cache levels that a prefetch can name."""
 
 
 def prefetch(program: Program, buffer: str, distance: int, cache: int = 1) -> tuple[Program, None]:
-    """Each vector that is loaded from the parameter ``buffer`` asks for what lies ``distance`` bytes further on.
+    """Each vector load from the parameter ``buffer`` prefetches the data ``distance`` bytes ahead.
 
-    Hardware sees streams within a page only, and starts anew in each. ``cache``: the level of the nearest cache to
-    which it comes. The first has few places for what is on its way, and no room for much that is not needed yet; but
-    what is in it need not come from the second. Refuses for what is no parameter: what a kernel has just written is in
-    cache.
+    Hardware prefetchers work within a page only. ``cache``: the level of the nearest cache that is filled. The first
+    level has few miss buffers and little space for data needed later; but loads from it are faster than from the
+    second. Refuses for other buffers than parameters: those that a kernel has just written are in cache.
     """
     if buffer_named(program, buffer) not in program.params:
         raise refuse(f"`{buffer}` is no parameter: what is computed here is still in cache")

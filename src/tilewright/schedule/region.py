@@ -1,4 +1,4 @@
-"""Which part of a buffer or of a block's domain is needed inside some loops.
+"""Computes the part of a buffer or of a block's domain that is needed inside some loops.
 
 A ``Window`` is a range of one dimension for fixed values of the loops outside: its start moves with them, its extent
 does not. Guards count: with ``ii * 5 + iii < 12``, a tile of 3 x 5 iterations is a window of 12.
@@ -26,7 +26,7 @@ from tilewright.symbolic.traversal import conjuncts, free_vars
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``start <= i < start + extent``; ``extent`` has no loop variables in it."""
+    """``start <= i < start + extent``; ``extent`` contains no loop variables."""
 
     start: Expr
     extent: Expr
@@ -47,12 +47,12 @@ class Touched:
     writes: Mapping[Buffer, Windows]
 
     def of(self, buffer: Buffer, bounds: Bounds) -> Windows | None:
-        """What is read or written of ``buffer``; None if it is not touched."""
+        """The windows of ``buffer``; None if it is not accessed."""
         return union((self.reads.get(buffer), self.writes.get(buffer)), buffer.shape, bounds)
 
 
 def touched(stmt: Stmt, bounds: Bounds, wanted: Set[Buffer]) -> Touched:
-    """What ``stmt`` touches of ``wanted``, for fixed values of the loops around it, of which ``bounds`` knows."""
+    """The accesses of ``stmt`` to ``wanted``, for fixed loops around it, whose facts are in ``bounds``."""
     found = regions(tightened(stmt, bounds), bounds, wanted=wanted)
     reads, writes = (
         {
@@ -65,7 +65,8 @@ def touched(stmt: Stmt, bounds: Bounds, wanted: Set[Buffer]) -> Touched:
 
 
 def domain(block: Block, inner: Iterable[Loop], bounds: Bounds) -> Windows:
-    """The points of each axis of ``block`` that run while the loops ``inner`` do; those outside are in ``bounds``."""
+    """The points of each axis of ``block`` that run in the loops ``inner``; facts about those outside are in
+    ``bounds``."""
     box = Buffer("domain", dtypes.index, tuple(axis.extent for axis in block.axes))
     axes = point(box, [axis.var for axis in block.axes])
     probe = nest(inner, dataclasses.replace(block, reads=(), writes=(axes,)))
@@ -73,7 +74,7 @@ def domain(block: Block, inner: Iterable[Loop], bounds: Bounds) -> Windows:
 
 
 def union(listed: Iterable[Windows | None], shape: tuple[Expr, ...], bounds: Bounds) -> Windows | None:
-    """Windows that hold all of ``listed``; None of nothing. Where they do not move together: the whole dimension."""
+    """Windows that contain all of ``listed``; None if empty. If they do not move together: the whole dimension."""
     present = [windows for windows in listed if windows is not None]
     if not present:
         return None
@@ -101,7 +102,7 @@ def _number(expr: Expr) -> int | None:
 
 
 def _window(start: Expr, extent: Expr, size: Expr, bounds: Bounds) -> Window:
-    """The range as a window; clipped to the dimension where that is possible for all iterations at once."""
+    """The range as a window; clipped to the dimension if possible for all iterations at once."""
     start, extent = simplify(start, bounds), simplify(extent, bounds)
     if not bounds.extents.keys().isdisjoint(free_vars(extent)):
         most = interval(extent, bounds).hi
@@ -121,7 +122,7 @@ def _window(start: Expr, extent: Expr, size: Expr, bounds: Bounds) -> Window:
 
 
 def tightened(stmt: Stmt, bounds: Bounds, inner: frozenset[Var] = frozenset()) -> Stmt:
-    """``stmt`` with the bindings of its blocks over variables that already obey the guards on the ``inner`` loops."""
+    """``stmt`` with the bindings of its blocks over variables restricted by the guards on the ``inner`` loops."""
     match stmt:
         case Loop():
             loops = perfect_nest(stmt)
@@ -170,7 +171,7 @@ def _replaced(expr: Expr, part: Expr, by: Var, bounds: Bounds) -> Expr:
 
 
 def unit_of(expr: Expr, bounds: Bounds) -> Expr:
-    """What divides all terms of ``expr``: a number, times run-time extents (symbolic split factors)."""
+    """The common divisor of all terms of ``expr``: a number times run-time extents (symbolic split factors)."""
     terms = [(monomial, factor) for monomial, factor in polynomial(simplify(expr, bounds)).items()]
     common: tuple[Expr, ...] | None = None
     for monomial, _ in terms:
@@ -183,18 +184,18 @@ def unit_of(expr: Expr, bounds: Bounds) -> Expr:
 
 
 def unit_index(low: Expr, high: Expr, unit: Expr, bounds: Bounds) -> Expr | None:
-    """The number of the unit that holds all of ``low .. high``; None if it is not known, or not one."""
+    """The number of the unit that contains ``low .. high``; None if it is unknown, or there are several."""
     first = simplify(low // unit, bounds)
     return first if equivalent(first, high // unit, bounds) else None
 
 
-# From a buffer's dimension to the axis that indexes it ---------------------------------------------------------------
+# From a buffer's dimension to the axis in its index ------------------------------------------------------------------
 
 
 def axis_window(var: Var, index: Expr, window: Window, own: Window, bounds: Bounds) -> Window | None:
-    """The values of ``var`` for which ``index`` lies in ``window``, if it lies in ``own``; None if that is no window.
+    """The values of ``var`` for which ``index`` is in ``window``, if it is in ``own``; None if they are not a window.
 
-    Knows ``var``, ``var // c``, ``var + c``, and ``var % c`` where ``own`` says which multiple of ``c`` is meant.
+    Handles ``var``, ``var // c``, ``var + c``, and ``var % c`` if ``own`` determines the multiple of ``c``.
     """
     match index:
         case Binary(BinaryOp.ADD, a, Const(int(offset))) if a == var:

@@ -1,4 +1,4 @@
-"""``reorder``: perfectly nested loops in another order."""
+"""``reorder``: permutes perfectly nested loops."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ from tilewright.schedule.tree import (
 
 
 def reorder(program: Program, loops: Sequence[LoopRef]) -> tuple[Program, None]:
-    """Put ``loops``, outermost first, into the positions that they occupy together in one perfect nest.
+    """Permute ``loops``, outermost first, within the positions that they occupy in one perfect nest.
 
-    Other loops of the nest stay where they are. Reduction loops may go outside of spatial ones: a block's init belongs
-    to the block. Refuses if the loops are not in one perfect nest, if an extent would come to depend
-    on a loop inside, or if the order of iterations matters (scans, values handed from block to block).
+    Other loops of the nest keep their positions. Reduction loops may go outside of spatial ones: a block's init belongs
+    to the block. Refuses if the loops are not in one perfect nest, if an extent would come to depend on a loop inside,
+    or if the order of iterations matters (scans, values passed from block to block).
     """
     if len(set(loops)) != len(loops) or not loops:
         raise refuse("reorder takes one or more loops, each once")

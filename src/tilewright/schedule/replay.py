@@ -1,4 +1,4 @@
-"""Replaying a trace: the same steps on a program, with the recorded decisions or with others."""
+"""Replays a trace: applies its steps to a program, with the recorded decisions or with others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -19,11 +19,11 @@ def replay(
     intrinsics: IntrinsicSet | None = None,
     primitives: Sequence[UserPrimitive] = (),
 ) -> Schedule:
-    """The schedule that the steps of ``trace`` make of ``program``, step by step.
+    """The schedule that results from applying the steps of ``trace`` to ``program``.
 
-    ``decisions`` replaces what sampling steps decided, by the position of the step. On the program that the trace was
-    recorded for, the result is the same program; on others (another size), handles are followed by where they came
-    from. ``primitives``: those of others, beside the installed ones. Raises ``ScheduleError`` where a step is refused.
+    ``decisions`` replaces the decisions of sampling steps, by the position of the step. On the program of the trace,
+    the result is the same program; on another one (another size), handles are mapped by the steps that produced them.
+    ``primitives``: user-defined ones besides the installed ones. Raises ``ScheduleError`` if a step is refused.
     """
     schedule = Schedule(program, intrinsics, primitives=primitives)
     known: dict[Argument, Argument] = {}
@@ -39,7 +39,7 @@ def replay(
 def _run(
     schedule: Schedule, step: Step, decided: tuple[int, ...], known: Mapping[Argument, Argument]
 ) -> tuple[Result, ...]:
-    """Apply ``step``, with the handles that stand for the recorded ones now; returns its results."""
+    """Apply ``step``, with the handles mapped from the recorded ones; returns its results."""
     options = {name: _followed(value, known) for name, value in step.options}
     if step.primitive in SAMPLING:
         options["decision"] = decided[0] if step.primitive is Primitive.SAMPLE_CATEGORICAL else decided

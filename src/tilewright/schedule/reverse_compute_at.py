@@ -1,7 +1,7 @@
-"""``reverse_compute_at``: a consumer moves into a loop of its producer, and works on each tile once it is complete.
+"""``reverse_compute_at``: moves a consumer into a loop of its producer, where it processes each completed tile.
 
-This is how an epilogue (bias, activation) joins a matrix product that keeps its result in registers: ``Cl =
-cache_write(C)``, tile, then the rest at the loop around the tile. (TensorIR, Feng et al. 2023.)
+It fuses an epilogue (bias, activation) with a matrix product that keeps its result in registers: ``Cl =
+cache_write(C)``, tile, then move the rest to the loop around the tile. (TensorIR, Feng et al. 2023.)
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ from tilewright.symbolic.traversal import substitute
 def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> tuple[Program, tuple[LoopRef, ...]]:
     """Compute ``block`` inside ``loop``, just after the last of its producers there; returns its new loops.
 
-    Each iteration computes what follows from the part of the producers' results that it has made; buffers that are used
-    nowhere else shrink to that part. The block's old loops are gone, with their annotations. Refuses if a producer's
-    reduction is not complete at the end of an iteration, if a producer is not done before, and if an iteration's part
-    is not a box of the block's own axes.
+    Each iteration processes the part of the producers' results that it computed; buffers used nowhere else shrink to
+    that part. The block's old loops and their annotations are removed. Refuses if a producer's reduction is not
+    complete at the end of an iteration, if a producer does not run before it, and if an iteration's part is not a box
+    of the block's own axes.
     """
     lifted = lift(program, block, loop, within_step=True)
     _check_recurrence(lifted)
@@ -50,7 +50,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> tupl
 
 
 def _check_recurrence(lifted: Lifted) -> None:
-    """Part of a step may run between iterations of another part only if these do not touch what it writes."""
+    """Checks that parts of a step that run between iterations of another part do not access what it writes."""
     if all(axis.kind is not IterKind.ORDERED for axis in lifted.block.axes):
         return
     written = buffers_written(lifted.block)
@@ -62,7 +62,7 @@ def _check_recurrence(lifted: Lifted) -> None:
 
 
 def _produced(lifted: Lifted) -> Mapping[Buffer, Windows]:
-    """What each iteration makes of the buffers that the block reads."""
+    """The regions that each iteration computes of the buffers that the block reads."""
     if any(isinstance(a, If) for a in lifted.target.ancestors):
         raise refuse("the loop is inside a condition", LoopRef(lifted.target.stmt.var.name))
     around = [lifted.target.stmt.var, *(outer.var for outer in lifted.target.loops)]
@@ -105,9 +105,9 @@ def _windows(lifted: Lifted, produced: Mapping[Buffer, Windows]) -> list[Window]
 
 
 def _constraints(lifted: Lifted, inside: Bounds, region: Region, made: Windows) -> list[tuple[IterVar, Window]]:
-    """The axes that index a dimension of which an iteration makes a part, and their ranges.
+    """The axes that index a dimension which an iteration computes in part, and their ranges.
 
-    ``inside`` is what is known in the block.
+    ``inside``: facts in the block.
     """
     found: list[tuple[IterVar, Window]] = []
     values = {axis.var: b for axis, b in zip(lifted.block.axes, lifted.block.bindings, strict=True)}
@@ -147,7 +147,7 @@ _SEQUENTIAL = frozenset({LoopKind.SERIAL, LoopKind.UNROLLED})
 
 
 def _check_reduction_order(lifted: Lifted, placed: Nest) -> None:
-    """Loops outside that drive a reduction of the block must run in sequence."""
+    """Checks that loops outside that drive a reduction of the block are sequential."""
     axes = zip(placed.block.axes, placed.block.bindings, strict=True)
     reduced = [(axis, binding) for axis, binding in axes if axis.kind is IterKind.REDUCE]
     concurrent = [loop.var for loop in lifted.new_loops if loop.kind not in _SEQUENTIAL] if reduced else []

@@ -1,4 +1,4 @@
-"""``rfactor``: a loop of a reduction becomes a spatial axis of partial results, which a second block combines.
+"""``rfactor``: turns a loop of a reduction into a spatial axis of partial results, which a second block combines.
 
 ``s = sum(A[ko * 8 + ki])`` with ``ki`` factored out: ``P[ki] = sum over ko``, then ``s = sum over ki of P[ki]``. The
 partial sums can run in parallel or in lanes. (Suriana et al., CGO 2017; Chen et al., OSDI 2018.)
@@ -46,7 +46,7 @@ def rfactor(program: Program, loop: LoopRef, axis: int) -> tuple[Program, BlockR
 
     The partial results get ``loop`` as dimension ``axis`` of their buffer; the original block combines them. Refuses if
     the loop does not drive a reduction (or drives spatial axes too), if other blocks are inside of the reduction's
-    loops, and if the reducer can't be made out.
+    loops, and if the reducer can't be recovered.
     """
     nest_of = _reduction_around(program, loop)
     block = nest_of.block
@@ -94,7 +94,7 @@ def _reduction_around(program: Program, loop: LoopRef) -> _ReductionNest:
     spatial, reducing = bindings_by_kind(block)
     if any(axis.kind is IterKind.ORDERED for axis in block.axes):
         raise refuse(f"`{block.name}` is a recurrence, not a reduction", ref)
-    # A loop of one iteration may have been simplified away from the bindings.
+    # A loop of one iteration may have been simplified out of the bindings.
     unit = place.stmt.var if place.stmt.extent == ONE else None
     driving = tuple(o.var for o in around if o.var == unit or any(depends_on(b, [o.var]) for b in reducing))
     if place.stmt.extent == ZERO:

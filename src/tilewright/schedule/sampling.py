@@ -1,6 +1,6 @@
-"""Random decisions: how a loop is tiled, which of several candidates is taken.
+"""Random decisions: tilings of a loop, and choices among candidates.
 
-A decision is recorded in the trace, so that it can be replayed as it is, or changed (see ``replay``).
+A decision is recorded in the trace, so that it can be replayed unchanged or changed (see ``replay``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _TRIES = 64
 def sample_perfect_tile(
     program: Program, loop: LoopRef, parts: int, max_innermost: int, random: Random
 ) -> tuple[int, ...]:
-    """``parts`` factors with the extent of ``loop`` as their product; uniform over all such with a small innermost one.
+    """``parts`` factors whose product is the extent of ``loop``; uniform over all with a small innermost factor.
 
     Refuses if the extent is not a positive constant, or no factorization has an innermost factor <= ``max_innermost``.
     """
@@ -25,12 +25,12 @@ def sample_perfect_tile(
         factors = _random_factors(extent, parts, random)
         if factors[-1] <= max_innermost:
             return factors
-    # Rare: nearly all of the extent is one large prime. The innermost factor 1 always fits.
+    # Rare: the extent has one large prime factor. The innermost factor 1 is always allowed.
     return (*_random_factors(extent, parts - 1, random), 1) if parts > 1 else (extent,)
 
 
 def check_perfect_tile(program: Program, loop: LoopRef, parts: int, decision: Sequence[int]) -> None:
-    """Refuse ``decision`` if it is no perfect tiling of ``loop`` in ``parts``."""
+    """Refuse ``decision`` if it is not a perfect tiling of ``loop`` in ``parts``."""
     product = 1
     for factor in decision:
         product *= factor
@@ -39,7 +39,7 @@ def check_perfect_tile(program: Program, loop: LoopRef, parts: int, decision: Se
 
 
 def sample_categorical(weights: Sequence[float], random: Random) -> int:
-    """A position in ``weights``, with the probability that these say. Refuses if there is no positive weight."""
+    """A position in ``weights``, with probability in proportion to the weight. Refuses without a positive weight."""
     if not weights or min(weights) < 0 or sum(weights) <= 0:
         raise refuse("the weights of a choice must not be negative, and at least one must be positive")
     return random.choices(range(len(weights)), weights)[0]
@@ -53,7 +53,7 @@ def _constant_extent(program: Program, loop: LoopRef) -> int:
 
 
 def _random_factors(number: int, parts: int, random: Random) -> tuple[int, ...]:
-    """Uniform over the ordered factorizations: each prime's exponent is dealt out by stars and bars."""
+    """Uniform over the ordered factorizations: each prime's exponent is distributed by stars and bars."""
     factors = [1] * parts
     for prime, exponent in _prime_powers(number):
         bars = sorted(random.sample(range(exponent + parts - 1), parts - 1))

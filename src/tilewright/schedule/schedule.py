@@ -1,8 +1,8 @@
 """``Schedule``: a program, and the primitives that rewrite it.
 
-Each method checks its precondition first and raises ``ScheduleError``, which leaves the schedule as it was; what
-succeeds is one step of the trace. Handles are names, and survive all rewrites that keep the loop or block; where a
-handle is expected, its name does as well. What a primitive does is told by the function of the same name.
+Each method checks its precondition first and raises ``ScheduleError``, which leaves the schedule unchanged; a success
+adds one step to the trace. Handles are names, and survive all rewrites that keep the loop or block; methods accept the
+names themselves, too. The function of the same name documents a primitive.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,10 +54,10 @@ Found = TypeVar("Found")
 
 
 class Schedule:
-    """A program under rewriting, with the trace of how it came about.
+    """A program, rewritten step by step, with the trace of its steps.
 
-    ``intrinsics`` are those that ``tensorize`` knows by name, ``primitives`` those that ``apply`` knows, beside the
-    installed ones; ``seed`` starts the random choices of the sampling methods.
+    ``intrinsics``: those that ``tensorize`` finds by name; ``primitives``: those that ``apply`` finds by name, besides
+    the installed ones; ``seed``: that of the sampling methods.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class Schedule:
         return str(self.program)
 
     def copy(self) -> "Schedule":
-        """Another schedule at the same point, random choices included."""
+        """A copy of this schedule, including the state of random choices."""
         other = Schedule(self.program, self.intrinsics, primitives=[*self._primitives.values()])
         other.trace = self.trace
         other._has_launches = self._has_launches
         other._random.setstate(self._random.getstate())
         return other
 
-    # --- looking ------------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------
 
     @_primitive
     def get_block(self, name: str) -> BlockRef:
@@ -103,7 +103,7 @@ class Schedule:
     def split(
         self, loop: LoopLike, factors: Sequence[FactorLike], names: Sequence[str] | None = None
     ) -> tuple[LoopRef, ...]:
-        """Several nested loops instead of one; at most one factor is None, for what is left."""
+        """Split a loop into several nested loops; at most one factor is None, and is derived."""
         call = _call(Primitive.SPLIT, _loop(loop), tuple(factors), names=_names(names))
         return self._apply(call, lambda: split(self.program, _loop(loop), _numbers(factors), names))
 
@@ -111,60 +111,60 @@ class Schedule:
     def tile(
         self, loops: Sequence[LoopLike], factors: Sequence[FactorLike], names: Sequence[str] | None = None
     ) -> tuple[LoopRef, ...]:
-        """Split each of nested loops, and put all outer ones outside; returns the outer ones, then the inner ones."""
+        """Split perfectly nested loops, and put all outer ones outside; returns the outer ones, then the inner ones."""
         handles = tuple(map(_loop, loops))
         call = _call(Primitive.TILE, handles, tuple(factors), names=_names(names))
         return self._apply(call, lambda: tile(self.program, handles, _numbers(factors), names))
 
     @_primitive
     def fuse(self, *loops: LoopLike, name: str | None = None) -> LoopRef:
-        """One loop instead of several that are directly in one another."""
+        """Merge perfectly nested loops into one."""
         handles = tuple(map(_loop, loops))
         return self._apply(_call(Primitive.FUSE, *handles, name=name), lambda: fuse(self.program, handles, name))
 
     @_primitive
     def reorder(self, *loops: LoopLike) -> None:
-        """Nested loops in another order, outermost first; loops that are not listed stay where they are."""
+        """Permute nested loops, outermost first; loops that are not listed keep their positions."""
         handles = tuple(map(_loop, loops))
         self._apply(_call(Primitive.REORDER, *handles), lambda: reorder(self.program, handles))
 
     @_primitive
     def serial(self, loop: LoopLike) -> None:
-        """Iterations run one after the other."""
+        """Run iterations in order."""
         self._apply(_call(Primitive.SERIAL, _loop(loop)), lambda: loop_kinds.serial(self.program, _loop(loop)))
 
     @_primitive
     def unroll(self, loop: LoopLike) -> None:
-        """The body is there once for each iteration."""
+        """Unroll a loop."""
         self._apply(_call(Primitive.UNROLL, _loop(loop)), lambda: loop_kinds.unroll(self.program, _loop(loop)))
 
     @_primitive
     def vectorize(self, loop: LoopLike) -> None:
-        """Iterations are lanes of vectors."""
+        """Run iterations as lanes of vectors."""
         self._apply(_call(Primitive.VECTORIZE, _loop(loop)), lambda: loop_kinds.vectorize(self.program, _loop(loop)))
 
     @_primitive
     def parallel(self, loop: LoopLike) -> None:
-        """Iterations are spread over workers."""
+        """Distribute iterations over workers."""
         self._apply(_call(Primitive.PARALLEL, _loop(loop)), lambda: loop_kinds.parallel(self.program, _loop(loop)))
 
     @_primitive
     def bind(self, loop: LoopLike, thread: str) -> None:
-        """Iterations are blocks (``"blockIdx.x"``), threads (``"threadIdx.x"``) or virtual threads (``"vthread"``)."""
+        """Map iterations to blocks (``"blockIdx.x"``), threads (``"threadIdx.x"``) or virtual ones (``"vthread"``)."""
         self._apply(_call(Primitive.BIND, _loop(loop), thread), lambda: bind(self.program, _loop(loop), thread))
 
     @_primitive
     def lower_virtual_thread(self, loop: LoopLike) -> None:
-        """Run the virtual threads of ``loop`` in step: the loop moves to around each block, unrolled."""
+        """Interleave the virtual threads of ``loop``: the loop moves around each block, unrolled."""
         call = _call(Primitive.LOWER_VIRTUAL_THREAD, _loop(loop))
         self._apply(call, lambda: lower_virtual_thread(self.program, _loop(loop)))
 
     @_primitive
     def place_barriers(self) -> None:
-        """Let threads wait for each other wherever they have to; the last step of a schedule with threads."""
+        """Insert barriers where threads need them; the last step of a schedule with threads."""
         self._apply(_call(Primitive.PLACE_BARRIERS), lambda: place_barriers(self.program))
 
-    # --- where things are computed ------------------------------------------------------------------------------
+    # --- places of computation ----------------------------------------------------------------------------------
 
     @_primitive
     def compute_at(self, block: BlockLike, loop: LoopLike) -> tuple[LoopRef, ...]:
@@ -174,18 +174,18 @@ class Schedule:
 
     @_primitive
     def reverse_compute_at(self, block: BlockLike, loop: LoopLike) -> tuple[LoopRef, ...]:
-        """Compute a consumer inside ``loop`` of its producer, as soon as it can be; returns its new loops."""
+        """Compute a consumer inside ``loop`` of its producer, on each completed part; returns its new loops."""
         call = _call(Primitive.REVERSE_COMPUTE_AT, _block(block), _loop(loop))
         return self._apply(call, lambda: reverse_compute_at(self.program, _block(block), _loop(loop)))
 
     @_primitive
     def compute_inline(self, block: BlockLike) -> None:
-        """Put what ``block`` computes in place of every read of it."""
+        """Replace every read of ``block``'s result by the value that it computes."""
         self._apply(_call(Primitive.COMPUTE_INLINE, _block(block)), lambda: compute_inline(self.program, _block(block)))
 
     @_primitive
     def reverse_compute_inline(self, block: BlockLike) -> None:
-        """Let the producer of ``block`` store what ``block`` makes of its value."""
+        """Let the producer of ``block`` store the value that ``block`` computes."""
         call = _call(Primitive.REVERSE_COMPUTE_INLINE, _block(block))
         self._apply(call, lambda: reverse_compute_inline(self.program, _block(block)))
 
@@ -202,11 +202,11 @@ class Schedule:
         call = _call(Primitive.DECOMPOSE_REDUCTION, _block(block), _loop(loop))
         return self._apply(call, lambda: decompose_reduction(self.program, _block(block), _loop(loop)))
 
-    # --- where values live --------------------------------------------------------------------------------------
+    # --- buffers ------------------------------------------------------------------------------------------------
 
     @_primitive
     def cache_read(self, readers: BlockLike | Sequence[BlockLike], buffer: str, scope: Memory) -> BlockRef:
-        """A block, or several, read one copy of ``buffer`` in ``scope``; returns the block that copies."""
+        """One or several blocks read a copy of ``buffer`` in ``scope``; returns the block that copies."""
         blocks = tuple(map(_block, (readers,) if isinstance(readers, BlockRef | str) else readers))
         call = _call(Primitive.CACHE_READ, blocks[0] if len(blocks) == 1 else blocks, buffer, scope)
         return self._apply(call, lambda: cache_read(self.program, blocks, buffer, scope))
@@ -219,21 +219,21 @@ class Schedule:
 
     @_primitive
     def set_scope(self, buffer: str, scope: Memory) -> None:
-        """``buffer`` lives in ``scope``."""
+        """Allocate ``buffer`` in ``scope``."""
         self._apply(_call(Primitive.SET_SCOPE, buffer, scope), lambda: set_scope(self.program, buffer, scope))
 
     @_primitive
     def prefetch(self, buffer: str, distance: int | Sampled, cache: int = 1) -> None:
-        """Each vector loaded from the parameter ``buffer`` asks for what lies ``distance`` bytes further on.
+        """Each vector load from the parameter ``buffer`` prefetches the data ``distance`` bytes ahead.
 
-        It comes to the cache of level ``cache``, which is 1 or 2, and to all beyond.
+        It is loaded into the cache of level ``cache``, 1 or 2, and those beyond.
         """
         call = _call(Primitive.PREFETCH, buffer, distance, cache=None if cache == 1 else cache)
         self._apply(call, lambda: prefetch(self.program, buffer, int(distance), cache))
 
     @_primitive
     def transform_layout(self, block: BlockLike, buffer: str, index_map: IndexMap | str) -> tuple[LoopRef, ...]:
-        """Store ``buffer`` packed, as in ``"k, n -> n // 16, k, n % 16"``; returns the loops of a plain writer."""
+        """Store ``buffer`` packed, as in ``"k, n -> n // 16, k, n % 16"``; returns the new loops of a plain writer."""
         packing = self._look(lambda: IndexMap.parse(index_map) if isinstance(index_map, str) else index_map)
         call = _call(Primitive.TRANSFORM_LAYOUT, _block(block), buffer, packing)
         return self._apply(call, lambda: transform_layout(self.program, _block(block), buffer, packing))
@@ -252,15 +252,15 @@ class Schedule:
 
     @_primitive
     def double_buffer(self, block: BlockLike) -> None:
-        """Compute what ``block`` writes one iteration ahead, into the other half of a buffer twice as large."""
+        """Compute the result of ``block`` one iteration ahead, into the other half of a doubled buffer."""
         call = _call(Primitive.DOUBLE_BUFFER, _block(block))
         self._apply(call, lambda: double_buffer(self.program, _block(block)))
 
-    # --- hardware, notes, symbols -------------------------------------------------------------------------------
+    # --- hardware, annotations, symbols -------------------------------------------------------------------------
 
     @_primitive
     def tensorize(self, loop: LoopLike, intrinsic: TensorIntrinsic | str) -> BlockRef:
-        """Replace ``loop`` and what is in it by a call of ``intrinsic``; returns the block that calls it."""
+        """Replace ``loop`` and its contents by a call of ``intrinsic``; returns the block that calls it."""
         known = self.intrinsics if isinstance(intrinsic, str) else self.intrinsics.with_intrinsic(intrinsic)
         name = intrinsic if isinstance(intrinsic, str) else intrinsic.name
 
@@ -276,26 +276,26 @@ class Schedule:
 
     @_primitive
     def annotate(self, block: BlockLike, key: str, value: int | str | Sampled) -> None:
-        """Note ``key = value`` on ``block``."""
+        """Set the annotation ``key = value`` on ``block``."""
         call = _call(Primitive.ANNOTATE, _block(block), key, value)
         noted = int(value) if isinstance(value, Sampled) else value
         self._apply(call, lambda: annotate(self.program, _block(block), key, noted))
 
     @_primitive
     def unannotate(self, block: BlockLike, key: str) -> None:
-        """Remove the note ``key`` from ``block``."""
+        """Remove the annotation ``key`` from ``block``."""
         call = _call(Primitive.UNANNOTATE, _block(block), key)
         self._apply(call, lambda: unannotate(self.program, _block(block), key))
 
     @_primitive
     def bind_factors(self, **values: int | Sampled) -> None:
-        """Put numbers in place of symbolic split factors, by name."""
+        """Replace symbolic split factors by numbers, by name."""
         numbers = {name: int(value) for name, value in values.items()}
         self._apply(_call(Primitive.BIND_FACTORS, **values), lambda: bind_factors(self.program, numbers))
 
     @_primitive
     def apply(self, primitive: UserPrimitive | str, *arguments: Argument, **options: Argument) -> tuple[Handle, ...]:
-        """Somebody else's primitive, or the name of one that is known; returns the handles that it made."""
+        """Apply a user-defined primitive, given as an object or by name; returns the handles that it made."""
         known = self._look(lambda: self._found(primitive))
         call = self._look(lambda: known.called(self.program, arguments, options))
         step = Step(UserStep(known.name), call.arguments, tuple(call.options.items()))
@@ -318,7 +318,7 @@ class Schedule:
     def sample_perfect_tile(
         self, loop: LoopLike, parts: int, max_innermost: int = 16, decision: Sequence[int] | None = None
     ) -> tuple[Sampled, ...]:
-        """Random factors of the extent of ``loop``, for ``split``; ``decision`` gives them instead."""
+        """Random factors of the extent of ``loop``, for ``split``; ``decision`` gives fixed ones."""
 
         def run() -> tuple[Program, tuple[Sampled, ...]]:
             chosen = decision
@@ -333,7 +333,7 @@ class Schedule:
     def sample_categorical(
         self, candidates: Sequence[int], weights: Sequence[float] | None = None, decision: int | None = None
     ) -> Sampled:
-        """One of ``candidates``, with probabilities in proportion to ``weights``; ``decision`` gives it instead."""
+        """One of ``candidates``, with probabilities proportional to ``weights``; ``decision`` fixes the position."""
         likely = tuple(weights) if weights is not None else (1.0,) * len(candidates)
 
         def run() -> tuple[Program, Sampled]:
@@ -350,10 +350,10 @@ class Schedule:
         count = sum(isinstance(result, Sampled) for step in self.trace.steps for result in step.results)
         return tuple(Sampled(f"d{count + i}", value) for i, value in enumerate(values))
 
-    # --- every primitive ----------------------------------------------------------------------------------------
+    # --- all primitives -----------------------------------------------------------------------------------------
 
     def _apply(self, call: Step, run: Callable[[], tuple[Program, Made]]) -> Made:
-        """Run a primitive: keep its program and note the step, or raise ``ScheduleError`` and change nothing."""
+        """Run a primitive: store its program and record the step, or raise ``ScheduleError`` and change nothing."""
         try:
             program, made = run()
             bound = self._has_launches or call.primitive is Primitive.BIND

@@ -1,4 +1,4 @@
-"""``set_scope``: where an intermediate buffer lives."""
+"""``set_scope``: sets the memory of an intermediate buffer."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from tilewright.schedule.tree import refuse
 
 
 def set_scope(program: Program, buffer: str, scope: Memory) -> tuple[Program, None]:
-    """The buffer ``buffer`` in ``scope``. Refuses for parameters, which the caller allocates."""
+    """Move ``buffer`` to the memory ``scope``. Refuses for parameters, which the caller allocates."""
     old = buffer_named(program, buffer)
     if old in program.params:
         raise refuse(f"`{buffer}` is a parameter and lives where the caller put it; use cache_read or cache_write")

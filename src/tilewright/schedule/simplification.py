@@ -1,4 +1,4 @@
-"""Keeping bindings, predicates and extents in canonical form after loops have changed."""
+"""Keeps bindings, predicates and extents in canonical form after loops have changed."""
 
 import operator
 
@@ -11,9 +11,9 @@ from tilewright.symbolic.traversal import all_of, conjuncts
 
 
 def simplified(stmt: Stmt, bounds: Bounds) -> Stmt:
-    """``stmt`` with simple bindings and extents, and without the conditions that are proven; blocks stay closed.
+    """``stmt`` with simplified bindings and extents, and without proven conditions; blocks are not entered.
 
-    ``bounds`` is what is known around ``stmt``.
+    ``bounds``: facts around ``stmt``.
     """
     match stmt:
         case Block():
@@ -33,7 +33,7 @@ def simplified(stmt: Stmt, bounds: Bounds) -> Stmt:
 
 
 def _simplified_nest(outermost: Loop, bounds: Bounds) -> Stmt:
-    """Loops directly in one another are known together: what is known between them counts for odd extents only."""
+    """Directly nested loops are handled together: the facts between them matter only for unusual extents."""
     loops = perfect_nest(outermost)
     extents: dict[Var, Expr] = {}
     for loop in loops:

@@ -1,8 +1,8 @@
-"""``split`` and ``tile``: one loop becomes several.
+"""``split`` and ``tile``: split a loop into several nested loops.
 
 ``for i in range(n)`` split by ``(None, 8)`` becomes ``for i_0 in range(ceil(n / 8)): for i_1 in range(8)``, and ``i``
-in the bindings becomes ``i_0 * 8 + i_1``. Where the factors are not proven to divide, the blocks below get the
-predicate ``i_0 * 8 + i_1 < n``; tails are cut off in codegen.
+in the bindings becomes ``i_0 * 8 + i_1``. If the factors are not proven to divide the extent, the blocks below get the
+predicate ``i_0 * 8 + i_1 < n``; codegen splits off the tails.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from tilewright.symbolic.sizes import flat_index
 from tilewright.symbolic.traversal import all_of
 
 Factor: TypeAlias = int | Extent | None
-"""An extent; a symbol that is bound later (``bind_factors``); or None: as many as needed."""
+"""An extent; a symbol that is bound later (``bind_factors``); or None: derived."""
 
 
 def split(
@@ -40,7 +40,7 @@ def split(
 ) -> tuple[Program, tuple[LoopRef, ...]]:
     """Split ``loop`` into loops of the extents ``factors``, outermost first; at most one is None (see ``Factor``).
 
-    Returns the new loops; they are called ``names``, or ``i_0``, ``i_1`` ... Refuses if the loop is not serial, if a
+    Returns the new loops; their names are ``names``, or ``i_0``, ``i_1`` ... Refuses if the loop is not serial, if a
     factor is not positive, or if the product of the factors is too small.
     """
     place = loop_at(program, loop)
@@ -68,7 +68,7 @@ def tile(
 ) -> tuple[Program, tuple[LoopRef, ...]]:
     """Split each of perfectly nested ``loops`` by its inner factor, and put all outer loops outside of all inner ones.
 
-    Returns the outer loops, then the inner ones (the literature's ``yo, xo, yi, xi = tile(y, x, 8, 8)``).
+    Returns the outer loops, then the inner ones (TVM's ``yo, xo, yi, xi = tile(y, x, 8, 8)``).
     """
     if len(loops) != len(factors):
         raise refuse(f"{len(loops)} loops need as many factors, not {len(factors)}")
@@ -86,7 +86,7 @@ def tile(
 
 
 def require_serial(loop: Loop, verb: str) -> None:
-    """Refuse if ``loop`` has a kind already: it would be lost."""
+    """Refuse if ``loop`` is not serial: its kind would be lost."""
     if loop.kind is not LoopKind.SERIAL:
         remedy = f"make it serial first, or {verb} before it is made {loop.kind.value}"
         raise refuse(f"loop `{loop.var}` is {loop.kind.value}; {remedy}", LoopRef(loop.var.name))
@@ -95,7 +95,7 @@ def require_serial(loop: Loop, verb: str) -> None:
 def new_loop_vars(
     program: Program, names: Sequence[str] | None, default: Sequence[str], place: LoopRef
 ) -> tuple[Var, ...]:
-    """New loop variables: called exactly ``names`` where these are given, else ``default`` or similar."""
+    """New loop variables with exactly the ``names`` if given, else ``default`` or similar."""
     if names is None:
         return fresh_loop_vars(program, default)
     if len(names) != len(default):
@@ -109,7 +109,7 @@ def new_loop_vars(
 
 
 def _with_symbols(program: Program, factors: Sequence[Factor]) -> Program:
-    """``program`` with the symbols in ``factors`` declared as run-time extents, which they are until they are bound."""
+    """``program`` with the symbols in ``factors`` declared as run-time extents until they are bound."""
     known = {dim.var for dim in program.dims}
     symbols = {f for f in factors if isinstance(f, Extent)} - known
     if not symbols:
@@ -143,7 +143,7 @@ def _extents(loop: Loop, factors: Sequence[Factor], bounds: Bounds) -> tuple[Exp
 
 
 def guarded(stmt: Stmt, condition: Expr) -> Stmt:
-    """``stmt`` where ``condition`` holds: in the predicates of blocks, and as ``If`` around what is in no block."""
+    """``stmt`` where ``condition`` holds: as predicates of blocks, and as ``If`` around other statements."""
     match stmt:
         case Block():
             return dataclasses.replace(stmt, predicate=all_of(stmt.predicate, condition))

@@ -1,4 +1,4 @@
-"""Recurrences: when one step of an ordered axis stands alone."""
+"""Recurrences: whether the steps of an ordered axis are independent in the buffers that they write."""
 
 from collections.abc import Set
 
@@ -11,7 +11,7 @@ from tilewright.symbolic.operations import BinaryOp
 def selects_a_row(block: Block, axis: IterVar, buffers: Set[Buffer]) -> bool:
     """Whether the steps of an ordered axis write different elements of ``buffers``, so that one step completes its own.
 
-    That is so if the axis is, but for a constant, an index of everything that is written.
+    True if the axis, plus a constant, is an index of each write.
     """
     own = [region for region in block.writes if region.buffer in buffers]
     return all(any(_follows(start, axis.var) and extent == ONE for start, extent in region.ranges) for region in own)

@@ -1,6 +1,6 @@
-"""``storage_align``: neighbours along a dimension lie a number of elements apart that suits the banks of a memory.
+"""``storage_align``: pads a buffer's stride to avoid bank conflicts.
 
-A buffer stays dense: the dimension inside gets some more elements, which nobody touches.
+The buffer stays dense: the next inner dimension gets extra, unused elements.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ def storage_align(
     """Make the stride of dimension ``axis`` of ``buffer``, which ``block`` writes, ``offset`` modulo ``factor``.
 
     Strides count elements. Primitives that shrink buffers (``compute_at``) undo it, so it comes after them. Refuses for
-    parameters, for run-time extents, for the innermost dimension, and where no number of elements serves.
+    parameters, run-time extents and the innermost dimension, and if no padding gives this stride.
     """
     writer = block_at(program, block).stmt
     old = buffer_named(program, buffer)

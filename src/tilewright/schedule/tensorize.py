@@ -1,4 +1,4 @@
-"""``tensorize``: a nest of loops around one block becomes a call of a hardware intrinsic.
+"""``tensorize``: replaces a nest of loops around one block by a call of a hardware intrinsic.
 
 The block keeps its name; each of its axes now counts tiles. With ``vi = yo * 8 + yi`` and an intrinsic of 8 rows::
 
@@ -51,16 +51,16 @@ class _Axis:
 
     @property
     def tile(self) -> Expr:
-        """Which tile it is."""
+        """The number of the tile."""
         return self.start // self.size
 
 
 def tensorize(program: Program, loop: LoopRef, intrinsic: TensorIntrinsic) -> tuple[Program, BlockRef]:
     """Replace ``loop`` and everything in it by ``intrinsic``; returns the block that calls it.
 
-    A reduction that goes on outside of ``loop`` takes the forms ``reset`` and ``update``. Refuses unless the loops are
-    a perfect nest around one block whose predicate they do not change (so their splits must be exact), which does, in
-    tiles of the intrinsic's size, what its description says, operand by operand.
+    A reduction that continues outside of ``loop`` uses the forms ``reset`` and ``update``. Refuses unless the loops are
+    a perfect nest around one block whose predicate they do not change (so their splits must be exact), and which
+    matches, in tiles of the intrinsic's size, the description operand by operand.
     """
     place = loop_at(program, loop)
     block, axes = _tiles(program, place)
@@ -81,7 +81,7 @@ def tensorize(program: Program, loop: LoopRef, intrinsic: TensorIntrinsic) -> tu
 
 
 def _tiles(program: Program, place: Location[Loop]) -> tuple[Block, tuple[_Axis, ...]]:
-    """The block inside, and its axes in tiles of what the loops from ``place`` inward run over."""
+    """The block inside, and its axes in tiles of the loops from ``place`` inward."""
     inner = perfect_nest(place.stmt)
     block = inner[-1].body
     if not isinstance(block, Block):
@@ -108,7 +108,7 @@ def _tile(axis: IterVar, binding: Expr, inner: Sequence[Var], bounds: Bounds, re
 
 
 def _require_exact(inner: Sequence[Loop], axes: Sequence[_Axis], block: Block, bounds: Bounds) -> None:
-    """The loops must run over each point of the tile once."""
+    """Checks that the loops run over each point of the tile once."""
     variables = [loop.var for loop in inner]
     iterations: Expr = ONE
     for loop in inner:
@@ -125,7 +125,7 @@ def _require_exact(inner: Sequence[Loop], axes: Sequence[_Axis], block: Block, b
 
 
 def _pattern(block: Block, intrinsic: TensorIntrinsic) -> Block:
-    """What the block is compared with: the description, or its init or update alone."""
+    """The pattern of the block: the description, or only its init or update."""
     pattern = intrinsic.block
     if pattern.init is None or block.init is not None:
         return pattern
@@ -136,7 +136,7 @@ def _pattern(block: Block, intrinsic: TensorIntrinsic) -> Block:
 
 
 def _matched(axes: Sequence[_Axis], pattern: Block, name: str) -> dict[Var, IterVar]:
-    """The intrinsic's axis for each axis of the block: from the right, for each kind; the others are points."""
+    """The intrinsic's axis for each axis of the block: from the right, for each kind; the others are single points."""
     matched: dict[Var, IterVar] = {}
     for kind in IterKind:
         own = [axis for axis in axes if axis.axis.kind is kind]
@@ -181,7 +181,7 @@ def _calling(
     is_reset = len(pattern.axes) < len(intrinsic.block.axes)
     inputs = () if is_reset else tuple(matcher.region(p) for p in intrinsic.description.inputs)
     outputs = tuple(matcher.region(p) for p in intrinsic.description.results)
-    touched = (*outputs, *inputs)  # an intrinsic may read what it writes
+    touched = (*outputs, *inputs)  # an intrinsic may read its outputs
     is_whole = all(a.axis.kind is not IterKind.REDUCE or equivalent(a.outer.extent, ONE, Bounds()) for a in axes)
     if pattern.init is not None and not (is_whole and _is_best(intrinsic.compute, intrinsic.update)):
         reset, update = _form(intrinsic.reset, "reset", intrinsic), _form(intrinsic.update, "update", intrinsic)
@@ -199,7 +199,7 @@ def _calling(
 
 
 def _is_best(compute: Intrinsic | None, update: Intrinsic | None) -> bool:
-    """Whether to do all at once: not if only the update is an instruction."""
+    """Whether to use the form of the whole: not if only the update is an instruction."""
     return compute is not None and (compute.implementation != "" or update is None or update.implementation == "")
 
 

@@ -1,8 +1,8 @@
-"""Traces: the steps that made a schedule, as text, as JSON, and to be replayed.
+"""Traces: the recorded steps of a schedule, as text and as JSON, for replay.
 
-A trace holds everything that was decided: which primitive, on which loops and blocks, with which numbers, and what came
-out. Random choices are steps of their own (``sample_perfect_tile``), and later steps refer to their results
-(``Sampled``), so a tuner changes a decision and replays. ``str(trace)`` is Python that does the same again.
+A trace has all decisions: the primitives, their loops and blocks, their numbers, and their results. Random choices are
+steps of their own (``sample_perfect_tile``), and later steps refer to their results (``Sampled``), so a tuner changes a
+decision and replays. ``str(trace)`` is Python code that repeats the steps.
 """
 
 import json
@@ -60,14 +60,14 @@ SAMPLING = frozenset({Primitive.SAMPLE_PERFECT_TILE, Primitive.SAMPLE_CATEGORICA
 
 @dataclass(frozen=True, slots=True)
 class UserStep:
-    """The name of somebody else's primitive (``user_primitive``), which has a dot."""
+    """The name of a user-defined primitive (``user_primitive``), which contains a dot."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A number that a sampling step decided; stands for ``value`` in the arguments of later steps."""
+    """A number from a sampling step; denotes ``value`` in the arguments of later steps."""
 
     name: str
     value: int
@@ -89,7 +89,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One primitive: its arguments (the optional ones by name), and the handles or numbers that it gave."""
+    """One primitive: its arguments (the optional ones by name), and the resulting handles or numbers."""
 
     primitive: Primitive | UserStep
     arguments: tuple[Argument, ...]
@@ -131,7 +131,7 @@ class Trace:
 
     @staticmethod
     def from_json(text: str) -> "Trace":
-        """The trace that ``to_json`` wrote. Raises ``BadInput`` if ``text`` is no trace of this version."""
+        """The trace that ``to_json`` wrote. Raises ``BadInput`` if ``text`` is not a trace of this version."""
         try:
             data: _Json = json.loads(text)
         except ValueError as error:
@@ -189,7 +189,7 @@ def _step_from_json(data: _Json) -> Step:
 
 
 def _to_json(value: Argument) -> _Json:
-    """Plain values as they are; everything else as an object with one key that says what it is."""
+    """Plain values unchanged; everything else as an object with one key for its kind."""
     match value:
         case LoopRef(name):
             return {"loop": name}

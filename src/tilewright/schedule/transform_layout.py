@@ -1,6 +1,6 @@
-"""``transform_layout``: an intermediate buffer is packed another way, ``T[k, j]`` as ``T[j // 32, k, j % 32]``.
+"""``transform_layout``: changes the layout of an intermediate buffer, ``T[k, j]`` to ``T[j // 32, k, j % 32]``.
 
-Where an extent does not divide, the last tile is partly undefined, and never read. (Layouts as in Liu et al.,
+If a factor does not divide an extent, part of the last tile is undefined, and never read. (Layouts as in Liu et al.,
 "Optimizing CNN Model Inference on CPUs", ATC 2019.)
 """
 
@@ -39,8 +39,8 @@ def transform_layout(
     """Store ``buffer``, which ``block`` reads or writes, packed by ``index_map``, in all blocks.
 
     If ``block`` writes the buffer in plain loops over its dimensions, they become loops over the packed dimensions,
-    which are returned. Refuses parameters (pack a ``cache_read`` or ``cache_write`` copy instead), maps that send two
-    elements to one place, and buffers that are passed to intrinsics.
+    which are returned. Refuses parameters (pack a ``cache_read`` or ``cache_write`` copy instead), maps that are not
+    injective, and buffers that are passed to intrinsics.
     """
     old = buffer_named(program, buffer)
     user = block_at(program, block)
@@ -66,7 +66,7 @@ def transform_layout(
 
 
 def _check_uses(program: Program, old: Buffer) -> None:
-    """All accesses must be plain reads and stores inside of blocks."""
+    """Checks that all accesses are plain reads and stores inside of blocks."""
     bare = transform_stmts(program.body, lambda stmt: Seq(()) if isinstance(stmt, Block) else None)
     without = transform_stmts(bare, lambda stmt: stmt.body if isinstance(stmt, Alloc) else None)
     if old in buffers(without):
@@ -84,7 +84,7 @@ def _count(shape: Sequence[Expr]) -> Expr:
 
 
 def _check_elementwise_writers(program: Program, old: Buffer) -> None:
-    """Padding stays undefined, so no block may claim to write whole ranges."""
+    """Checks that no block declares whole ranges as written, as padding stays undefined."""
     for block in all_blocks(program.body):
         if any(region.buffer == old and any(extent != ONE for _, extent in region.ranges) for region in block.writes):
             reason = f"`{block.name}` writes ranges of `{old.name}`, which the layout would pad"
@@ -113,7 +113,7 @@ def _packed(program: Program, block: Block, old: Buffer, new: Buffer, index_map:
 
 
 def _plain_nest(user: Location[Block], buffer: Buffer) -> Location[Loop] | None:
-    """The outermost of the loops that run over the dimensions of ``buffer``, and nothing else, around its writer."""
+    """The outermost of the loops that run exactly over the dimensions of ``buffer``, around its writer."""
     block = user.stmt
     store = block.body
     if not isinstance(store, Store) or store.buffer != buffer or block.init is not None or block.predicate != TRUE:

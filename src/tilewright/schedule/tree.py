@@ -1,4 +1,4 @@
-"""Finding and replacing statements of a program: what all primitives are made of.
+"""Finds and replaces statements of a program: the basis of all primitives.
 
 A place is a ``Location``: a statement, its ancestors, and the path of child positions that leads to it. Handles
 (``LoopRef``, ``BlockRef``) are names, which are unique within a program, so they survive every rewrite that keeps the
@@ -45,7 +45,7 @@ Handle: TypeAlias = LoopRef | BlockRef
 
 
 class Refusal(Exception):
-    """A precondition that does not hold, and the place where; ``Schedule`` makes a ``ScheduleError`` of it."""
+    """A violated precondition, and its place; ``Schedule`` turns it into a ``ScheduleError``."""
 
     def __init__(self, reason: str, place: Handle | None = None) -> None:
         super().__init__(reason)
@@ -54,7 +54,7 @@ class Refusal(Exception):
 
 
 def refuse(reason: str, place: Handle | None = None) -> Refusal:
-    """The exception by which a primitive refuses: ``raise refuse("...", loop)``."""
+    """The exception of a refusing primitive: ``raise refuse("...", loop)``."""
     return Refusal(reason, place)
 
 
@@ -64,7 +64,7 @@ Path: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Location(Generic[S]):
-    """A statement in its program: ``ancestors`` from the program's body down to the parent, ``path`` the way there."""
+    """A statement in its program: ``ancestors`` from the program's body down to the parent, and child positions."""
 
     stmt: S
     ancestors: tuple[Stmt, ...]
@@ -72,7 +72,7 @@ class Location(Generic[S]):
 
     @property
     def loops(self) -> tuple[Loop, ...]:
-        """The loops around the statement, outermost first, up to the block it is in (which hides what is outside)."""
+        """The loops around the statement, outermost first, up to its block (which hides those outside)."""
         return tuple(a for a in _visible(self.ancestors) if isinstance(a, Loop))
 
 
@@ -95,7 +95,7 @@ def places(
 
     ``ancestors`` and ``path`` are those of ``stmt``.
     """
-    # Ways are linked from the inside out: most are never asked for.
+    # Paths are linked lists from the inside out: most are never used.
     stack: list[tuple[Stmt, _Way | None]] = [(stmt, None)]
     while stack:
         node, way = stack.pop()
@@ -111,11 +111,11 @@ def places(
 
 
 _Way: TypeAlias = "tuple[Stmt, int, _Way | None]"
-"""The parent of a statement, the statement's position in it, and the way to the parent."""
+"""The parent of a statement, the statement's position in it, and the path to the parent."""
 
 
 def _followed(way: "_Way | None") -> tuple[list[Stmt], list[int]]:
-    """The ancestors and positions of a way, from the outside in."""
+    """The ancestors and positions of a path, from the outside in."""
     above: list[Stmt] = []
     positions: list[int] = []
     while way is not None:
@@ -129,7 +129,7 @@ def _followed(way: "_Way | None") -> tuple[list[Stmt], list[int]]:
 
 
 def loop_at(program: Program, loop: LoopRef) -> Location[Loop]:
-    """Where ``loop`` is. Refuses if the program has no such loop."""
+    """The location of ``loop``. Refuses if the program has no such loop."""
     found = next(places(program.body, Loop, lambda s: s.var.name == loop.name), None)
     if found is not None:
         return found
@@ -138,14 +138,14 @@ def loop_at(program: Program, loop: LoopRef) -> Location[Loop]:
 
 
 def loops_at(program: Program, loops: Sequence[LoopRef]) -> list[Location[Loop]]:
-    """Where each of ``loops`` is. Refuses if the program lacks one of them."""
+    """The locations of ``loops``. Refuses if the program lacks one of them."""
     names = {loop.name for loop in loops}
     found = {place.stmt.var.name: place for place in places(program.body, Loop, lambda s: s.var.name in names)}
     return [found.get(loop.name) or loop_at(program, loop) for loop in loops]
 
 
 def block_at(program: Program, block: BlockRef) -> Location[Block]:
-    """Where ``block`` is. Refuses if the program has no such block."""
+    """The location of ``block``. Refuses if the program has no such block."""
     found = next(places(program.body, Block, lambda s: s.name == block.name), None)
     if found is not None:
         return found
@@ -205,7 +205,7 @@ def buffers_of(program: Program) -> dict[str, Buffer]:
     return {b.name: b for b in (*program.params, *allocated)}
 
 
-# What is known at a place --------------------------------------------------------------------------------------------
+# Facts at a place ----------------------------------------------------------------------------------------------------
 
 
 def bounds_at(program: Program, place: Location[Stmt]) -> Bounds:
@@ -235,7 +235,7 @@ def bounds_below(program: Program, ancestors: tuple[Stmt, ...]) -> Bounds:
 def rebuilt(ancestors: Sequence[Stmt], path: Path, new: Stmt) -> Stmt:
     """The first of ``ancestors`` with the statement at ``path``, below the last of them, replaced by ``new``; tidied.
 
-    Loops and allocations around go if nothing is left inside.
+    Loops and allocations around are removed if they become empty.
     """
     new = normalize(new)
     for ancestor, position in zip(reversed(ancestors), reversed(path), strict=True):
@@ -255,7 +255,7 @@ def rewrite(program: Program, place: Location[Stmt], new: Stmt) -> Program:
 def substitute_loops(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     """``stmt`` with variables of the loops around it replaced.
 
-    What is inside a block sees only the block's axes, so it is left alone; what nothing changes in is the same object.
+    The inside of a block sees only the block's axes, so it is not entered; unchanged statements stay the same objects.
     """
     match stmt:
         case Block():
@@ -286,7 +286,7 @@ def change_blocks(stmt: Stmt, change: Callable[[Block], Stmt]) -> Stmt:
 
 
 def normalize(stmt: Stmt) -> Stmt:
-    """``stmt`` without loops and allocations that have nothing inside, and with sequences in canonical form."""
+    """``stmt`` without empty loops and allocations, and with sequences in canonical form."""
     around, inner = visit.allocations(stmt)
     if around:
         body = normalize(inner)
@@ -310,7 +310,7 @@ def _is_nothing(stmt: Stmt) -> bool:
 
 
 def nest(loops: Iterable[Loop], body: Stmt) -> Stmt:
-    """``body`` inside copies of ``loops`` (outermost first), whose own bodies do not count."""
+    """``body`` inside copies of ``loops`` (outermost first), whose own bodies are ignored."""
     for loop in reversed(tuple(loops)):
         body = with_children(loop, (body,))
     return body
@@ -331,7 +331,7 @@ def variable_names(program: Program) -> set[str]:
 
 
 def fresh_loop_vars(program: Program, wanted: Iterable[str]) -> tuple[Var, ...]:
-    """New loop variables with the ``wanted`` names where these are free, else numbered ones."""
+    """New loop variables with the ``wanted`` names if these are free, else numbered ones."""
     taken = variable_names(program)
     fresh: list[Var] = []
     for name in wanted:

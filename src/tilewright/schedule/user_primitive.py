@@ -1,10 +1,10 @@
-"""Primitives from outside: anybody's function from program to program, as a step of traces.
+"""User-defined primitives: functions from program to program, as steps of traces.
 
     STRIPE = UserPrimitive("my_package.stripe", stripe)     # stripe(program, loop: LoopRef, ways: int)
     s.apply(STRIPE, "i", 4)
 
-The function is like one of Tilewright's: it checks first, refuses by ``raise refuse(reason, place)``, and returns the
-new program and the handles that it made. That it keeps the meaning, only its author can say.
+The function works like a built-in primitive: it checks first, refuses by ``raise refuse(reason, place)``, and returns
+the new program and the handles that it made. Its author must ensure that it preserves semantics.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +20,16 @@ from tilewright.schedule.trace import Argument, Sampled
 from tilewright.schedule.tree import BlockRef, Handle, LoopRef, Refusal, refuse
 
 GROUP = "tilewright.primitives"
-"""Of entry points."""
+"""Group of entry points."""
 Made: TypeAlias = Handle | tuple[Handle, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class UserPrimitive:
-    """``function(program, *arguments, **options)`` gives a program and handles; traces call it ``name``.
+    """``function(program, *arguments, **options)`` returns a program and handles; ``name`` is its name in traces.
 
-    The name has a dot, so that it is none of Tilewright's. Where a parameter is annotated as ``LoopRef`` or
-    ``BlockRef``, the name of one does as well.
+    The name contains a dot, to differ from built-in ones. Parameters annotated as ``LoopRef`` or ``BlockRef`` also take
+    names.
     """
 
     name: str
@@ -40,7 +40,7 @@ class UserPrimitive:
             raise BadInput(f"the primitive {shown(self.name)} needs a name with a dot, as my_package.{self.name}")
 
     def called(self, program: Program, arguments: Sequence[Argument], options: Mapping[str, Argument]) -> "Call":
-        """Its arguments, handles for their names. Raises ``Refusal`` if there are too many, or some are missing."""
+        """The bound arguments, with handles for names. Raises ``Refusal`` for too many or missing arguments."""
         try:
             bound = signature(self.function).bind(program, *arguments, **options)
             kinds = get_type_hints(self.function)
@@ -61,7 +61,7 @@ class Call:
     options: Mapping[str, Argument]
 
     def run(self, program: Program) -> tuple[Program, tuple[Handle, ...]]:
-        """What it makes of ``program``. Raises ``Refusal``, also if that is no program of the same arrays."""
+        """Apply it to ``program``. Raises ``Refusal``, also if the result is not a program on the same arrays."""
         try:
             after, made = self._made(program)
         except (Refusal, BadInput):
@@ -82,7 +82,7 @@ class Call:
 
 
 def _plain(value: Argument) -> Argument:
-    """Numbers that were sampled as such."""
+    """The arguments with sampled numbers marked as such."""
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
     return value.value if isinstance(value, Sampled) else value

@@ -1,7 +1,7 @@
-"""Spaces of schedules: what is left open, what it may be, and what a candidate makes of a program.
+"""Search spaces of schedules: knobs, their values, and the schedule of each candidate.
 
-In: a loop program, and a function that schedules it and asks where it does not know. Out: a ``Space``, whose candidates
-are arrays of digits to whoever searches, and schedules with their traces to whoever runs them.
+In: a loop program, and a template: a function that schedules it with open decisions. Out: a ``Space``, whose candidates
+are arrays of digits for searchers, and schedules with traces for compilation.
 
     def rows(s: Schedule, config: Config) -> None:
         y, *_ = s.get_loops("C")
@@ -10,9 +10,8 @@ are arrays of digits to whoever searches, and schedules with their traces to who
     space = Space.of(rows, program)
     print(space.schedule(space.digits({"rows": (8, 16)})))
 
-``knobs``, ``orders``: what a knob may be     ``config``: how it is asked for     ``space``: all candidates
-``tables``: knobs as numbers                  ``population``: many choices of knobs that are numbers
+``knobs`` and ``orders`` have values of knobs, ``config`` the interface of templates, ``space`` all candidates,
+``tables`` numeric features of knobs, ``population`` arrays of choices of numeric knobs.
 
-The compiler's own spaces are made in ``kernels``. A new kind of knob is a function in ``knobs`` and a method of
-``Config``.
+The compiler's own spaces are in ``kernels``. A new kind of knob is a function in ``knobs`` and a method of ``Config``.
 """

@@ -1,7 +1,8 @@
-"""Templates: a function that schedules a program, and asks a ``Config`` where it does not know (AutoTVM's notation).
+"""Templates: functions that schedule a program with open decisions taken from a ``Config`` (AutoTVM's notation).
 
 The function runs once with a config that collects the knobs and takes the first value of each, and then once for each
-candidate, with a config that has the decisions (Chen et al., NeurIPS 2018). ``examples/template.py`` is a whole one. ::
+candidate, with a config that has its decisions (Chen et al., NeurIPS 2018). ``examples/template.py`` is a full example.
+::
 
     def matmul(s: Schedule, config: Config) -> None:
         y, x, k = s.get_loops("C")
@@ -12,7 +13,7 @@ candidate, with a config that has the decisions (Chen et al., NeurIPS 2018). ``e
 
     space = Space.of(matmul, program)
 
-The compiler's own spaces ask in the same way (``Generator``).
+The compiler's own spaces use the same interface (``Generator``).
 """
 
 from abc import ABC, abstractmethod
@@ -33,7 +34,7 @@ ANY_KIND: Kinds = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
 
 class Config(ABC):
-    """What a template asks. All methods raise ``BadInput`` for a knob that can't be, or is defined twice."""
+    """The interface of templates. All methods raise ``BadInput`` for an invalid or duplicate knob."""
 
     def split(
         self,
@@ -47,21 +48,21 @@ class Config(ABC):
         filter: Callable[[Sizes], bool] | None = None,
         no_tail: bool = False,
     ) -> Sizes:
-        """The extents of ``parts`` loops, outermost first, for ``Schedule.split``; see ``knobs.split_knob``."""
+        """A split: the extents of ``parts`` loops, outermost first, for ``Schedule.split`` (``knobs.split_knob``)."""
         given = split_knob(
             name, extent, parts, policy, candidates=candidates, max_factor=max_factor, filter=filter, no_tail=no_tail
         )
         return self.decide(given)
 
     def reorder(self, name: str, loops: Sequence[LoopRef], orders: Orders | None = None) -> tuple[LoopRef, ...]:
-        """``loops`` in one of ``orders`` (every one, by default), for ``Schedule.reorder``."""
+        """An order of ``loops``, one of ``orders`` (by default, all), for ``Schedule.reorder``."""
         given = tuple(loops)
         return tuple(given[position] for position in self.decide(reorder_knob(name, given, orders or All())))
 
     def annotate(self, name: str, s: Schedule, loops: Sequence[LoopRef], kinds: Kinds = ANY_KIND) -> None:
-        """Give each of ``loops`` one of ``kinds``; at most one is vectorized. ``SERIAL`` leaves a loop as it is.
+        """Give each of ``loops`` one of ``kinds``; at most one is vectorized. ``SERIAL`` leaves a loop unchanged.
 
-        Raises ``ScheduleError`` if a loop can't be of the kind that is decided.
+        Raises ``ScheduleError`` if a loop can't have the chosen kind.
         """
         for loop, kind in zip(loops, self.decide(annotate_knob(name, len(loops), kinds)), strict=True):
             _apply(kind, s, loop)
@@ -76,11 +77,11 @@ class Config(ABC):
 
 
 Generator: TypeAlias = Callable[[Schedule, Config], None]
-"""Schedules a program, and asks for whatever is open. Templates are such functions."""
+"""Schedules a program, with decisions taken from the config. Templates are such functions."""
 
 
 class Collector(Config):
-    """The config of the first run: notes the knobs, and takes the first value of each."""
+    """The config of the first run: collects the knobs, and takes the first value of each."""
 
     def __init__(self) -> None:
         self.knobs: list[Knob[Value]] = []
@@ -94,26 +95,26 @@ class Collector(Config):
 
 
 class Decided(Config):
-    """The config of a candidate: has a decision for each knob, in the order in which they were collected."""
+    """The config of a candidate: has a decision for each knob, in the order of collection."""
 
     def __init__(self, knobs: tuple[Knob[Value], ...], digits: tuple[int, ...]) -> None:
         self._rest = list(zip(knobs, digits, strict=True))
 
     def decide(self, knob: Knob[T]) -> T:
-        """The value that the digits tell."""
+        """The value that the candidate's digit selects."""
         expected, digit = self._rest.pop(0) if self._rest else (None, 0)
         if knob != expected:
             raise BadInput(f"{_changed(knob.name)}; which knobs there are must not depend on decisions")
         return knob.values[digit]
 
     def check_finished(self) -> None:
-        """Raises ``BadInput`` if the template has not asked for all knobs."""
+        """Raises ``BadInput`` if the template has not used all knobs."""
         if self._rest:
             raise BadInput(f"{_changed(self._rest[0][0].name)}; a template must define the same knobs on each run")
 
 
 def extent(s: Schedule, loop: LoopRef) -> int:
-    """The iterations of ``loop``. Raises ``ScheduleError`` if they are known at run time only."""
+    """The number of iterations of ``loop``. Raises ``ScheduleError`` if it is known only at run time."""
     try:
         found = loop_at(s.program, loop).stmt.extent
     except Refusal as refusal:

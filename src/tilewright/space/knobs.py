@@ -1,7 +1,7 @@
-"""Knobs: what a template leaves open, each with the values that it may take.
+"""Knobs: the open decisions of a template, each with its values.
 
 The values of a split follow AutoTVM (Chen et al., NeurIPS 2018): the sizes of the inner loops are enumerated, and the
-outermost one is derived, as many iterations as are needed. Of 128 iterations in two parts there are eight splits.
+outermost one is derived. 128 iterations have eight splits into two parts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ Sizes: TypeAlias = tuple[int, ...]
 Permutation: TypeAlias = tuple[int, ...]
 """Positions in the old order, in the new order."""
 Kinds: TypeAlias = tuple[LoopKind, ...]
-"""A kind for each of some loops; ``SERIAL``: left as it is."""
+"""A kind for each of some loops; ``SERIAL``: unchanged."""
 Value: TypeAlias = Sizes | Permutation | Kinds | int
 
 
@@ -35,7 +35,7 @@ T_co = TypeVar("T_co", bound=Value, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Knob(Generic[T_co]):
-    """A decision that is open. Raises ``BadInput`` if there is nothing to choose from."""
+    """An open decision. Raises ``BadInput`` if there are no values."""
 
     name: str
     values: tuple[T_co, ...]
@@ -46,7 +46,7 @@ class Knob(Generic[T_co]):
 
 
 class Policy(Enum):
-    """Which sizes the inner loops of a split may have."""
+    """Sizes allowed for the inner loops of a split."""
 
     FACTORS = "factors"
     """Those whose product divides the extent: no tails."""
@@ -55,7 +55,7 @@ class Policy(Enum):
     VERBOSE = "verbose"
     """Factors of the extent and powers of two."""
     CANDIDATE = "candidate"
-    """Those that are listed."""
+    """Listed sizes."""
 
 
 def split_knob(
@@ -69,11 +69,11 @@ def split_knob(
     filter: Callable[[Sizes], bool] | None = None,
     no_tail: bool = False,
 ) -> Knob[Sizes]:
-    """How ``extent`` iterations become ``parts`` nested loops.
+    """The splits of ``extent`` iterations into ``parts`` nested loops.
 
     ``candidates``, for ``Policy.CANDIDATE`` only, are the sizes of the ``parts - 1`` inner loops. No inner loop has
-    more than ``max_factor`` iterations; ``filter`` says which sizes, the outermost included, are kept; ``no_tail``
-    keeps those whose product is ``extent``. Raises ``BadInput`` for arguments that make no sense together.
+    more than ``max_factor`` iterations; ``filter`` selects sizes, the outermost included; ``no_tail`` keeps those whose
+    product is ``extent``. Raises ``BadInput`` for contradictory arguments.
     """
     if extent < 1 or parts < 1:
         raise BadInput(f"knob {name!r} can't split {extent} iterations into {parts} parts: both must be positive")
@@ -89,7 +89,7 @@ def split_knob(
 
 
 def annotate_knob(name: str, loops: int, kinds: Kinds) -> Knob[Kinds]:
-    """One of ``kinds`` for each of so many loops, of which at most one is vectorized."""
+    """One of ``kinds`` for each of several loops, of which at most one is vectorized."""
     everything = product(dict.fromkeys(kinds), repeat=loops)
     return Knob(name, tuple(chosen for chosen in everything if chosen.count(LoopKind.VECTORIZED) <= 1))
 
@@ -99,13 +99,13 @@ def choice_knob(name: str, values: Sequence[int]) -> Knob[int]:
     return Knob(name, tuple(dict.fromkeys(values)))
 
 
-@lru_cache(maxsize=256)  # a template asks for the same splits each time it runs
+@lru_cache(maxsize=256)  # a template requests the same splits at each run
 def _inner_sizes(extent: int, loops: int, policy: Policy) -> tuple[Sizes, ...]:
     return tuple(_products(_numbers(extent, policy), extent, loops, exact=policy is Policy.FACTORS))
 
 
 def _products(numbers: Sequence[int], extent: int, count: int, exact: bool) -> Iterator[Sizes]:
-    """So many of the ascending ``numbers`` with a product of ``extent`` at most; ``exact``: that divides it."""
+    """Tuples of the ascending ``numbers`` with a product of at most ``extent``; ``exact``: that divides it."""
     if count == 0:
         yield ()
         return

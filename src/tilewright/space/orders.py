@@ -1,4 +1,4 @@
-"""Orders of loops that a template leaves open: the policies of AutoTVM (Chen et al., NeurIPS 2018)."""
+"""Knobs of loop orders: the policies of AutoTVM (Chen et al., NeurIPS 2018)."""
 
 from dataclasses import dataclass
 from itertools import permutations
@@ -12,7 +12,7 @@ Loops: TypeAlias = tuple[LoopRef, ...]
 
 
 class Orders(Protocol):
-    """Some of the orders that loops may have. Raises ``BadInput`` if they can't be orders of these loops."""
+    """A set of loop orders. Raises ``BadInput`` if they can't be orders of these loops."""
 
     def permutations(self, loops: Loops) -> tuple[Permutation, ...]:
         """The orders as positions in ``loops``."""
@@ -40,7 +40,7 @@ class Interval:
         return self.positions(len(loops))
 
     def positions(self, count: int) -> tuple[Permutation, ...]:
-        """The orders of so many loops."""
+        """The orders of a number of loops."""
         if not 0 <= self.begin <= self.end <= count:
             raise BadInput(f"{self} is no interval of {count} loops")
         before, after = tuple(range(self.begin)), tuple(range(self.end, count))
@@ -49,12 +49,12 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The orders that are listed."""
+    """Listed orders."""
 
     orders: tuple[Loops, ...]
 
     def permutations(self, loops: Loops) -> tuple[Permutation, ...]:
-        """One for each listed order, which must have all loops."""
+        """Their number; each must have all loops."""
         return tuple(_positions(order, loops) for order in self.orders)
 
 

@@ -1,4 +1,4 @@
-"""Populations: many choices of a few knobs that are numbers, as arrays, which a model rates all at once."""
+"""Populations: arrays with many choices of several numeric knobs, for models that rate them all at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Choice: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """``numbers`` has a row for each choice and a column for each knob."""
+    """``numbers``: a row for each choice and a column for each knob."""
 
     names: tuple[str, ...]
     numbers: IntArray
@@ -33,7 +33,7 @@ class Population:
         return self.numbers[:, self.names.index(name)]
 
     def repeated(self, times: int) -> "Population":
-        """All choices so many times."""
+        """All choices repeated ``times`` times."""
         return Population(self.names, np.tile(self.numbers, (times, 1)))
 
     def where(self, mask: BoolArray) -> "Population":
@@ -42,6 +42,6 @@ class Population:
 
 
 def all_of(knobs: Sequence[Knob[int]]) -> Population:
-    """Every value of each knob with every one of the others."""
+    """The Cartesian product of the values of all knobs."""
     grids = np.meshgrid(*(np.array(knob.values, np.int64) for knob in knobs), indexing="ij")
     return Population(tuple(knob.name for knob in knobs), np.stack([grid.ravel() for grid in grids], axis=1))

@@ -1,11 +1,10 @@
 """``Space``: all schedules that a generator makes of one program.
 
-A *generator* schedules a program, and asks a ``Config`` for each decision that it leaves open: a *candidate* is what it
-does with one set of decisions. Which decisions there are, and what each may be, are its *knobs*. Searchers see a
-finite set: a candidate is a digit for each knob of a mixed-radix number, the position of what was decided among the
-values of the knob. A *population* is an array of digits, a row for each candidate and a column for each knob; searchers
-and models work on whole populations at once. Candidate ``index`` has the digits of ``index``, that of the first knob
-least significant.
+A *generator* schedules a program, and takes each open decision from a ``Config``: a *candidate* is the schedule for one
+set of decisions, and the *knobs* are the decisions with their possible values. Searchers see a finite set: a candidate
+is a mixed-radix number with a digit for each knob, the position of the decision among the knob's values. A *population*
+is an array of digits, a row for each candidate and a column for each knob; searchers and models work on whole
+populations at once. Candidate ``index`` has the digits of ``index``, the first knob's least significant.
 """
 
 from dataclasses import dataclass, field
@@ -24,21 +23,21 @@ from tilewright.space.variation import crossed, varied
 from tilewright.target.target import Target
 
 Digits: TypeAlias = NDArray[np.int64]
-"""(candidates, knobs), or (knobs,) of one."""
+"""Shape (candidates, knobs), or (knobs,) for one candidate."""
 Mask: TypeAlias = NDArray[np.bool_]
 Floats: TypeAlias = NDArray[np.float64]
 
 
 class Searchable(Protocol):
-    """What searchers see of a space."""
+    """The interface of a space for searchers."""
 
     @property
     def radices(self) -> tuple[int, ...]:
-        """How many values each knob has."""
+        """The number of values of each knob."""
         ...
 
     def allowed(self, digits: Digits) -> Mask:
-        """Which candidates of a population make sense, as far as that is known without scheduling them."""
+        """Which candidates of a population are valid, as far as known without scheduling them."""
         ...
 
     def sample(self, count: int, random: np.random.Generator) -> Digits:
@@ -89,11 +88,11 @@ class Candidates(Searchable, Protocol):
 
 
 class Known(Protocol):
-    """What is known of the candidates of a space before anything is measured."""
+    """Prior knowledge of a space's candidates, without measurements."""
 
     @property
     def first(self) -> Digits:
-        """The candidate that is thought best."""
+        """The candidate that is predicted to be the fastest."""
         ...
 
     def allowed(self, digits: Digits) -> Mask:
@@ -101,7 +100,7 @@ class Known(Protocol):
         ...
 
     def estimates(self, digits: Digits) -> Floats:
-        """(candidates,): what each is thought to take, in any unit."""
+        """Predicted times, (candidates,), in any unit."""
         ...
 
 
@@ -112,7 +111,7 @@ class Space:
     naive: Program
     target: Target
     opened: Schedule
-    """What the generator goes on from. Not to be changed: ``schedule`` copies."""
+    """The input of the generator. Do not change it: ``schedule`` copies it."""
     generator: Generator
     knobs: tuple[Knob[Value], ...]
     known: Known | None = None
@@ -123,9 +122,9 @@ class Space:
 
     @classmethod
     def of(cls, generator: Generator, naive: Program, target: Target | None = None) -> "Space":
-        """That of a template: it runs once, to see its knobs. ``target``: this machine, if none is given.
+        """The space of a template, which runs once to collect its knobs. ``target``: by default this machine.
 
-        Raises ``ScheduleError`` if the first values of all knobs are no valid schedule together.
+        Raises ``ScheduleError`` if the first values of all knobs give no valid schedule.
         """
         opened, collector = Schedule(naive), Collector()
         generator(opened.copy(), collector)
@@ -133,7 +132,7 @@ class Space:
 
     @property
     def radices(self) -> tuple[int, ...]:
-        """How many values each knob has."""
+        """The number of values of each knob."""
         return tuple(len(knob.values) for knob in self.knobs)
 
     @property
@@ -146,7 +145,7 @@ class Space:
         return random.integers(0, np.array(self.radices, np.int64), (count, len(self.radices)))
 
     def allowed(self, digits: Digits) -> Mask:
-        """Which candidates make sense, as far as that is known; all, if nothing is."""
+        """Which candidates are valid, as far as known; by default all."""
         return np.ones(len(digits), np.bool_) if self.known is None else self.known.allowed(digits)
 
     def schedule(self, digits: Digits) -> Schedule:
@@ -160,19 +159,19 @@ class Space:
         return s
 
     def features(self, digits: Digits) -> Floats:
-        """What the knobs are set to, as logarithms of numbers: (candidates, numbers of all knobs)."""
+        """The knobs' values as logarithms of numbers: (candidates, numbers of all knobs)."""
         return np.log2(1.0 + knob_features(self._tables, digits))
 
     def analytic(self) -> Digits | None:
-        """The candidate that is thought best before anything is measured; None if nothing is known."""
+        """The candidate predicted to be the fastest without measurements; None without a prediction."""
         return None if self.known is None else self.known.first
 
     def estimates(self, digits: Digits) -> Floats | None:
-        """(candidates,): what each is thought to take, in any unit; None if nothing is known."""
+        """Predicted times, (candidates,), in any unit; None without a prediction."""
         return None if self.known is None else self.known.estimates(digits)
 
     def describe(self, digits: Digits) -> dict[str, Value]:
-        """The decisions of one candidate by the knobs' names. Raises ``ScheduleError`` if it is none of the space."""
+        """The decisions of one candidate by the knobs' names. Raises ``ScheduleError`` if it is not in the space."""
         return {knob.name: knob.values[digit] for knob, digit in zip(self.knobs, self._checked(digits), strict=True)}
 
     def decisions(self, digits: Digits) -> tuple[tuple[str, str], ...]:
@@ -204,7 +203,7 @@ class Space:
 
 
 def size(space: Searchable) -> int:
-    """The number of candidates, those that are not allowed included."""
+    """The number of candidates, including those not allowed."""
     result = 1
     for radix in space.radices:
         result *= radix

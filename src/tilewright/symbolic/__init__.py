@@ -1,11 +1,11 @@
-"""Scalar expressions and what can be known about them.
+"""Scalar expressions: simplification, proofs, ranges and evaluation.
 
-Enters: expressions built by operators (``expr.py``), the ranges of their variables (``Bounds``).
-Leaves: canonical expressions (``simplify``), proofs (``prove``, ``equivalent``), ranges (``interval``), the limits at
-which a guard starts or stops to hold (``solve.py``), and NumPy functions (``evaluate.py``). No effects, no statements:
-those are loop IR. A new operation is a member of ``BinaryOp`` or ``UnaryOp``, with its meaning in ``evaluate.py``;
-if Python has an operator for it, it is entered in ``python_operators.py``; if indices use it, it gets a range in
-``bounds.py`` and a rule in ``simplify.py``.
+In: expressions built by operators (``expr.py``), the ranges of their variables (``Bounds``). Out: canonical expressions
+(``simplify``), proofs (``prove``, ``equivalent``), ranges (``interval``), the limits at which a guard starts or stops
+to hold (``solve.py``), and NumPy functions (``evaluate.py``). Expressions have no effects; statements are in the loop
+IR. A new operation is a member of ``BinaryOp`` or ``UnaryOp``, with its meaning in ``evaluate.py``; if Python has an
+operator for it, add it to ``python_operators.py``; if indices use it, add a range in ``bounds.py`` and a rule in
+``simplify.py``.
 
 Example::
 

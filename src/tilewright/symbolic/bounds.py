@@ -1,4 +1,4 @@
-"""What is known about variables, and intervals that follow from it.
+"""``Bounds``: ranges of variables and known conditions; and the intervals of expressions under them.
 
 ``Bounds`` holds for a place in a program: the loops around it (``0 <= v < extent``), the run-time extents (``>= 0``,
 and at most their bound) and conditions that were tested on the way there. As the place is inside its loops, their
@@ -17,7 +17,7 @@ from tilewright.symbolic.traversal import conjuncts, free_vars
 
 
 class Interval(NamedTuple):
-    """``lo <= x <= hi``; None is no limit."""
+    """``lo <= x <= hi``; None means unbounded."""
 
     lo: int | None
     hi: int | None
@@ -28,7 +28,7 @@ _ATOMIC_LIMIT = 1 << 63
 
 
 class Bounds:
-    """What is known at one place. Immutable; equal and hashable by what it says.
+    """Known facts at one place of a program. Immutable, with equality and hash by value.
 
     ``extents``: the loop variables, outermost first: ``0 <= v < extent``. ``dims``: run-time extents with an inclusive
     upper bound or None; variables that only occur in ``extents`` are dims too. ``facts``: conditions that hold.
@@ -53,12 +53,12 @@ class Bounds:
         self.facts = facts
         self.ranks: Mapping[Var, int] = self._rank_all() if symbolic else dict.fromkeys(self.extents, 1)
         self.engine: object = None
-        """Scratch of ``simplify``: whatever it has derived from these bounds."""
+        """Cache of ``simplify``: results under these bounds."""
         self._origin: Bounds | None = None if facts else self
         self._lows: dict[Var, int] = {}
         self._highs: dict[Var, int] = {}
         self.intervals: dict[Expr, Interval] = {}
-        """Scratch of ``interval``: what it has found under these bounds."""
+        """Cache of ``interval``: results under these bounds."""
         self._inner: dict[tuple[tuple[Var, ExprLike], ...], Bounds] = {}
         for extent in symbolic:
             self._note_at_least(extent, 1)
@@ -66,7 +66,7 @@ class Bounds:
             self._note_fact(fact)
 
     def extended(self, extents: Mapping[Var, ExprLike], dims: Mapping[Var, int | None] | None = None) -> "Bounds":
-        """These bounds, inside more loops. A variable that is known already gets the new extent."""
+        """These bounds inside more loops. A known variable gets the new extent."""
         if dims:
             return Bounds({**self.extents, **extents}, {**self.dims, **dims}, self.facts)
         key = tuple(extents.items())
@@ -76,7 +76,7 @@ class Bounds:
         return found
 
     def assuming(self, *conditions: Expr) -> "Bounds":
-        """These bounds, where ``conditions`` hold too: on one side of a guard."""
+        """These bounds with ``conditions`` as further facts, such as on one side of a guard."""
         known = set(self.facts)
         fresh = [part for condition in conditions for part in conjuncts(condition) if part not in known]
         if not fresh:
@@ -107,13 +107,13 @@ class Bounds:
         return f"Bounds({', '.join([*ranges, *dims, *map(str, self.facts)])})"
 
     def low(self, var: Var) -> int | None:
-        """The least value of ``var`` that is known as a number."""
+        """The least value of ``var``, if it is a known number."""
         if var in self._lows:
             return self._lows[var]
         return 0 if var in self.extents or var in self.dims else None
 
     def high(self, var: Var) -> int | None:
-        """The largest value of ``var`` that is known as a number."""
+        """The largest value of ``var``, if it is a known number."""
         limit = self._highs.get(var)
         if var in self.extents:
             top = interval(self.extents[var], self).hi
@@ -123,7 +123,7 @@ class Bounds:
         return own if limit is None else limit if own is None else min(limit, own)
 
     def fixed(self) -> dict[Var, int]:
-        """The variables that have one value only, such as those of loops that run once."""
+        """Variables with exactly one value, such as those of loops with one iteration."""
         values = {v: 0 for v, extent in self.extents.items() if isinstance(extent, Const) and extent.value == 1}
         for var in self._lows.keys() | self._highs.keys():
             low = self.low(var)
@@ -132,7 +132,7 @@ class Bounds:
         return values
 
     def _rank_all(self) -> dict[Var, int]:
-        """How deep the extents of each variable lead: eliminating variables of high rank first meets each once."""
+        """The nesting depth of each variable's extent: eliminating by falling rank meets each variable once."""
         ranks: dict[Var, int] = {}
 
         def rank(var: Var, limit: int) -> int:
@@ -149,7 +149,7 @@ class Bounds:
         return ranks
 
     def _note_at_least(self, expr: Expr, least: int) -> None:
-        """Note what ``expr >= least`` says about single variables."""
+        """Record the bounds of single variables that ``expr >= least`` implies."""
         match expr:
             case Const():
                 pass
@@ -260,7 +260,7 @@ def polynomial_interval(terms: Polynomial, bounds: Bounds) -> Interval:
 
 
 def is_exact(terms: Polynomial, bounds: Bounds) -> bool:
-    """Whether the sum is known not to wrap around: index arithmetic never does, arithmetic on data might."""
+    """Whether the sum is known not to wrap around; index arithmetic never does."""
     for monomial in terms:
         for atom in monomial:
             if atom.__class__ is not Var and contains_data(atom):
@@ -293,7 +293,7 @@ _INDEX_OPS = frozenset(
 
 
 def contains_data(expr: Expr) -> bool:
-    """Whether the value of ``expr`` depends on more than index arithmetic: reads, casts, shifts ..."""
+    """Whether ``expr`` contains more than index arithmetic: reads, casts, shifts ..."""
     match expr:
         case Const() | Var():
             return False
@@ -317,7 +317,7 @@ def _times(a: Interval, b: Interval) -> Interval:
 
 
 def _atom_interval(expr: Expr, bounds: Bounds) -> Interval:
-    """The range of an ``index`` expression that is no sum."""
+    """The range of an ``index`` expression that is not a sum."""
     match expr:
         case Binary(op, a, b) if op in _BINARY_RANGES:
             return _BINARY_RANGES[op](interval(a, bounds), interval(b, bounds))
@@ -341,7 +341,7 @@ def _atom_interval(expr: Expr, bounds: Bounds) -> Interval:
 
 
 def _wrapping_interval(expr: Expr, bounds: Bounds) -> Interval:
-    """The range of an integer that is no index, or of a bool: the exact one if it fits in the dtype."""
+    """The range of a non-index integer or bool: the exact one if it fits in the dtype."""
     dtype = expr.dtype
     if dtype.is_float:
         return UNLIMITED
@@ -376,7 +376,7 @@ def _subtract(a: Interval, b: Interval) -> Interval:
 
 
 def _floordiv(a: Interval, b: Interval) -> Interval:
-    """The quotient for a divisor >= 0, which by zero is 0."""
+    """The quotient for a divisor >= 0; division by zero gives 0."""
     if b.lo is None or b.lo < 0:
         return UNLIMITED
     least, most = max(b.lo, 1), b.hi

@@ -1,10 +1,10 @@
-"""Indices that are data: positions that are known when they are read, and checked before they are used.
+"""``Check``: bounds checks of data-dependent indices, which are known only when they are read.
 
 ``Check(index, extent, origin)`` is ``index``, where that lies in ``0 .. extent - 1``; with ``from_end``, a negative
-index counts from the end. Anything else is a fault of whoever gave the data: the interpreter and the evaluator of
-tensor expressions raise ``IndexOutOfRange``, a kernel records the fault and goes on with 0, and the run raises after
-it. So the value lies within the extent whatever the data are, also if they change meanwhile: the index is read once.
-Where an extent is 0 no value lies in it, and an access with such an index touches nothing.
+index counts from the end. Any other index is an error in the data: the interpreter and the evaluator of tensor
+expressions raise ``IndexOutOfRange``, a kernel records the error and continues with 0, and the run raises at its end.
+So the value is always within the extent, even if the data change meanwhile: the index is read once. Where an extent is
+0 no value lies in it, and an access with such an index touches nothing.
 
 It prints as ``check(p1[i], 30522, Gather.indices)``, or ``check_from_end(...)``.
 """
@@ -19,9 +19,9 @@ from tilewright.symbolic.expr import ZERO, Const, Expr, ExprLike, as_expr, cast,
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an index comes from: the ``operand`` of an ``operator``.
+    """The source of an index: the ``operand`` of an ``operator``.
 
-    ``number`` tells operators of one kernel that have one name apart.
+    ``number`` distinguishes operators of one kernel with the same name.
     """
 
     operator: str
@@ -45,7 +45,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Check(Expr):
-    """``index`` (from the end, if it is negative and ``from_end``), which lies in ``0 .. extent - 1`` or is a fault."""
+    """``index`` (counted from the end if negative and ``from_end``), checked to be in ``0 .. extent - 1``."""
 
     index: Expr
     extent: Expr
@@ -55,7 +55,7 @@ class Check(Expr):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", index_dtype)
-        # Like a read, it may fail: it must not be evaluated where its value does not count.
+        # Like a read, it may fail: evaluate it only where its value is used.
         object.__setattr__(self, "_has_reads", True)
 
     def _key(self) -> tuple[object, ...]:
@@ -71,7 +71,7 @@ class Check(Expr):
         return CHECK_FROM_END if self.from_end else CHECK, (str(self.origin),)
 
     def place(self, index: int, extent: int) -> int:
-        """The position that ``index`` means. Raises ``IndexOutOfRange``."""
+        """The position that ``index`` denotes. Raises ``IndexOutOfRange``."""
         position = index + extent if self.from_end and index < 0 else index
         if not 0 <= position < extent:
             raise IndexOutOfRange(str(self.origin), index, extent, from_end=self.from_end)
@@ -83,9 +83,9 @@ CHECK_FROM_END = "check_from_end"
 
 
 def checked(index: ExprLike, extent: ExprLike, origin: Origin, *, from_end: bool = False) -> Expr:
-    """``index``, an integer, to be used as a position in ``extent``; without a check where both are literals that fit.
+    """``index``, an integer, checked as a position in ``extent``; without a check if both are literals that fit.
 
-    It reads what it is made of once: use it for every index that is data.
+    Its operands are read once: use it for every data-dependent index.
     """
     position, size = cast(as_expr(index), index_dtype), as_expr(extent)
     if isinstance(position, Const) and isinstance(size, Const):
@@ -96,7 +96,7 @@ def checked(index: ExprLike, extent: ExprLike, origin: Origin, *, from_end: bool
 
 
 def clamped(check: Check) -> Expr:
-    """The same position without a check: what lies outside is moved to the nearest end."""
+    """The same position without a check: an index outside is clamped to the nearest end."""
     front = check.index
     if check.from_end:
         front = select(front < ZERO, front + check.extent, front)
@@ -104,10 +104,10 @@ def clamped(check: Check) -> Expr:
 
 
 def checked_index(index: ExprLike, extent: ExprLike, name: str, *, from_end: bool = False) -> Expr:
-    """``index``, which is data, as a position in ``extent``: ``T[te.checked_index(ids[i], n, "Embed.ids")]``.
+    """A data-dependent ``index``, checked as a position in ``extent``: ``T[te.checked_index(ids[i], n, "Embed.ids")]``.
 
-    One that lies outside makes the run raise ``IndexOutOfRange``, which says ``name``: an operator and its operand with
-    a dot between. ``from_end``: a negative one counts from the end. Raises ``BadProgram`` for another form of name.
+    An index outside makes the run raise ``IndexOutOfRange``, which has ``name``: an operator and its operand, separated
+    by a dot. ``from_end``: a negative index counts from the end. Raises ``BadProgram`` for another form of name.
     """
     origin = Origin.parse(name)
     if origin is None:

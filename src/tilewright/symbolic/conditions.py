@@ -1,4 +1,4 @@
-"""Conditions: what they say about polynomials, their negation, their parts."""
+"""Conditions: implied polynomial inequalities, negation, conjunctions and disjunctions."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from tilewright.symbolic.traversal import walk
 
 
 def inequalities(condition: Expr, bounds: Bounds) -> list[Polynomial]:
-    """Polynomials that are >= 0 where ``condition`` holds; none where it says nothing about index arithmetic."""
+    """Polynomials that are >= 0 where ``condition`` holds; none if it is not about index arithmetic."""
     if isinstance(condition, Binary) and condition.dtype.is_bool and condition.a.dtype == index:
         if condition.op not in COMPARISONS:
             return []
@@ -45,7 +45,8 @@ def _inequalities(op: BinaryOp, difference: Polynomial, bounds: Bounds) -> list[
 
 
 def negated(condition: Expr) -> Expr:
-    """``not condition``, pushed inwards as far as it goes (comparisons of floats are false of NaN both ways)."""
+    """``not condition``, pushed inwards as far as possible (with NaN, a float comparison and its inverse are both
+    false)."""
     match condition:
         case Const(value):
             return FALSE if value else TRUE
@@ -75,12 +76,12 @@ def joined(op: BinaryOp, parts: Sequence[Expr], neutral: Expr) -> Expr:
 
 
 def disjuncts(condition: Expr) -> list[Expr]:
-    """The conditions of which ``condition`` needs one."""
+    """The disjuncts of ``condition``."""
     if isinstance(condition, Binary) and condition.op is BinaryOp.OR and condition.dtype.is_bool:
         return [*disjuncts(condition.a), *disjuncts(condition.b)]
     return [condition]
 
 
 def compares_indices(expr: Expr) -> bool:
-    """Whether ``expr`` says anything about indices."""
+    """Whether ``expr`` compares indices."""
     return any(isinstance(node, Binary) and node.op in COMPARISONS and node.a.dtype == index for node in walk(expr))

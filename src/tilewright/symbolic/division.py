@@ -1,8 +1,8 @@
-"""Floor division and remainder of polynomials under known ranges, and the way back.
+"""Simplifies floor division and remainder of polynomials under known ranges.
 
-``Division.divide(a, b)`` takes off whatever multiple of ``b`` it can see, so that what stays under ``//`` and ``%`` is
-small: ``(i*8 + j) // 8`` is ``i`` if ``0 <= j < 8``. ``Division.recombined`` knows that ``(x // 8)*8 + x % 8`` is
-``x``. The rules hold for symbolic divisors as well, if they are known to be at least 1.
+``Division.divide(a, b)`` extracts multiples of ``b``, so that the operands of ``//`` and ``%`` become small: ``(i*8 +
+j) // 8`` is ``i`` if ``0 <= j < 8``. ``Division.recombined`` rewrites ``(x // 8)*8 + x % 8`` to ``x``. The rules also
+hold for symbolic divisors that are known to be at least 1.
 """
 
 from math import gcd
@@ -37,7 +37,7 @@ class Quotient(NamedTuple):
 
 
 class Division:
-    """Division under ``bounds``. All results are cached."""
+    """Division under ``bounds``. Results are cached."""
 
     def __init__(self, bounds: Bounds, prover: Prover) -> None:
         self._bounds = bounds
@@ -45,7 +45,7 @@ class Division:
         self._memo: dict[tuple[Expr, Expr], Quotient] = {}
 
     def divide(self, a: Polynomial, b: Polynomial) -> Quotient:
-        """``a // b`` and ``a % b``, of sums that are known not to wrap around."""
+        """``a // b`` and ``a % b``, of sums known not to wrap around."""
         divisor = constant_of(b)
         if divisor is None:
             return self._divide_by_symbols(a, b)
@@ -75,7 +75,7 @@ class Division:
         return Quotient(combine(whole, inner.quotient), inner.remainder)
 
     def _divide_digits(self, a: Polynomial, k: int) -> Quotient | None:
-        """``(g*x + s) // (g*k)`` is ``x // k`` where ``0 <= s < g``: for each g that a coefficient offers."""
+        """``(g*x + s) // (g*k)`` is ``x // k`` where ``0 <= s < g``; tries each coefficient as ``g``."""
         candidates = {gcd(coefficient, k) for monomial, coefficient in a.items() if monomial} - {1}
         for g in sorted(candidates, reverse=True):
             high: Polynomial = {}
@@ -96,7 +96,7 @@ class Division:
     def _divide_by_symbols(self, a: Polynomial, b: Polynomial) -> Quotient:
         if not a:
             return Quotient({}, {})
-        # A divisor of which 0 <= a < b is known is not zero; for all else that has to be proven first.
+        # A divisor b with 0 <= a < b is not zero; other divisors have to be proven nonzero first.
         small = self._provably_small(a, b)
         if small is not None:
             return small
@@ -114,7 +114,7 @@ class Division:
         return Quotient(combine(whole, inner.quotient), inner.remainder)
 
     def _divide_symbolic_digits(self, a: Polynomial, b: Polynomial) -> Quotient | None:
-        """``_divide_digits`` for a divisor that is one product."""
+        """``_divide_digits`` for a divisor that is one monomial."""
         if len(b) != 1:
             return None
         ((product_b, k),) = b.items()
@@ -140,7 +140,7 @@ class Division:
         return Quotient({(): times} if times else {}, rest)
 
     def _divide_rest(self, a: Polynomial, b: Polynomial) -> Quotient:
-        """What can't be taken apart: the atoms ``a // b`` and ``a % b``, merged with those inside."""
+        """Irreducible division: the atoms ``a // b`` and ``a % b``, merged with those inside."""
         if not a:
             return Quotient({}, {})
         q, r = _opaque(a, b)
@@ -152,7 +152,7 @@ class Division:
         return Quotient(q if merged is None else merged, r if within is None else self.divide(within, b).remainder)
 
     def _rounded_up(self, a: Polynomial, b: Polynomial) -> Polynomial | None:
-        """``-x // k`` is ``-((x + k - 1) // k)``: the usual way to round up."""
+        """``-x // k`` is ``-((x + k - 1) // k)``: the usual form of rounding up."""
         k = constant_of(b)
         if k is None or any(coefficient > 0 for monomial, coefficient in a.items() if monomial):
             return None
@@ -181,7 +181,8 @@ class Division:
         return self.divide(merged, multiply(c, b)).quotient
 
     def _merge_mod(self, a: Polynomial, b: Polynomial) -> Polynomial | None:
-        """``a`` with ``x`` for each ``x % c`` in it that cuts off multiples of ``b``: the remainder is the same."""
+        """``a`` with each ``x % c`` that removes multiples of ``b`` replaced by ``x``: the remainder modulo ``b`` is
+        the same."""
         result: Polynomial | None = None
         for monomial, coefficient in a.items():
             atom = _one_of(monomial, BinaryOp.MOD)
@@ -202,7 +203,7 @@ class Division:
         return self.divide(self.divide(x, b).quotient, c).remainder
 
     def recombined(self, a: Polynomial) -> Polynomial:
-        """``a`` with digits put together: ``(x // k)*k + x % k`` is ``x``; ``x - (x // k)*k`` is ``x % k``."""
+        """``a`` with digits recombined: ``(x // k)*k + x % k`` is ``x``; ``x - (x // k)*k`` is ``x % k``."""
         atoms = _division_atoms(a)
         if not atoms or len(a) == 1:
             return a
@@ -279,7 +280,7 @@ def _opaque(a: Polynomial, b: Polynomial) -> tuple[Polynomial, Polynomial]:
 
 
 def _long_division(a: Polynomial, b: Polynomial) -> tuple[Polynomial, Polynomial]:
-    """``(q, r)`` with ``a == q*b + r``, by the leading term of ``b``; no term of ``r`` is a multiple of that."""
+    """``(q, r)`` with ``a == q*b + r``, by the leading term of ``b``, which divides no term of ``r``."""
     lead, factor = max(b.items(), key=lambda term: (len(term[0]), [order(atom) for atom in term[0]]))
     whole: Polynomial = {}
     rest = a
@@ -315,7 +316,7 @@ def _multiples(a: Polynomial, unit: Monomial, factor: int) -> tuple[Polynomial, 
 
 
 def _is_within(part: Polynomial, a: Polynomial) -> bool:
-    """Whether all terms of ``part`` but the constant are in ``a``, with the same coefficients."""
+    """Whether all terms of ``part`` except the constant are in ``a``, with the same coefficients."""
     found = False
     for monomial, coefficient in part.items():
         if monomial:
@@ -334,7 +335,7 @@ def _one_of(monomial: Monomial, op: BinaryOp) -> Binary | None:
 
 
 def _single(a: Polynomial, op: BinaryOp) -> Binary | None:
-    """The atom, if ``a`` is one bare ``op``."""
+    """The atom, if ``a`` is a single ``op``."""
     if len(a) != 1:
         return None
     ((monomial, coefficient),) = a.items()

@@ -7,7 +7,7 @@ from tilewright.symbolic.expr import Arithmetic, Expr, Var
 
 
 class IterKind(Enum):
-    """What may be done with an axis."""
+    """The kind of an axis, which decides the order of its iterations."""
 
     SPATIAL = "spatial"
     """Iterations write different elements: any order, in parallel, as vector lanes."""
@@ -19,7 +19,7 @@ class IterKind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterVar(Arithmetic):
-    """The axis ``0 <= var < extent``. In arithmetic it stands for its variable."""
+    """The axis ``0 <= var < extent``. In arithmetic it denotes its variable."""
 
     var: Var
     extent: Expr

@@ -1,11 +1,11 @@
-"""The meaning of expressions, as NumPy functions.
+"""Evaluates expressions with NumPy; the reference semantics of all operations.
 
-``evaluate_unary``, ``evaluate_binary`` and ``evaluate_cast`` are one operation on arrays, with the meaning that
-``expr.py`` gives: they are the oracle of the interpreter and of generated code. ``compile_exprs`` makes one function of
-many expressions, for evaluating a whole population at once.
+``evaluate_unary``, ``evaluate_binary`` and ``evaluate_cast`` apply one operation to arrays, with the semantics of
+``expr.py``: they are the oracle of the interpreter and of generated code. ``compile_exprs`` makes one function of many
+expressions, for evaluating a whole population at once.
 
 Operations on f16 and bf16 are computed in f32 and rounded; elementary functions (``exp``, ``erf`` ...) are computed in
-f64 and rounded, so they are as good as exact for the narrower types.
+f64 and rounded, so they are nearly exact for the narrower types.
 """
 
 import math
@@ -87,7 +87,7 @@ _FLOAT64: dict[BinaryOp, Callable[[Array, Array], Array]] = {
 
 
 def evaluate_unary(op: UnaryOp, a: Array) -> Array:
-    """``op`` of each element. Raises ``BadProgram`` if ``op`` has no meaning for the dtype of ``a``."""
+    """``op`` of each element. Raises ``BadProgram`` if ``op`` is not defined for the dtype of ``a``."""
     with np.errstate(all="ignore"):
         return _unary(op, dtypes.from_numpy(a.dtype), a)
 
@@ -95,7 +95,7 @@ def evaluate_unary(op: UnaryOp, a: Array) -> Array:
 def evaluate_binary(op: BinaryOp, a: Array, b: Array, dtype: DType) -> Array:
     """``a op b`` of each pair of elements, broadcast; both operands have ``dtype``.
 
-    Raises ``BadProgram`` if ``op`` has no meaning for ``dtype``.
+    Raises ``BadProgram`` if ``op`` is not defined for ``dtype``.
     """
     with np.errstate(all="ignore"):
         return _binary(op, dtype, a, b)
@@ -110,9 +110,8 @@ def evaluate_cast(a: Array, dtype: DType) -> Array:
 def compile_exprs(exprs: Sequence[Expr], variables: Sequence[Var]) -> Callable[..., list[Array]]:
     """A function from one array per variable (or a number) to one array per expression, all broadcast together.
 
-    Subexpressions that occur more than once are computed once; both sides of a ``Select`` are. Raises ``BadProgram``
-    for reads and for variables that are not in ``variables``; the function raises ``TypeError`` for a wrong number of
-    arrays.
+    Shared subexpressions are computed once, and both sides of a ``Select``. Raises ``BadProgram`` for reads and for
+    variables that are not in ``variables``; the function raises ``TypeError`` for a wrong number of arrays.
     """
     tape = _Tape(variables)
     results = [tape.add(expr) for expr in exprs]
@@ -151,7 +150,7 @@ class _Tape:
 
 
 def _step(expr: Expr, at: tuple[int, ...]) -> _Function:
-    """The function that computes ``expr`` from the values of its operands, which are ``at`` those positions."""
+    """The function that computes ``expr`` from the values of its operands at those positions."""
     match expr:
         case Const(value, dtype):
             literal = np.asarray(value, dtype.numpy)
@@ -211,7 +210,7 @@ def _binary(op: BinaryOp, dtype: DType, a: Array, b: Array) -> Array:
     elif op in _BITS:
         return _BITS[op](a, b)
     elif op in _INTEGER and dtype.is_int:
-        # NumPy promotes nothing here, as both operands have one dtype; it wraps around and divides by zero to 0.
+        # NumPy does not promote, as both operands have one dtype; integers wrap around, and division by zero gives 0.
         return _INTEGER[op](a, b)
     raise BadProgram(f"`{op.value}` has no meaning for {dtype}")
 
@@ -222,7 +221,7 @@ def _wide(a: Array, dtype: DType) -> Array:
 
 
 def _narrow(a: Array, dtype: DType) -> Array:
-    """``a`` rounded to ``dtype``; to bf16 by way of f32, as code does it."""
+    """``a`` rounded to ``dtype``; to bf16 through f32, as generated code does."""
     if dtype.kind is Kind.BFLOAT:
         a = a.astype(np.float32)
     return a.astype(dtype.numpy, copy=False)
@@ -240,7 +239,7 @@ def _power(a: Array, b: Array) -> Array:
     one = base.dtype.type(1)
     result = np.full(base.shape, one)
     square, negative = base, exponent < 0
-    # One over 1 or -1 is itself, so only the parity of a negative exponent counts.
+    # Powers of 1 and -1 depend only on the exponent's parity.
     left = np.where(negative, exponent & one, exponent)
     while np.any(left):
         result = np.where(np.not_equal(left & one, 0), result * square, result)
@@ -292,7 +291,7 @@ def _cast(source: DType, target: DType, a: Array) -> Array:
     if target.is_bool:
         return np.not_equal(_wide(a, source), 0)
     if not source.is_float:
-        # A 16-bit float takes its value by way of f32, as code does it.
+        # A 16-bit float is rounded through f32, as in generated code.
         narrow = target.is_float and target.bits == 16
         return a.astype(np.float32).astype(target.numpy) if narrow else a.astype(target.numpy)
     if target.is_float:

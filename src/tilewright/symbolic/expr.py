@@ -10,19 +10,19 @@ Grammar
 
 Meaning
 -------
-- Expressions have no effects, so order of evaluation is free. ``Select`` evaluates only the chosen side: the other one
-  may be out of bounds. ``AND`` and ``OR`` on booleans also stop at the side that decides.
+- Expressions have no effects, so the order of evaluation is free. ``Select`` evaluates only the chosen side: the other
+  one may be out of bounds. ``AND`` and ``OR`` on booleans short-circuit.
 - Both operands of a ``Binary`` have one dtype; a Python number takes the dtype of the other operand.
-- Integers wrap around modulo 2**bits; of literals of dtype ``index``, a result that would is refused.
+- Integers wrap around modulo 2**bits; literals of dtype ``index`` raise instead.
 - ``FLOORDIV`` and ``MOD`` round towards minus infinity (``-7 // 2 == -4``, ``-7 % 2 == 1``); by zero, both are 0.
   ``MIN // -1`` wraps to ``MIN``. ``TRUNCDIV`` and ``TRUNCMOD`` round towards zero, as ONNX and C do, and are 0 by zero.
 - A shift by the width or more (or by a negative amount) gives 0, or -1 for ``>>`` of a negative number.
-- Floats are IEEE 754; ``a * b + c`` may be contracted to one rounding, nothing else is reassociated. ``MIN`` and
+- Floats are IEEE 754; ``a * b + c`` may be contracted to one rounding; no other reassociation is allowed. ``MIN`` and
   ``MAX`` give NaN where an operand is NaN.
 - ``Cast`` from float to integer truncates and saturates, NaN becomes 0; to bool it means ``!= 0``.
-- Variables are of three kinds, and those of different kinds are never equal, whatever they are called: a ``Var`` is
-  made inside (a loop, an axis, an operand of a reducer), an ``Extent`` comes from outside (a dimension of a model, a
-  ``te.var``) and has its value at run time, a ``Symbol`` is what a rewrite rule calls an extent.
+- Variables have three kinds, and variables of different kinds are never equal, even with equal names: a ``Var`` is
+  local (a loop, an axis, an operand of a reducer), an ``Extent`` is an input (a dimension of a model, a ``te.var``)
+  known at run time, a ``Symbol`` is an extent in a rewrite rule.
 - ``Read`` out of the source's shape is an error: the interpreter and checked code raise, unchecked code is undefined.
 
 Two expressions are equal (``==``, and as keys) if they have the same structure; ``<``, ``<=``, ``>``, ``>=`` build
@@ -55,12 +55,12 @@ from tilewright.symbolic.sharing import size_of
 
 
 class Arithmetic(PythonOperators):
-    """Whatever stands for a scalar (an ``Expr``, an axis): Python's operators build expressions of it."""
+    """An object that denotes a scalar (an ``Expr``, an axis): Python's operators build expressions of it."""
 
     __slots__ = ()
 
     def as_expr(self) -> "Expr":
-        """The expression that this object stands for. Raises ``BadProgram`` if that is none."""
+        """The expression that this object denotes. Raises ``BadProgram`` if there is none."""
         raise BadProgram(f"`{self}` stands for no scalar expression")
 
     def binary(self, op: BinaryOp, other: "ExprLike") -> "Expr":
@@ -86,7 +86,7 @@ ExprLike: TypeAlias = Arithmetic | bool | int | float
 class Expr(Arithmetic):
     """Base of all scalar expressions: immutable, hashable by structure, with a ``dtype``.
 
-    What every pass asks of every node is found once, and kept: the hash, the variables, whether anything is read.
+    Attributes that every pass uses are cached: the hash, the variables, whether there is a read.
     """
 
     __slots__ = ("_has_reads", "_hash", "_shape_variables", "_variables")
@@ -101,18 +101,18 @@ class Expr(Arithmetic):
         return ()
 
     def _key(self) -> tuple[object, ...]:
-        """What tells this expression from others of its class: its operands, and whatever else it has."""
+        """The fields that distinguish this expression from others of its class: its operands, and further ones."""
         return self.operands()
 
     def as_expr(self) -> "Expr":
         return self
 
     def with_operands(self, operands: "tuple[Expr, ...]") -> "Expr":
-        """This expression over others: of what has none, itself."""
+        """This expression with other operands; itself if it has none."""
         return self
 
     def function(self) -> "tuple[str, tuple[str, ...]]":
-        """How this prints: as a function of its operands, and of the names after them."""
+        """The text of this expression, from a function that prints operands and one that prints names."""
         return object.__repr__(self), ()
 
     @property
@@ -141,7 +141,7 @@ class Expr(Arithmetic):
 
     @property
     def has_reads(self) -> bool:
-        """Whether this expression has a ``Read`` or a ``Check`` in it, which must not be evaluated needlessly."""
+        """Whether this expression contains a ``Read`` or a ``Check``, which must not be evaluated needlessly."""
         try:
             return self._has_reads
         except AttributeError:
@@ -177,13 +177,13 @@ class Expr(Arithmetic):
 
 
 def _union(sets: "list[frozenset[Var]]") -> "frozenset[Var]":
-    """The union of ``sets``: one of them, where that holds all others."""
+    """The union of ``sets``; one of them if it contains all others."""
     largest = max(sets, key=len) if sets else frozenset[Var]()
     return largest if all(one <= largest for one in sets) else largest.union(*sets)
 
 
 class Source:
-    """What a ``Read`` reads: a tensor of a tensor expression, or a buffer of a loop program."""
+    """The source of a ``Read``: a tensor of a tensor expression, or a buffer of a loop program."""
 
     name: str
     dtype: DType
@@ -221,12 +221,12 @@ class Var(Expr):
 
     @property
     def given(self) -> str:
-        """The name that people know it by."""
+        """The name for messages."""
         return self.name
 
     @property
     def unique(self) -> str:
-        """A text that no other variable has, of whatever kind; names come in alphabetical order."""
+        """A text that no other variable of any kind has, in alphabetical order of names."""
         return self.name
 
     @property
@@ -241,10 +241,10 @@ class Var(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Extent(Var):
-    """A scalar that is known at run time: never equal to a ``Var``, whatever both are called.
+    """A scalar known at run time: never equal to a ``Var``, even with the same name.
 
-    ``name`` is what compiled programs call it, ``label`` what people do (empty: the same). The importer numbers the
-    extents of a model, so that nothing but messages and manifests depends on what its dimensions are called.
+    ``name`` is the name in compiled programs, ``label`` that in messages (empty: the same). The importer numbers the
+    extents of a model, so that only messages and manifests depend on the names of dimensions.
     """
 
     label: str = ""
@@ -265,13 +265,13 @@ class Extent(Var):
         return self.label or self.name
 
     def unlabelled(self) -> "Extent":
-        """The extent as programs have it."""
+        """The extent's name in programs."""
         return Extent(self.name, self.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Symbol(Extent):
-    """What a rewrite rule calls an extent: never equal to an extent of the graphs to which it is applied."""
+    """An extent in a rewrite rule: never equal to an extent of the graphs to which the rule is applied."""
 
     @property
     def token(self) -> str:
@@ -312,7 +312,7 @@ class Binary(Expr):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtypes.boolean if self.op in COMPARISONS else self.a.dtype)
-        # Nearly every one is looked up, and to find out that a hash is missing takes longer than to make it.
+        # Most literals are cached; testing for a missing hash would take longer than computing it.
         object.__setattr__(self, "_hash", hash((self.op, self.a, self.b)))
 
     def _key(self) -> tuple[object, ...]:
@@ -395,7 +395,7 @@ _NUMBERS: tuple[type, ...] = (bool, int, float, np.bool_, np.integer, np.floatin
 
 @lru_cache(maxsize=4096)
 def _integer(value: Scalar, dtype: DType) -> Const:
-    """A cache of floats would take 0.0 and -0.0 for one; here the sign is lost anyway."""
+    """Not cached: a cache of floats would take 0.0 and -0.0 for equal."""
     if not dtype.min <= value <= dtype.max or value != int(value):
         raise BadProgram(f"{shown(value)} does not fit in {dtype}")
     return Const(int(value), dtype)
@@ -415,7 +415,7 @@ def _pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
 
 
 def binary(op: BinaryOp, a: ExprLike, b: ExprLike) -> Expr:
-    """``a op b``, literals folded. Raises ``BadProgram`` if the dtypes differ or ``op`` has no meaning for them."""
+    """``a op b``, literals folded. Raises ``BadProgram`` if the dtypes differ or ``op`` is not defined for them."""
     left, right = (a, b) if isinstance(a, Expr) and isinstance(b, Expr) else _pair(a, b)
     dtype = left.dtype
     if dtype is not right.dtype and dtype != right.dtype:
@@ -435,7 +435,7 @@ def binary(op: BinaryOp, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def unary(op: UnaryOp, a: ExprLike) -> Expr:
-    """``op(a)``. Raises ``BadProgram`` if ``op`` has no meaning for the dtype of ``a``."""
+    """``op(a)``. Raises ``BadProgram`` if ``op`` is not defined for the dtype of ``a``."""
     operand = as_expr(a)
     dtype = operand.dtype
     if not unary_has_meaning(op, dtype):
@@ -493,7 +493,7 @@ _NAN = float_bits(float("nan"))
 def format_const(node: Const) -> str:
     """A literal as printed: plain for ``index`` and bool, ``f32(0.5)`` for all other dtypes.
 
-    A NaN other than the usual one is printed with its bits: ``f32(nan:9221120237041090561)``.
+    A NaN other than the default one is printed with its bits: ``f32(nan:9221120237041090561)``.
     """
     if node.dtype in (dtypes.index, dtypes.boolean):
         return str(node.value)
@@ -503,17 +503,17 @@ def format_const(node: Const) -> str:
 
 
 def token(variable: Var) -> str:
-    """A variable as programs write it."""
+    """A variable's name in programs."""
     return variable.token
 
 
 def given_name(variable: Var) -> str:
-    """A variable as people call it."""
+    """A variable's name in messages."""
     return readable(variable.given)
 
 
 def unique_text(expr: Expr) -> str:
-    """A text that different expressions do not share: the key by which to sort."""
+    """A sort key: a text that differs between different expressions."""
     return format_expr(expr, name=lambda variable: variable.unique)
 
 

@@ -1,11 +1,11 @@
 """Polynomials over index expressions: the normal form behind the simplifier.
 
 A ``Polynomial`` maps monomials to integer coefficients; a monomial is a sorted tuple of *atoms* (``()`` for the
-constant term), and an atom is any ``index`` expression that is no sum, product or literal: a variable, ``x // 8``,
-``min(a, b)``, a read. No coefficient is zero. Polynomials are treated as immutable once they are built.
+constant term), and an atom is any ``index`` expression other than a sum, a product or a literal: a variable, ``x //
+8``, ``min(a, b)``, a read. No coefficient is zero. Polynomials are treated as immutable once they are built.
 
 Integers modulo 2**64 are a ring, so everything in this file is exact under wrap-around too; only order (``<``, ``//``,
-``%``, ``min``) needs to know that nothing overflows.
+``%``, ``min``) assumes that nothing overflows.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class LinearForm:
     terms: tuple[tuple[Expr, int], ...]
 
     def coefficient(self, atom: Expr) -> int:
-        """The factor of ``atom``; 0 if it is not there."""
+        """The coefficient of ``atom``; 0 if it does not occur."""
         return next((factor for term, factor in self.terms if term == atom), 0)
 
 
@@ -114,7 +114,7 @@ def constant_of(a: Polynomial) -> int | None:
 
 
 def content(a: Polynomial) -> int:
-    """The greatest common divisor of all coefficients but the constant term (0 if there are none)."""
+    """The greatest common divisor of all coefficients except the constant term (0 if there are none)."""
     return gcd(*(coefficient for monomial, coefficient in a.items() if monomial))
 
 
@@ -156,7 +156,7 @@ def _accumulate(expr: Expr, scale: int, target: Polynomial) -> None:
 
 
 def order(atom: Expr) -> tuple[int, str]:
-    """The key by which atoms are sorted: variables by name first, then all others by their text."""
+    """The sort key of atoms: variables by name first, then all others by their text."""
     return (0, atom.unique) if isinstance(atom, Var) else (1, _text(atom))
 
 
@@ -171,7 +171,7 @@ def _term_order(term: tuple[Monomial, int]) -> tuple[bool, int, int, list[tuple[
 
 
 def sorted_terms(a: Polynomial) -> list[tuple[Monomial, int]]:
-    """The terms but the constant: positive ones first, then by falling degree and stride, then by name."""
+    """The terms except the constant: positive ones first, then by falling degree and stride, then by name."""
     terms = [item for item in a.items() if item[0]]
     if len(terms) > 1:
         terms.sort(key=_term_order)
@@ -179,12 +179,12 @@ def sorted_terms(a: Polynomial) -> list[tuple[Monomial, int]]:
 
 
 def linear_form_of(a: Polynomial) -> LinearForm:
-    """``a`` in its public form."""
+    """``a`` as the public type."""
     return LinearForm(a.get((), 0), tuple((monomial_expr(m), coefficient) for m, coefficient in sorted_terms(a)))
 
 
 def to_expr(a: Polynomial) -> Expr:
-    """The one expression that stands for ``a``: equal polynomials give equal expressions."""
+    """The canonical expression of ``a``: equal polynomials give equal expressions."""
     constant = a.get((), 0)
     terms = sorted_terms(a)
     if not terms:
@@ -219,5 +219,5 @@ _LITERALS: tuple[Const, ...] = (ZERO, *(Const(value, dtypes.index) for value in 
 
 
 def literal(value: int) -> Const:
-    """The ``index`` literal ``value`` (wrapped around, as coefficients of data may be anything)."""
+    """The ``index`` literal ``value`` (wrapped around, as coefficients of data may have any size)."""
     return _LITERALS[value] if 0 <= value <= 1024 else Const(wrap(value, dtypes.index), dtypes.index)

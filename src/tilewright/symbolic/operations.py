@@ -1,4 +1,4 @@
-"""The operations of scalar expressions, and tables of them; what they mean is said in ``expr``."""
+"""The operations of scalar expressions, and tables of them; ``expr`` has their semantics."""
 
 from enum import Enum
 
@@ -6,9 +6,9 @@ from tilewright.base.dtypes import DType
 
 
 class BinaryOp(Enum):
-    """Operations on two operands of one dtype; the value is how it prints."""
+    """Operations on two operands of one dtype; the value is the printed symbol."""
 
-    __hash__ = object.__hash__  # Enum's own hashes the name, in Python: it was a tenth of all compile time
+    __hash__ = object.__hash__  # Enum's own hash is computed in Python from the name: a tenth of all compile time
 
     ADD = "+"
     SUB = "-"
@@ -97,7 +97,7 @@ PRECEDENCE: dict[BinaryOp, int] = {
     BinaryOp.FLOORDIV: 7,
     BinaryOp.MOD: 7,
 }
-"""How strong the infix operators bind: as in Python, so that printed text reads like the te source."""
+"""Precedence of infix operators: as in Python, so that printed text reads like the te source."""
 
 _FLOAT_ONLY = frozenset({BinaryOp.DIV, BinaryOp.ATAN2})
 _INTEGER_ONLY = frozenset({BinaryOp.SHL, BinaryOp.SHR, BinaryOp.FLOORDIV, BinaryOp.TRUNCDIV})
@@ -106,7 +106,7 @@ _ANY = COMPARISONS | _BITS_ONLY
 
 
 def binary_has_meaning(op: BinaryOp, dtype: DType) -> bool:
-    """Whether there is an ``op`` on two operands of ``dtype``."""
+    """Whether ``op`` is defined on two operands of ``dtype``."""
     if dtype.is_int:
         return op not in _FLOAT_ONLY
     if dtype.is_bool:
@@ -115,7 +115,7 @@ def binary_has_meaning(op: BinaryOp, dtype: DType) -> bool:
 
 
 def unary_has_meaning(op: UnaryOp, dtype: DType) -> bool:
-    """Whether there is an ``op`` on an operand of ``dtype``."""
+    """Whether ``op`` is defined on an operand of ``dtype``."""
     if op in (UnaryOp.NEG, UnaryOp.ABS):
         return not dtype.is_bool
     if op is UnaryOp.NOT:

@@ -1,12 +1,12 @@
 """Proofs that a polynomial is never negative, by elimination.
 
 To prove ``e >= 0`` at every point of a ``Bounds``, one atom after the other is replaced by the end of its range at
-which ``e`` is least: ``v`` by 0 or ``extent - 1``; ``x // b`` and ``x % b`` by what defines them; ``min``, ``max`` and
-``select`` by a case for each side. What is left is over run-time extents, and is decided by numbers, or by writing each
-extent as its least value plus something that is not negative. Known facts ``f >= 0`` are used by proving
-``e - k * f >= 0``.
+which ``e`` is least: ``v`` by 0 or ``extent - 1``; ``x // b`` and ``x % b`` by their definitions; ``min``, ``max`` and
+``select`` by a case for each side. The rest depends on run-time extents only, and is decided by intervals, or by
+writing each extent as its least value plus a non-negative term. Known facts ``f >= 0`` are used by proving ``e - k * f
+>= 0``.
 
-A "no" means "not proven". The search is bounded by a number of steps, so it is always fast.
+False means "not proven". The number of steps is bounded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars
 
 _STEPS = 64
-"""Steps of one proof. Index expressions of real programs need fewer than 20."""
+"""Maximum steps of one proof. Index expressions of real programs need fewer than 20."""
 _MAX_TERMS = 48
 
 
@@ -68,7 +68,7 @@ class Prover:
         return self.nonnegative(value) and self.nonnegative(shifted(combine(limit, value, -1), -1))
 
     def lower_bound(self, goal: Polynomial) -> Polynomial | None:
-        """A polynomial over dims that is at most ``goal`` everywhere; the largest one for sums of loop variables."""
+        """A polynomial over dims that is a lower bound of ``goal``; the greatest one for sums of loop variables."""
         current = goal
         while True:
             var = self._deepest_var(current)
@@ -85,7 +85,7 @@ class Prover:
             current = combine(rest, multiply(coefficient, end))
 
     def _numeric_rest(self, goal: Polynomial) -> Polynomial | None:
-        """``goal`` with all terms that have loop variables replaced by their least value, if that is known."""
+        """``goal`` with all terms in loop variables replaced by their least value, if that is known."""
         dims = {m: c for m, c in goal.items() if not any(self._has_loop_var(atom) for atom in m)}
         lo = polynomial_interval(combine(goal, dims, -1), self.bounds).lo
         return None if lo is None else shifted(dims, lo)
@@ -94,7 +94,7 @@ class Prover:
         return any(var not in self.bounds.dims for var in free_vars(atom)) or not free_vars(atom)
 
     def _is_box_sum(self, goal: Polynomial) -> bool:
-        """Whether ``goal`` is a sum of independent variables with numeric ranges: then its interval said it all."""
+        """Whether ``goal`` is a sum of independent variables with numeric ranges: then its interval is exact."""
         bounds = self.bounds
         if self._facts:
             return False
@@ -122,9 +122,9 @@ class Prover:
         return False
 
     def _cancelled(self, goal: Polynomial, fact: Polynomial) -> Iterator[Polynomial]:
-        """Each ``k * goal - m * fact`` (k, m >= 0) in which a term of the goal is gone.
+        """Each ``k * goal - m * fact`` (k, m >= 0) in which a term of the goal cancels.
 
-        The goal is an integer: it is not negative if ``k`` times it is more than ``-k``.
+        The goal is an integer, so ``k * goal > -k`` implies ``goal >= 0``.
         """
         for monomial, coefficient in goal.items():
             other = fact.get(monomial, 0)
@@ -139,7 +139,7 @@ class Prover:
                     yield combine(goal, multiply(fact, {factor: coefficient // other}), -1)
 
     def _eliminate(self, goal: Polynomial, facts: tuple[Polynomial, ...]) -> bool:
-        """One step: the numbers, else the next atom replaced by the worst of its range."""
+        """One step: decide by numbers, or replace the next atom by the worst case of its range."""
         self._steps -= 1
         if self._steps <= 0 or len(goal) > _MAX_TERMS:
             return False
@@ -200,7 +200,7 @@ class Prover:
                 )
             case Binary(BinaryOp.MIN | BinaryOp.MAX, a, b):
                 sign = self._sign(coefficient)
-                # min <= each side: with a negative factor, either side will do; a side's own case knows nothing of it.
+                # min <= each side: with a negative factor, either side suffices; a case split knows nothing of it.
                 if sign and (sign < 0) == (atom.op is BinaryOp.MIN):
                     return holds_at(polynomial(a)) or holds_at(polynomial(b))
                 return holds_at(polynomial(a)) and holds_at(polynomial(b))
@@ -214,7 +214,7 @@ class Prover:
     def _holds_at_end(
         self, atom: Expr, coefficient: Polynomial, rest: Polynomial, facts: tuple[Polynomial, ...]
     ) -> bool:
-        """``coefficient * atom + rest >= 0``, of which only the range of ``atom`` is known."""
+        """``coefficient * atom + rest >= 0``, where only the range of ``atom`` is known."""
         low, high = polynomial_interval({(atom,): 1}, self.bounds)
         sign = self._sign(coefficient)
         end = low if sign > 0 else high if sign < 0 else None
@@ -223,9 +223,9 @@ class Prover:
     def _eliminate_floordiv(
         self, a: Polynomial, b: Polynomial, coefficient: Polynomial, rest: Polynomial, facts: tuple[Polynomial, ...]
     ) -> bool:
-        """``c * (a // b) + rest >= 0`` for ``b >= 1``, times ``b`` and rounded in our favour (exact if |c| is 1).
+        """``c * (a // b) + rest >= 0`` for ``b >= 1``, times ``b`` and rounded up (exact if |c| is 1).
 
-        The left side is an integer, so it is enough that ``b`` times it is ``> -b``.
+        The left side is an integer, so ``b`` times it being ``> -b`` suffices.
         """
         sign = self._sign(coefficient)
         if sign == 0 or not self._positive(b):
@@ -261,7 +261,7 @@ class Prover:
         return (lo is not None and lo >= 1) or self._eliminate(shifted(value, -1), ())
 
     def _sign(self, value: Polynomial) -> int:
-        """1 if ``value >= 0`` is known, -1 if ``value <= 0`` is, 0 if neither."""
+        """1 if ``value >= 0`` is known, -1 if ``value <= 0`` is known, else 0."""
         return self._known_sign(value) or self._proven_sign(value)
 
     def _known_sign(self, value: Polynomial) -> int:
@@ -274,15 +274,15 @@ class Prover:
         return 1 if self._eliminate(value, ()) else -1 if self._eliminate(scaled(value, -1), ()) else 0
 
     def _deepest_var(self, goal: Polynomial) -> Var | None:
-        """The loop variable that no other one's extent depends on."""
+        """The loop variable on which no other one's extent depends."""
         found = {atom for m in goal for atom in m if isinstance(atom, Var) and atom in self.bounds.extents}
         return min(found, key=lambda var: (-self.bounds.ranks[var], var.name), default=None)
 
     def _next_atom(self, goal: Polynomial) -> Expr | None:
-        """The atom to eliminate, the same one however ``goal`` was put together.
+        """The atom to eliminate, independent of the order of ``goal``'s terms.
 
-        That is one of the highest rank, so that no later step brings it back: a variable before what its extent is made
-        of, and ``x // 8`` before ``x``. Run-time extents come last, and only where a known limit counts.
+        It has the highest rank, so that no later step reintroduces it: a variable before those in its extent, and ``x
+        // 8`` before ``x``. Run-time extents come last, and only if a known bound helps.
         """
         best: Expr | None = None
         best_key: tuple[float, int, tuple[int, str]] | None = None
@@ -308,7 +308,8 @@ class Prover:
         return known
 
     def _nonnegative_over_dims(self, goal: Polynomial) -> bool:
-        """Whether ``goal``, each variable written as its least value plus one >= 0, has no negative coefficient."""
+        """Whether ``goal`` has no negative coefficient when each variable is written as its least value plus a term >=
+        0."""
         total: Polynomial = {}
         for monomial, coefficient in goal.items():
             term: Polynomial = {(): coefficient}
@@ -351,7 +352,7 @@ def _split(goal: Polynomial, atom: Expr) -> tuple[Polynomial | None, Polynomial]
 
 
 def _urgency(atom: Expr, coefficient: int) -> int:
-    """Atoms of which all cases have to hold come first, and those of which one will do, last: no early choices."""
+    """Atoms whose cases must all hold come first, and those of which one case suffices last: no early choices."""
     match atom:
         case Select():
             return 0

@@ -1,6 +1,6 @@
 """Python's operators as applications of ``BinaryOp`` and ``UnaryOp``: ``a + 1`` is ``a.binary(BinaryOp.ADD, 1)``.
 
-``==`` and ``!=`` are left: they compare expressions as objects. What builds expressions of them is in ``expr.py``.
+``==`` and ``!=`` compare expressions as objects; ``equal`` and ``not_equal`` are in ``expr.py``.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Result = TypeVar("Result", covariant=True)
 
 
 class Operand(Protocol[Other, Result]):
-    """What the operators need of the class that inherits them."""
+    """The methods that the operators need of a subclass."""
 
     def binary(self, op: BinaryOp, other: Other) -> Result:
         """``self op other``."""
@@ -41,7 +41,7 @@ def _unary(op: UnaryOp) -> Callable[[Operand[Other, Result]], Result]:
 
 
 class PythonOperators:
-    """Inherited by every ``Operand``."""
+    """Python's operators, inherited by every ``Operand``."""
 
     __slots__ = ()
 

@@ -1,8 +1,7 @@
-"""How large expressions are with all that they share written out: as trees, as texts and most passes see them.
+"""Limits the size of expressions counted as trees, with shared operands counted at each use.
 
-``y = t + t``, ``z = y + y`` ... share their operands: a few objects are a tree that doubles with each step. Whatever
-puts expressions into each other asks here first. So every expression of a program is a small tree, and passes may walk
-it as one, recursively.
+``y = t + t``, ``z = y + y`` ... share operands: a few objects, but a tree that doubles at each step. Every inlining
+checks these limits first, so that passes may walk any expression recursively as a tree.
 """
 
 from collections.abc import Sequence
@@ -10,19 +9,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MOST_NODES = 1 << 14
-"""Of one expression that a user or an operator writes. Those of networks have some hundreds."""
+"""Limit for one expression that a user or an operator writes. Those of networks have some hundreds of nodes."""
 MOST_INLINED = 1200
-"""Of a value into which one is put that is read several times: what would be larger stays in a buffer. The largest of
-networks is an activation after Winograd's transform, which it reads three times: 1104."""
+"""Limit for inlining a value that is read several times: a larger one stays in a buffer. The largest in networks is an
+activation after Winograd's transform, which reads it three times: 1104."""
 SMALL = 64
 MOST_OF_SMALL = 1 << 12
-"""The same where at most ``SMALL`` is put into it: such values (an element found elsewhere) do not double."""
+"""The same limit if the inlined value has at most ``SMALL`` nodes: such values (an element found elsewhere) do not
+double."""
 DEEPEST = 128
-"""Operations inside each other. Passes take up to four Python frames for each."""
+"""Maximum depth of nesting. Passes take up to four Python frames per level."""
 
 
 class Tree(Protocol):
-    """An expression, as far as its size goes."""
+    """An expression, as the size computation sees it."""
 
     def operands(self) -> "Sequence[Tree]":
         """The direct operands."""
@@ -31,14 +31,14 @@ class Tree(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a tree: its operations and leaves, and how many of them are inside each other at most."""
+    """Size of a tree: its nodes, and its depth."""
 
     nodes: int
     depth: int
 
     @property
     def is_allowed(self) -> bool:
-        """Whether an expression may be so large."""
+        """Whether an expression of this size is allowed."""
         return self.nodes <= MOST_NODES and self.depth <= DEEPEST
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Size:
 
 
 def is_small(expr: Tree) -> bool:
-    """Whether ``expr`` has few nodes, and so few levels: nearly every one has, and this is fast to find out."""
+    """Whether ``expr`` has few nodes and so few levels: a fast test that nearly every expression passes."""
     stack: list[Tree] = [expr]
     for _ in range(DEEPEST):
         stack.extend(stack.pop().operands())
@@ -56,7 +56,7 @@ def is_small(expr: Tree) -> bool:
 
 
 def size_of(*exprs: Tree) -> Size:
-    """The size of ``exprs`` as trees, all together. Each object is looked at once, and there is no recursion."""
+    """The size of ``exprs`` as trees, in total. Visits each object once, without recursion."""
     known: dict[int, tuple[int, int]] = {}
     stack: list[Tree] = [*exprs]
     while stack:

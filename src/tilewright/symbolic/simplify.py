@@ -2,12 +2,12 @@
 
 Quasi-affine integer expressions (sums, products, ``//``, ``%``, ``min``, ``max``, ``select``, comparisons, ``&``,
 ``|``, ``not``) over variables with known ranges have a canonical form: a sum of sorted terms (``linear.py``), where
-division has taken off all it can (``division.py``) and comparisons are decided where that can be proven (``proof.py``).
-Expressions that are equal as polynomials become structurally equal.
+division is reduced (``division.py``) and comparisons are decided if proven (``proof.py``). Expressions that are equal
+as polynomials become structurally equal.
 
 Values of all other dtypes keep their shape: only the indices, conditions and literals inside are simplified. Floats are
-never reassociated, and integers other than ``index`` wrap around. What holds is meant for places where all variables of
-the ``Bounds`` exist, so extents of loops count as at least 1.
+never reassociated, and integers other than ``index`` wrap around. Results hold at places inside all loops of the
+``Bounds``, so loop extents count as at least 1.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def prove(condition: Expr, bounds: Bounds) -> bool:
 
 
 def equivalent(a: Expr, b: Expr, bounds: Bounds) -> bool:
-    """Whether ``a`` and ``b`` are proven to have one value everywhere in ``bounds``."""
+    """Whether ``a`` and ``b`` are proven to be equal everywhere in ``bounds``."""
     if a == b:
         return True
     if a.dtype != b.dtype:
@@ -84,14 +84,14 @@ def linear_form(expr: Expr, bounds: Bounds) -> LinearForm:
 
 
 def simplifier(bounds: Bounds) -> "Simplifier":
-    """The simplifier of ``bounds``, with all that it has found out already."""
+    """The simplifier of ``bounds``, with its cached results."""
     if not isinstance(bounds.engine, Simplifier):
         bounds.engine = Simplifier(bounds)
     return bounds.engine
 
 
 _PASSES = 4
-"""Over a conjunction, until it stays as it is; nearly always two."""
+"""Maximum passes over a conjunction until it is stable; nearly always two suffice."""
 
 
 class Simplifier:
@@ -108,7 +108,7 @@ class Simplifier:
         self._assumed: dict[tuple[Expr, ...], Simplifier] = {}
 
     def assuming(self, *conditions: Expr) -> "Simplifier":
-        """The simplifier where ``conditions`` hold too; those that are no comparisons of indices say nothing."""
+        """The simplifier where ``conditions`` hold too; those that are not comparisons of indices are ignored."""
         found = self._assumed.get(conditions)
         if found is None:
             telling = [condition for condition in conditions if compares_indices(condition)]
@@ -140,7 +140,7 @@ class Simplifier:
         return found
 
     def _accumulate(self, expr: Expr, scale: int, target: Polynomial) -> None:
-        # No patterns: this is the innermost loop of the simplifier.
+        # No ``match``: this is the innermost loop of the simplifier.
         if isinstance(expr, Var):
             add_to(target, {(): scale * self._fixed[expr]} if expr in self._fixed else {(expr,): scale})
         elif isinstance(expr, Const):
@@ -192,7 +192,7 @@ class Simplifier:
         return {(expr,): 1} if isinstance(expr, (Select, Read, Cast)) else polynomial(expr)
 
     def _checked(self, check: Check) -> Polynomial:
-        """An index that is known to lie within its extent needs no check."""
+        """An index known to be within its extent needs no check."""
         position, extent = self.polynomial(check.index), self.polynomial(check.extent)
         left = combine(extent, shifted(position, 1), -1)
         if self._exact_nonnegative(position) and self._exact_nonnegative(left):
@@ -208,7 +208,7 @@ class Simplifier:
         return result.quotient if op is BinaryOp.FLOORDIV else result.remainder
 
     def _truncated(self, op: BinaryOp, a: Polynomial, b: Polynomial) -> Polynomial:
-        """Division towards zero: the same as towards minus infinity, where nothing is negative."""
+        """Division towards zero: equal to floor division if nothing is negative."""
         if self._exact_nonnegative(a) and self._exact_nonnegative(b):
             return self._divided(BinaryOp.FLOORDIV if op is BinaryOp.TRUNCDIV else BinaryOp.MOD, a, b)
         left, right = to_expr(a), to_expr(b)
@@ -255,7 +255,7 @@ class Simplifier:
         return combine(common, {(atom,): factor})
 
     def _undominated(self, op: BinaryOp, operands: list[Polynomial]) -> list[Polynomial]:
-        """The operands that may decide. Of two equal ones, the first stays."""
+        """The operands that may be the result. Of two equal ones, the first stays."""
         kept: list[Polynomial] = []
         for operand in operands:
             if any(self._decides(op, other, operand) for other in kept):
@@ -301,7 +301,7 @@ class Simplifier:
         return self._inequality(a) if leading is a else self._at_least_zero(leading)
 
     def _leading_digits(self, a: Polynomial) -> Polynomial:
-        """``g*x + s >= 0`` with ``0 <= s < g`` says the same as ``x >= 0``."""
+        """``g*x + s >= 0`` with ``0 <= s < g`` is equivalent to ``x >= 0``."""
         for g in sorted({abs(c) for m, c in a.items() if m} - {1}, reverse=True):
             low = {m: c for m, c in a.items() if m and c % g}
             lo, hi = polynomial_interval(shifted(low, a.get((), 0) % g), self.bounds)
@@ -350,7 +350,7 @@ class Simplifier:
         return self._known.get(condition, condition)
 
     def _conjunction(self, condition: Expr) -> Expr:
-        """Each part simplified where those before it hold; without reads, those behind it count as well."""
+        """Each part simplified under those before it; without reads, also under those after it."""
         result = condition
         for _ in range(_PASSES):
             parts = self._in_turn(conjuncts(result))
@@ -362,7 +362,7 @@ class Simplifier:
         return result
 
     def _in_turn(self, conditions: Sequence[Expr]) -> list[Expr]:
-        """Each condition simplified under those before it; only ``FALSE`` if one can't hold there."""
+        """Each condition simplified under those before it; only ``FALSE`` if one can't hold."""
         parts: list[Expr] = []
         known = self
         for condition in conditions:
@@ -402,7 +402,7 @@ class Simplifier:
     # Values
 
     def _value(self, expr: Expr) -> Expr:
-        """An expression that is no index: a condition, or a value whose parts are simplified."""
+        """A non-index expression: a condition, or a value whose parts are simplified."""
         match expr:
             case Binary(op, a, b) if op in COMPARISONS and a.dtype == index:
                 result = self._compared(op, a, b)
@@ -441,7 +441,7 @@ class Simplifier:
         return rebuild(expr, after)
 
     def _cast(self, a: Expr, expr: Cast) -> Expr:
-        """Literals are converted; an index that fits through a narrower integer comes out as it went in."""
+        """A cast: literals are converted; an index that fits in a narrower integer survives a round trip."""
         dtype = expr.dtype
         if isinstance(a, Const) and not a.dtype.is_float and dtype.is_int:
             return Const(wrap(int(a.value), dtype), dtype)
@@ -453,7 +453,7 @@ class Simplifier:
 
 
 def _digest_facts(bounds: Bounds) -> tuple[dict[Expr, Expr], list[Polynomial]]:
-    """The facts in canonical form: conditions that are known, and polynomials that are known to be >= 0."""
+    """The facts in canonical form: known conditions, and polynomials known to be >= 0."""
     known: dict[Expr, Expr] = {}
     facts = [shifted(polynomial(e), -1) for e in bounds.extents.values() if not isinstance(e, (Const, Var))]
     if bounds.facts:
@@ -482,7 +482,7 @@ _OPPOSITE = {BinaryOp.MIN: BinaryOp.MAX, BinaryOp.MAX: BinaryOp.MIN}
 
 
 def _lead_coefficient(a: Polynomial) -> int:
-    """The coefficient of the term that decides on which side of an equation all terms go."""
+    """The coefficient that decides on which side of an equation all terms go."""
     lead = min((m for m in a if m), key=lambda m: (-len(m), -abs(a[m]), [order(atom) for atom in m]))
     return a[lead]
 

@@ -13,7 +13,7 @@ MAX_BYTES = (1 << 63) - 1
 
 
 def check_size(name: str, dtype: DType, shape: Sequence[Expr]) -> None:
-    """Raise ``ResourceLimit`` for an array of more than ``MAX_BYTES``; what is known at run time only counts as 1."""
+    """Raise ``ResourceLimit`` for an array of more than ``MAX_BYTES``; extents known only at run time count as 1."""
     count = 1
     for extent in shape:
         if isinstance(extent, Const):

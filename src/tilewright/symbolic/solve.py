@@ -1,10 +1,10 @@
-"""Where a guard starts or stops to hold: the limits at which a loop is partitioned.
+"""Solves a guard for a loop variable: the limits at which a loop is partitioned.
 
 All functions take a condition, one of its variables, and bounds. They quantify over every loop variable of the bounds
-but ``var``, and answer with an expression over run-time extents (a literal, if there are none); a variable that shall
-stay in the answer belongs to the ``dims`` of the bounds. The answer counts within the range of ``var``, and is not
-clipped to it. None means that no limit was found. Limits are the best possible where the condition is linear, and the
-ranges of the variables do not depend on each other; they are safe everywhere.
+except ``var``, and return an expression over run-time extents (a literal, if there are none); put a variable that may
+occur in the result into the ``dims`` of the bounds. The result is valid within the range of ``var``, and not clipped to
+it. None means that no limit was found. Limits are tight where the condition is linear and the ranges of the variables
+are independent; they are always safe.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def solve_false_from(condition: Expr, var: Var, bounds: Bounds) -> Expr | None:
 
 
 _Limit = Callable[[Polynomial, int, Prover], Polynomial | None]
-"""From ``rest + coefficient * var >= 0``, with a literal coefficient, to a limit of ``var``."""
+"""The limit of ``var`` from ``rest + coefficient * var >= 0``, with a literal coefficient."""
 
 
 def _true_below(rest: Polynomial, coefficient: int, prover: Prover) -> Polynomial | None:
@@ -67,13 +67,13 @@ def _floor(value: Polynomial, divisor: int, prover: Prover) -> Polynomial:
     constant = constant_of(value)
     if constant is not None:
         return shifted({}, constant // divisor)
-    # Outside the loops nothing is known but the dims.
+    # Outside the loops only the dims are known.
     outside = simplifier(Bounds({}, prover.bounds.dims))
     return outside.polynomial(Binary(BinaryOp.FLOORDIV, to_expr(value), literal(divisor)))
 
 
 def _limit_of_all(condition: Expr, var: Var, bounds: Bounds, limit: _Limit, op: BinaryOp) -> Expr | None:
-    """The limit beyond which every part holds; a part that ``var`` does not decide there is a None for all."""
+    """The limit beyond which every part holds; None if ``var`` does not decide one of the parts."""
     limits: list[Polynomial] = []
     for part in conjuncts(condition):
         found = inequalities(part, bounds)
@@ -89,7 +89,7 @@ def _limit_of_all(condition: Expr, var: Var, bounds: Bounds, limit: _Limit, op: 
 
 
 def _limit_of_any(condition: Expr, var: Var, bounds: Bounds, limit: _Limit, op: BinaryOp) -> Expr | None:
-    """The limit beyond which some part fails: ``e >= 0`` does where ``-e - 1 >= 0``."""
+    """The limit beyond which some part fails: ``e >= 0`` fails where ``-e - 1 >= 0``."""
     limits: list[Polynomial] = []
     for part in conjuncts(condition):
         for inequality in inequalities(part, bounds):

@@ -1,4 +1,4 @@
-"""Walking and rewriting scalar expressions; conjunctions taken apart and put together."""
+"""Traverses and rewrites scalar expressions; splits and builds conjunctions."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
@@ -24,7 +24,7 @@ from tilewright.symbolic.operations import BinaryOp
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """``expr`` and all that is in it, parents first."""
+    """``expr`` and all its subexpressions, parents first."""
     stack = [expr]
     while stack:
         node = stack.pop()
@@ -72,15 +72,15 @@ def rebuild(expr: Expr, operands: tuple[Expr, ...]) -> Expr:
 def transform(
     expr: Expr, leave: Callable[[Expr], Expr | None], concerns: Callable[[Expr], bool] = lambda _: True
 ) -> Expr:
-    """Rewrite bottom-up: ``leave`` sees each node with its operands rewritten, and returns another one or None.
+    """Rewrite bottom-up: ``leave`` gets each node with its operands rewritten, and returns a replacement or None.
 
-    Parts of ``expr`` that the rewrite can't concern stay as they are.
+    Parts of ``expr`` that the rewrite can't change are not visited.
     """
     return _transformed(expr, leave, concerns, {})
 
 
 def transform_reads(expr: Expr, change: Callable[[Read], Expr | None]) -> Expr:
-    """``expr`` with every read, its indices rewritten first, replaced by ``change`` of it (None: it stays)."""
+    """``expr`` with every read, its indices rewritten first, replaced by ``change`` of it (None: unchanged)."""
     return transform(expr, lambda node: change(node) if isinstance(node, Read) else None, lambda node: node.has_reads)
 
 
@@ -90,7 +90,7 @@ def substitute(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
 
 
 def _substituted(node: Expr, values: Mapping[Var, Expr], replaced: KeysView[Var], memo: dict[int, Expr]) -> Expr:
-    """``substitute``; ``memo`` is by identity, as all parts live as long as the whole does."""
+    """``substitute``; ``memo`` is keyed by identity, as all parts live as long as the whole."""
     if replaced.isdisjoint(node.variables):
         return node
     if isinstance(node, Var):
@@ -106,7 +106,7 @@ def _substituted(node: Expr, values: Mapping[Var, Expr], replaced: KeysView[Var]
 def _transformed(
     node: Expr, leave: Callable[[Expr], Expr | None], concerns: Callable[[Expr], bool], memo: dict[int, Expr]
 ) -> Expr:
-    """``transform``; ``memo`` is by identity, as all parts live as long as the whole does."""
+    """``transform``; ``memo`` is keyed by identity, as all parts live as long as the whole."""
     if not concerns(node):
         return node
     before = node.operands()
@@ -124,7 +124,7 @@ def _transformed(
 
 
 def all_of(*conditions: ExprLike) -> Expr:
-    """The conjunction; true of nothing."""
+    """The conjunction; true if empty."""
     result: Expr = TRUE
     for condition in conditions:
         result = binary(BinaryOp.AND, result, as_expr(condition, dtypes.boolean))
@@ -132,7 +132,7 @@ def all_of(*conditions: ExprLike) -> Expr:
 
 
 def conjuncts(condition: Expr) -> tuple[Expr, ...]:
-    """The conditions whose conjunction ``condition`` is; none for true."""
+    """The conjuncts of ``condition``; none for true."""
     if condition == TRUE:
         return ()
     if isinstance(condition, Binary) and condition.op is BinaryOp.AND and condition.dtype.is_bool:

@@ -1,8 +1,8 @@
-"""Tensor expressions and their schedules, in the notation of the literature (TVM, OSDI 2018).
+"""Tensor expressions and their schedules, in the notation of TVM (OSDI 2018).
 
-Enters: tensors made by ``placeholder``, ``compute``, ``sum`` ... Leaves: a loop program. The schedule is eager: every
-line rewrites the program, which ``print(s)`` shows, and what can't be done is refused at that line. A new primitive is
-one method of ``schedule.Schedule``, and, if the literature has a notation for it, one method of ``Stage``. ::
+In: tensors made by ``placeholder``, ``compute``, ``sum`` ... Out: a loop program. The schedule is eager: every line
+rewrites the program, which ``print(s)`` shows, and invalid steps are refused at that line. A new primitive is one
+method of ``schedule.Schedule``, and, if TVM has a notation for it, one method of ``Stage``. ::
 
     A, B = te.placeholder((1024, 1024), name="A"), te.placeholder((1024, 1024), name="B")
     k = te.reduce_axis((0, 1024), name="k")
@@ -129,7 +129,7 @@ __all__ = [
     "var",
 ]
 
-# What is called here comes from users; inside of the compiler the same functions are called unchecked.
+# These functions check the arguments of users; the compiler calls the unchecked ones.
 _public = checked(BadProgram)
 
 argmax, argmin = _public(reducers.argmax), _public(reducers.argmin)
@@ -175,7 +175,7 @@ def placeholder(shape: _build.Shape, dtype: DType | str = dtypes.f32, name: str 
 
 @_public
 def cast(value: ExprLike, dtype: DType | str) -> Expr:
-    """``value`` converted to ``dtype`` (``symbolic.expr`` says how)."""
+    """``value`` converted to ``dtype`` (rules in ``symbolic.expr``)."""
     return expr.cast(value, dtypes.named(dtype))
 
 
@@ -221,8 +221,8 @@ def decl_tensor_intrin(
 ) -> TensorIntrinsic:
     """Declare the intrinsic that computes ``output`` from its placeholders: see ``schedule.intrinsics``.
 
-    Implementations are tried in a process of their own. Raises ``BadProgram`` for those that are no LLVM IR, are of
-    other types than the declaration, need more ``features``, or compute something else.
+    Implementations are tested in a separate process. Raises ``BadProgram`` if one is not valid LLVM IR, has other types
+    than the declaration, needs more ``features``, or computes other values.
     """
     declared = _decl_tensor_intrin(
         output, name, reset=reset, update=update, implementations=implementations, features=features
@@ -236,5 +236,5 @@ def decl_tensor_intrin(
 
 @_public
 def lower(schedule: TeSchedule) -> Program:
-    """The loop program that ``schedule`` has come to."""
+    """The loop program of ``schedule``."""
     return schedule.program

@@ -36,7 +36,7 @@ def autoschedule(
     seed: int = 0,
     records: FilePath | None = None,
 ) -> TeSchedule:
-    """A schedule of the program that computes ``outputs``: what the compiler chooses for ``target`` by its model.
+    """A schedule of the program that computes ``outputs``: the compiler's choice for ``target`` by its cost model.
 
     With ``trials`` or ``minutes``, candidates are measured, so many or for so long, each checked and timed in child
     processes, and the fastest of them and of the analytic choice is returned; the other arguments are those of

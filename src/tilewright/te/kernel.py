@@ -1,4 +1,4 @@
-"""Scheduled programs as native code: ``te.build``. The way is that of a model's kernels; main calls one.
+"""``te.build``: compiles a scheduled program to native code, as a model with one kernel.
 
 f = te.build(s, target="host")
 c = f(a, b)
@@ -45,7 +45,7 @@ from tilewright.te.stage import TeSchedule
 from tilewright.te.values import meaning
 
 _MOST_SECONDS = 60.0
-"""Of timing one kernel."""
+"""Options for timing one kernel."""
 
 
 @checked(BadInput)
@@ -61,13 +61,13 @@ def build(
 ) -> "Kernel":
     """``schedule`` as native code for ``target``, which takes NumPy arrays and returns new ones.
 
-    Inputs come in the order of the program's parameters (``Kernel.inputs``). ``threads``: the most that a call uses; by
-    default all that this process may use. ``backend``: what makes code, or its name. An access that can't be seen to be
-    inside of its buffer is checked when it happens; with ``bounds_check``, every one is. Code comes from the cache of
-    kernels if it is there.
+    Inputs come in the order of the program's parameters (``Kernel.inputs``). ``threads``: maximum number per call; by
+    default all that this process may use. ``backend``: a back end, or its name. Accesses that are not provably inside
+    of their buffer are checked at run time; with ``bounds_check``, all are. Code comes from the cache of kernels if it
+    is there.
 
     Raises ``BadProgram`` for an access that is provably outside, ``UnsupportedTarget`` for an intrinsic that ``target``
-    has not, ``UnsupportedKernel`` for what the back end can't run (blocks and threads of a device, on a CPU).
+    lacks, ``UnsupportedKernel`` for what the back end can't run (blocks and threads of a device, on a CPU).
     """
     chosen, by = settings or Settings.from_environment(), backend_of(backend)
     made_for = target_of(target)
@@ -82,13 +82,13 @@ def build(
 
 
 def target_of(target: Target | str) -> Target:
-    """A target, or the one that a text means; ``"host"`` is this machine."""
+    """A target, or the one that a text denotes; ``"host"`` is this machine."""
     return target if isinstance(target, Target) else Target.host() if target == "host" else Target.parse(target)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a kernel was made of, and for."""
+    """The inputs of a kernel's compilation."""
 
     program: Program
     schedule: TeSchedule | Schedule | Program
@@ -98,7 +98,7 @@ class Origin:
 
 
 class Kernel(RunnableModel):
-    """A scheduled program as native code: a model of one kernel, with all that can be asked of it."""
+    """A scheduled program as native code: a model of one kernel, with methods to inspect, time and check it."""
 
     def __init__(self, executable: Executable, origin: Origin) -> None:
         super().__init__(executable)
@@ -106,7 +106,7 @@ class Kernel(RunnableModel):
 
     @cached_property
     def llvm(self) -> str:
-        """The kernel as LLVM IR, as it was written; of another back end, its code."""
+        """The kernel as LLVM IR before optimization; for another back end, its code."""
         return self._listing(Stage.LLVM)
 
     @cached_property
@@ -127,10 +127,10 @@ class Kernel(RunnableModel):
     ) -> float:
         """Seconds of a call: the median of ``repeats`` means over as many calls as take ``least_seconds``.
 
-        As candidates are timed (``measure.clock``): the clock is in native code, beside a small kernel that tells
-        whether the machine has changed meanwhile, in which case it is timed again. A kernel of one thread stays on one
-        processor. ``inputs``: by default random ones by ``seed``. Raises ``BadInput`` for run-time extents and for
-        code that does not run here, ``BadFeed`` for inputs that do not fit.
+        It uses the tuner's clock (``measure.clock``), in native code, next to a small reference kernel that detects
+        changes of the machine's speed, after which the timing is repeated. A kernel of one thread stays on one
+        processor. ``inputs``: by default random ones by ``seed``. Raises ``BadInput`` for run-time extents and for code
+        that does not run here, ``BadFeed`` for inputs that do not fit.
         """
         if self.executable.manifest.symbols:
             raise BadInput("its shapes have run-time extents: what is timed has fixed ones; build it for some")
@@ -144,11 +144,11 @@ class Kernel(RunnableModel):
 
     @checked(BadInput)
     def check(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> Mapping[str, Difference]:
-        """How far the outputs for random inputs are from what the program means: 0, or what other sums round to.
+        """The error of the outputs for random inputs against the program's semantics: 0, or rounding of reordered sums.
 
-        The meaning is that of the loop interpreter for small programs, and of the tensor expression, evaluated with
-        NumPy, for large ones. ``dims`` gives run-time extents. Raises ``NotEquivalent`` for an output that is wrong,
-        with its first element that is, and ``ResourceLimit`` for a large program of which only the loops are known.
+        The reference is the loop interpreter for small programs, and the tensor expression, evaluated with NumPy, for
+        large ones. ``dims`` gives run-time extents. Raises ``NotEquivalent`` for a wrong output, with its first wrong
+        element, and ``ResourceLimit`` for a large program of which only the loops are known.
         """
         feeds = self._random(dims or {}, seed)
         expected = meaning(self.origin.schedule, feeds, dims or {})
@@ -156,7 +156,7 @@ class Kernel(RunnableModel):
         return {spec.name: _compared(spec.name, array, expected[spec.name]) for spec, array in found}
 
     def _random(self, dims: Mapping[str, int], seed: int) -> dict[str, Array]:
-        """Raises ``BadInput`` for run-time extents that ``dims`` has not."""
+        """Raises ``BadInput`` for run-time extents missing in ``dims``."""
         missing = [s.name for s in self.executable.manifest.symbols if s.value is None and s.name not in dims]
         if missing:
             raise BadInput(f"dims= gives no {', '.join(missing)}: random inputs need all run-time extents")
@@ -185,7 +185,7 @@ def _clock() -> Clock:
 
 @contextmanager
 def _on_one_processor(threads: int) -> Generator[None]:
-    """Keep the calling thread where it is, if it is the only one: others would be started there, too."""
+    """Pin the calling thread if it is the only one: other threads would inherit the pinning."""
     if threads > 1:
         yield
         return

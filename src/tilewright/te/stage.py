@@ -1,4 +1,4 @@
-"""Schedules in the notation of the literature: ``s[C].split(...)``.
+"""Schedules in TVM's notation: ``s[C].split(...)``.
 
 Primitives of one loop or block are methods of ``Stage``; those of the whole program are methods of ``TeSchedule``.
 """
@@ -31,7 +31,7 @@ from tilewright.tensor.ir import MARK, Compute, Scan, Tensor
 _primitive = checked(ScheduleError)
 
 Axis: TypeAlias = IterVar | LoopRef
-"""A loop: the axis of an operation, before it is split or fused, or what a primitive returned."""
+"""A loop: the axis of an operation, before it is split or fused, or the result of a primitive."""
 
 
 @checked(BadProgram)
@@ -56,7 +56,7 @@ def create_schedule(
 class TeSchedule:
     """A schedule with one ``Stage`` for each operation: ``s[C]``. ``print(s)`` shows the loops.
 
-    ``outputs``: the tensors that ``lowered`` computes, which say what the program means.
+    ``outputs``: the tensors that ``lowered`` computes, the reference of the program.
     """
 
     def __init__(self, schedule: Schedule, lowered: Lowered, outputs: Sequence[Tensor]) -> None:
@@ -74,13 +74,13 @@ class TeSchedule:
                 self._axes[block] = (*op.axis, *op.reduce_axis)
 
     def scheduled(self, schedule: Schedule) -> "TeSchedule":
-        """The same operations in another schedule, which began with their naive program; axes stand for no loops."""
+        """The same operations in another schedule, which began with their naive program; axes denote no loops."""
         other = copy.copy(self)
         other.schedule, other._axes, other._loops = schedule, {}, {}
         return other
 
     def copy(self) -> "TeSchedule":
-        """Another schedule at the same point."""
+        """A copy of this schedule."""
         other = copy.copy(self)
         other.schedule = self.schedule.copy()
         other._blocks, other._axes, other._loops = {**self._blocks}, {**self._axes}, {**self._loops}
@@ -101,7 +101,7 @@ class TeSchedule:
 
     @_primitive
     def __getitem__(self, tensor: "Tensor | Stage") -> "Stage":
-        """The stage that computes ``tensor``; of a scan, the one that makes its rows.
+        """The stage that computes ``tensor``; for a scan, the one that computes its rows.
 
         The computes of a scan's steps have stages of their own. Raises ``ScheduleError`` for inputs, and tensors of
         other programs.
@@ -116,7 +116,7 @@ class TeSchedule:
 
     @_primitive
     def cache_read(self, tensor: "Tensor | Stage", scope: str | Memory, readers: Sequence["Tensor | Stage"]) -> "Stage":
-        """``readers`` read one copy of ``tensor`` in ``scope``; returns the stage of the copy.
+        """Let ``readers`` read one copy of ``tensor`` in ``scope``; returns the stage of the copy.
 
         Raises ``ScheduleError`` for tensors that do not read it, or none.
         """
@@ -127,9 +127,9 @@ class TeSchedule:
 
     @_primitive
     def cache_write(self, tensor: "Tensor | Stage", scope: str | Memory) -> "Stage":
-        """Compute ``tensor`` in ``scope``; returns the stage that does, and ``s[tensor]`` becomes the copy to it.
+        """Compute ``tensor`` in ``scope``; returns the computing stage, and ``s[tensor]`` becomes the copy from it.
 
-        The spatial axes of the operation then stand for the loops of the copy, and its reduction axes for those of the
+        The spatial axes of the operation then denote the loops of the copy, and its reduction axes for those of the
         computation, as in TVM.
         """
         stage = self[tensor]
@@ -152,29 +152,29 @@ class TeSchedule:
 
     @_primitive
     def place_barriers(self) -> None:
-        """Let the threads of each block wait for each other wherever they have to; the last step of a schedule."""
+        """Insert barriers where threads need them; the last step of a schedule."""
         self.schedule.place_barriers()
 
     def bind_factors(self, **values: int | Sampled) -> None:
-        """Put numbers in place of symbolic split factors, by name."""
+        """Replace symbolic split factors by numbers, by name."""
         self.schedule.bind_factors(**values)
 
     def sample_categorical(
         self, candidates: Sequence[int], weights: Sequence[float] | None = None, decision: int | None = None
     ) -> Sampled:
-        """One of ``candidates``, with probabilities in proportion to ``weights``; ``decision`` gives it instead."""
+        """One of ``candidates``, with probabilities proportional to ``weights``; ``decision`` fixes the position."""
         return self.schedule.sample_categorical(candidates, weights, decision)
 
     @_primitive
     def prefetch(self, tensor: Tensor, distance: int | Sampled, cache: int = 1) -> None:
-        """Each vector loaded from the input ``tensor`` asks for what lies ``distance`` bytes further on.
+        """Each vector load from the input ``tensor`` prefetches the data ``distance`` bytes ahead.
 
-        It comes to the cache of level ``cache``, which is 1 or 2, and to all beyond.
+        It is loaded into the cache of level ``cache``, 1 or 2, and those beyond.
         """
         self.schedule.prefetch(self.buffer(tensor), distance, cache)
 
     def loop(self, block: BlockRef, axis: Axis) -> LoopRef:
-        """The loop that ``axis`` of ``block`` stands for, if it is around it. Raises ``ScheduleError`` if not."""
+        """The loop that ``axis`` denotes, if it is around ``block``. Raises ``ScheduleError`` if not."""
         found = axis
         if isinstance(axis, IterVar):
             own = self._axes.get(block, ())
@@ -184,12 +184,12 @@ class TeSchedule:
         raise ScheduleError(f"`{axis.name}` is no loop of stage {block} (any more)\n\n{self.program}")
 
     def loops(self, block: BlockRef, kinds: Container[IterKind]) -> tuple[LoopRef, ...]:
-        """The loops over the axes of ``block`` that are of one of ``kinds``, as they were before any split or fuse."""
+        """The loops over the axes of ``block`` of one of ``kinds``, before any split or fuse."""
         wanted = (i for i, axis in enumerate(self.block(block).axes) if axis.kind in kinds)
         return tuple(self._loops[block, i] for i in wanted if (block, i) in self._loops)
 
     def buffer(self, tensor: "Tensor | Stage") -> str:
-        """The name of the buffer that ``tensor``, or the result of a stage, is in. Raises ``ScheduleError``."""
+        """The name of the buffer of ``tensor``, or of the result of a stage. Raises ``ScheduleError``."""
         if isinstance(tensor, Tensor):
             key = (tensor.op, tensor.output)
             if key not in self._buffers:
@@ -198,11 +198,11 @@ class TeSchedule:
         return self.block(tensor.block).writes[0].buffer.name
 
     def block(self, block: BlockRef) -> Block:
-        """The block as it is now."""
+        """The block in its present form."""
         return block_at(self.program, self.schedule.get_block(block.name)).stmt
 
     def follow(self, block: BlockRef, loops: Sequence[LoopRef] | None = None) -> None:
-        """Note which loops run over the axes of ``block``; only ``loops`` are new, if these are given."""
+        """Record which loops run over the axes of ``block``; only ``loops`` are new, if given."""
         self._follow(block, self.block(block).bindings, loops)
 
     def _follow(self, block: BlockRef, bindings: Sequence[Expr], loops: Sequence[LoopRef] | None = None) -> None:
@@ -215,7 +215,7 @@ class TeSchedule:
 
 @dataclass(frozen=True, slots=True)
 class StageAxes:
-    """The loops that drive a stage's axes, where each has one of its own (the literature's ``CL.op``)."""
+    """The loops that drive a stage's axes, if each has its own (TVM's ``CL.op``)."""
 
     axis: tuple[LoopRef, ...]
     reduce_axis: tuple[LoopRef, ...]
@@ -223,7 +223,7 @@ class StageAxes:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The block of one operation in a schedule; its methods are the primitives, in the literature's notation."""
+    """The block of one operation in a schedule; its methods are the primitives, in TVM's notation."""
 
     schedule: TeSchedule
     block: BlockRef
@@ -236,7 +236,7 @@ class Stage:
 
     @_primitive
     def split(self, axis: Axis, factor: FactorLike = None, nparts: FactorLike = None) -> tuple[LoopRef, LoopRef]:
-        """``(outer, inner)``: ``factor`` iterations inside, or ``nparts`` outside; give one of the two.
+        """``(outer, inner)``: ``factor`` iterations inside, or ``nparts`` outside; pass exactly one of them.
 
         Raises ``ScheduleError`` if both or none are given, or the loop can't be split.
         """
@@ -259,37 +259,37 @@ class Stage:
 
     @_primitive
     def fuse(self, *axes: Axis) -> LoopRef:
-        """One loop over all of ``axes``, which are directly in one another."""
+        """Fuse ``axes``, which are perfectly nested, into one loop."""
         return self._primitives.fuse(*map(self.loop, axes))
 
     @_primitive
     def reorder(self, *axes: Axis) -> None:
-        """Put ``axes`` in this order, outermost first."""
+        """Permute ``axes`` into this order, outermost first."""
         self._primitives.reorder(*map(self.loop, axes))
 
     @_primitive
     def serial(self, axis: Axis) -> None:
-        """Run one iteration after the other, again."""
+        """Run iterations in order again."""
         self._primitives.serial(self.loop(axis))
 
     @_primitive
     def unroll(self, axis: Axis) -> None:
-        """Copy the body for each iteration."""
+        """Unroll the loop."""
         self._primitives.unroll(self.loop(axis))
 
     @_primitive
     def vectorize(self, axis: Axis) -> None:
-        """Make the iterations lanes."""
+        """Vectorize the loop: iterations become lanes."""
         self._primitives.vectorize(self.loop(axis))
 
     @_primitive
     def parallel(self, axis: Axis) -> None:
-        """Spread the iterations over workers."""
+        """Distribute iterations over workers."""
         self._primitives.parallel(self.loop(axis))
 
     @_primitive
     def bind(self, axis: Axis, thread: str) -> None:
-        """Make the iterations blocks (``"blockIdx.x"``), threads (``"threadIdx.x"``) or ``"vthread"`` of a grid."""
+        """Map iterations to blocks (``"blockIdx.x"``), threads (``"threadIdx.x"``) or ``"vthread"`` of a grid."""
         self._primitives.bind(self.loop(axis), thread)
 
     @_primitive
@@ -303,37 +303,37 @@ class Stage:
         self.schedule.follow(self.block, self._primitives.reverse_compute_at(self.block, parent.loop(axis)))
 
     def compute_inline(self) -> None:
-        """Compute this stage where it is read."""
+        """Inline this stage into its consumers."""
         self._primitives.compute_inline(self.block)
 
     def reverse_compute_inline(self) -> None:
-        """Compute this stage where what it reads is made."""
+        """Inline this stage into its producer."""
         self._primitives.reverse_compute_inline(self.block)
 
     @_primitive
     def decompose_reduction(self, axis: Axis) -> "Stage":
-        """Set the result to its start just before ``axis``; returns the stage that does."""
+        """Move the initialization of the result to just before ``axis``; returns the new stage."""
         init = self._primitives.decompose_reduction(self.block, self.loop(axis))
         self.schedule.follow(init)
         return Stage(self.schedule, init)
 
     @_primitive
     def set_scope(self, scope: str | Memory) -> None:
-        """Keep the result in ``scope`` (``"local"``, ``"global"`` ...)."""
+        """Store the result in ``scope`` (``"local"``, ``"global"`` ...)."""
         for region in self.schedule.block(self.block).writes:
             self._primitives.set_scope(region.buffer.name, _scope(scope))
 
     @_primitive
     def tensorize(self, axis: Axis, intrinsic: TensorIntrinsic | str) -> None:
-        """Replace ``axis`` and what is inside by ``intrinsic``."""
+        """Replace ``axis`` and its contents by ``intrinsic``."""
         self._primitives.tensorize(self.loop(axis), intrinsic)
 
     def double_buffer(self) -> None:
-        """Compute the stage one iteration ahead, in the other half of a buffer twice as large."""
+        """Compute the stage one iteration ahead, into the other half of a doubled buffer."""
         self._primitives.double_buffer(self.block)
 
     def apply(self, primitive: UserPrimitive | str, *arguments: Axis | Argument) -> None:
-        """Somebody else's primitive; axes of this stage stand for their loops."""
+        """Apply a user-defined primitive; axes of this stage denote their loops."""
         loops = [self.loop(one) if isinstance(one, IterVar) else one for one in arguments]
         made = self._primitives.apply(primitive, *loops)
         new = [one for one in made if isinstance(one, LoopRef)]
@@ -348,7 +348,7 @@ class Stage:
 
     @_primitive
     def transform_layout(self, index_map: IndexMap | str) -> tuple[LoopRef, ...]:
-        """Store the result packed, as in ``"k, n -> n // 16, k, n % 16"``; returns its loops where these change."""
+        """Store the result packed, as in ``"k, n -> n // 16, k, n % 16"``; returns its new loops."""
         made: tuple[LoopRef, ...] = ()
         for region in self.schedule.block(self.block).writes:
             made += self._primitives.transform_layout(self.block, region.buffer.name, index_map)
@@ -367,26 +367,26 @@ class Stage:
     def sample_perfect_tile(
         self, axis: Axis, parts: int, max_innermost: int = 16, decision: Sequence[int] | None = None
     ) -> tuple[Sampled, ...]:
-        """Random factors of the extent of ``axis``, for ``split``; ``decision`` gives them instead."""
+        """Random factors of the extent of ``axis``, for ``split``; ``decision`` gives fixed ones."""
         return self._primitives.sample_perfect_tile(self.loop(axis), parts, max_innermost, decision)
 
     @_primitive
     def lower_virtual_thread(self, axis: Axis) -> None:
-        """Run the virtual threads of ``axis`` in step."""
+        """Interleave the virtual threads of ``axis``."""
         self._primitives.lower_virtual_thread(self.loop(axis))
 
     @_primitive
     def annotate(self, key: str, value: int | str | Sampled) -> None:
-        """Note ``key = value`` on the stage."""
+        """Set the annotation ``key = value`` on the stage."""
         self._primitives.annotate(self.block, key, value)
 
     @_primitive
     def unannotate(self, key: str) -> None:
-        """Remove the note ``key`` from the stage."""
+        """Remove the annotation ``key`` from the stage."""
         self._primitives.unannotate(self.block, key)
 
     def loop(self, axis: Axis) -> LoopRef:
-        """The loop of this stage that ``axis`` stands for. Raises ``ScheduleError`` if there is none."""
+        """The loop of this stage that ``axis`` denotes. Raises ``ScheduleError`` if there is none."""
         return self.schedule.loop(self.block, axis)
 
     @property
@@ -394,7 +394,7 @@ class Stage:
         return self.schedule.schedule
 
     def _names(self, *axes: Axis) -> tuple[str, ...]:
-        """``yo, xo, yi, xi`` for the axes ``y, x``; numbered where that is taken."""
+        """``yo, xo, yi, xi`` for the axes ``y, x``; numbered if a name is taken."""
         taken = variable_names(self.schedule.program)
         names: list[str] = []
         for suffix in "oi":

@@ -1,4 +1,4 @@
-"""What tensors and schedules compute, in NumPy and without native code: ``evaluate``, ``run_on_reference``."""
+"""``evaluate`` and ``run_on_reference``: compute tensors and schedules with NumPy, without native code."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast, overload
@@ -33,8 +33,8 @@ def evaluate(
 ) -> Array | list[Array]:
     """The value of a tensor, or of several, where the tensors in ``feeds`` have the given values, by NumPy.
 
-    Nothing is scheduled or compiled. Any tensor may be fed. ``dims`` gives run-time extents that no shape tells. Raises
-    ``BadFeed`` if a feed is missing or does not fit, ``OutOfBounds`` for a read outside of its tensor.
+    Nothing is scheduled or compiled. Any tensor may be fed. ``dims`` gives run-time extents that are in no shape.
+    Raises ``BadFeed`` if a feed is missing or does not fit, ``OutOfBounds`` for a read outside of its tensor.
     """
     wanted = [outputs] if isinstance(outputs, Tensor) else [*outputs]
     arrays = {tensor: _array(repr(tensor), value) for tensor, value in feeds.items()}
@@ -50,10 +50,11 @@ def evaluate(
 def run_on_reference(
     schedule: TeSchedule | Program, inputs: Mapping[str, object], dims: Mapping[str, int] | None = None
 ) -> tuple[dict[str, Array], Report]:
-    """What ``schedule`` makes of NumPy arrays on the reference back end, by name, and what the run was like.
+    """The outputs of ``schedule`` on the reference back end, by name, and a report of the run.
 
-    The report counts bytes by memory, operations and barriers, and has races and wrong accesses, which its ``check``
-    raises. ``dims`` gives run-time extents that no shape tells. Raises ``BadFeed`` for inputs that do not fit.
+    The report counts bytes by memory, operations and barriers, and lists races and invalid accesses, which its
+    ``check`` raises. ``dims`` gives run-time extents that are in no shape. Raises ``BadFeed`` for inputs that do not
+    fit.
     """
     arrays = {name: _array(name, value) for name, value in inputs.items()}
     return run_reference(schedule if isinstance(schedule, Program) else schedule.program, arrays, dims)
@@ -62,7 +63,7 @@ def run_on_reference(
 def meaning(
     schedule: TeSchedule | Schedule | Program, feeds: Mapping[str, Array], dims: Mapping[str, int]
 ) -> dict[str, Array]:
-    """The outputs of ``schedule``, by name, from what it began with, as far as that is known.
+    """The outputs of ``schedule``, by name, computed from its naive program or tensor expressions.
 
     Small programs are interpreted; of large ones the tensor expressions are evaluated. Raises ``ResourceLimit`` for a
     large program of which only the loops are known.

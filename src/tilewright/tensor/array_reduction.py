@@ -1,8 +1,7 @@
 """Reductions of NumPy arrays by the reducers of tensor expressions.
 
-``product`` makes a sum of products by matrix multiplication. ``combined`` is for all other sources and reducers: by a
-NumPy function where there is one, else neighbours are combined pairwise, which needs associativity only and keeps
-rounding errors small.
+``product`` computes a sum of products by matrix multiplication. ``combined`` handles all other sources and reducers: by
+a NumPy function if there is one, else pairwise, which needs only associativity and keeps rounding errors small.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from tilewright.tensor.grid import Grid
 from tilewright.tensor.ir import Reducer, Reduction
 
 Combine: TypeAlias = Callable[..., list[Array]]
-"""From the left and the right partial results of a reducer to the combined ones."""
+"""Combines the left and the right partial results of a reducer."""
 
 _UFUNCS: Mapping[BinaryOp, np.ufunc] = {
     BinaryOp.ADD: np.add,
@@ -54,7 +53,7 @@ def factors(reduction: Reduction) -> tuple[Expr, Expr] | None:
 
 
 def operation(reducer: Reducer) -> BinaryOp | None:
-    """The one operation that combines two partial results, if that is all."""
+    """The only operation that combines two partial results, if there is just one."""
     match reducer.results:
         case (Binary(op, a, b),) if {a, b} == {*reducer.left, *reducer.right}:
             return op
@@ -69,7 +68,7 @@ def _ufunc(reducer: Reducer) -> np.ufunc | None:
 
 
 def product(grid: Grid, a: Expr, b: Expr, spatial: int) -> Array:
-    """The sum of ``a * b`` over the axes from ``spatial`` on; extent 1 along axes on which it does not depend."""
+    """The sum of ``a * b`` over the axes from ``spatial`` on; axes on which it does not depend have extent 1."""
     reduced = tuple(range(spatial, len(grid.shape)))
     left, right = _agreeing(grid.evaluate(a), grid.evaluate(b), reduced)
     rows = [p for p in range(spatial) if left.shape[p] > 1 and right.shape[p] == 1]
@@ -87,7 +86,7 @@ def product(grid: Grid, a: Expr, b: Expr, spatial: int) -> Array:
 
 
 def _agreeing(left: Array, right: Array, reduced: tuple[int, ...]) -> tuple[Array, Array]:
-    """Both with the same extents along the axes ``reduced``."""
+    """Both arrays with equal extents along the axes ``reduced``."""
     common = [max(left.shape[p], right.shape[p]) if 0 not in (left.shape[p], right.shape[p]) else 0 for p in reduced]
     spatial = left.ndim - len(reduced)
     return (
@@ -105,7 +104,7 @@ def _as_matrices(array: Array, batch: list[int], rows: list[int], reduced: tuple
 
 
 def combined(grid: Grid, reduction: Reduction, spatial: int) -> list[Array]:
-    """The sources combined over the axes from ``spatial`` on; extent 1 along axes on which they do not depend."""
+    """The sources combined over the axes from ``spatial`` on; axes on which they do not depend have extent 1."""
     reducer, inner = reduction.reducer, grid.shape[spatial:]
     condition = None if reduction.condition == TRUE else grid.evaluate(reduction.condition)
     terms = [grid.evaluate(source, condition) for source in reduction.sources]
@@ -121,12 +120,12 @@ def combined(grid: Grid, reduction: Reduction, spatial: int) -> list[Array]:
 
 
 def _is_short(dtype: DType) -> bool:
-    """16-bit floats: NumPy adds them up one after the other, and rounds each time."""
+    """16-bit floats: NumPy adds them sequentially, and rounds each time."""
     return dtype.is_float and dtype.bits == 16
 
 
 def _pairwise(reducer: Reducer, terms: list[Array]) -> list[Array]:
-    """Neighbours along the last axis combined until one is left."""
+    """Combine neighbours along the last axis until one is left."""
     combine = combiner(reducer)
     if terms[0].shape[-1] == 0:
         return [np.broadcast_to(e, term.shape[:-1]) for e, term in zip(identities(reducer), terms, strict=True)]

@@ -1,4 +1,4 @@
-"""The builders of tensor expressions, in the notation of the literature.
+"""Builders of tensor expressions: ``placeholder``, ``compute``, ``var``, ``reduce_axis``.
 
 ::
 
@@ -6,7 +6,8 @@
     k = te.reduce_axis((0, l), name="k")
     C = te.compute((m, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
 
-(TVM, Chen et al., OSDI 2018; reductions and scans as there.) Everything is checked here, where the user wrote it.
+(TVM, Chen et al., OSDI 2018; reductions and scans as there.) Arguments are checked here, so that errors point to the
+user's call.
 """
 
 import inspect
@@ -57,7 +58,7 @@ __all__ = [
 ]
 
 UNNAMED = "_"
-"""The name of tensors that were given none; lowering calls them A, B, C ... in order."""
+"""The name of unnamed tensors; lowering names them A, B, C ... in order."""
 
 Shape: TypeAlias = Sequence[int | Arithmetic]
 Body: TypeAlias = ExprLike | Reduction | TupleReduction | tuple[ExprLike, ...]
@@ -66,7 +67,7 @@ _unnamed_axes = itertools.count()
 
 
 def var(name: str) -> Extent:
-    """A run-time extent, to be used in shapes. One name is one extent; it has nothing to do with axes called so."""
+    """A run-time extent, to be used in shapes. Equal names denote equal extents; axes of that name are unrelated."""
     return Extent(_checked_name(name, "a run-time extent"))
 
 
@@ -110,10 +111,10 @@ def compute(
 ) -> Tensor | tuple[Tensor, ...]:
     """The tensor whose element at ``i, j, ...`` is ``fcompute(i, j, ...)``.
 
-    The axes are called as ``fcompute``'s parameters are. If it returns a tuple, or a reduction of several values, the
+    The axes have the names of ``fcompute``'s parameters. If it returns a tuple, or a reduction of several values, the
     result is a tuple of tensors that share the axes; ``name`` may then be a sequence of their names. ``dims`` are
-    run-time extents that the body may use although no tensor here has them in its shape.
-    Raises ``BadProgram`` for what is no tensor expression; the text says why.
+    run-time extents that the body may use besides those in shapes of its tensors. Raises ``BadProgram`` with the reason
+    for an invalid tensor expression.
     """
     label = UNNAMED if name is None else name if isinstance(name, str) else ", ".join(name)
     extents = shape_exprs(shape, label)
@@ -129,14 +130,14 @@ def compute(
 
 
 def if_then_else(condition: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
-    """The literature's other name of ``select``: only the chosen side is evaluated."""
+    """Another name of ``select``, as in TVM: only the chosen side is evaluated."""
     return select(condition, a, b)
 
 
 def _compute_op(
     body: ExprLike | Reduction | tuple[ExprLike, ...], scratch: tuple[Var, ...], extents: tuple[Expr, ...], label: str
 ) -> Compute:
-    """The operation, with the axes under their own names instead of the scratch names that the body was made with."""
+    """The operation, with the axes under their final names instead of the temporary ones of the body."""
     if not isinstance(body, Reduction):
         values = _values(body, label)
         _check_size(f"the body of {label}", values)
@@ -149,7 +150,7 @@ def _compute_op(
 
 
 def _check_size(label: str, exprs: Sequence[Expr]) -> None:
-    """Passes see expressions as trees, and walk them recursively."""
+    """Checks the size of expressions: passes walk them recursively as trees."""
     for expr in exprs:
         if not is_small(expr) and not (size := size_of(expr)).is_allowed:
             raise BadProgram(
@@ -187,7 +188,7 @@ def _axis_names(fcompute: Callable[..., Body], rank: int, label: str) -> list[st
 def _named_axes(
     scratch: tuple[Var, ...], extents: tuple[Expr, ...], values: Sequence[Expr], reduced: Sequence[IterVar] = ()
 ) -> tuple[tuple[IterVar, ...], dict[Var, Expr]]:
-    """The axes, called as the user did unless something else in the operation has that name."""
+    """The axes, with the user's names unless something else in the operation has that name."""
     others = (*extents, *values, *(axis.extent for axis in reduced))
     taken = {v.name for expr in others for v in free_vars(expr)} | {axis.name for axis in reduced}
     axes: list[IterVar] = []
@@ -209,7 +210,8 @@ def _output_names(name: str | Sequence[str] | None, count: int, is_tuple: bool) 
 
 
 def _check_variables(op: Compute, label: str, dims: Collection[Var]) -> None:
-    """Every variable is an axis, or a run-time extent: of a tensor that the operation depends on, or in ``dims``."""
+    """Checks that every variable is an axis or a run-time extent: of a tensor that the operation depends on, or in
+    ``dims``."""
     condition = (op.reduction.condition,) if op.reduction else ()
     bound = {axis.var for axis in (*op.axes, *op.reduce_axis)}
     extents = {v for axis in (*op.axes, *op.reduce_axis) for v in free_vars(axis.extent)}
@@ -224,7 +226,7 @@ def _check_variables(op: Compute, label: str, dims: Collection[Var]) -> None:
 
 
 def _extents_of(tensors: Sequence[Tensor]) -> set[Var]:
-    """The run-time extents in the shapes of ``tensors`` and of all that they are made of."""
+    """The run-time extents in the shapes of ``tensors`` and of all their transitive inputs."""
     ancestors = {t for op in topological_order(tensors) for t in inputs_of(op)}
     return {v for tensor in (*tensors, *ancestors) for extent in tensor.shape for v in free_vars(extent)}
 

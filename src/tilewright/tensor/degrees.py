@@ -1,8 +1,8 @@
-"""How large the degrees of a te program's results are, as fractions of polynomials in what it reads.
+"""Bounds the degrees of a te program's results, as rational functions of its inputs.
 
 Two fractions that differ agree at a random point of a field of p elements with a probability of at most d / p, where d
-bounds the degrees of a / b - c / d (Schwartz 1980, Zippel 1979). What is no ring operation is a random function in
-the field (``domains``): its result, and the choice of a comparison, count as new variables.
+bounds the degrees of a / b - c / d (Schwartz 1980, Zippel 1979). Other than ring operations are random functions in the
+field (``domains``): their results, and the outcomes of comparisons, count as new variables.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
 from tilewright.tensor.ir import Compute, Operation, Placeholder, Tensor, topological_order
 
 SMALL_POWER = 4
-"""Powers up to this one are products in the field."""
+"""Powers up to this exponent are products in the field."""
 _LINEAR = frozenset({UnaryOp.NEG, UnaryOp.ABS})
 
 
@@ -33,15 +33,15 @@ class Degree:
         return Degree(self.above + other.above, self.below + other.below)
 
     def or_(self, other: "Degree") -> "Degree":
-        """Of a value that is one of two."""
+        """The degrees of a value that is one of two."""
         return Degree(max(self.above, other.above), max(self.below, other.below))
 
     def times(self, count: int) -> "Degree":
-        """Of a sum of ``count`` such fractions."""
+        """The degrees of a sum of ``count`` such fractions."""
         return Degree(self.above + max(0, count - 1) * self.below, count * self.below)
 
     def against(self, other: "Degree") -> int:
-        """Of the numerator of the difference."""
+        """The degree of the numerator of the difference."""
         return (self + other).above
 
 
@@ -49,7 +49,7 @@ _NUMBER, _VARIABLE = Degree(0), Degree(1)
 
 
 def degrees(outputs: Sequence[Tensor], inputs: Mapping[Tensor, Degree]) -> list[Degree]:
-    """Of each output, where the elements of ``inputs`` have the given ones."""
+    """The degrees of each output, given those of the elements of ``inputs``."""
     known = {(tensor.op, tensor.output): degree for tensor, degree in inputs.items()}
     for op in topological_order(outputs):
         if isinstance(op, Compute):

@@ -1,16 +1,16 @@
-"""What the scalars of a te program are, when programs are compared: a finite field, or float64.
+"""Domains of scalars over which te programs are compared: a finite field, and float64.
 
-``Modular`` has the integers modulo 2^31 - 1. Two sums of products that differ as polynomials agree at a random point
-with a probability of at most degree / 2^31 (Schwartz 1980, Zippel 1979), so one evaluation tells them apart. What is
-no ring operation means as much of it as can be kept:
+``Modular``: the integers modulo 2^31 - 1. Two sums of products that differ as polynomials agree at a random point with
+a probability of at most degree / 2^31 (Schwartz 1980, Zippel 1979), so one evaluation distinguishes them. Other
+operations keep as many of their laws as possible:
 
 - division is the inverse, ``x / 0`` is 0; roots, exponentials ... are random functions, given by a keyed hash;
 - ``min``, ``max`` and comparisons follow a random total order, in which numbers near 0 keep their places; thus extrema
   are associative, commutative and idempotent, and ``max(x, 0)`` is linear only by chance;
-- infinities lie outside of the field; they can be compared, and nothing else.
+- infinities lie outside of the field; they can only be compared.
 
-``Real`` has float64 and the true functions: what holds for random functions holds for them up to rounding, and what
-holds only for true ones (``exp(a) exp(b) = exp(a + b)``) is found here.
+``Real``: float64 and the true functions. Identities of random functions hold for them up to rounding; identities of
+true functions only (``exp(a) exp(b) = exp(a + b)``) hold here, too.
 
 Arrays of both have any shape; all functions broadcast.
 """
@@ -33,29 +33,29 @@ from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
 Residues: TypeAlias = NDArray[np.uint64]
 
 PRIME = (1 << 31) - 1
-"""A Mersenne prime: 2^31 is 1, so what is above bit 31 is added to what is below it."""
+"""A Mersenne prime: 2^31 is congruent to 1, so the bits above bit 31 are added to those below."""
 _P = np.uint64(PRIME)
 _BITS = np.uint64(31)
 _MINUS_INFINITY, _INFINITY = np.uint64(PRIME), np.uint64(PRIME + 1)
 _NEAR = np.uint64(1 << 16)
-"""Numbers up to here, and their opposites, are ordered as they are among the integers."""
+"""Integers up to this absolute value keep their order."""
 _FAR = np.uint64(PRIME - 2 * (1 << 16) + 1)
-"""So many residues are neither near 0 nor are their opposites."""
+"""Number of residues that are neither near 0 nor the negative of one that is."""
 _MIDDLE = np.uint64(1 << 63)
 _FOLD = 4
-"""So many products of residues fit into 64 bits."""
+"""Number of products of residues whose sum fits in 64 bits."""
 
 
 class Domain(Protocol):
-    """Scalars, and what operations on them mean."""
+    """A domain: scalars, and the semantics of operations on them."""
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """What arrays of them have."""
+        """The dtype of arrays of scalars."""
         ...
 
     def constant(self, value: float) -> Array:
-        """A number of a program, of rank 0."""
+        """A literal of a program, of rank 0."""
         ...
 
     def integers(self, values: Array) -> Array:
@@ -67,27 +67,27 @@ class Domain(Protocol):
         ...
 
     def binary(self, op: BinaryOp, a: Array, b: Array) -> Array:
-        """``a op b``; of comparisons, truth values."""
+        """``a op b``; comparisons give truth values."""
         ...
 
     def total(self, values: Iterable[Array]) -> Array:
-        """The sum of arrays along their first axes; there is at least one."""
+        """The sum of arrays along their first axes, which are not empty."""
         ...
 
     def total_of_products(self, pairs: Iterable[tuple[Array, Array]]) -> Array:
-        """The sum of products of arrays along their first axes; there is at least one."""
+        """The sum of products of arrays along their first axes, which are not empty."""
         ...
 
     def is_finite(self, a: Array) -> bool:
-        """Whether no infinity is among the elements."""
+        """Whether no element is an infinity."""
         ...
 
     def random(self, shape: tuple[int, ...], seed: int) -> Array:
-        """Random scalars: the same for the same seed."""
+        """Random scalars, reproducible by the seed."""
         ...
 
     def agree(self, a: Array, b: Array) -> bool:
-        """Whether all elements are equal, as far as this domain can tell."""
+        """Whether all elements are equal, as far as this domain can decide."""
         ...
 
 
@@ -102,7 +102,7 @@ class Modular:
         return np.dtype(np.uint64)
 
     def constant(self, value: float) -> Residues:
-        """The fraction that ``value`` is exactly. Raises ``Unsupported`` for NaN."""
+        """The exact value as a fraction. Raises ``Unsupported`` for NaN."""
         if value in (float("inf"), float("-inf")):
             return np.asarray(_INFINITY if value > 0 else _MINUS_INFINITY)
         if value != value:
@@ -163,7 +163,7 @@ class Modular:
         pending = 0
         for a, b in pairs:
             products = np.multiply(a.astype(np.uint64, copy=False), b.astype(np.uint64, copy=False))
-            # 2^28 that are folded are less than one that is not
+            # the sum of 2^28 folded values is below one that is not folded
             product: Residues = products[0] if len(products) == 1 else np.add.reduce(_folded(products), axis=0)
             if result is None:
                 result = product
@@ -174,7 +174,7 @@ class Modular:
             pending += 1
             if pending == _FOLD:
                 result = _folded(result)
-                pending = 1  # what is left is below 2^34, less than a product
+                pending = 1  # the rest is below 2^34, less than a product
         assert result is not None, "there is at least one product"
         return _residue(result)
 
@@ -193,11 +193,11 @@ class Modular:
         return np.remainder(_mixed(np.bitwise_xor(x, np.uint64(int.from_bytes(digest, "little")))), _P)
 
     def _rank(self, x: Residues) -> Residues:
-        """The place of each element in the random order, as a number of 64 bits; ranks differ where elements do."""
+        """The rank of each element in the random order, as a number of 64 bits; ranks of different elements differ."""
         rank = _mixed(np.bitwise_xor(x, np.uint64(0x9E37_79B9_7F4A_7C15 ^ (self.seed & 0xFFFF_FFFF))))
-        if not np.greater_equal(np.subtract(x, _NEAR), _FAR).any():  # what is below 0 wraps around
+        if not np.greater_equal(np.subtract(x, _NEAR), _FAR).any():  # negative numbers wrap around
             return rank
-        opposite = np.subtract(_P, x)  # beyond all that is near, for infinities
+        opposite = np.subtract(_P, x)  # beyond all small integers, for infinities
         rank = np.where(x < _NEAR, np.add(_MIDDLE, x), rank)
         rank = np.where(opposite < _NEAR, np.subtract(_MIDDLE, opposite), rank)
         rank = np.where(x == _MINUS_INFINITY, np.uint64(0), rank)
@@ -210,7 +210,7 @@ class Modular:
 
 @dataclass(frozen=True, slots=True)
 class Noting(Modular):
-    """``Modular``, which notes what it gives no true meaning: functions that are random, and the order of numbers."""
+    """``Modular`` that records which operations were given random semantics: random functions, and order."""
 
     noted: set[str] = field(default_factory=set[str], compare=False)
 
@@ -225,7 +225,7 @@ class Noting(Modular):
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """float64. ``tolerance``: what rounding may do, relative to the largest element."""
+    """float64. ``tolerance``: allowed rounding error, relative to the largest element."""
 
     tolerance: float = 1e-9
 
@@ -262,7 +262,7 @@ class Real:
         return np.random.Generator(np.random.PCG64(seed)).standard_normal(shape)
 
     def agree(self, a: Array, b: Array) -> bool:
-        """Where one is NaN or infinite, so must be the other: else a rule would hide, or make, an overflow."""
+        """If one is NaN or infinite, the other must be, too: else a rule would hide or cause an overflow."""
         x, y = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
         if x.shape != y.shape:
             return False
@@ -272,7 +272,7 @@ class Real:
 
 
 def _folded(x: Residues) -> Residues:
-    """Congruent, and below 2^34."""
+    """A congruent number below 2^34."""
     return np.add(np.bitwise_and(x, _P), np.right_shift(x, _BITS))
 
 
@@ -282,7 +282,7 @@ def _residue(x: Residues) -> Residues:
 
 
 def _once(x: Residues) -> Residues:
-    """The residue of a number below ``2 * PRIME``: a difference below 0 wraps around, and is the larger one."""
+    """The residue of a number below ``2 * PRIME``: a negative difference wraps around to the larger one."""
     return np.minimum(x, np.subtract(x, _P))
 
 
@@ -308,12 +308,12 @@ def _power(x: Residues, exponent: int) -> Residues:
 
 
 def _inverse(x: Residues) -> Residues:
-    """``x ** (PRIME - 2)`` (Fermat); 0 of 0."""
+    """``x ** (PRIME - 2)`` (Fermat); 0 for 0."""
     return _power(x, PRIME - 2)
 
 
 def _mixed(x: Residues) -> Residues:
-    """A bijection of 64-bit numbers without structure (Steele et al., "SplitMix", OOPSLA 2014)."""
+    """A pseudorandom bijection of 64-bit numbers (Steele et al., "SplitMix", OOPSLA 2014)."""
     x = np.multiply(np.bitwise_xor(x, np.right_shift(x, np.uint64(30))), np.uint64(0xBF58_476D_1CE4_E5B9))
     x = np.multiply(np.bitwise_xor(x, np.right_shift(x, np.uint64(27))), np.uint64(0x94D0_49BB_1331_11EB))
     return np.bitwise_xor(x, np.right_shift(x, np.uint64(31)))

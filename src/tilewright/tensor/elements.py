@@ -1,12 +1,13 @@
-"""Tensor expressions evaluated over expressions: small tensors of integers whose elements follow from run-time extents.
+"""Symbolic evaluation of small integer tensors whose elements are expressions over run-time extents.
 
     (y,) = elements_of([doubled], {x: (n, Const(3))}, bounds)     # (2*n, 6)
 
-A third reading of te beside arrays and loops. Models compute shapes in nodes (``Shape``, ``Gather``, ``Concat``); what
-these do to expressions follows from the te programs of their operators, and is declared nowhere else.
+Models compute shapes by nodes (``Shape``, ``Gather``, ``Concat``); this evaluates them symbolically from the te
+programs of their operators, without further declarations.
 
-An integer element is an ``index`` expression, whatever the tensor's dtype is; a bool is a boolean expression. 64-bit
-integers are taken not to overflow, as index arithmetic is. A narrower one must fit: what is not proven is a ``Limit``.
+An integer element is an ``index`` expression, for any integer dtype of the tensor; a bool is a boolean expression.
+64-bit integers are assumed not to overflow, as in index arithmetic. Narrower ones must fit; if that is not proven, it
+becomes a ``Limit``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,21 +51,21 @@ Elements: TypeAlias = tuple[Expr, ...]
 _Index: TypeAlias = tuple[int, ...]
 
 MOST = 256
-"""Elements of a tensor that are kept as expressions: shapes have a few, and masks are better computed by a kernel."""
+"""Maximum number of elements kept as expressions: shapes have a few, and kernels compute masks faster."""
 
 LARGEST = 256
-"""Operations of an element: a shape takes a dozen."""
+"""Maximum operations of an element: a shape takes a dozen."""
 
 _ARITHMETIC = frozenset(
     {BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.FLOORDIV, BinaryOp.MOD, BinaryOp.MIN, BinaryOp.MAX}
 )
 _ROUNDED_DOWN = {BinaryOp.TRUNCDIV: BinaryOp.FLOORDIV, BinaryOp.TRUNCMOD: BinaryOp.MOD}
-"""What these are of numbers that are not negative."""
+"""Operations and their equivalents for numbers that are not negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """``0 <= value <= most`` must hold at run time; ``most`` None: only that it is not negative."""
+    """A condition at run time: ``0 <= value <= most``; with ``most`` None, ``value >= 0``."""
 
     value: Expr
     most: int | None = None
@@ -72,16 +73,16 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The elements of each output, and what must hold for them to be right."""
+    """The elements of each output, and the conditions under which they are valid."""
 
     outputs: tuple[Elements, ...]
     limits: tuple[Limit, ...]
 
 
 def elements_of(outputs: Sequence[Tensor], feeds: Mapping[Tensor, Elements], bounds: Bounds) -> Known | None:
-    """The elements of ``outputs`` where the tensors in ``feeds`` have the given ones; None if they do not follow.
+    """The elements of ``outputs``, given those of the tensors in ``feeds``; None if they can't be derived.
 
-    ``bounds`` says what is known of the run-time extents.
+    ``bounds``: known facts about the run-time extents.
     """
     known = {(tensor.op, tensor.output): values for tensor, values in feeds.items()}
     evaluation = _Evaluation(known, bounds)
@@ -113,7 +114,7 @@ def _flat(at: _Index, extents: _Index) -> int:
 
 
 class _Evaluation:
-    """Elements by need: each once."""
+    """Elements, computed on demand and once."""
 
     def __init__(self, feeds: Mapping[tuple[Operation, int], Elements], bounds: Bounds) -> None:
         self.limits: list[Limit] = []
@@ -138,7 +139,7 @@ class _Evaluation:
         return self._known[key]
 
     def _check_size(self, element: Expr) -> None:
-        """Models put shapes into each other, too, until nobody needs them."""
+        """Checks the size of expressions: models may nest shapes deeply, too."""
         if size_of(element).nodes > LARGEST:
             raise _DoesNotFollowError
 
@@ -199,7 +200,7 @@ class _Evaluation:
                 raise _DoesNotFollowError
 
     def _checked(self, check: Check, index: Expr, extent: Expr) -> Expr:
-        """The position that ``index`` means, if it is known to lie within."""
+        """The position that ``index`` denotes, if it is known to be in range."""
         position = simplify(checked(index, extent, check.origin, from_end=check.from_end), self._bounds)
         if isinstance(position, Check):
             raise _DoesNotFollowError
@@ -270,4 +271,4 @@ class _Evaluation:
 
 
 _DECIDING: Mapping[BinaryOp, tuple[Expr, ...]] = {BinaryOp.AND: (FALSE,), BinaryOp.OR: (TRUE,)}
-"""The left operand that decides: then the right one may be anything, a read out of bounds included."""
+"""The left operand if it decides: then the right one is not evaluated, and may read out of bounds."""

@@ -1,4 +1,4 @@
-"""Tensor expressions evaluated with NumPy: for folding constants, and as the reference of compiled code.
+"""Evaluates tensor expressions with NumPy: for constant folding, and as the reference of compiled code.
 
     (y,) = evaluate([relu], {x: np.array([-1, 2], np.float32)})
 
@@ -35,15 +35,15 @@ from tilewright.tensor.ir import (
 from tilewright.tensor.scan import recurrent_operations
 
 ExternInterpreter: TypeAlias = Callable[[Extern, Sequence[Array]], Sequence[Array]]
-"""Runs an extern's body on the arrays of its inputs. Loop IR lives one floor up, so whoever has it hands it in."""
+"""Interprets an extern's body on the arrays of its inputs: passed in, as loop IR is one layer up."""
 
 _Key: TypeAlias = tuple[Operation, int]
 _Box: TypeAlias = dict[Var, range]
 
 CHUNK = 1 << 20
-"""Elements of an intermediate value: a few megabytes, as many of them live at once."""
+"""Maximum elements of an intermediate value: a few megabytes, as many of them live at once."""
 OPERAND = 1 << 24
-"""Elements of an operand of a matrix product; usually a view, so it may be larger."""
+"""Maximum elements of an operand of a matrix product; larger, as it is usually a view."""
 
 
 def evaluate(
@@ -54,10 +54,9 @@ def evaluate(
 ) -> list[Array]:
     """The values of ``outputs`` where the tensors in ``feeds`` have the given values.
 
-    Any tensor may be fed, an input or an intermediate one. ``dims`` gives run-time extents; those that are an extent of
-    a fed tensor are found there. Raises ``BadFeed`` if a feed is missing or does not fit its tensor, ``BadProgram`` if
-    an extent is unknown, ``OutOfBounds`` for a read outside its tensor, and ``Unsupported`` for an extern without an
-    interpreter.
+    Any tensor may be fed, an input or an intermediate one. ``dims`` gives run-time extents; those in the shape of a fed
+    tensor are inferred. Raises ``BadFeed`` if a feed is missing or does not fit its tensor, ``BadProgram`` if an extent
+    is unknown, ``OutOfBounds`` for a read outside its tensor, and ``Unsupported`` for an extern without an interpreter.
     """
     evaluation = _Evaluation(dict(dims or {}), extern)
     for tensor, array in feeds.items():
@@ -69,7 +68,7 @@ def evaluate(
 
 
 def _needed(outputs: Sequence[Tensor], known: Mapping[_Key, Array]) -> list[Operation]:
-    """The operations to run, producers first, for what is not ``known``."""
+    """The operations to run, producers first, for tensors that are not ``known``."""
     wanted = {t.op for t in outputs if (t.op, t.output) not in known}
     order: list[Operation] = []
     for op in reversed(topological_order(outputs)):
@@ -80,7 +79,7 @@ def _needed(outputs: Sequence[Tensor], known: Mapping[_Key, Array]) -> list[Oper
 
 
 def _prerequisites(op: Operation) -> Iterable[Tensor]:
-    """What must be known before ``op`` runs; a scan makes its states and what depends on them itself."""
+    """The operands that must be known before ``op`` runs; a scan computes its states and their dependents itself."""
     if not isinstance(op, Scan):
         return inputs_of(op)
     inside = recurrent_operations(op)
@@ -89,7 +88,7 @@ def _prerequisites(op: Operation) -> Iterable[Tensor]:
 
 
 class _Evaluation:
-    """What is known so far, by operation and output."""
+    """Known values, by operation and output."""
 
     def __init__(self, dims: dict[Var, int], extern: ExternInterpreter | None) -> None:
         self.arrays: dict[_Key, Array] = {}
@@ -106,7 +105,7 @@ class _Evaluation:
         self.arrays[tensor.op, tensor.output] = array
 
     def run(self, op: Operation) -> None:
-        """Make the outputs of ``op``, whose inputs are known."""
+        """Compute the outputs of ``op``, whose inputs are known."""
         match op:
             case Placeholder():
                 raise BadFeed(f"no value is given for the input {op.name}")
@@ -165,7 +164,7 @@ class _Evaluation:
     # Recurrences
 
     def _scan(self, op: Scan) -> list[Array]:
-        """Row by row: a step makes one row of all that depends on the state."""
+        """Row by row: a step computes one row of all operations that depend on the state."""
         inside = recurrent_operations(op)
         for tensor in op.state:
             self.arrays[tensor.op, tensor.output] = self._zeros(tensor.shape, tensor.dtype)
@@ -191,7 +190,7 @@ class _Evaluation:
 
 
 def _reduction_chunks(box: _Box, reduction: Reduction, pair: tuple[Expr, Expr] | None) -> Iterator[_Box]:
-    """Parts of ``box`` in which what is reduced, or the operands of the product, is not too large."""
+    """Parts of ``box`` in which the reduced value, or the operands of the product, are not too large."""
     if pair is not None:
         return _chunks(box, [free_vars(factor) for factor in pair], OPERAND)
     used = (free_vars(e) for e in (*reduction.sources, reduction.condition))
@@ -199,7 +198,7 @@ def _reduction_chunks(box: _Box, reduction: Reduction, pair: tuple[Expr, Expr] |
 
 
 def _chunks(box: _Box, used: Sequence[frozenset[Var]], limit: int) -> Iterator[_Box]:
-    """Parts of ``box`` in which no value that varies along the axes ``used`` has more than ``limit`` elements."""
+    """Parts of ``box`` in which no value over the axes ``used`` has more than ``limit`` elements."""
     sizes = [prod(len(run) for axis, run in box.items() if axis in axes) for axes in used]
     largest = max(range(len(sizes)), key=lambda position: sizes[position], default=None)
     if largest is None or sizes[largest] <= limit:
@@ -213,5 +212,5 @@ def _chunks(box: _Box, used: Sequence[frozenset[Var]], limit: int) -> Iterator[_
 
 
 def _place(chunk: _Box, box: _Box) -> tuple[slice, ...]:
-    """Where the part ``chunk`` lies in an array over ``box``."""
+    """The slices of the part ``chunk`` in an array over ``box``."""
     return tuple(slice(chunk[axis].start - run.start, chunk[axis].stop - run.start) for axis, run in box.items())

@@ -70,5 +70,5 @@ def isfinite(a: ExprLike) -> Expr:
 
 
 def clip(a: ExprLike, least: ExprLike, most: ExprLike) -> Expr:
-    """``a``, no less than ``least`` and then no more than ``most``; NaN if one of them is."""
+    """``a`` clipped: the maximum with ``least``, then the minimum with ``most``; NaN if one of them is."""
     return minimum(maximum(a, least), most)

@@ -1,10 +1,10 @@
-"""Scalar expressions on a box of index points, as NumPy arrays.
+"""Evaluates scalar expressions on a box of index points as NumPy arrays.
 
-Every result broadcasts to the box: an axis on which the value does not depend has extent 1. A read along axes with
+Every result broadcasts to the box: axes on which the value does not depend have extent 1. A read along axes with
 constant strides is a view of its source; only an index that depends on data or on several axes gathers.
 
-What must not be evaluated (the other side of a ``Select``, the right of an ``&`` that is false) is evaluated with its
-indices moved into range, and its value thrown away; an index out of range at a point that counts raises.
+Inactive parts (the other side of a ``Select``, the right side of a false ``&``) are evaluated with clamped indices, and
+their values discarded; an index out of range at an active point raises.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +24,12 @@ from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars
 
 Ranges: TypeAlias = Mapping[Var, range]
-"""The axes of a box, in order, and what each runs over."""
+"""The axes of a box, in order, with their ranges."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stride:
-    """The index ``start + step * axis``; of no axis, ``start``."""
+    """The index ``start + step * axis``; without an axis, ``start``."""
 
     axis: Var | None
     start: int
@@ -56,13 +56,13 @@ class Grid:
         return tuple(map(len, self._ranges.values()))
 
     def evaluate(self, expr: Expr, active: Array | None = None) -> Array:
-        """``expr`` at all points; ``active`` says at which points the value counts (None: at all).
+        """``expr`` at all points; ``active``: the points at which the value is used (None: all).
 
-        The result has the rank of the box. Raises ``OutOfBounds`` for a read outside its source where it counts, and
+        The result has the rank of the box. Raises ``OutOfBounds`` for a read outside its source at an active point, and
         ``BadProgram`` for an unknown variable.
         """
         if active is not None and not any(active is known for known in self._active):
-            self._active.append(active)  # as long as it lives, its id is its own
+            self._active.append(active)  # kept alive, so that its id is not reused
         key = (None if active is None else id(active), expr)
         found = self._known.get(key)
         if found is None:
@@ -116,7 +116,7 @@ class Grid:
         return np.where(chosen, self.evaluate(a, _both(active, chosen)), self.evaluate(b, _both(active, other)))
 
     def _check(self, check: Check, index: Array, extent: Array, active: Array | None) -> Array:
-        """The positions that ``index`` means; where it does not count, any that lie within."""
+        """The positions that ``index`` denotes; at inactive points, any valid ones."""
         index, extent = np.broadcast_arrays(index, extent)
         place = np.where(np.less(index, 0), np.add(index, extent), index) if check.from_end else index
         outside = np.less(place, 0) | np.greater_equal(place, extent)
@@ -128,7 +128,7 @@ class Grid:
     # Reads
 
     def _read(self, read: Read, active: Array | None) -> Array:
-        """A view along the dimensions that are read with a constant stride; the others are gathered."""
+        """A view along the dimensions read with a constant stride; the others are gathered."""
         array = self._source_of(read.source)
         views = self._view_dimensions(read, array.shape)
         gathered = [dim for dim in range(array.ndim) if dim not in views]
@@ -145,7 +145,7 @@ class Grid:
         return self._placed(*self._gather(view, indices, positions))
 
     def _view_dimensions(self, read: Read, shape: Sequence[int]) -> dict[int, _Stride]:
-        """Which dimensions are read along one axis of their own, or at one index, within the source."""
+        """The dimensions that are read along one axis of their own, or at one index, within the source."""
         found: dict[int, _Stride] = {}
         for dim, index in enumerate(read.indices):
             stride = self._stride(index)
@@ -155,7 +155,7 @@ class Grid:
         return self._without_clashes(read, found)
 
     def _without_clashes(self, read: Read, found: dict[int, _Stride]) -> dict[int, _Stride]:
-        """An axis on which a gathered index depends too is gathered as well."""
+        """An axis on which a gathered index also depends is gathered as well."""
         gathered = {v for dim, index in enumerate(read.indices) if dim not in found for v in free_vars(index)}
         kept = {dim: stride for dim, stride in found.items() if stride.axis not in gathered}
         return kept if len(kept) == len(found) else self._without_clashes(read, kept)
@@ -178,7 +178,7 @@ class Grid:
                 return None
 
     def _ends(self, stride: _Stride) -> tuple[int, int, int]:
-        """The first and the last index, and how many there are."""
+        """The first and the last index, and their number."""
         run = range(1) if stride.axis is None else self._ranges[stride.axis]
         return stride.start + stride.step * run.start, stride.start + stride.step * (run.stop - 1), len(run)
 
@@ -198,7 +198,7 @@ class Grid:
         return slice(first, None if end < 0 else end, stride.step)
 
     def _index(self, read: Read, dim: int, extent: int, active: Array | None) -> NDArray[np.int64]:
-        """The index of a gathered dimension, in range everywhere."""
+        """The index of a gathered dimension, clamped to its range."""
         index = self.evaluate(read.indices[dim], active).astype(np.int64, copy=False)
         outside = np.less(index, 0) | np.greater_equal(index, extent)
         if not outside.any():
@@ -215,7 +215,7 @@ class Grid:
         """``view`` (gathered dimensions first, the others along ``positions``) at ``indices``; where its axes lie."""
         free = [position for position in range(len(self._ranges)) if position not in positions]
         shaped = [index.squeeze(tuple(positions)) for index in indices]
-        if 0 in view.shape[: len(indices)]:  # nothing to read: nothing that counts was asked for
+        if 0 in view.shape[: len(indices)]:  # the source is empty: no active point reads it
             shape = np.broadcast_shapes(*(index.shape for index in shaped))
             return np.zeros((*shape, *view.shape[len(indices) :]), view.dtype), [*free, *positions]
         return view[tuple(shaped)], [*free, *positions]

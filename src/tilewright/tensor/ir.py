@@ -38,14 +38,14 @@ from tilewright.symbolic.sizes import check_size
 from tilewright.symbolic.traversal import reads_in
 
 MARK = "@"
-"""What follows it in a variable's name only tells apart variables that would otherwise have one name.
+"""Separator before a suffix that makes variables' names unique.
 
-No name that a user gives has it.
+No name of a user contains it.
 """
 
 
 class Opaque:
-    """Marker for an extern's body: loop IR, which lives one floor up."""
+    """Marker for an extern's body: loop IR, which is one layer up."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class Placeholder:
 
 @dataclass(frozen=True)
 class Reducer:
-    """How two partial results combine: ``results`` over the variables ``left`` and ``right``, all tuples together."""
+    """Combines two partial results: ``results`` over the variables ``left`` and ``right``, all tuples."""
 
     name: str
     left: tuple[Var, ...]
@@ -80,7 +80,7 @@ class Reduction(Arithmetic):
     condition: Expr
 
     def as_expr(self) -> Expr:
-        """Raises ``BadProgram``: a reduction stands for no scalar expression, so it can't be part of one."""
+        """Raises ``BadProgram``: a reduction is not a scalar expression, so it can't be part of one."""
         raise BadProgram(
             f"`{self.reducer.name}(...)` is used inside an expression; a reduction must be the whole body of a "
             "te.compute: split into two computes, and use the first one's result in the second"
@@ -99,12 +99,12 @@ class Compute:
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
-        """The spatial axes (the literature's ``C.op.axis``)."""
+        """The spatial axes (TVM's ``C.op.axis``)."""
         return self.axes
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
-        """The reduction axes (the literature's ``C.op.reduce_axis``)."""
+        """The reduction axes (TVM's ``C.op.reduce_axis``)."""
         return self.reduction.axes if self.reduction else ()
 
     @property
@@ -181,7 +181,7 @@ def inputs_of(op: Operation) -> tuple[Tensor, ...]:
 
 
 def reads_of(op: Compute) -> Iterator[tuple[Tensor, tuple[Expr, ...]]]:
-    """The tensors that ``op`` reads, and where, in order of use: by its values, then by its reduction's condition."""
+    """The reads of ``op`` in order of use: those of its values, then those of its reduction's condition."""
     condition = (op.reduction.condition,) if op.reduction else ()
     for read in (read for expr in (*op.values, *condition) for read in reads_in(expr)):
         if isinstance(read.source, Tensor):

@@ -1,14 +1,14 @@
-"""Tensor expressions over a domain of scalars, on many samples at once: for programs that are compared.
+"""Evaluates te programs over a domain of scalars, on many samples at once, to compare programs.
 
-A te program for given shapes is compiled once to a list of array functions; indices become gathers whose places are
-known when it is compiled. Arrays have the shape of a tensor and, last, an axis of samples (or several, which
-broadcast): so what is gathered are whole rows of samples, and constants broadcast along it.
+A te program for given shapes is compiled once to a list of array functions; indices become gathers with positions known
+at compile time. Arrays have the shape of a tensor and, last, an axis of samples (or several, which broadcast): so a
+gather moves whole rows of samples, and constants broadcast along them.
 
     program = DomainProgram([x], [y])
     (values,) = program([Modular(seed=0).random((2, 4, 1000), seed=1)], Modular(seed=0))   # of 1000 values of x
 
-Tensors are floats: programs are about numbers that are added and multiplied. Integer and boolean expressions (indices,
-conditions) are evaluated as what they are.
+Elements of tensors are scalars of the domain. Integer and boolean expressions (indices, conditions) are evaluated as
+integers and booleans.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,19 +41,19 @@ _Step: TypeAlias = Callable[["_Run", slice], Array]
 _Body: TypeAlias = Callable[["_Run"], Array]
 """The value of an operation: ``[*spatial, *samples]``, or extents of 1."""
 _ONLY = slice(0, 1)
-"""The points where nothing is reduced."""
+"""The points of an operation without a reduction."""
 _AT_ONCE = 1 << 13
-"""Points of a reduction are taken together up to so many elements: more of them fill arrays by themselves."""
+"""Maximum elements of the reduction points evaluated together: larger arrays bring no speed."""
 _DOMAINS = 8
-"""Over so many domains, the constants of a program are kept."""
+"""Number of domains for which a program's constants are cached."""
 
 
 class DomainProgram:
     """A te program as a function of arrays, ``[*shape, *samples]`` each, over any domain.
 
-    Raises ``BadProgram`` for extents that are not known, ``Unsupported`` for a program that has no value over a domain:
-    bodies in loop IR, recurrences, indices that depend on data, arithmetic on infinities; some of these only when it is
-    called. ``OutOfBounds``: something is read outside of its tensor.
+    Raises ``BadProgram`` for unknown extents, ``Unsupported`` for a program without a value over a domain: bodies in
+    loop IR, recurrences, indices that depend on data, arithmetic on infinities; some only when it is called. Raises
+    ``OutOfBounds`` for a read outside of its tensor.
     """
 
     def __init__(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
@@ -76,13 +76,13 @@ class DomainProgram:
 
 @dataclass(slots=True)
 class _Run:
-    """A program while it is run."""
+    """The state of a running program."""
 
     domain: Domain
     samples: Shape = ()
-    """Of all inputs together."""
+    """Number of samples of all inputs together."""
     values: dict[tuple[Operation, int], Array] = field(default_factory=dict[tuple[Operation, int], Array])
-    """What is known: flat arrays ``[elements, *samples]``."""
+    """Known values: flat arrays ``[elements, *samples]``."""
 
     def at(self, known: Array, points: slice) -> Array:
         """``known``, ``[points or 1, *spatial or 1]``, at some points of the reduction, for all samples."""
@@ -90,7 +90,7 @@ class _Run:
         return here.reshape(*here.shape, *(1 for _ in self.samples))
 
     def parts(self, points: int, elements: int) -> Iterator[slice]:
-        """The points of a reduction whose result has ``elements`` of each sample, a few at a time."""
+        """The points of a reduction whose result has ``elements`` elements per sample, in chunks."""
         step = max(1, _AT_ONCE // max(1, elements * prod(self.samples)))
         return (slice(start, min(start + step, points)) for start in range(0, points, step))
 
@@ -100,7 +100,7 @@ def _extents(tensor: Tensor) -> Shape:
 
 
 class _Stage:
-    """One operation: what it makes of what is known."""
+    """One operation: computes its outputs from known values."""
 
     def __init__(self, op: Operation) -> None:
         if not isinstance(op, Compute):
@@ -167,7 +167,7 @@ def _reduced(name: str, reduction: Reduction, lowering: "_Lowering") -> _Body:
 
 
 def _at_each(step: _Step) -> _Step:
-    """Also what is the same at all points, once for each."""
+    """Values that are equal at all points are combined once per point, too."""
 
     def at_each(run: _Run, points: slice) -> Array:
         value, count = step(run, points), points.stop - points.start
@@ -191,7 +191,7 @@ def _where(condition: Array | None, value: _Step, otherwise: _Step) -> _Step:
 
 
 def _combined(name: str, operation: BinaryOp, domain: Domain, values: Iterable[Array]) -> Array:
-    """Halves with halves: as many operations as a number has binary digits."""
+    """Combine halves with halves: a logarithmic number of operations."""
     whole: Array | None = None
     for value in values:
         left = value if whole is None else np.concatenate([whole, value])
@@ -212,7 +212,7 @@ def _combined(name: str, operation: BinaryOp, domain: Domain, values: Iterable[A
 class _Lowering:
     """Expressions over a box, compiled to steps.
 
-    What reads nothing is known: an array ``[points or 1, *spatial or 1]``; of a float, over a domain.
+    An expression without reads is a constant array ``[points or 1, *spatial or 1]``; a float is one of a domain.
     """
 
     def __init__(self, spatial: Sequence[IterVar], reduced: Sequence[IterVar]) -> None:
@@ -223,7 +223,7 @@ class _Lowering:
         self._grid = Grid(runs, {}, _no_source)
 
     def step(self, expr: Expr, active: Array | None = None) -> _Step:
-        """``expr`` as a function; ``active`` says where its value counts, as far as that is known."""
+        """``expr`` as a function; ``active`` says where its value is used, as far as known."""
         if not expr.has_reads:
             return self._constant(expr)
         match expr:
@@ -242,19 +242,19 @@ class _Lowering:
                 return self._binary(op, self.step(a, active), self.step(b, active), a)
             case Select(condition, a, b):
                 return self._select(condition, a, b, active)
-            case Check():  # random data are rarely in range: where they are not, any value serves as well as another
+            case Check():  # random data are rarely in range; out of range, any value serves
                 return self.step(clamped(expr), active)
             case _:
                 raise Unsupported(f"{expr} has no value over a domain")
 
     def integers(self, expr: Expr) -> Array:
-        """The value of an integer or a condition that reads nothing."""
+        """The value of an integer or a condition without reads."""
         if expr.has_reads:
             raise Unsupported(f"{expr} depends on data, but must be known")
         return self._placed(self._grid.evaluate(expr))
 
     def _known(self, expr: Expr, domain: Domain) -> Array:
-        """The value of what reads nothing."""
+        """The value of an expression without reads."""
         if not expr.dtype.is_float:
             return self.integers(expr)
         match expr:
@@ -285,7 +285,8 @@ class _Lowering:
         return lambda run, p: run.at(known(run.domain), p)
 
     def _placed(self, array: Array) -> Array:
-        """``[*reduced, *spatial]`` with extents of 1 where it does not vary, as what is known."""
+        """``[*reduced, *spatial]``, with extent 1 along axes on which it does not depend, in the layout of known
+        values."""
         rank = len(self._inner)
         shaped = array.reshape((1,) * len(self._grid.shape)) if array.ndim == 0 else array
         varies = any(extent > 1 for extent in shaped.shape[:rank])
@@ -333,7 +334,7 @@ class _Lowering:
         return lambda run, p: run.values[key].take(places[p], 0)
 
     def _places(self, read: Read, extents: Shape, active: Array | None) -> NDArray[np.intp]:
-        """The row-major number of the element that is read at each point: ``[points or 1, *spatial or 1]``."""
+        """The row-major offset of the element read at each point: ``[points or 1, *spatial or 1]``."""
         flat = np.zeros((1,) * (1 + len(self._grid.shape) - len(self._inner)), np.intp)
         for index, extent in zip(read.indices, extents, strict=True):
             place = self.integers(index).astype(np.intp)

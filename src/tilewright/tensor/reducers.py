@@ -1,4 +1,4 @@
-"""Reductions: ``te.sum(A[i, k] * B[k, j], axis=k)`` and its relatives, and reducers of the user's own.
+"""Reductions, such as ``te.sum(A[i, k] * B[k, j], axis=k)``, and user-defined reducers.
 
 A reduction is the whole body of a ``te.compute``, never a part of an expression. Over an empty axis, and where no point
 fulfils ``where``, it is the reducer's identity. Reducers are associative and commutative; a schedule may reorder them.
@@ -43,22 +43,22 @@ class TupleReduction:
 
 
 def sum(expr: ExprLike, axis: Axes, where: ExprLike = True) -> Reduction:
-    """The sum of ``expr`` over ``axis``, in the dtype of ``expr``; 0 of nothing."""
+    """The sum of ``expr`` over ``axis``, in the dtype of ``expr``; 0 if the axis is empty."""
     return _SUM(expr, axis, where)
 
 
 def prod(expr: ExprLike, axis: Axes, where: ExprLike = True) -> Reduction:
-    """The product of ``expr`` over ``axis``; 1 of nothing."""
+    """The product of ``expr`` over ``axis``; 1 if the axis is empty."""
     return _PROD(expr, axis, where)
 
 
 def max(expr: ExprLike, axis: Axes, where: ExprLike = True) -> Reduction:
-    """The largest ``expr`` over ``axis``, NaN if there is one; the dtype's smallest value of nothing."""
+    """The largest ``expr`` over ``axis``, NaN if there is one; the dtype's smallest value if the axis is empty."""
     return _MAX(expr, axis, where)
 
 
 def min(expr: ExprLike, axis: Axes, where: ExprLike = True) -> Reduction:
-    """The smallest ``expr`` over ``axis``, NaN if there is one; the dtype's largest value of nothing."""
+    """The smallest ``expr`` over ``axis``, NaN if there is one; the dtype's largest value if the axis is empty."""
     return _MIN(expr, axis, where)
 
 
@@ -67,7 +67,7 @@ def all(*conditions: ExprLike) -> Expr: ...
 @overload
 def all(condition: ExprLike, /, *, axis: Axes, where: ExprLike = True) -> Reduction: ...
 def all(*conditions: ExprLike, axis: Axes | None = None, where: ExprLike = True) -> Expr | Reduction:
-    """Whether all of ``conditions`` hold: the first that does not decides. With ``axis``: one, at all of its points."""
+    """The conjunction of ``conditions``, short-circuiting. With ``axis``: of one condition over all its points."""
     return _decided(BinaryOp.AND, conditions, axis, where)
 
 
@@ -76,14 +76,14 @@ def any(*conditions: ExprLike) -> Expr: ...
 @overload
 def any(condition: ExprLike, /, *, axis: Axes, where: ExprLike = True) -> Reduction: ...
 def any(*conditions: ExprLike, axis: Axes | None = None, where: ExprLike = True) -> Expr | Reduction:
-    """Whether any of ``conditions`` holds: the first that does decides. With ``axis``: one, at any of its points."""
+    """The disjunction of ``conditions``, short-circuiting. With ``axis``: of one condition over all its points."""
     return _decided(BinaryOp.OR, conditions, axis, where)
 
 
 def argmax(expr: tuple[ExprLike, ExprLike], axis: Axes, where: ExprLike = True) -> TupleReduction:
     """``(index, value)`` of the largest value; of equal ones the lowest index, and NaN before all numbers.
 
-    ``expr`` is ``(index, value)``, as in ``te.argmax((k, A[i, k]), axis=k)``. Of nothing: the largest index there is.
+    ``expr`` is ``(index, value)``, as in ``te.argmax((k, A[i, k]), axis=k)``. If the axis is empty: the largest index.
     """
     return _ARGMAX(expr, axis, where)
 
@@ -105,9 +105,9 @@ def max_value(dtype: DType) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class CommReducer:
-    """A reducer before its dtypes are known; calling it gives a reduction.
+    """A reducer before its dtypes are known; a call gives a reduction.
 
-    ``combine(x, y)`` and ``identity(dtype)`` are over single values. If several values reduce together, ``x``, ``y``
+    ``combine(x, y)`` and ``identity(dtype)`` take single values. If several values are reduced together, ``x``, ``y``
     and both results are tuples, and ``identity`` takes as many dtypes.
     """
 
@@ -122,7 +122,7 @@ class CommReducer:
     def __call__(
         self, expr: ExprLike | tuple[ExprLike, ...], axis: Axes, where: ExprLike = True
     ) -> Reduction | TupleReduction:
-        """``expr`` reduced over ``axis``, where ``where`` holds. Raises ``BadProgram`` if that can't be."""
+        """``expr`` reduced over ``axis``, where ``where`` holds. Raises ``BadProgram`` for invalid arguments."""
         sources = tuple(map(as_expr, expr)) if isinstance(expr, tuple) else (as_expr(expr),)
         dtypes = tuple(source.dtype for source in sources)
         suffixes = [str(i) for i in range(len(sources))] if isinstance(expr, tuple) else [""]
@@ -160,7 +160,7 @@ def comm_reducer(
     fidentity: Callable[..., ExprLike | tuple[ExprLike, ...]],
     name: str = "reduce",
 ) -> CommReducer:
-    """A reducer of one's own; it must be associative and commutative.
+    """A user-defined reducer; it must be associative and commutative.
 
     ::
 
@@ -210,7 +210,7 @@ def _one(dtype: DType) -> Expr:
 
 
 def _extreme(name: str, better: BinaryOp, worst: Callable[[DType], Expr]) -> CommReducer:
-    """The reducer of ``(index, value)`` pairs that keeps the better value, or of equal ones the lower index."""
+    """The reducer of ``(index, value)`` pairs that keeps the better value; of equal ones the lower index."""
 
     def combine(x: tuple[Expr, Expr], y: tuple[Expr, Expr]) -> tuple[ExprLike, ...]:
         wins, ties = binary(better, x[1], y[1]), equal(x[1], y[1])

@@ -35,10 +35,10 @@ def scan(
     state: Tensor | Sequence[Tensor],
     name: str | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """The recurrence whose first ``k`` rows are those of ``init``, and row ``t >= k`` is row ``t`` of ``update``.
+    """The recurrence with the first ``k`` rows of ``init``, and row ``t`` of ``update`` for each ``t >= k``.
 
-    ``state`` are placeholders of the whole results' shapes, which ``update`` reads at earlier rows. Several states may
-    depend on each other: give lists. Raises ``BadProgram`` if shapes or dtypes differ, or for a read of a later row.
+    ``state`` are placeholders of the whole results' shapes, which ``update`` reads at earlier rows. Pass lists for
+    several mutually dependent states. Raises ``BadProgram`` if shapes or dtypes differ, or for a read of a later row.
     """
     op = Scan(name or UNNAMED, _listed(init), _listed(update), _listed(state))
     _check_signature(op)
@@ -51,9 +51,9 @@ def scan(
 
 
 def recurrent_operations(op: Scan) -> list[Compute]:
-    """The computes that ``op`` runs at every step: those between its states and its updates, producers first.
+    """The computes that ``op`` evaluates at every step: those between its states and its updates, producers first.
 
-    Raises ``BadProgram`` if there is one that can't run step by step.
+    Raises ``BadProgram`` if one can't be evaluated step by step.
     """
     states = {state.op for state in op.state}
     found: dict[Operation, None] = dict.fromkeys(states)
