@@ -1,8 +1,8 @@
-"""What a back end is: how scheduled kernels, and a main program that calls them, become something that runs.
+"""The interface of back ends: emit code for kernels and their main program, link an image, launch an executable.
 
-    code = backend.emit(main, kernels, target)          text, and what a call needs: shown, cached, not yet compiled
-    image = code.link(cache, listener)                  what can be kept: ``objects``
-    executable = image.launch(manifest, constants)      what can be run
+    code = backend.emit(main, kernels, target)          text and requirements of a call: not yet compiled
+    image = code.link(cache, listener)                  compiled code, can be saved: ``objects``
+    executable = image.launch(manifest, constants)      loaded for execution
 
 ``compile(backend=...)`` takes an object with these, or the name of one (``backend.named``). A back end that has no
 main function of its own, and lets Python call its kernels, is a few lines: ``backend.hosted``.
@@ -31,103 +31,103 @@ from tilewright.target.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a call of main needs, and what its parts are called."""
+    """The requirements of a call of main, and the names of its parts."""
 
     workspace_bytes: int = 0
     scratch_bytes: int = 0
-    """For each thread."""
+    """Bytes of scratch for each thread."""
     more_workspace: Expr = ZERO
-    """Bytes of workspace after the others, that depend on run-time extents."""
+    """Bytes of workspace after the others that depend on run-time extents."""
     sites: tuple[str, ...] = ()
-    """What the checks' site numbers mean: for each call of main, those of its kernel."""
+    """The meaning of the checks' site numbers: for each call of main, the sites of its kernel."""
     calls: tuple[str, ...] = ()
-    """The kernels that main calls, in order: what is timed."""
+    """The kernels that main calls, in order, for timing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """How code is to be written."""
+    """Options of code generation."""
 
     constants: int = 0
-    """How many of main's parameters, just before its outputs, are constants of the model."""
+    """Number of main's parameters, just before its outputs, that are constants of the model."""
     checked: bool = False
     """Whether every access is checked."""
     checks: Checks = Checks.ON
-    """Of indices that are data."""
+    """The policy for data-dependent indices."""
     place: Callable[[int, Origin], str] = lambda _, origin: str(origin)
-    """What the user calls an origin of indices in a call of main, which is given by its number."""
+    """The user's name of an origin of indices in a call of main, given by its number."""
     apart: bool = False
-    """Many programs will be written that have most in common: what can be compiled once for all may be apart."""
+    """Whether many similar programs will be emitted: common parts may be compiled once, as separate modules."""
 
 
 PLAIN = Emission()
-"""As a kernel is written that stands alone."""
+"""Options for a stand-alone kernel."""
 
 
 class Image(Protocol):
-    """What was compiled."""
+    """Compiled code."""
 
     @property
     def needs(self) -> Needs:
-        """What a call needs."""
+        """The requirements of a call."""
         ...
 
     @property
     def objects(self) -> tuple[bytes, ...]:
-        """What an artifact holds of it; empty for what can't be saved."""
+        """The object files for an artifact; empty if the image can't be saved."""
         ...
 
     def launch(self, manifest: Manifest, constants: Sequence[Array] = (), threads: int | None = None) -> Executable:
-        """The image, ready to run."""
+        """The image, loaded for execution."""
         ...
 
 
 class Code(Protocol):
-    """What was written."""
+    """Emitted code."""
 
     @property
     def needs(self) -> Needs:
-        """What a call needs."""
+        """The requirements of a call."""
         ...
 
     def link(self, cache: Cache | None = None, listener: Listener = ignore) -> Image:
-        """The code compiled, or taken from ``cache``; ``listener`` hears of each kernel that is done."""
+        """The compiled code, partly from ``cache``; ``listener`` gets an event for each finished kernel."""
         ...
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """A way to run scheduled programs."""
+    """A back end."""
 
     @property
     def name(self) -> str:
-        """What ``compile(backend=)`` calls it."""
+        """Its name in ``compile(backend=)``."""
         ...
 
     @property
     def memories(self) -> Mapping[str, Memory]:
-        """Where buffers may live, by the names that programs have for them."""
+        """The memories of buffers, by their names in programs."""
         ...
 
     @property
     def loop_kinds(self) -> frozenset[LoopKind]:
-        """How loops may run."""
+        """The supported kinds of loops."""
         ...
 
     def emit(self, main: Program, kernels: Sequence[Program], target: Target, emission: Emission = Emission()) -> Code:
         """The code of ``main``, and of the kernels that it calls by name.
 
-        Raises ``UnsupportedKernel`` for one that this back end can't run, with the reason.
+        Raises ``UnsupportedKernel``, with the reason, for a kernel that this back end can't run.
         """
         ...
 
     def listing(self, program: Program, target: Target, stage: Stage) -> str:
-        """The code of one kernel, to read: as it was written (``Stage.LLVM``), or as the machine's (``Stage.ASM``)."""
+        """The code of one kernel for reading: as emitted (``Stage.LLVM``), or as machine code (``Stage.ASM``)."""
         ...
 
 
 def require_fit(program: Program, backend: Backend) -> None:
-    """Raises ``Unsupported`` for a loop or an allocation of a kind that ``backend`` has not."""
+    """Raises ``Unsupported`` for a loop or an allocation of a kind that ``backend`` lacks."""
     for stmt in walk(program.body):
         if isinstance(stmt, Loop) and stmt.kind not in backend.loop_kinds:
             known = ", ".join(sorted(kind.value for kind in backend.loop_kinds))

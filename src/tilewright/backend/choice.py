@@ -8,11 +8,11 @@ from tilewright.base.names import shown
 from tilewright.base.plugins import installed
 
 GROUP = "tilewright.backends"
-"""Of entry points: a package that is installed names its back ends there."""
+"""Group of entry points, in which installed packages name their back ends."""
 
 
 def backend(given: Backend | str) -> Backend:
-    """The back end itself, or the one of that name. Raises ``BadInput`` that says which there are."""
+    """The back end itself, or the one of that name. Raises ``BadInput``, which lists the known ones."""
     if not isinstance(given, str):
         return given
     known = {**installed(GROUP, Backend), CPU.name: CPU, REFERENCE.name: REFERENCE}

@@ -1,7 +1,7 @@
-"""Back ends whose kernels are called from Python: a base class that needs two functions, ``write`` and ``load``.
+"""A base class of back ends whose kernels are called from Python; subclasses define ``write`` and ``load``.
 
-The main program is interpreted; arrays are NumPy's. Slow, and the least that a back end can be: for oracles, for trying
-out a code generator, for devices that are driven from Python.
+The main program is interpreted, on NumPy arrays. It is slow and minimal: for oracles, for experiments with a code
+generator, for devices that are driven from Python.
 """
 
 import time
@@ -29,14 +29,14 @@ from tilewright.runtime.native import nanoseconds
 from tilewright.target.target import Target
 
 Kernel: TypeAlias = Callable[[Mapping[str, Array], Mapping[str, int]], None]
-"""Reads and writes the arrays of a program's parameters, by name; the second are its run-time extents, by name."""
+"""A kernel: reads and writes the arrays of a program's parameters by name, given its run-time extents by name."""
 
 
 class HostedBackend(ABC):
-    """Says how one kernel is written and run. ``name``: what ``compile(backend=)`` calls it.
+    """Emits and runs single kernels. ``name``: that of ``compile(backend=)``.
 
-    ``memories`` and ``loop_kinds`` are those of CPUs, unless it says otherwise. ``checks_accesses``: whether kernels
-    that it runs check each access, as ``TILEWRIGHT_BOUNDS_CHECK`` asks.
+    ``memories`` and ``loop_kinds`` are by default those of CPUs. ``checks_accesses``: whether kernels support checks of
+    each access (``TILEWRIGHT_BOUNDS_CHECK``).
     """
 
     name: str
@@ -46,16 +46,16 @@ class HostedBackend(ABC):
 
     @abstractmethod
     def write(self, program: Program, target: Target) -> str:
-        """The code of a scheduled kernel. Raises ``Unsupported`` for what can't be said, with the reason."""
+        """The code of a scheduled kernel. Raises ``Unsupported``, with the reason, for unsupported constructs."""
 
     @abstractmethod
     def load(self, program: Program, text: str) -> Kernel:
-        """What runs ``text``, which ``write`` made of ``program``."""
+        """A callable for ``text``, which ``write`` made from ``program``."""
 
     def emit(
         self, main: Program, kernels: Sequence[Program], target: Target, emission: Emission = PLAIN
     ) -> "HostedCode":
-        """See ``Backend``. Raises ``Unsupported`` for checks that it has not."""
+        """See ``Backend``. Raises ``Unsupported`` for checks that it lacks."""
         if emission.checks is Checks.OFF:
             raise Unsupported(f"the back end {self.name} has checks of indices always on: leave checks='off' out")
         if emission.checked and not self.checks_accesses:
@@ -71,7 +71,7 @@ class HostedBackend(ABC):
         return HostedCode(self, main, tuple(kernels), texts, Needs(calls=called))
 
     def listing(self, program: Program, target: Target, stage: Stage) -> str:
-        """The code, which is all that there is to read."""
+        """The code: its only readable form."""
         return self.write(program, target)
 
 
@@ -86,7 +86,7 @@ class HostedCode:
     needs: Needs
 
     def link(self, cache: Cache | None = None, listener: Listener = ignore) -> "HostedImage":
-        """Load each kernel. Nothing is kept."""
+        """Load each kernel, without caching."""
         loaded: dict[str, Kernel] = {}
         for program in self.kernels:
             loaded[program.name] = self.backend.load(program, self.texts[program.name])
@@ -96,7 +96,7 @@ class HostedCode:
 
 @dataclass(frozen=True, slots=True)
 class HostedImage:
-    """Kernels that can be called, and the main program that calls them."""
+    """Callable kernels, and the main program that calls them."""
 
     main: Program
     programs: Mapping[str, Program]
@@ -105,12 +105,12 @@ class HostedImage:
     objects: tuple[bytes, ...] = ()
 
     def launch(self, manifest: Manifest, constants: Sequence[Array] = (), threads: int | None = None) -> Executable:
-        """The image, ready to run."""
+        """The image, loaded for execution."""
         return HostedExecutable(manifest, self, constants, threads)
 
 
 class HostedExecutable(Executable):
-    """Interprets the main program, and calls kernels. A timeout is looked at before each kernel."""
+    """Interprets the main program, and calls kernels. The timeout is checked before each kernel."""
 
     def __init__(self, manifest: Manifest, image: HostedImage, constants: Sequence[Array], threads: int | None) -> None:
         super().__init__(manifest, constants, threads)

@@ -1,4 +1,4 @@
-"""Graphs and nodes evaluated by the te evaluator: for folding constants, and as the reference of compiled models."""
+"""Evaluates graphs and nodes with the te evaluator: for constant folding, and as the reference of compiled models."""
 
 from collections.abc import Mapping
 from math import prod
@@ -13,7 +13,7 @@ from tilewright.tensor.ir import inputs_of, topological_order
 
 
 def evaluate_node(node: Node, arrays: Mapping[Value, Array], dims: Mapping[Var, int] | None = None) -> list[Array]:
-    """The outputs of ``node``, whose inputs are in ``arrays``. Raises what ``tensor.evaluate`` does."""
+    """The outputs of ``node``, whose inputs are in ``arrays``. Raises the errors of ``tensor.evaluate``."""
     inputs = {value: as_placeholder(value) for value in node.inputs if value is not None}
     operands = [None if value is None else inputs[value] for value in node.inputs]
     results = node.op.apply(operands, dict(node.attributes))[: len(node.outputs)]
@@ -21,9 +21,9 @@ def evaluate_node(node: Node, arrays: Mapping[Value, Array], dims: Mapping[Var, 
 
 
 def bytes_on_the_way(node: Node) -> int:
-    """Of the largest tensor that ``evaluate_node`` makes between the inputs and the outputs, run-time extents left out.
+    """The bytes of the largest intermediate or output of ``evaluate_node``, ignoring run-time extents.
 
-    A small node of small inputs can ask for a large one.
+    A small node with small inputs can require a large tensor.
     """
     results = apply(node.op, node.inputs, dict(node.attributes))[: len(node.outputs)]
     inner = (tensor for op in topological_order(results) for tensor in inputs_of(op))
@@ -32,7 +32,7 @@ def bytes_on_the_way(node: Node) -> int:
 
 
 def evaluate_graph(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
-    """The outputs of ``graph`` for inputs by name; one node after the other, each result dropped after its last use.
+    """The outputs of ``graph`` for inputs by name; runs the nodes in order, and frees each result after its last use.
 
     Raises ``BadFeed`` if an input is missing or does not fit.
     """
@@ -50,7 +50,7 @@ def evaluate_graph(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
 
 
 def _dims(graph: Graph, arrays: Mapping[Value, Array]) -> dict[Var, int]:
-    """The run-time extents, read off the inputs' shapes."""
+    """The run-time extents, from the inputs' shapes."""
     found: dict[Var, int] = {}
     for value in graph.inputs:
         if len(value.shape) != arrays[value].ndim:

@@ -8,10 +8,8 @@ Grammar
     node  = Node(op, inputs, outputs, attributes, source)       an input may be missing (None)
     value = Value(name, dtype, shape)                           extents: integers or run-time extents
 
-Meaning
--------
-A node's outputs are what its operator's te function makes of its inputs. Values are immutable; each is produced once:
-by a node, as an input, or as a constant. ``source`` says where in the user's model a node comes from.
+Meaning ------- A node's outputs are its operator's te function applied to its inputs. Values are immutable; each is
+produced once: by a node, as an input, or as a constant. ``source`` is the place of a node in the user's model.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,7 +53,7 @@ class Node:
 
     @property
     def dims(self) -> frozenset[Var]:
-        """The run-time extents that its attributes name."""
+        """The run-time extents in its attributes."""
         listed = (part for _, value in self.attributes for part in (value if isinstance(value, tuple) else (value,)))
         return frozenset[Var]().union(*(part.variables for part in listed if isinstance(part, Expr)))
 
@@ -76,9 +74,9 @@ class Graph:
     nodes: tuple[Node, ...]
     constants: Mapping[Value, Array]
     bounds: Mapping[Var, int] = field(default_factory=dict[Var, int])
-    """The most that run-time extents may be, where the model itself limits them."""
+    """Upper bounds of run-time extents that the model itself implies."""
     limits: tuple[Limit, ...] = ()
-    """What must hold for inputs, besides."""
+    """Further conditions on inputs."""
 
     def __str__(self) -> str:
         lines = [f"graph {self.name}({', '.join(map(repr, self.inputs))}):"]
@@ -95,16 +93,16 @@ class Graph:
         return extents_of(self.inputs)
 
     def names(self) -> Names:
-        """For values that a pass adds: a model may use any name, also one that looks like ours."""
+        """Names for values that a pass adds: a model may use any name, including ones like ours."""
         made = (value for node in self.nodes for value in node.outputs)
         return Names(value.name for value in (*self.inputs, *self.constants, *made))
 
     def producers(self) -> dict[Value, Node]:
-        """The node that makes each value."""
+        """The producer of each value."""
         return {value: node for node in self.nodes for value in node.outputs}
 
     def consumers(self) -> dict[Value, list[Node]]:
-        """The nodes that read each value, each once."""
+        """The consumers of each value, each once."""
         found: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for value in dict.fromkeys(v for v in node.inputs if v is not None):
@@ -124,7 +122,7 @@ def apply(node_op: Operator, inputs: Sequence[Value | None], attributes: Mapping
 
 
 def as_placeholder(value: Value) -> Tensor:
-    """A te input that stands for ``value``."""
+    """A placeholder for ``value``."""
     return placeholder(value.shape, value.dtype, readable(value.name))
 
 
@@ -135,9 +133,9 @@ def make_node(
     attributes: Mapping[str, Attribute],
     source: str = "",
 ) -> Node:
-    """A node whose outputs get ``names``; their dtypes and shapes follow from the operator.
+    """A node whose outputs have the names ``names``, and dtypes and shapes by the operator's rules.
 
-    Raises ``BadProgram`` if the inputs do not fit, ``ResourceLimit`` if a result can't exist; both name ``source``.
+    Raises ``BadProgram`` if the inputs do not fit, ``ResourceLimit`` if a result is too large; both name ``source``.
     """
     options = tuple(attributes.items())
     try:
@@ -166,7 +164,7 @@ def _result_types(
     try:
         return _types_of_types(op, tuple(None if v is None else (v.dtype, v.shape) for v in inputs), Exact(attributes))
     except BadProgram:
-        apply(op, inputs, dict(attributes))  # says it with the inputs' names
+        apply(op, inputs, dict(attributes))  # repeats the error with the inputs' names
         raise
 
 
@@ -174,13 +172,13 @@ def _result_types(
 def _types_of_types(
     op: Operator, inputs: tuple[_Type | None, ...], attributes: Exact[tuple[tuple[str, Attribute], ...]]
 ) -> tuple[_Type, ...]:
-    """Models repeat themselves: what is known of one node holds for all like it."""
+    """Cached: models contain many equal nodes."""
     operands = [None if kind is None else Value(f"x{i}", *kind) for i, kind in enumerate(inputs)]
     return tuple((t.dtype, t.shape) for t in apply(op, operands, dict(attributes.value)))
 
 
 def verify(graph: Graph) -> None:
-    """Check that the graph is what the grammar and meaning above say. Raises ``InternalError`` if it is not."""
+    """Check the rules of the grammar and semantics above. Raises ``InternalError`` for a violation."""
     known: set[str] = set()
     for value in (*graph.inputs, *graph.constants):
         _define(value, known)
@@ -212,7 +210,7 @@ def _verify_node(node: Node, known: set[str]) -> None:
 
 
 def walk_back(graph: Graph) -> Iterator[Node]:
-    """The nodes that the outputs need, last first."""
+    """The nodes on which the outputs depend, last first."""
     needed = set(graph.outputs)
     for node in reversed(graph.nodes):
         if needed.intersection(node.outputs):

@@ -1,4 +1,4 @@
-"""How fast is a schedule, and is it right? Measured in processes that may crash, hang or lie; kept in a database.
+"""Measures schedules for speed and correctness, in child processes that may crash or hang; stores records.
 
 In: a ``Job``: text of a naive loop program, JSON of a schedule, target, threads. Out: an ``Outcome``: a ``Verdict``
 and, if it is OK, times.

@@ -1,7 +1,7 @@
-"""Jobs as native code: built here, or taken from a folder in which another process has put it.
+"""Builds jobs as native code, or takes images from a folder where another process has stored them.
 
-An image is kept as an artifact, in a file that is called by the hash of its job, and taken once. Whoever can write to
-the folder is trusted as candidates are.
+An image is stored as an artifact, in a file named by the hash of its job, and taken once. Writers of the folder are
+trusted as much as candidates.
 """
 
 import math
@@ -33,7 +33,7 @@ from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
 
 _RECENT_OBJECTS = 32
-"""Compiled modules that are kept in memory: candidates differ in one of four."""
+"""Compiled modules cached in memory: candidates usually differ in one of four."""
 
 
 class RefusedError(Exception):
@@ -53,17 +53,17 @@ class Image:
     target: Target
 
     def executable(self, threads: int) -> Executable:
-        """The image, ready to run."""
+        """The image, loaded for execution."""
         fitting = (self.target.arch.value, self.target.features)
         return executable_for(fitting, self.manifest, self.objects, threads=threads)
 
 
 Start = Callable[[Image, Job, str], Executable]
-"""Makes an image ready to run, for a job and the name of its program."""
+"""Loads an image, given a job and the name of its program."""
 
 
 def start(image: Image, job: Job, _: str) -> Executable:
-    """The image, ready to run on the threads that the job asks for."""
+    """The image, loaded for the job's number of threads."""
     return image.executable(job.threads)
 
 
@@ -71,13 +71,13 @@ class Builder:
     """Builds jobs, one after the other."""
 
     def __init__(self, memory_bytes: int) -> None:
-        """``memory_bytes``: the most that a schedule may allocate."""
+        """``memory_bytes``: maximum allocations of a schedule."""
         self._memory_bytes = memory_bytes
         self._recent = Recent(_RECENT_OBJECTS)
         self._parsed = ("", None)
 
     def build(self, job: Job) -> Image:
-        """The scheduled program. Raises ``RefusedError`` with what is wrong with it."""
+        """The scheduled program. Raises ``RefusedError`` with the reason."""
         try:
             scheduled = self._scheduled(job)
             needed = _allocated(scheduled)
@@ -89,11 +89,11 @@ class Builder:
         except MemoryError as error:
             raise RefusedError(Verdict.OOM, Phase.BUILD, "no memory left while building") from error
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            # A trace from a file may call a primitive with anything.
+            # A trace from a file may call a primitive with any arguments.
             raise RefusedError(Verdict.BUILD_ERROR, Phase.BUILD, f"{type(error).__name__}: {error}") from error
 
     def _scheduled(self, job: Job) -> Program:
-        """What primitives have made of a program that was legal is so, too: it is built as the compiler builds it."""
+        """Primitives keep programs legal: builds without verification, as the compiler does."""
         if job.scheduled:
             own = (form.intrinsic() for form in job.intrinsics)
             return parse_program(job.scheduled, (*own, *all_dot_products().forms))
@@ -101,7 +101,7 @@ class Builder:
         return replay(trace, naive, intrinsics=all_dot_products()).program
 
     def _program(self, text: str) -> Program:
-        """The program, verified; that of last time is often the one that is wanted."""
+        """The program, verified; the last one is cached."""
         known, program = self._parsed
         if program is None or known != text:
             program = parse_program(text)
@@ -111,7 +111,7 @@ class Builder:
 
 
 def image_of(program: Program, target: Target, *, checked: bool = False, recent: Recent | None = None) -> Image:
-    """``program``, whose extents are fixed, as native code. Raises ``Unsupported`` if there is none."""
+    """``program``, whose extents are fixed, as native code. Raises ``Unsupported`` if it can't be compiled."""
     made = build_one(program, target, Emission(checked=checked, apart=recent is not None), cache=recent)
     specs = [TensorSpec(buffer.name, buffer.dtype, shape_of(buffer)) for buffer in program.params]
     count, needs = len(program.inputs), made.needs
@@ -135,13 +135,13 @@ def shape_of(buffer: Buffer) -> tuple[int, ...]:
 
 
 class Kept:
-    """Images in a folder, by job."""
+    """Images in a folder, keyed by job."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def put(self, job: Job, image: Image) -> None:
-        """Keep ``image``. Raises ``MeasureError`` if that can't be."""
+        """Store ``image``. Raises ``MeasureError`` on failure."""
         target = image.target
         made = artifact.Build("", None, str(target), target.arch.value, tuple(sorted(target.features)))
         parts = artifact.Artifact(made, image.manifest, image.objects, ())
@@ -152,7 +152,7 @@ class Kept:
             raise MeasureError(f"what was built can't be kept: {reason(error)}") from error
 
     def take(self, job: Job) -> Image | None:
-        """The image of ``job``, which is not kept any longer; None if there is none."""
+        """The image of ``job``, removed from the folder; None if there is none."""
         path = self._folder / job.id
         try:
             found = artifact.read(path, None, trust=True)
@@ -164,7 +164,7 @@ class Kept:
 
 
 def _allocated(program: Program) -> int:
-    """Bytes of the buffers that a program allocates; those of run-time size do not count."""
+    """Bytes of the buffers that a program allocates, without those of run-time size."""
     buffers = [stmt.buffer for stmt in walk(program.body) if isinstance(stmt, Alloc)]
     extents = [[e.value for e in buffer.shape if isinstance(e, Const)] for buffer in buffers]
     return sum(int(math.prod(known)) * buffer.dtype.itemsize for buffer, known in zip(buffers, extents, strict=True))

@@ -1,7 +1,7 @@
-"""One candidate, in a process that may die of it: prepare, build, check, time.
+"""Measures one candidate, in a process that it may crash: prepare, build, check, time.
 
-No time counts before the results were right in two runs between guard pages, with poisoned outputs, inputs unaltered
-and nothing written beside the arrays.
+A time is valid only after correct results in two runs between guard pages, with poisoned outputs, unaltered inputs and
+no writes outside of the arrays.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,21 +28,21 @@ Say = Callable[[Said], None]
 Turns = tuple[Mapping[str, Array], ...]
 
 _MOST_COPIES = 512
-"""Of cold inputs: what is so small takes no time to load either."""
+"""Bytes below which an input is not made cold: it loads in no time."""
 _TIMING_FRACTION = 0.5
-"""Of the time that a phase may take, what repeats may fill."""
+"""The fraction of a phase's time limit that repeats may use."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Arguments:
-    """Arrays between guard pages, at one end, by the names of the inputs and of the results."""
+    """Arrays with guard pages at one end, by the names of the inputs and of the results."""
 
     inputs: dict[str, Guarded]
     results: dict[str, Guarded]
 
     @staticmethod
     def of(workload: Workload, side: Side) -> "_Arguments":
-        """The inputs have their values."""
+        """Set the inputs to their values."""
         program = workload.program
         inputs = {b.name: Guarded(workload.inputs[b.name].shape, b.dtype, side) for b in program.inputs}
         for name, made in inputs.items():
@@ -52,10 +52,10 @@ class _Arguments:
 
 
 class Bench:
-    """Measures candidates, one after the other; keeps the last workload, as the next is often of the same."""
+    """Measures candidates in sequence; caches the last workload, as the next is often the same."""
 
     def __init__(self, limits: Limits, folder: Path | None = None, start: Start = start) -> None:
-        """``folder``: has images that others have built, and takes those that are built for others."""
+        """``folder``: images that other processes have built, or that this one builds for others."""
         self._builder = Builder(limits.memory_bytes)
         self._kept = None if folder is None else Kept(folder)
         self._start = start
@@ -66,7 +66,7 @@ class Bench:
         self._cold: dict[tuple[tuple[str, ...], int], Turns] = {}
 
     def measure(self, request: Request, say: Say) -> None:
-        """Measure a candidate, or only build it, and say what came out; what happens on the way, too."""
+        """Measure a candidate, or only build it, and report the outcome and the progress."""
         try:
             say(self._built(request, say) if request.only_build else self._measured(request, say))
         except MeasureError as error:
@@ -112,15 +112,15 @@ class Bench:
     def _prepared(self, job: Job, target: Target) -> Workload:
         key = (job.workload, job.seed)
         if self._workload is None or self._key != key:
-            self._key, self._workload, self._guarded, self._cold = None, None, {}, {}  # their memory goes first
+            self._key, self._workload, self._guarded, self._cold = None, None, {}, {}  # their memory is freed first
             self._workload = load(job.program, job.seed, target)
             self._guarded = {side: _Arguments.of(self._workload, side) for side in Side}
             self._key = key
         return self._workload
 
     def _turns(self, timing: Timing) -> Turns:
-        """The inputs that runs have in turns: with so many copies of those that shall be cold that each is pushed out
-        of the caches by the others."""
+        """The inputs of successive runs: with enough copies of cold ones that each is evicted from the caches by the
+        others."""
         assert self._workload is not None, "a workload is prepared before it is timed"
         key = timing.cold, timing.between_bytes
         if key not in self._cold:
@@ -128,7 +128,7 @@ class Bench:
         return self._cold[key]
 
     def _image(self, job: Job) -> Image:
-        """What was built for this job, or is built now."""
+        """The image for this job, built now if there is none."""
         kept = None if self._kept is None else self._kept.take(job)
         return kept or self._builder.build(job)
 
@@ -136,10 +136,10 @@ class Bench:
 def _check(
     kernel: Executable, workload: Workload, arguments: _Arguments, known: Mapping[str, Guarded] | None = None
 ) -> None:
-    """One run between guard pages. Raises ``RefusedError`` with what is wrong with its results.
+    """One run between guard pages. Raises ``RefusedError`` if its results are wrong.
 
-    ``known``: results that are right; where all bytes are the same, nothing needs to be computed to compare. Arguments
-    that were altered are not used again: this process ends then.
+    ``known``: correct results; equal bytes need no further comparison. Altered arguments are not reused: this process
+    ends then.
     """
     arrays, results = arguments.inputs, arguments.results
     for result in results.values():
@@ -163,14 +163,14 @@ def _check(
 
 
 def _believe(fastest: float, possible: float) -> None:
-    """Raises ``RefusedError`` for a time that no processor can reach."""
+    """Raises ``RefusedError`` for a time below what any processor can reach."""
     if fastest < possible:
         detail = f"{fastest:.3g} us: its multiply-adds take {possible:.3g} us on the fastest processor of this kind"
         raise RefusedError(Verdict.WRONG, Phase.TIME, detail)
 
 
 def _copies(inputs: Mapping[str, Array], cold: tuple[str, ...], between_bytes: int) -> Turns:
-    """Raises ``MeasureError`` for an input that is none."""
+    """Raises ``MeasureError`` for an invalid input."""
     if strange := set(cold) - set(inputs):
         raise MeasureError(f"{', '.join(sorted(strange))} shall be cold, but is no input of the program")
     size = sum(inputs[name].nbytes for name in cold)
@@ -185,6 +185,6 @@ def _copy(array: Array) -> Array:
 
 
 def _altered(workload: Workload, arrays: Mapping[str, Guarded]) -> str:
-    """The inputs that are not what they were; the bytes count, as NaN differs from itself."""
+    """The inputs that were altered; compares bytes, as NaN differs from itself."""
     changed = [name for name, made in arrays.items() if not same_bytes(made.array, workload.inputs[name])]
     return f"it altered the inputs {', '.join(changed)}" if changed else ""

@@ -1,7 +1,7 @@
 """The process in which candidates are built and run: ``python -m tilewright.measure.child``, started by a supervisor.
 
-It leads a session of its own, has limits, and answers on one socket. It knows nothing of deadlines: the supervisor
-kills it. Nothing of the user's program is here, neither its memory (there was no fork) nor its modules.
+It leads its own session, has limits, and answers on one socket. The supervisor enforces deadlines by killing it. It
+shares neither memory (there was no fork) nor modules with the user's program.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from tilewright.measure.processes import become_subreaper, die_with
 from tilewright.measure.verdicts import Phase
 
 _COLLECT_AFTER = 50_000
-"""Objects that builds may leave behind before cycles are looked for: they make many, and few of them in cycles."""
+"""Garbage-collection threshold: builds make many objects, and few cycles."""
 
 
 def main(arguments: Sequence[str] | None = None, start: Start = start) -> int:
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None, start: Start = start) -> int:
 
 
 def serve(end: socket.socket, bench: Bench, limits: Limits) -> None:
-    """Answer requests, one after the other."""
+    """Answer requests in sequence."""
 
     def say(said: Said) -> None:
         send_blocking(end, said_message(said))

@@ -1,4 +1,4 @@
-"""Times of a candidate: repeats, beside a baseline kernel that tells whether the machine has changed meanwhile."""
+"""Times a candidate repeatedly, next to a baseline kernel that detects changes of the machine's speed."""
 
 import math
 import os
@@ -21,7 +21,7 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction
 
 MAX_DRIFT = 0.05
-"""If the baseline differs by more, before and after, the candidate is timed again."""
+"""If the baseline changes by more than this fraction, the candidate is timed again."""
 ATTEMPTS = 3
 _BASELINE = Timing(repeats=5, least_seconds=0.0002)
 _BASELINE_SIZE = 48
@@ -29,7 +29,7 @@ _BASELINE_SIZE = 48
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Microseconds of a run for each repeat; of the baseline; and by how much that changed, as a fraction."""
+    """Microseconds of a run for each repeat; those of the baseline; and the baseline's drift, as a fraction."""
 
     times_us: tuple[float, ...]
     baseline_us: float
@@ -37,9 +37,9 @@ class Times:
 
 
 class Timed:
-    """A kernel with its arguments: one run has the first of ``inputs``, the next run the next, and so on, in turns.
+    """A kernel with its arguments: successive runs use the sets of ``inputs`` in turn.
 
-    Inputs are best on aligned memory, as results are.
+    Inputs should be aligned, as results are.
     """
 
     def __init__(self, kernel: Executable, *inputs: Mapping[str, Array]) -> None:
@@ -55,13 +55,13 @@ class Timed:
         Only one, too, if that takes more than ``hopeless_us``.
         """
         end = time.perf_counter() + budget
-        first = self._mean_us(1)  # also brings code and data into the caches
+        first = self._mean_us(1)  # also warms the caches
         begin = time.perf_counter()
         if begin > end or first > hopeless_us:
             return (first,)
         warm = self._mean_us(1)
         runs = max(1, math.ceil(timing.least_seconds / (time.perf_counter() - begin)))
-        # Where one run is a repeat, this one was the first already.
+        # If one run is a repeat, this was already the first.
         samples = [warm if runs == 1 else self._mean_us(runs)]
         while len(samples) < timing.repeats and time.perf_counter() < end:
             samples.append(self._mean_us(runs))
@@ -72,7 +72,7 @@ class Timed:
         return max(total * 1e6 / runs, 1e-3)  # the clock ticks in nanoseconds
 
     def _seconds(self, runs: int) -> float:
-        """The time of runs that have the same inputs."""
+        """The time of runs with the same inputs."""
         inputs = self._inputs[self._next]
         self._next = (self._next + 1) % len(self._inputs)
         _, seconds = self._kernel.timed_run(inputs, self._outputs, runs=runs)
@@ -80,7 +80,7 @@ class Timed:
 
 
 class Clock:
-    """Times candidates beside a baseline: a small matrix product that is always the same."""
+    """Times candidates next to a baseline: a fixed small matrix product."""
 
     def __init__(self, target: Target) -> None:
         a, b = (te.placeholder((_BASELINE_SIZE, _BASELINE_SIZE), name=name) for name in "AB")
@@ -120,7 +120,7 @@ def steadiest(attempt: Callable[[float], Times], budget: float, hopeless_us: flo
 
 
 def machine_state(root: Path = Path("/sys")) -> dict[str, float]:
-    """Load, and frequency and temperature where the system tells them."""
+    """Load, and frequency and temperature if the system reports them."""
     found = {"load": os.getloadavg()[0]}
     files = {"mhz": ("devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", 1e-3)}
     files["celsius"] = ("class/thermal/thermal_zone0/temp", 1e-3)

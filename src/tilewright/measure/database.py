@@ -1,8 +1,7 @@
-"""The file of the records: how it is opened, to read or to write, and SQLite's errors in words.
+"""Opens the database file of records to read or to write, and translates SQLite's errors.
 
-Who reads takes no lock that a writer waits for, waits for nobody longer than ``READING_SECONDS``, changes nothing and
-leaves no file behind. Who writes looks at the file first, as a reader does: what is damaged, or somebody else's, is
-refused before a byte of it changes.
+A reader takes no lock that a writer waits for, waits at most ``READING_SECONDS``, changes nothing and leaves no file
+behind. A writer first checks the file as a reader does: a damaged or foreign file is refused before any change.
 """
 
 import os
@@ -18,33 +17,33 @@ from tilewright.base.forks import ForkLock
 from tilewright.measure.schema import Schema, examine
 
 SQLITE = ForkLock()
-"""Held while SQLite is used: it has locks of its own, which a forked child would find as they were."""
+"""Held while SQLite is used: it has locks, which a forked child would inherit in any state."""
 READING_SECONDS = 0.25
 WRITING_SECONDS = 30.0
 REMEDY = "move it away, or give another file (TILEWRIGHT_RECORDS, --records)"
 _BESIDE = ("-wal", "-journal", "-shm")
-"""Files that SQLite has beside its own; with one of the first two, a writer may be at work, or was killed."""
+"""Auxiliary files of SQLite; one of the first two means that a writer may be active, or was killed."""
 _HEADER_BYTES = 100
 _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"})
 
 
 def connect_to_read(path: Path, schema: Schema) -> sqlite3.Connection | None:
-    """A connection that can only read; None if nothing was ever written to the file.
+    """A read-only connection; None if nothing was ever written to the file.
 
-    Raises ``CorruptRecord`` if it is no database of records, damaged, or of another version, ``ResourceLimit`` if it is
-    locked, ``BadInput`` if it can't be read.
+    Raises ``CorruptRecord`` if it is not a database of records, damaged, or of another version, ``ResourceLimit`` if it
+    is locked, ``BadInput`` if it can't be read.
     """
     found = _check_files(path)
-    # Without these files nobody writes, so there is nothing to lock; SQLite would make them, and leave them.
+    # Without these files there is no writer, and so no need for a lock; SQLite would create them and leave them behind.
     is_at_rest = found.isdisjoint(_beside(path, suffix) for suffix in _BESIDE[:2])
     with explained(path, "read", READING_SECONDS):
         return _opened_to_read(path, schema, READING_SECONDS, "&immutable=1" if is_at_rest else "", migrated=True)
 
 
 def connect_to_write(path: Path) -> sqlite3.Connection:
-    """A connection that writes ahead (WAL), each transaction on disk when it ends. The tables may be missing.
+    """A connection with a write-ahead log (WAL); transactions are on disk when they end. The tables may be missing.
 
-    Raises ``BadInput`` if the file can't be made or written, ``CorruptRecord`` as ``connect_to_read``.
+    Raises ``BadInput`` if the file can't be made or written, ``CorruptRecord`` as by ``connect_to_read``.
     """
     refuse_network(path)
     _check_files(path)
@@ -60,7 +59,7 @@ def connect_to_write(path: Path) -> sqlite3.Connection:
 
 
 def refuse_foreign(path: Path, schema: Schema) -> None:
-    """Raise ``CorruptRecord`` if there is a file that holds something else than records; nothing is changed."""
+    """Raise ``CorruptRecord`` if there is a file with other contents than records; nothing is changed."""
     if path in _check_files(path):
         with explained(path):
             connection = _opened_to_read(path, schema, WRITING_SECONDS, "", migrated=False)
@@ -71,7 +70,7 @@ def refuse_foreign(path: Path, schema: Schema) -> None:
 def _opened_to_read(
     path: Path, schema: Schema, seconds: float, how: str, *, migrated: bool
 ) -> sqlite3.Connection | None:
-    """A connection to a file that was examined. ``how``: more of SQLite's URI parameters."""
+    """A connection to a checked file. ``how``: further parameters of SQLite's URI."""
     address = f"{path.absolute().as_uri()}?mode=ro{how}"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, timeout=seconds)
     try:
@@ -92,10 +91,10 @@ def _set(connection: sqlite3.Connection, *settings: str) -> None:
 
 
 def _check_files(path: Path) -> frozenset[Path]:
-    """The file and those beside it, as far as they are there. Raises ``CorruptRecord`` unless they are regular ones:
-    opening a FIFO would wait for ever.
+    """The file and its auxiliary files, if they exist. Raises ``CorruptRecord`` unless they are regular files: opening
+    a FIFO would block forever.
 
-    SQLite takes what is shorter than its header for a new database, and writes over it.
+    SQLite treats a file shorter than its header as a new database, and overwrites it.
     """
     found = set[Path]()
     for file in (path, *(_beside(path, suffix) for suffix in _BESIDE)):
@@ -120,14 +119,14 @@ def _beside(path: Path, suffix: str) -> Path:
 
 @contextmanager
 def explained(path: Path, done: str = "written", seconds: float = WRITING_SECONDS) -> Generator[None]:
-    """SQLite's errors in words that name the file, what is wrong, and what to do.
+    """SQLite's errors as ones that name the file, the problem, and the remedy.
 
-    ``done``: what can't be done with the file if it can't be opened; ``seconds``: how long was waited for a lock.
+    ``done``: the operation that fails if the file can't be opened; ``seconds``: the timeout for locks.
     """
     try:
         with SQLITE.lock:
             yield
-    except UnicodeError as error:  # what SQLite says of a damaged schema may have bytes of it
+    except UnicodeError as error:  # SQLite's message about a damaged schema may quote its bytes
         raise CorruptRecord(f"{path} is no database of records, or is damaged ({error}); {REMEDY}") from error
     except sqlite3.Error as error:
         raise _explanation(path, error, done, seconds) from error

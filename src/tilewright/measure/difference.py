@@ -1,4 +1,4 @@
-"""Two measures of the difference from a reference: relative in the 2-norm, and of the largest element."""
+"""Errors of a value against a reference: relative in the 2-norm, and of the largest element."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from tilewright.base.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far a value is from its reference; infinite if shapes or non-finite elements differ."""
+    """The error of a value against its reference; infinite if shapes or non-finite elements differ."""
 
     euclidean: float
     """|y - r|_2 / |r|_2."""
@@ -19,7 +19,7 @@ class Difference:
 
     @property
     def worst(self) -> float:
-        """The larger measure."""
+        """The larger of both."""
         return max(self.euclidean, self.largest)
 
 
@@ -27,32 +27,32 @@ _INCOMPARABLE = Difference(float("inf"), float("inf"))
 
 
 def difference(ours: Array, reference: Array) -> Difference:
-    """Both measures; 0 where both values are 0 everywhere, and of nothing."""
+    """Both errors; 0 where both values are 0 everywhere, or are empty."""
     return Reference.of(reference).difference(ours)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """What values are held against, and all that is the same for each of them."""
+    """A reference, with cached norms."""
 
     values: NDArray[np.float64]
     finite: NDArray[np.bool_]
     is_finite: bool
-    """All values are, as most often: what needs no masks is ten times faster."""
+    """Whether all values are finite, the usual case: without masks, it is ten times faster."""
     norm: float
-    """|r|_2 of the finite ones."""
+    """|r|_2 of the finite values."""
     largest: float
 
     @staticmethod
     def of(reference: Array) -> "Reference":
-        """``reference`` is copied, so that it may change."""
+        """``reference`` is copied, so that it may change afterwards."""
         values = reference.astype(np.float64)
         finite = np.isfinite(values)
         kept = values if finite.all() else values[finite]
         return Reference(values, finite, bool(finite.all()), float(np.linalg.norm(kept)), _largest(kept))
 
     def difference(self, ours: Array) -> Difference:
-        """How far ``ours`` is from it."""
+        """The error of ``ours``."""
         if ours.shape != self.values.shape:
             return _INCOMPARABLE
         if self.is_finite:
@@ -70,7 +70,7 @@ class Reference:
 
 
 def _largest(values: NDArray[np.float64]) -> float:
-    """The largest magnitude; 0 of nothing."""
+    """The largest magnitude; 0 if empty."""
     return max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
 
 

@@ -1,8 +1,8 @@
-"""Arrays between pages that nobody may touch: an access beside them ends the process instead of going unseen.
+"""Arrays next to protected guard pages: an access outside of an array ends the process instead of being unnoticed.
 
-A page is larger than an element, so only one end of an array can touch a guard page. Two runs, one with arrays at the
-right end of their pages and one at the left, catch both ends. What is left of the pages beside an array is filled with
-a pattern, which ``untouched`` finds altered by writes that stay on the page.
+A page is larger than an element, so only one end of an array can adjoin a guard page. Two runs, one with arrays at the
+right end of their pages and one at the left, check both ends. The rest of the pages is filled with a pattern, in which
+``untouched`` detects writes that stay on the page.
 """
 
 import math
@@ -14,20 +14,20 @@ from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.runtime.memory import PAGE, Pages, round_up
 
-_NONE = 0  # PROT_NONE; the module mmap has no name for it
+_NONE = 0  # PROT_NONE; missing in the module mmap
 PATTERN = 0xA5
-"""The byte beside arrays, and in outputs that are no floats."""
+"""The byte next to arrays, and in outputs that are not floats."""
 
 
 class Side(Enum):
-    """Which end of an array touches a guard page."""
+    """The end of an array that adjoins a guard page."""
 
     RIGHT = "right"
     LEFT = "left"
 
 
 class Guarded:
-    """An array with a guard page at one end. Its memory goes when ``array`` goes."""
+    """An array with a guard page at one end. Its memory is freed with ``array``."""
 
     def __init__(self, shape: tuple[int, ...], dtype: DType, side: Side) -> None:
         size = math.prod(shape) * dtype.itemsize
@@ -42,12 +42,12 @@ class Guarded:
         pages.protect(PAGE + inner, PAGE, _NONE)
 
     def untouched(self) -> bool:
-        """Whether nobody has written beside the array."""
+        """Whether nothing was written next to the array."""
         return all(bool((part == PATTERN).all()) for part in self._beside)
 
 
 def poison(array: Array) -> None:
-    """Fill an output so that elements which nobody writes can't look right: with NaN, or with bytes 0xA5."""
+    """Fill an output with NaN, or with bytes 0xA5, so that unwritten elements can't look right."""
     if array.dtype.kind in "fV":  # V: NumPy's kind of bfloat16
         array.fill(np.array(np.nan).astype(array.dtype)[()])
     else:

@@ -1,7 +1,7 @@
-"""A measurement that is wanted: a naive program, a schedule for it, and how to run it.
+"""``Job``: a requested measurement: a naive program, a schedule for it, and how to run it.
 
-Everything is text and numbers, so that a job can be sent, kept and hashed. Two jobs with the same ``id`` are the same
-measurement.
+All fields are texts and numbers, so that a job can be sent, stored and hashed. Two jobs with the same ``id`` are the
+same measurement.
 """
 
 import hashlib
@@ -18,15 +18,15 @@ from tilewright.loops.program import Intrinsic
 from tilewright.target.target import Target
 
 IR_VERSION = 2
-"""Of the notation of loop programs, and of what tells them apart: a workload of another version is another workload."""
+"""Version of the notation and of the identity of loop programs: part of a workload's key."""
 
 MOST_BETWEEN = 1 << 30
-"""Bytes of other data between two runs: more than any cache has."""
+"""Bytes of other data between two runs: more than the size of any cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How a candidate is timed: ``repeats`` times, each a mean over as many runs as take ``least_seconds``.
+    """Timing parameters of a candidate: ``repeats`` times, each a mean over as many runs as take ``least_seconds``.
 
     ``cold``: inputs that other data push out of the caches between two runs, as happens to the weights of a model in
     which each kernel has its own; ``between_bytes``: how much data that is. Other inputs stay where runs leave them.
@@ -42,7 +42,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """An ``Intrinsic`` as text: of somebody's own, which processes that measure can't import."""
+    """A user-defined ``Intrinsic`` as text, for processes that can't import it."""
 
     name: str
     description: str
@@ -55,7 +55,7 @@ class Form:
         return Form(intrinsic.name, str(intrinsic.description), intrinsic.implementation, intrinsic.features)
 
     def intrinsic(self) -> Intrinsic:
-        """What was written. Raises ``ParseError`` if that is no program."""
+        """The intrinsic. Raises ``ParseError`` for malformed text."""
         return Intrinsic(self.name, parse_program(self.description), self.implementation, self.features)
 
 
@@ -82,18 +82,18 @@ class Job:
 
     @property
     def workload(self) -> str:
-        """Hash of what is computed: of the program's structure, not of its text."""
+        """Hash of the program's structure, not of its text."""
         return workload_hash(self.program)
 
     @property
     def id(self) -> str:
-        """Hash of everything that decides about the measurement."""
+        """Hash of everything that determines the measurement."""
         config = self.threads, self.seed, asdict(self.timing), *map(asdict, self.intrinsics)
         return job_id(self.workload, _parsed(self.trace), target_fingerprint(self.target), config)
 
 
 def read_timing(value: object) -> Timing:
-    """What JSON says of a ``Timing``. Raises ``KeyError``, ``TypeError``, ``ValueError`` if that is none."""
+    """A ``Timing`` from JSON. Raises ``KeyError``, ``TypeError``, ``ValueError`` if it is malformed."""
     timing = fields.mapping(value)
     cold, between = tuple(map(fields.text, fields.items(timing["cold"]))), fields.whole(timing["between_bytes"])
     if not 0 <= between <= MOST_BETWEEN:
@@ -103,7 +103,7 @@ def read_timing(value: object) -> Timing:
 
 
 def read_forms(values: Iterable[object]) -> tuple[Form, ...]:
-    """What JSON says of intrinsics. Raises ``KeyError``, ``TypeError`` if that is none."""
+    """Intrinsics from JSON. Raises ``KeyError``, ``TypeError`` if they are malformed."""
     return tuple(map(_read_form, map(fields.mapping, values)))
 
 
@@ -114,7 +114,7 @@ def _read_form(form: Mapping[str, object]) -> Form:
 
 
 def job_id(workload: str, schedule: object, fingerprint: str, config: tuple[object, ...]) -> str:
-    """The hash of a workload's key, what JSON says of a schedule, a processor's key and a way of timing."""
+    """The hash of a workload's key, a schedule's JSON, a processor's key and timing parameters."""
     steps = json.dumps(schedule, sort_keys=True, separators=(",", ":"))
     return _hash("\0".join(("job", workload, steps, fingerprint, json.dumps(config, sort_keys=True))))
 
@@ -126,7 +126,7 @@ def workload_hash(program: str) -> str:
 
 @lru_cache(maxsize=1024)
 def workload_keys(program: str) -> tuple[str, str]:
-    """The identity and the family of a program; a text that is none has a key of its own, and no family."""
+    """The identity and the family of a program; a malformed text has its own key, and no family."""
     try:
         parsed = parse_program(program)
     except (TilewrightError, ValueError):  # ValueError: of numbers of too many digits
@@ -136,12 +136,12 @@ def workload_keys(program: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=16)
 def target_fingerprint(target: str) -> str:
-    """The key of a processor. Raises ``ParseError`` if ``target`` is none."""
+    """The key of a processor. Raises ``ParseError`` if ``target`` is malformed."""
     return _hash(target_json(target))
 
 
 def target_json(target: str) -> str:
-    """What makes a processor, in one form: not the figures by which its times are estimated."""
+    """The canonical text of a processor, without the cost model's parameters."""
     facts = asdict(Target.parse(target))
     del facts["machine"]
     return json.dumps({**facts, "arch": facts["arch"].value}, sort_keys=True)

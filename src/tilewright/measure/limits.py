@@ -1,4 +1,4 @@
-"""What a measurement may use: time, which the parent measures, and memory and files, which the system limits."""
+"""Limits of a measurement: time, enforced by the parent, and memory and files, enforced by the system."""
 
 import os
 import resource
@@ -20,21 +20,21 @@ class Limits:
     run_seconds: float = 30.0
     slack_seconds: float = 1.0
     memory_bytes: int = 4096 * _MIB
-    """Of address space, beyond what a child has when it is ready."""
+    """Bytes of address space beyond those of a child when it is ready."""
     file_bytes: int = 64 * _MIB
     uses: int = 100
 
     def run_deadline(self, best_us: float | None, check_seconds: float = 0.0) -> float:
-        """Seconds that checking, and then timing, may take: ten times the best so far, and some slack.
+        """Time limits of checking and of timing, in seconds: ten times the best so far, and some slack.
 
-        ``check_seconds``: what checking took at least, most of which goes to comparing results: three times that, too.
+        ``check_seconds``: the minimum time of checking, mostly for comparing results: added three times.
         """
         if best_us is None:
             return self.run_seconds
         return min(self.run_seconds, 10 * best_us * 1e-6 + 3 * check_seconds + self.slack_seconds)
 
     def seconds(self, phase: Phase, run_seconds: float) -> float:
-        """How long ``phase`` may take."""
+        """The time limit of ``phase``."""
         match phase:
             case Phase.PREPARE:
                 return self.prepare_seconds
@@ -51,18 +51,18 @@ def limit_files(file_bytes: int) -> None:
 
 
 def limit_memory(more_bytes: int) -> None:
-    """In a child: no more than so many bytes of address space beyond what it has now."""
+    """In a child: limit its address space to ``bytes`` beyond the present size."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     _limit(resource.RLIMIT_AS, pages * os.sysconf("SC_PAGE_SIZE") + more_bytes)
 
 
 def limit_processor(seconds: float) -> None:
-    """In a child: end it (``SIGXCPU``) after so many more seconds of processor time, should nobody else do so."""
+    """In a child: end it (``SIGXCPU``) after ``seconds`` more of processor time, in case the supervisor fails."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     _limit(resource.RLIMIT_CPU, int(usage.ru_utime + usage.ru_stime + seconds) + 1)
 
 
 def _limit(kind: int, most: int) -> None:
-    """Set the limit that can be raised again, within the one that can't."""
+    """Set the soft limit, within the hard limit."""
     _, hard = resource.getrlimit(kind)
     resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

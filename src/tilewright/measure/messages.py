@@ -1,9 +1,9 @@
-"""What processes say to each other: JSON with its length before it. Small, checked field by field, never unpickled.
+"""Messages between processes: length-prefixed JSON. Small, checked field by field, never unpickled.
 
     frame    = length of the JSON in bytes (4 bytes, big endian), JSON object in UTF-8
 
-What a child can say (``Said``): that it is ready; that a phase is done; that the workload has no reference; and at
-last its outcome. It may claim only verdicts that a child can know; all others are the supervisor's.
+A child's messages (``Said``): ready; a phase is done; the workload has no reference; finally, its outcome. A child may
+send only verdicts that it can know; the supervisor gives all others.
 """
 
 import json
@@ -20,7 +20,7 @@ from tilewright.measure.job import Job, read_forms, read_timing
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict
 
 MAX_ANSWER: Final = 64 << 10
-"""Bytes of a message from a child. A longer one breaks the contract."""
+"""Maximum bytes of a message from a child. A longer one breaks the contract."""
 MAX_REQUEST: Final = 32 << 20
 _LENGTH = 4
 _READ = 1 << 16
@@ -29,24 +29,24 @@ _CHILD_VERDICTS = frozenset({Verdict.OK, Verdict.WRONG, Verdict.OOM, Verdict.BUI
 
 
 class BadMessageError(MeasureError):
-    """Bytes that are no message."""
+    """A malformed message."""
 
 
 class Channel:
-    """One end of a socket, without blocking: what can't be sent at once waits in ``pending``."""
+    """One end of a non-blocking socket: unsent data waits in ``pending``."""
 
     def __init__(self, end: socket.socket, limit: int) -> None:
-        """``limit``: bytes of the longest message that may come."""
+        """``limit``: maximum bytes of a received message."""
         end.setblocking(False)
         self.socket = end
         self.pending = bytearray()
         self._limit = limit
         self._received = bytearray()
         self.closed = False
-        """The other end is gone."""
+        """The other end is closed."""
 
     def send(self, message: Mapping[str, object]) -> None:
-        """Send a message, as far as that is possible now."""
+        """Send a message, as far as possible now."""
         self.pending += encode(message)
         self.flush()
 
@@ -62,7 +62,7 @@ class Channel:
             self.pending.clear()
 
     def receive(self) -> Iterator[dict[str, object]]:
-        """The messages that have come. Raises ``BadMessageError``."""
+        """The received messages. Raises ``BadMessageError``."""
         try:
             while data := self.socket.recv(_READ):
                 self._received += data
@@ -90,12 +90,12 @@ class Channel:
 
 
 def send_blocking(end: socket.socket, message: Mapping[str, object]) -> None:
-    """Send a message, however long that takes."""
+    """Send a message, blocking."""
     end.sendall(encode(message))
 
 
 def receive_blocking(end: socket.socket, limit: int) -> dict[str, object] | None:
-    """The next message; None if the other end is gone. Raises ``BadMessageError``."""
+    """The next message; None if the other end is closed. Raises ``BadMessageError``."""
     head = _exactly(end, _LENGTH)
     if head is None:
         return None
@@ -136,7 +136,7 @@ def _decode(content: bytes) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A job, and the seconds that checking it, and then timing it, may take.
+    """A job, and the time limits of checking and of timing it, in seconds.
 
     ``only_build``: it is to be built, and kept for another child that measures it. ``best_us``: the least that a
     candidate for the same workload has taken; 0 if that is not known.
@@ -154,12 +154,12 @@ class Request:
         return self.job.timing.hopeless * self.best_us or inf
 
     def message(self) -> dict[str, object]:
-        """The request as it is sent."""
+        """The request as JSON."""
         return asdict(self)
 
     @staticmethod
     def read(message: Mapping[str, object]) -> "Request":
-        """What was sent. Raises ``BadMessageError``."""
+        """The request from JSON. Raises ``BadMessageError``."""
         try:
             job = fields.mapping(message["job"])
             read = Job(
@@ -183,14 +183,14 @@ class Request:
 
 
 def outcome_message(outcome: Outcome) -> dict[str, object]:
-    """An outcome as it is sent."""
+    """An outcome as JSON."""
     times = list(outcome.times_us[:_MAX_TIMES])
     said = {"verdict": outcome.verdict.value, "detail": outcome.detail[:MAX_DETAIL], "times_us": times}
     return {**outcome.around(), **said}
 
 
 def read_outcome(message: Mapping[str, object]) -> Outcome:
-    """What was sent. Raises ``BadMessageError`` if it is malformed, or says what can't be."""
+    """An outcome from JSON. Raises ``BadMessageError`` if it is malformed or impossible."""
     try:
         detail, times = fields.text(message["detail"])[:MAX_DETAIL], fields.items(message["times_us"])[:_MAX_TIMES]
         return Outcome.read(message["verdict"], detail, times, {**message, "predicted": None})
@@ -198,12 +198,12 @@ def read_outcome(message: Mapping[str, object]) -> Outcome:
         raise BadMessageError(f"not an outcome: {error!r}") from error
 
 
-# --- what a child says ----------------------------------------------------------------------------------------------
+# --- messages of a child --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The child has loaded what it needs."""
+    """The child has loaded its modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +215,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What was only to be built is kept."""
+    """The image that was only to be built is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unmeasurable:
-    """The workload has no reference; no candidate is to blame."""
+    """The workload has no reference; this is no fault of a candidate."""
 
     reason: str
 
@@ -229,7 +229,7 @@ Said = Ready | Done | Built | Unmeasurable | Outcome
 
 
 def said_message(said: Said) -> dict[str, object]:
-    """What a child says, as it is sent."""
+    """A child's message as JSON."""
     match said:
         case Ready():
             return {"ready": True}
@@ -244,7 +244,7 @@ def said_message(said: Said) -> dict[str, object]:
 
 
 def read_said(message: Mapping[str, object]) -> Said:
-    """What a child said. Raises ``BadMessageError``."""
+    """A child's message from JSON. Raises ``BadMessageError``."""
     try:
         match dict(message):
             case {"ready": True}:

@@ -1,4 +1,4 @@
-"""Many candidates: a batch is built on all cores, then measured one by one, as nothing may run beside a measurement.
+"""Measures many candidates: builds a batch on all cores, then measures one by one, with nothing else running.
 
 with Pool() as pool:
     for job, outcome in pool.measure_all(jobs): ...
@@ -21,13 +21,13 @@ from tilewright.measure.worker import CHILD
 BATCH = 64
 """Candidates that are built ahead of being measured."""
 _BUILDS = 2000
-"""Candidates that a child builds before it is replaced. It runs nothing of theirs, so none can have damaged it."""
+"""Candidates that a child builds before it is replaced. It runs none, so none can have damaged it."""
 
 
 class Pool:
-    """Measures jobs, as ``Runner`` does; ``builders``: how many are built at once. For one thread.
+    """Measures jobs, as ``Runner`` does; ``builders``: number of concurrent builds. For one thread.
 
-    ``command``: what starts a child.
+    ``command``: the command line of a child.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Pool:
         self.close()
 
     def close(self) -> None:
-        """End all processes, and remove what was built and not measured."""
+        """End all processes, and remove builds that were not measured."""
         self._builders.close()
         self._bench.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -58,7 +58,7 @@ class Pool:
     def measure_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
         """See ``Runner.measure_all``. Outcomes come batch by batch; first those that could not be built.
 
-        The jobs of a batch are taken while others of it are built, and none while one is measured.
+        Jobs are taken from the iterator while others of the batch are built, and none while one is measured.
         """
         waiting = iter(jobs)
         is_over = False

@@ -1,9 +1,9 @@
-"""Finds, kills and reaps all descendants of a process, by means of Linux.
+"""Finds, kills and reaps all descendants of a process, on Linux.
 
-- A child has a session and process group of its own, so one signal reaches all that it started.
-- What leaves the group (``setsid``) still has a parent. When that ends, Linux gives it to the nearest ancestor that is
-  a *subreaper*; children and supervisors are. So nothing gets away while its supervisor lives.
-- A process asks for a signal when its parent ends, so a supervisor that is killed takes its children along.
+- A child has its own session and process group, so one signal reaches all processes that it started.
+- A process that leaves the group (``setsid``) still has a parent. When that ends, Linux makes it a child of the nearest
+  ancestor that is a *subreaper*, as children and supervisors are. So none escapes while its supervisor lives.
+- A process asks for a signal when its parent ends, so the children of a killed supervisor end, too.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ def become_subreaper() -> None:
 
 
 def die_with(parent: int) -> None:
-    """Be killed when the process ``parent``, which started this one, ends; it may have ended by now."""
+    """Be killed when the parent process ``parent`` ends; it may have ended already."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -40,7 +40,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def children_of(process: int) -> set[int]:
-    """The direct children of a process, ended ones that nobody has waited for included; none if it is gone."""
+    """The direct children of a process, including zombies; none if it does not exist."""
     found = set[int]()
     with suppress(OSError):
         for thread in (_PROC / str(process) / "task").iterdir():
@@ -50,16 +50,16 @@ def children_of(process: int) -> set[int]:
 
 
 def kill_group(process: int) -> None:
-    """Kill a process that leads a group, and the group."""
+    """Kill the leader of a process group, and the group."""
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
             kill(process, signal.SIGKILL)
 
 
 def bury_strays(known: Collection[int]) -> int:
-    """Kill and wait for all children of this process but the known ones, and what becomes its child by that.
+    """Kill and reap all children of this process except the known ones, and those it inherits thereby.
 
-    Returns how many there were. Gives up after some seconds on those that the system can't end.
+    Returns their number. Gives up after some seconds on those that the system can't end.
     """
     buried = set[int]()
     end = time.monotonic() + _BURIAL_SECONDS

@@ -1,8 +1,8 @@
-"""The records: what was measured, on which target, with which verdict. One SQLite file, for any number of processes.
+"""The database of measurements: jobs, targets and outcomes, in one SQLite file for any number of processes.
 
-Written ahead (WAL) with ``synchronous=FULL``, and one transaction for each record: what ``add`` has returned for is
-there after a kill or a power cut. Failures are records too. Nothing in the file is trusted: ``trusted_schema`` is off,
-foreign tables are refused, hashes and numbers are checked when they are read.
+It uses a write-ahead log (WAL) with ``synchronous=FULL``, and one transaction for each record: when ``add`` has
+returned, the record survives a kill or a power failure. Failures are records too. The file is untrusted:
+``trusted_schema`` is off, foreign tables are refused, hashes and numbers are checked when they are read.
 
     with Records.open(path) as records, records.session(config) as session:
         if records.find(job) is None:
@@ -35,7 +35,7 @@ from tilewright.measure.schema import CURRENT, Schema, prepare
 from tilewright.measure.verdicts import Outcome, Verdict
 
 LEAST_FREE_BYTES = 64 << 20
-"""On the disk, when a session begins."""
+"""Minimum free bytes on the disk when a session begins."""
 _COLUMNS = (
     "r.id, w.ir_version, w.hash, t.fp, r.job,"
     " w.ir, t.text, r.schedule_json, r.config_json, r.status, r.error, r.times_us_json, r.env_json, r.state"
@@ -45,11 +45,11 @@ _SELECT = f"SELECT {_COLUMNS}"
 _SELECT_DATED = f"SELECT r.created, {_COLUMNS}"
 
 _USABLE = "WHERE r.status = 'ok' AND t.fp = ? AND json_extract(r.config_json, '$.threads') = ? AND r.state = ?"
-"""Of a target, a number of threads and a state: what was right."""
+"""Selects correct records of a target, a number of threads and a state."""
 
 
 class Records:
-    """An open database. For the thread that opened it; other threads and processes open their own."""
+    """An open database, for the thread that opened it; other threads and processes open their own."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         """Use ``Records.open``."""
@@ -58,9 +58,9 @@ class Records:
 
     @staticmethod
     def open(path: str | os.PathLike[str], schema: Schema = CURRENT) -> "Records":
-        """The database in ``path``, made if there is none.
+        """Open the database in ``path``; create it if it is missing.
 
-        Raises ``BadInput`` if the file can't be made or written, ``CorruptRecord`` if it is no database of records,
+        Raises ``BadInput`` if the file can't be made or written, ``CorruptRecord`` if it is not a database of records,
         damaged or newer, ``ResourceLimit`` if the disk is full.
         """
         place = Path(path)
@@ -76,9 +76,9 @@ class Records:
 
     @staticmethod
     def open_to_read(path: str | os.PathLike[str]) -> "Records | None":
-        """The database in ``path``, which is not changed; None if nothing was ever written to it.
+        """Open the database in ``path`` without changing it; None if nothing was ever written to it.
 
-        It takes no lock that a writer waits for, and is told within a second that somebody has locked the file.
+        It takes no lock that a writer waits for, and fails within a second if another process has locked the file.
         Raises as ``open`` does, and ``BadInput`` if there is no such file.
         """
         place = Path(path)
@@ -100,10 +100,11 @@ class Records:
 
     @contextmanager
     def session(self, config: Mapping[str, object]) -> Generator[int]:
-        """A row that says who measured, when, and how it ended; its number goes with each record.
+        """A context manager: adds a row with the configuration, time and end of the session; yields its number for
+        ``add``.
 
-        Raises ``ResourceLimit`` if the disk is nearly full, ``CorruptRecord`` if the file is damaged: better now than
-        after an hour.
+        Raises ``ResourceLimit`` if the disk is nearly full, ``CorruptRecord`` if the file is damaged, before any
+        measurement.
         """
         _require_space(self.path)
         self._check("quick_check")
@@ -124,10 +125,10 @@ class Records:
                 )
 
     def add(self, session: int, job: Job, outcome: Outcome, state: State = State.SEARCHED) -> bool:
-        """Keep the outcome of ``job``; False if there is one already, which stays as it is.
+        """Store the outcome of ``job``; False if there is one already, which is unchanged.
 
         An outcome of ``DEVICE_LOST`` is replaced. When this returns, the record is on disk. Raises ``ResourceLimit`` if
-        the disk is full: nothing is written then.
+        the disk is full; then nothing is written.
         """
         known_program = {"ir_version": IR_VERSION, "ir": job.program, "family": workload_keys(job.program)[1]}
         with self._transaction():
@@ -161,12 +162,12 @@ class Records:
         return made.rowcount == 1
 
     def put(self, job: Job, state: State) -> None:
-        """Let the record of ``job``, if there is one, be good for something else."""
+        """Set the state of the record of ``job``, if there is one."""
         with self._transaction():
             self._connection.execute("UPDATE record SET state = ? WHERE job = ?", (state.value, job.id))
 
     def _id_of(self, table: str, key: str, value: str, others: Mapping[str, object]) -> int:
-        """The number of the row with this key; made if there is none."""
+        """The number of the row with this key, added if it is missing."""
         names = ", ".join((key, *others))
         marks = ", ".join("?" * (1 + len(others)))
         self._connection.execute(
@@ -190,14 +191,14 @@ class Records:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def find(self, job: Job) -> Outcome | None:
-        """What became of ``job``, if it was measured."""
+        """The outcome of ``job``, if it was measured."""
         found = list(self._select("WHERE r.job = ?", (job.id,)))
         return found[0].outcome if found and found[0].outcome.verdict is not Verdict.DEVICE_LOST else None
 
     def best(self, program: Program, target: str, threads: int, state: State, count: int = 1) -> list[Record]:
         """The fastest records of a program on a target, fastest first; only those with the verdict OK.
 
-        Of jobs with this number of threads, and in this state.
+        Only jobs with this number of threads, in this state.
         """
         key = identity(program)
         keys = (target_fingerprint(target), threads, state.value, key, count)
@@ -210,15 +211,15 @@ class Records:
         return list(self._select("WHERE w.hash = ?", (key,), {str(program): key}))
 
     def relatives(self, program: Program, target: str, threads: int, state: State) -> list[Record]:
-        """The fastest record of each other program of the same family (``loops.identity``): see ``best``."""
+        """The fastest record of each other program of the same family (``loops.identity``), as by ``best``."""
         keys = (target_fingerprint(target), threads, state.value, family(program), identity(program))
         found = self._select(f"{_USABLE} AND w.family = ? AND w.hash <> ? ORDER BY r.median_us DESC", keys)
         return list({record.job.workload: record for record in found}.values())
 
     def candidates(self, program: Program, target: str, threads: int, count: int) -> list[Record]:
-        """The last ``count`` candidates of a space that were right, of other programs of the family of ``program``.
+        """The last ``count`` correct candidates of a space, of other programs of the family of ``program``.
 
-        Only of sessions that have ended well: one that goes on where it was killed finds what it found then.
+        Only of completed sessions, so that a resumed session finds the same as before it was killed.
         """
         keys = (target_fingerprint(target), threads, State.SEARCHED.value, family(program), identity(program), count)
         chosen = (
@@ -235,18 +236,18 @@ class Records:
             return self._connection.execute(chosen, keys).fetchone() is not None
 
     def all(self) -> Iterator[Record]:
-        """Every record, in the order in which they were made."""
+        """Every record, in order of insertion."""
         return self._select("ORDER BY r.id", ())
 
     def dated(self) -> Iterator[tuple[datetime, Record]]:
-        """Every record with the time at which it was made, in order. Raises ``CorruptRecord``."""
+        """Every record with its time of insertion, in order. Raises ``CorruptRecord``."""
         with explained(self.path):
             rows = self._connection.execute(f"{_SELECT_DATED} ORDER BY r.id").fetchall()
         for created, *row in rows:
             yield _time(self.path, created), _read(self.path, tuple(row))
 
     def configs(self) -> Iterator[dict[str, object]]:
-        """What each session was begun with, in order. Raises ``CorruptRecord``."""
+        """The configuration of each session, in order. Raises ``CorruptRecord``."""
         with explained(self.path):
             rows = self._connection.execute("SELECT config_json FROM session ORDER BY id").fetchall()
         try:
@@ -255,7 +256,7 @@ class Records:
             raise CorruptRecord(f"{self.path} is damaged: {error}; {REMEDY}") from error
 
     def counts(self) -> dict[Verdict, int]:
-        """How many records have each verdict."""
+        """The number of records with each verdict."""
         with explained(self.path):
             rows = self._connection.execute("SELECT status, COUNT(*) FROM record GROUP BY status").fetchall()
         try:
@@ -286,8 +287,8 @@ class Records:
 
 
 def _read(path: Path, row: tuple[object, ...], known: Mapping[str, str] = MappingProxyType({})) -> Record:
-    """A row of ``_SELECT``. Raises ``CorruptRecord`` if it contradicts itself. ``known``: keys of some programs, by
-    their texts."""
+    """A record from a row of ``_SELECT``. Raises ``CorruptRecord`` if it is inconsistent. ``known``: cached keys of
+    programs, by their texts."""
     number, version, *columns = row
     texts = [text for text in columns if isinstance(text, str)]
     try:

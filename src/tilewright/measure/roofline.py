@@ -10,11 +10,11 @@ from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
 
 FASTEST_MEGAHERTZ = 8000.0
-"""No processor runs faster."""
+"""Hertz: no processor has a higher frequency."""
 
 
 def least_us(program: Program, target: Target, threads: int) -> float:
-    """Microseconds that the multiply-adds of a naive program take at least; of sums of products of floats only."""
+    """Minimum microseconds for the multiply-adds of a naive program; for sums of products of floats only."""
     return sum(_cycles(block, target) for block in walk(program.body) if isinstance(block, Block)) / (
         threads * FASTEST_MEGAHERTZ
     )

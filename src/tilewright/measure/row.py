@@ -1,4 +1,4 @@
-"""A record as text: the columns of the database. Nothing that is read is trusted."""
+"""Records as rows of the database, with validation of everything that is read."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,28 +12,28 @@ from tilewright.schedule.trace import Trace
 from tilewright.target.target import Target
 
 MAX_PROGRAM = 4 << 20
-"""Characters of a program. Schedules are shorter."""
+"""Maximum characters of a program. Schedules are shorter."""
 MAX_STEPS = 10_000
-"""Steps of a schedule: replaying must end."""
+"""Maximum steps of a schedule: replay must end."""
 _MAX_TIMES = 10_000
 
 
 class State(Enum):
-    """What a record is good for. Only a schedule that was confirmed is used, and a time that was compared."""
+    """The use of a record. ``compile`` uses only confirmed schedules, and compared times."""
 
     SEARCHED = "searched"
-    """Measured while one searched, quickly."""
+    """Measured quickly, during a search."""
     REPEATED = "repeated"
-    """Measured carefully, so that it may become one of the next two; or it was one, and is no longer."""
+    """Measured carefully, as a candidate for one of the next two states; or withdrawn from them."""
     CONFIRMED = "confirmed"
     """The whole model was faster with this schedule: ``compile`` uses it."""
     COMPARED = "compared"
-    """Of a kernel as the compiler schedules it: ``compile`` compares ways to compute a node by its time."""
+    """A kernel as the compiler schedules it: ``compile`` compares algorithms of a node by these times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A job, what became of it, and what that is good for."""
+    """A job, its outcome, and its state."""
 
     job: Job
     outcome: Outcome
@@ -42,7 +42,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The texts of a record; what is no plain text is JSON. ``environment``: what was found beside the times."""
+    """The columns of a record; all except plain texts are JSON. ``environment``: observations during timing."""
 
     program: str
     target: str
@@ -56,7 +56,7 @@ class Row:
 
     @staticmethod
     def of(job: Job, outcome: Outcome, state: State = State.SEARCHED) -> "Row":
-        """The row that says this."""
+        """The row of a record."""
         config: dict[str, object] = {"threads": job.threads, "seed": job.seed, "timing": asdict(job.timing)}
         own: dict[str, object] = {
             "intrinsics": [asdict(form) for form in job.intrinsics],
@@ -77,9 +77,9 @@ class Row:
         )
 
     def record(self) -> Record:
-        """What the row says. Raises ``CorruptRecord`` if something is malformed or out of range."""
+        """The record of the row. Raises ``CorruptRecord`` if a column is malformed or out of range."""
         try:
-            self.program.encode()  # a ValueError if it is no text that can be kept
+            self.program.encode()  # a ValueError for a text that can't be encoded
             return Record(self._job(), self._outcome(), State(self.state))
         except (ValueError, TypeError, KeyError, RecursionError, BadInput) as fault:
             raise CorruptRecord(f"malformed: {fault}") from fault

@@ -1,10 +1,10 @@
-"""Measuring, as the rest of the compiler sees it.
+"""``Runner``: the interface of measuring for the rest of the compiler.
 
     with Runner() as runner:
         outcome = runner.measure(job)
         for job, outcome in runner.measure_all(jobs): ...
 
-Whatever a candidate does, the caller gets an ``Outcome``, and when the ``with`` ends nothing is left running.
+Whatever a candidate does, the caller gets an ``Outcome``, and no process is left running when the ``with`` ends.
 """
 
 import json
@@ -28,16 +28,16 @@ from tilewright.measure.worker import CHILD
 _SUPERVISOR = (sys.executable, "-P", "-m", "tilewright.measure.supervisor")
 _GOODBYE_SECONDS = 10.0
 _BUILDS_AHEAD = 1
-"""Jobs that wait for a child to build them, so that no child waits while the next one is made."""
+"""Jobs queued for building, so that children do not idle while the next job is created."""
 
 
 class Runner:
     """Measures jobs in processes under the contract. For one thread.
 
-    ``lanes``: candidates at once (they disturb each other's times: more than one for builds and checks only);
+    ``lanes``: concurrent candidates (they disturb each other's times: use more than one only for builds and checks);
     ``spares``: children ready to take over after a fault, which takes two, as it is repeated in a fresh one;
-    ``command``: what starts a child; ``folder``: where what is only built is kept until it is measured, removed when
-    the processes end.
+    ``command``: the command line of a child; ``folder``: images that are built but not yet measured, removed when the
+    processes end.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Runner:
         self._folder = folder
         self._supervisor: _Supervisor | None = None
         self._best: dict[str, tuple[float, float]] = {}
-        """Of each workload the least microseconds of a run, and seconds of checking."""
+        """For each workload, the minimum microseconds of a run, and the seconds of checking."""
         self._number = 0
 
     def __enter__(self) -> "Runner":
@@ -66,35 +66,36 @@ class Runner:
         self.close()
 
     def close(self) -> None:
-        """End all processes, whatever they are at."""
+        """End all processes, in any state."""
         if self._supervisor is not None:
             self._supervisor.close()
             self._supervisor = None
 
     def measure(self, job: Job) -> Outcome:
-        """The outcome of one job. Raises ``MeasureError`` if it can't be measured, whatever its schedule is."""
+        """The outcome of one job. Raises ``MeasureError`` if its workload can't be measured."""
         ((_, outcome),) = self.measure_all([job])
         return outcome
 
     def confirm(self, job: Job) -> Outcome:
-        """The outcome on other data. For a winner, before anything relies on it."""
+        """The outcome on other data: validates a winner before it is used."""
         return self.measure(replace(job, seed=job.seed + 1))
 
     def measure_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Each job with its outcome, as they become known. Jobs are taken only when they can be started.
+        """Each job with its outcome, in order of completion. Jobs are taken only when they can be started.
 
-        What was built by ``build_all``, in the same folder, is not built again. If the supervisor dies, the jobs that
-        it had are ``DEVICE_LOST``, and another one serves the rest. Raises ``MeasureError`` for a job that can't be
-        measured, whatever its schedule is, and if no child can start.
+        Images of ``build_all`` in the same folder are not built again. If the supervisor dies, its active jobs are
+        ``DEVICE_LOST``, and a new one serves the rest. Raises ``MeasureError`` if a workload can't be measured, or no
+        child can start.
         """
         for job, outcome in self._all(jobs, only_build=False):
             assert outcome is not None, "what is measured has an outcome"
             yield job, outcome
 
     def build_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome | None]]:
-        """Build jobs, for ``measure_all`` of a runner with the same folder. With each job an outcome if it is refused.
+        """Build jobs, for ``measure_all`` of a runner with the same folder. Yields each job, with an outcome if it is
+        refused.
 
-        Otherwise as ``measure_all``, but that a job is taken before it can be started.
+        Otherwise as ``measure_all``, except that jobs are taken before they can be started.
         """
         return self._all(jobs, only_build=True)
 
@@ -118,7 +119,7 @@ class Runner:
                     yield self._answered(job, answer)
         finally:
             if sent:
-                self.close()  # what is still running answers nobody
+                self.close()  # running jobs have no receiver any more
 
     def _send(self, job: Job, sent: dict[int, Job], only_build: bool) -> None:
         self._number += 1
@@ -145,7 +146,7 @@ class Runner:
         return self._supervisor
 
     def _lose(self) -> str:
-        """The supervisor is gone: clean up after it; its last words."""
+        """Clean up after a supervisor that has ended; returns its last error output."""
         words = self._started().close()
         self._supervisor = None
         return f"the supervisor ended unexpectedly {words}".strip()
@@ -163,18 +164,18 @@ class _Supervisor:
             raise MeasureError(f"no process to measure in can be started: {reason(error)}") from error
 
     def send(self, message: Mapping[str, object]) -> None:
-        """Send a request; if the supervisor is gone, ``receive`` will tell."""
+        """Send a request; if the supervisor has ended, ``receive`` reports it."""
         try:
             send_blocking(self._spawned.socket, message)
         except ConnectionError:
             return
 
     def receive(self) -> dict[str, object] | None:
-        """The next answer; None if the supervisor is gone."""
+        """The next answer; None if the supervisor has ended."""
         return receive_blocking(self._spawned.socket, MAX_REQUEST)
 
     def close(self) -> str:
-        """Let the supervisor end everything, and wait for that; its last words."""
+        """Let the supervisor end all processes, and wait for it; returns its last error output."""
         process = self._spawned.process
         self._spawned.socket.close()
         try:

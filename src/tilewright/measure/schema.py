@@ -1,8 +1,8 @@
-"""The tables of the records database, and how a file comes to have them.
+"""The schema of the records database: tables, migrations, and validation of files.
 
-A file says which schema it has (``PRAGMA user_version``) and that it is ours (``PRAGMA application_id``). Older ones
-are copied and then migrated, step by step, in one transaction; newer ones are refused. Whatever else is in the file
-(tables, views, triggers of somebody else) makes it not ours.
+A file has its schema version (``PRAGMA user_version``) and our application id (``PRAGMA application_id``). Older files
+are copied and then migrated, step by step, in one transaction; newer ones are refused, and so are files with foreign
+tables, views or triggers.
 """
 
 import json
@@ -49,14 +49,14 @@ UPDATE workload SET hash = workload_hash(ir), family = family_of(ir), ir_version
 UPDATE record SET job = job_id((SELECT hash FROM workload WHERE id = workload_id), schedule_json,
   (SELECT fp FROM target WHERE id = target_id), config_json)
 """
-"""Version 1 told what a record is good for by its seed and a table of those not to be used, and programs by texts."""
+"""Version 1 encoded the state of a record by its seed and a table of unusable ones, and identified programs by text."""
 _Object = tuple[str, str, tuple[str, ...]]
-"""Type, name and columns of something in a file."""
+"""Type, name and columns of a schema object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """``tables``: the statements of the newest version; ``migrations``: what leads from version 1 + i to the next."""
+    """``tables``: the statements of the newest version; ``migrations``: the steps from version 1 + i to the next."""
 
     tables: Sequence[str] = TABLES
     migrations: Sequence[str] = (_TO_SECOND,)
@@ -71,10 +71,9 @@ CURRENT = Schema()
 
 
 def examine(connection: sqlite3.Connection, path: Path, schema: Schema = CURRENT, *, migrated: bool) -> bool:
-    """Whether the file has the tables; False if nothing was ever written to it. Only reads.
+    """Whether the file has the tables; False if nothing was ever written to it. Read-only.
 
-    Raises ``CorruptRecord`` if the file is somebody else's or newer, or older and it must be ``migrated``; and what
-    SQLite raises.
+    Raises ``CorruptRecord`` if the file is foreign or newer, or older and it must be ``migrated``; and SQLite's errors.
     """
     version = _pragma(connection, "user_version")
     if version == 0 and not _objects(connection):
@@ -88,9 +87,9 @@ def examine(connection: sqlite3.Connection, path: Path, schema: Schema = CURRENT
 
 
 def prepare(connection: sqlite3.Connection, path: Path, schema: Schema = CURRENT) -> None:
-    """Make the tables in a new file; migrate an old one. The connection is in no transaction.
+    """Create the tables in a new file; migrate an old one. The connection must not be in a transaction.
 
-    Raises ``CorruptRecord`` if the file is somebody else's or newer, and what SQLite raises.
+    Raises ``CorruptRecord`` if the file is foreign or newer, and SQLite's errors.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -115,7 +114,7 @@ def prepare(connection: sqlite3.Connection, path: Path, schema: Schema = CURRENT
 
 
 def _teach(connection: sqlite3.Connection) -> None:
-    """Give the connection the functions that migrations call."""
+    """Register the functions that migrations call."""
 
     def key(text: str) -> str:
         return workload_keys(text)[0]
@@ -144,7 +143,7 @@ def _check_version(connection: sqlite3.Connection, path: Path, version: int, sch
 
 
 def _check_objects(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
-    """Refuse anything but our tables: a trigger or view could alter what is read or written."""
+    """Refuse foreign objects: a trigger or view could alter what is read or written."""
     with closing(sqlite3.connect(":memory:")) as model:
         _run(model, schema.tables)
         wrong = _objects(connection) ^ _objects(model)
@@ -154,14 +153,14 @@ def _check_objects(connection: sqlite3.Connection, path: Path, schema: Schema) -
 
 
 def _objects(connection: sqlite3.Connection) -> set[_Object]:
-    """Everything in the file; SQLite's own indexes have no SQL."""
+    """All schema objects of the file; SQLite's own indexes have no SQL."""
     rows = connection.execute("SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     named = {(str(kind), str(name)) for kind, name in rows}
     return {(kind, name, _columns(connection, kind, name)) for kind, name in named}
 
 
 def _columns(connection: sqlite3.Connection, kind: str, name: str) -> tuple[str, ...]:
-    """Those of a table; nothing else is looked into."""
+    """The columns of a table; other objects are not inspected."""
     if kind != "table":
         return ()
     return tuple(str(column) for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", (name,)))
@@ -178,7 +177,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _copy(path: Path, version: int) -> None:
-    """A copy beside the file, before anything changes. It reads the last commit, as the caller holds the lock."""
+    """Copy the file before any change. It reads the last commit, as the caller holds the lock."""
     copy = path.with_name(f"{path.name}.schema{version}")
     source, target = sqlite3.connect(path), sqlite3.connect(copy)
     try:

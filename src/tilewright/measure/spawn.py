@@ -1,4 +1,4 @@
-"""A process that talks to this one over a socket, and whose standard error is kept until it has ended."""
+"""Starts a process with a socket to this one, and stores its standard error until it has ended."""
 
 import os
 import socket
@@ -15,14 +15,14 @@ from tilewright.measure.verdicts import MAX_DETAIL
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """The process, this end of its socket, and the file that it writes its errors to."""
+    """The process, this end of its socket, and the file of its standard error."""
 
     process: "subprocess.Popen[bytes]"
     socket: socket.socket
     errors: IO[bytes]
 
     def last_words(self) -> str:
-        """The end of what it wrote to standard error, as far as it can be read. Closes the file."""
+        """The end of its standard error, decoded leniently. Closes the file."""
         with self.errors as file, suppress(OSError):
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - MAX_DETAIL))
@@ -31,9 +31,9 @@ class Spawned:
 
 
 def spawn(command: Sequence[str], options: Mapping[str, int | str], rest: Sequence[str] = ()) -> Spawned:
-    """Start ``command --socket=FD --name=value... rest...`` with a session and process group of its own.
+    """Start ``command --socket=FD --name=value... rest...`` in its own session and process group.
 
-    Raises ``OSError`` if it can't be started; nothing is left open then.
+    Raises ``OSError`` if it can't be started; all files are closed then.
     """
     with ExitStack() as opened:
         ours, theirs = map(opened.enter_context, socket.socketpair())
@@ -53,7 +53,7 @@ def spawn(command: Sequence[str], options: Mapping[str, int | str], rest: Sequen
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, so that the same Tilewright is imported, and NumPy starts no threads."""
+    """This process's environment, adapted so that the same Tilewright is imported, and NumPy starts no threads."""
     source = str(Path(__file__).resolve().parents[2])
     paths = [source, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

@@ -1,11 +1,11 @@
-"""Keeps children, deadlines and order: ``python -m tilewright.measure.supervisor``, started by a ``Runner``.
+"""Supervises children and deadlines: ``python -m tilewright.measure.supervisor``, started by a ``Runner``.
 
-A process of its own, for two reasons. It is a subreaper, so whatever its children leave behind becomes its child and is
-killed; in the user's process that would concern the user's processes too. And it outlives the user's process: when
-that is gone, however it went, the supervisor kills all that is left and ends.
+It is a separate process for two reasons. It is a subreaper, so orphans of its children become its children and are
+killed; in the user's process that would affect the user's processes too. And it outlives the user's process: when that
+ends in any way, the supervisor kills all remaining processes and ends.
 
-One thread, one loop: requests come in, children are started ahead of need, candidates go to them, messages and ends of
-processes and deadlines decide. What a child says is checked; nothing that it does can make this loop wait.
+A single-threaded event loop: it receives requests, starts children ahead of need, assigns candidates to them, and
+handles messages, ends of processes and deadlines. Messages of children are checked; no child can block this loop.
 """
 
 import argparse
@@ -45,12 +45,12 @@ _VERDICT_PHASES = {
     Verdict.BUILD_ERROR: (Phase.BUILD,),
     Verdict.OOM: (Phase.BUILD, Phase.CHECK, Phase.TIME),
 }
-"""When a child can come to these verdicts."""
+"""The phases in which a child can send these verdicts."""
 
 
 class Supervisor:
-    """``lanes``: candidates at once; ``spares``: children beyond that, ready to take over; ``folder``: for what
-    children build for others, empty if they do not.
+    """``lanes``: concurrent candidates; ``spares``: further children, ready to take over; ``folder``: images built for
+    other children, empty if there are none.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Supervisor:
         self._selector.register(user.socket, selectors.EVENT_READ, None)
 
     def run(self) -> None:
-        """Serve until the user's end is closed; then nothing of ours is left."""
+        """Serve until the user's end is closed; then no process of ours is left."""
         try:
             while not self._user.closed:
                 self._assign()
@@ -85,7 +85,7 @@ class Supervisor:
     # --- children -------------------------------------------------------------------------------------------------
 
     def _staff(self) -> None:
-        """Have as many children as wanted."""
+        """Start the missing children."""
         while len(self._workers) < self._lanes + self._spares:
             worker = Worker(self._command, self._limits, self._folder)
             self._workers.append(worker)
@@ -93,21 +93,22 @@ class Supervisor:
             self._selector.register(worker.handle, selectors.EVENT_READ, worker)
 
     def _assign(self) -> None:
-        """Give tasks to idle children: used ones first, so that fresh ones stay for those who need them."""
+        """Give tasks to idle children: used ones first, to save fresh ones for tasks that need them."""
         while self._queue and sum(worker.task is not None for worker in self._workers) < self._lanes:
             task = self._queue[0]
             idle = sorted((w for w in self._workers if w.idle), key=lambda worker: -worker.uses)
             fit = [worker for worker in idle if not (task.fresh and worker.uses)]
             if not fit:
                 if idle:
-                    self._end(idle[0])  # a fresh one takes its place
+                    self._end(idle[0])  # a fresh child replaces it
                 return
             self._queue.popleft()
             fit[0].start(task)
 
     def _end(self, worker: Worker) -> tuple[int | None, str]:
-        """End a child and all that it has left; its exit status, if it had ended by itself, and its last words."""
-        with suppress(KeyError):  # a closed channel is not watched any more
+        """End a child and all its descendants; returns its exit status, if it had ended by itself, and its last error
+        output."""
+        with suppress(KeyError):  # a closed channel is not polled any more
             self._selector.unregister(worker.channel.socket)
         self._selector.unregister(worker.handle)
         self._workers.remove(worker)
@@ -118,7 +119,7 @@ class Supervisor:
     # --- events ---------------------------------------------------------------------------------------------------
 
     def _wait(self) -> None:
-        """Wait for whatever comes first, and deal with it."""
+        """Wait for the next event, and handle it."""
         self._selector.modify(self._user.socket, _wanted(self._user), None)
         for worker in self._workers:
             if not worker.channel.closed:
@@ -156,7 +157,7 @@ class Supervisor:
         if ended:
             self._gone(worker)
         elif worker.channel.closed:
-            # Most often because it is just ending, and how it ends is the verdict.
+            # Usually the child is just ending, and how it ends determines the verdict.
             self._selector.unregister(worker.channel.socket)
             worker.deadline = min(worker.deadline, time.monotonic() + _ENDING_SECONDS)
 
@@ -180,7 +181,7 @@ class Supervisor:
                 raise BadMessageError(f"out of turn: {str(message)[:80]}")
 
     def _outcome(self, worker: Worker, outcome: Outcome) -> None:
-        """A child has come to a verdict: it must have left nothing, and goes on unless something was wrong."""
+        """A child has sent a verdict: it must have left no process; it continues unless there was a fault."""
         if worker.phase not in _VERDICT_PHASES[outcome.verdict]:
             outcome = Outcome(Verdict.PROTOCOL, f"the verdict {outcome.verdict.value} out of turn", worker.phase)
         elif children_of(worker.id):
@@ -212,14 +213,14 @@ class Supervisor:
             self._fault(worker, Outcome(Verdict.TIMEOUT, f"not done with the phase {worker.phase.value}", worker.phase))
 
     def _fault(self, worker: Worker, outcome: Outcome) -> None:
-        """End a child that something was wrong with."""
+        """End a faulty child."""
         task, used = worker.release(), worker.uses > 1
         self._end(worker)
         if task is not None:
             self._judge(task, outcome, used=used)
 
     def _judge(self, task: Task, outcome: Outcome, *, used: bool) -> None:
-        """A verdict that ended a child. If that had measured others before, they may be to blame: once more, then."""
+        """A verdict that ended a child. If that had measured others before, they may be the cause: repeat it once."""
         if used and outcome.verdict is not Verdict.TIMEOUT:
             task.fresh, task.arrived = True, time.monotonic()
             self._queue.appendleft(task)

@@ -11,20 +11,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 Run = Callable[[], object]
-"""What is timed: it can be run again and again."""
+"""A timed function, which can be called repeatedly."""
 Clock = Callable[[], float]
-"""Seconds from any point in time on."""
+"""A clock in seconds, with any origin."""
 
 _TICK = 1e-9
-"""What a run takes at least, in seconds: the clock may not have ticked."""
+"""Minimum seconds of a run: the clock may not have ticked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to measure; times in seconds.
+    """Parameters of interleaved timing; times in seconds.
 
-    ``slot``: no run begins after so much of a turn; ``rest`` before a turn lets the threads of the one before fall
-    asleep; ``budget``: no round begins after that, but for the first.
+    ``slot``: no run begins after this time of a turn; ``rest``: pause before a turn, in which the previous one's
+    threads go to sleep; ``budget``: no round except the first begins after that.
     """
 
     rounds: int = 8
@@ -41,7 +41,7 @@ class Timing:
 
     @property
     def median(self) -> float:
-        """Of all runs."""
+        """The median of all runs."""
         return statistics.median(seconds for turn in self.turns for seconds in turn)
 
     @property
@@ -51,18 +51,18 @@ class Timing:
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """A quarter of all runs were faster than the first, and a quarter slower than the second."""
+        """The lower and the upper quartile of all runs."""
         runs = sorted(seconds for turn in self.turns for seconds in turn)
         return runs[len(runs) // 4], runs[(3 * len(runs)) // 4]
 
     @property
     def runs(self) -> int:
-        """How many runs were timed."""
+        """The number of timed runs."""
         return sum(map(len, self.turns))
 
     @property
     def medians(self) -> list[float]:
-        """Of each turn."""
+        """The median of each turn."""
         return [statistics.median(turn) for turn in self.turns]
 
 
@@ -72,9 +72,9 @@ def measure(
     clock: Clock = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Timing]:
-    """Time all candidates in turns, in one order and in the other: a machine that slows down slows down all alike.
+    """Time all candidates in turns, in alternating order, so that a drift of the machine affects all alike.
 
-    The first run of each turn is not counted: it finds the caches full of what another candidate left.
+    The first run of each turn is not counted: the caches contain another candidate's data.
     """
     turns: dict[str, list[tuple[float, ...]]] = {name: [] for name in candidates}
     order, end = list(candidates), clock() + plan.budget
@@ -100,12 +100,12 @@ def _turn(run: Run, slot: float, clock: Clock) -> tuple[float, ...]:
 
 
 def ratio(a: Timing, b: Timing) -> float:
-    """How many times longer ``a`` takes: the median, over the rounds, of the ratio of the turns' medians."""
+    """The ratio of the times of ``a`` and ``b``: the median, over the rounds, of the ratio of the turns' medians."""
     return statistics.median(_ratios(a, b))
 
 
 def spread(a: Timing, b: Timing) -> tuple[float, float]:
-    """The least and the greatest of the ratios over the rounds."""
+    """The minimum and the maximum of the ratios over the rounds."""
     return min(_ratios(a, b)), max(_ratios(a, b))
 
 

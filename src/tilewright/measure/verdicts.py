@@ -9,40 +9,39 @@ from statistics import median
 from tilewright.base import fields
 
 MAX_DETAIL = 2000
-"""Characters of an error text that are kept."""
+"""Maximum characters of a stored error text."""
 
 
 class Verdict(Enum):
-    """Every candidate gets exactly one. The values are those of the database and of messages."""
+    """Every candidate gets exactly one verdict. The values are stored in the database and sent in messages."""
 
     OK = "ok"
-    """Right results, and a time."""
+    """Correct results, and a time."""
     WRONG = "wrong"
-    """Results that differ from the reference, inputs that it altered, memory that it wrote beside its outputs; or a
-    time that can't be."""
+    """Wrong results, altered inputs, memory written outside of outputs; or an impossible time."""
     CRASH = "crash"
-    """Ended by a signal of its own making."""
+    """Ended by a signal that it caused."""
     TIMEOUT = "timeout"
-    """Not done in the time it had; the parent measures that."""
+    """Exceeded its time limit, which the parent enforces."""
     OOM = "oom"
-    """More memory than it may have."""
+    """Exceeded its memory limit."""
     BUILD_ERROR = "build_error"
     """Refused by the parser, a schedule primitive, the verifier or the code generator."""
     DEVICE_LOST = "device_lost"
-    """Whoever was measuring is gone; says nothing of the candidate."""
+    """The measuring process has died; implies nothing about the candidate."""
     PROTOCOL = "protocol"
-    """Broke the contract: garbage in place of a message, an end without one, or processes left behind."""
+    """Broke the contract: a malformed message, an end without one, or processes left behind."""
 
 
 FAULTS = frozenset({Verdict.WRONG, Verdict.CRASH, Verdict.TIMEOUT, Verdict.OOM, Verdict.PROTOCOL})
-"""After these, the process that measured is not used again."""
+"""Verdicts after which the measuring process is not reused."""
 
 
 class Phase(Enum):
-    """What a child does with a candidate, in this order. Each phase has a clock of its own."""
+    """The phases of a candidate in a child, in order, each with its own deadline."""
 
     PREPARE = "prepare"
-    """Inputs and the reference; the candidate is not yet involved."""
+    """Inputs and the reference; the candidate is not involved yet."""
     BUILD = "build"
     CHECK = "check"
     TIME = "time"
@@ -52,9 +51,9 @@ class Phase(Enum):
 class Outcome:
     """The verdict on one candidate.
 
-    ``times_us``: microseconds of one run, for each repeat; ``baseline_us``: of the baseline kernel, beside them;
-    ``drift``: by how much of itself the baseline changed meanwhile. ``seconds``: what each phase took, and ``queue``,
-    the wait before. ``phase``: where it ended, if it did not end well.
+    ``times_us``: microseconds of one run, for each repeat; ``baseline_us``: those of the baseline kernel; ``drift``:
+    the relative change of the baseline meanwhile. ``seconds``: the duration of each phase, and of the wait before
+    (``queue``). ``phase``: where it failed, if it did.
     """
 
     verdict: Verdict
@@ -65,13 +64,13 @@ class Outcome:
     drift: float | None = None
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     machine: Mapping[str, float] = field(default_factory=dict[str, float])
-    """What was read of the machine beside the times: load, frequency, temperature."""
+    """Observations of the machine during timing: load, frequency, temperature."""
     predicted: float | None = None
-    """What whoever wanted the measurement had thought of the candidate: more is faster, in no unit."""
+    """The predicted score of the candidate: more is faster, without a unit."""
 
     @property
     def median_us(self) -> float | None:
-        """The time that counts; None unless the verdict is OK."""
+        """The representative time; None unless the verdict is OK."""
         return median(self.times_us) if self.verdict is Verdict.OK else None
 
     @property
@@ -81,7 +80,7 @@ class Outcome:
         return None if middle is None else median(abs(time - middle) for time in self.times_us)
 
     def around(self) -> dict[str, object]:
-        """What was found beside the verdict, its text and the times, as JSON has it."""
+        """All fields except the verdict, its text and the times, as JSON."""
         return {
             "phase": None if self.phase is None else self.phase.value,
             "baseline_us": self.baseline_us,
@@ -93,7 +92,7 @@ class Outcome:
 
     @staticmethod
     def read(verdict: object, detail: object, times: object, around: Mapping[str, object]) -> "Outcome":
-        """What somebody else wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` if that can't be."""
+        """An outcome from untrusted data. Raises ``KeyError``, ``TypeError`` or ``ValueError`` if it is invalid."""
         phase = around["phase"]
         outcome = Outcome(
             Verdict(verdict),
@@ -113,5 +112,5 @@ class Outcome:
 
 
 def is_time(value: float) -> bool:
-    """Whether ``value`` can be the microseconds of a run: a clock tells neither 1e-300 nor a month."""
+    """Whether ``value`` can be the microseconds of a run: neither 1e-300 nor a month is plausible."""
     return math.isfinite(value) and 1e-4 <= value <= 1e12

@@ -1,4 +1,4 @@
-"""A child as its supervisor sees it: a process, a channel, what it is at, and until when."""
+"""A child process from the supervisor's view: process, channel, task, deadline."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ _MEMORY_WORDS = ("out of memory", "bad_alloc", "cannot allocate")
 
 @dataclass
 class Task:
-    """A request on its way. ``fresh``: it needs a child that has measured nothing before."""
+    """A request in progress. ``fresh``: it needs a child that has not measured anything before."""
 
     request: Request
     arrived: float
@@ -32,7 +32,7 @@ class Task:
 
 
 class Worker:
-    """One child process. Killed by ``end``, and in no other way."""
+    """One child process. Only ``end`` kills it."""
 
     def __init__(self, command: Sequence[str], limits: Limits, folder: str) -> None:
         self._limits = limits
@@ -40,7 +40,7 @@ class Worker:
         self._spawned = spawn(command, {**options, "files": limits.file_bytes, "folder": folder})
         self.id = self._spawned.process.pid
         self.handle = os.pidfd_open(self.id)
-        """Readable when the process has ended, whoever still holds its socket."""
+        """Readable when the process has ended, even if others hold its socket."""
         self.channel = Channel(self._spawned.socket, MAX_ANSWER)
         self.ready = False
         self.uses = 0
@@ -51,12 +51,12 @@ class Worker:
 
     @property
     def idle(self) -> bool:
-        """Ready, and with nothing to do."""
+        """Whether it is ready and idle."""
         return self.ready and self.task is None
 
     @property
     def builds(self) -> bool:
-        """At something that is only to be built."""
+        """Whether its task is only a build."""
         return self.task is not None and self.task.request.only_build
 
     def start(self, task: Task) -> None:
@@ -68,7 +68,7 @@ class Worker:
         self.channel.send(task.request.message())
 
     def finish_phase(self, phase: Phase) -> bool:
-        """Go on to the next phase; False if the child is not at this one, or it is the last."""
+        """Start the next phase; False if the child is not in this one, or it is the last."""
         if self.task is None or phase is not self.phase or phase is _PHASES[-1]:
             return False
         self._note()
@@ -77,7 +77,7 @@ class Worker:
         return True
 
     def release(self) -> Task | None:
-        """The task, which is over; the child waits for another one."""
+        """The completed task; the child becomes idle."""
         self._note()
         task, self.task = self.task, None
         self.uses += 1
@@ -99,7 +99,7 @@ class Worker:
         self.deadline = now + self._limits.seconds(self.phase, run_seconds)
 
     def end(self) -> int | None:
-        """Kill the process and its group, and free everything; its exit status, if it had ended by itself."""
+        """Kill the process and its group, and free all resources; returns its exit status if it had ended by itself."""
         status = self._spawned.process.poll()
         kill_group(self.id)
         with suppress(subprocess.TimeoutExpired):
@@ -109,12 +109,12 @@ class Worker:
         return status
 
     def errors(self) -> str:
-        """The end of what the child wrote to standard error; may be asked for once."""
+        """The end of the child's standard error; can be read once."""
         return self._spawned.last_words()
 
 
 def verdict_of_end(status: int | None, errors: str, phase: Phase) -> Outcome:
-    """What it means that a child has ended, or closed its socket (status None), in the middle of a candidate."""
+    """The verdict for a child that has ended, or closed its socket (status None), during a candidate."""
     if status is None:
         return Outcome(Verdict.PROTOCOL, "it closed its connection", phase)
     if status >= 0:
@@ -130,5 +130,5 @@ def verdict_of_end(status: int | None, errors: str, phase: Phase) -> Outcome:
 
 
 def signal_name(number: int) -> str:
-    """``SIGSEGV`` and so on."""
+    """The name of a signal: ``SIGSEGV`` ..."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

@@ -19,7 +19,7 @@ from tilewright.runtime.memory import aligned_copy
 from tilewright.target.target import Target
 
 INTERPRETED_OPERATIONS = 20_000
-"""Programs of no more operations and bytes are run by the interpreter, which shares no code with code generation."""
+"""Maximum operations and bytes for the interpreter, which shares no code with code generation."""
 
 _TOLERANCES = {DType(Kind.FLOAT, 64): 1e-9, DType(Kind.FLOAT, 32): 1e-4, DType(Kind.FLOAT, 16): 1e-2}
 _BFLOAT_TOLERANCE = 5e-2
@@ -27,16 +27,16 @@ _BFLOAT_TOLERANCE = 5e-2
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A naive program with inputs and the results that are right for them, both by name; arrays are read-only."""
+    """A naive program with inputs and their correct results, by name; arrays are read-only."""
 
     program: Program
     inputs: Mapping[str, Array]
     expected: Mapping[str, Array]
     references: Mapping[str, Reference]
-    """Of ``expected``, too: what candidates are compared with."""
+    """``expected``, prepared for comparison."""
 
     def fault(self, results: Mapping[str, Array]) -> str:
-        """How ``results`` differ from what is expected; empty if they agree."""
+        """The differences of ``results`` from the expected ones; empty if they agree."""
         for buffer in self.program.results:
             found, wanted = results[buffer.name], self.expected[buffer.name]
             worst = self.references[buffer.name].difference(found).worst
@@ -46,7 +46,7 @@ class Workload:
 
 
 def load(text: str, seed: int, target: Target) -> Workload:
-    """The workload of a program. Raises ``MeasureError`` if it has no reference: no candidate is to blame for that."""
+    """The workload of a program. Raises ``MeasureError`` if it has no reference, which is no fault of a candidate."""
     try:
         program = parse_program(text)
         verify(program)
@@ -71,7 +71,7 @@ def draw(program: Program, seed: int) -> dict[str, Array]:
 
 
 def tolerance(dtype: DType) -> float:
-    """The largest difference that another order of sums may make; integers are exact."""
+    """The largest difference due to reordered sums; integers are exact."""
     if dtype.kind is Kind.BFLOAT:
         return _BFLOAT_TOLERANCE
     return _TOLERANCES.get(dtype, 0.0)
@@ -87,7 +87,7 @@ def _reference(program: Program, inputs: Mapping[str, Array], target: Target) ->
 
 
 def _place(found: Array, wanted: Array) -> str:
-    """The element that differs most."""
+    """The element with the largest difference."""
     apart = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
     at = np.unravel_index(int(np.nanargmax(apart)) if np.isfinite(apart).any() else 0, apart.shape)
     where = ", ".join(map(str, at))

@@ -1,13 +1,12 @@
 """Operators: each is one Python function from tensors and attributes to tensors.
 
-In: te tensors and attributes. Out: te tensors; shape, dtype, meaning and reference code follow from them.
+In: te tensors and attributes. Out: te tensors, which define shape, dtype, semantics and reference code.
 
     find("Softmax").apply([x], {"axis": -1})       the te program of a softmax over the last axis of x
 
 To add an operator, write a function in the file of its family and decorate it with ``@operator(name, kind, traits)``; a
-new file is also imported here. ``kind`` says how it may be fused (``FusionKind``), ``traits`` what else is known of it
-(``Trait``), which rewrites ask for; ``batched`` along which dimensions it does the same at each place (``Batch``).
-Names and rules are those of ONNX.
+new file is also imported here. ``kind``: how it may be fused (``FusionKind``); ``traits``: properties that rewrites use
+(``Trait``); ``batched``: its batch dimensions (``Batch``). Names and semantics are those of ONNX.
 """
 
 from tilewright.ops import (

@@ -17,7 +17,7 @@ from tilewright.tensor.ir import Tensor
 
 
 def activation(x: Tensor, body: Callable[[Expr], Expr]) -> Tensor:
-    """``body`` of each element, in the dtype that sums of such elements have. Raises ``BadProgram`` unless floats."""
+    """``body`` of each element, computed in the dtype of sums. Raises ``BadProgram`` unless floats."""
     if not x.dtype.is_float:
         raise BadProgram(f"an activation function of {x}: it needs floats, not {x.dtype}")
     wide = accumulator(x.dtype)
@@ -102,7 +102,7 @@ def prelu(x: Tensor, slope: Tensor) -> Tensor:
 
 
 class Approximation(Enum):
-    """By what the normal distribution is approximated."""
+    """Approximations of the normal distribution."""
 
     NONE = "none"
     TANH = "tanh"

@@ -1,4 +1,4 @@
-"""What the operators' te programs are built with: bodies over an index tuple, and the dtypes to compute in."""
+"""Helpers for the operators' te programs: bodies over an index tuple, and accumulation dtypes."""
 
 from collections.abc import Callable, Collection
 from enum import Enum
@@ -29,12 +29,12 @@ def tensor(
 
 
 def accumulator(dtype: DType) -> DType:
-    """The dtype in which elements of ``dtype`` are added up: f32 for 16-bit floats, else the same."""
+    """The dtype for sums of ``dtype``: f32 for 16-bit floats, else the same."""
     return f32 if dtype.is_float and dtype.bits < 32 else dtype
 
 
 def choice(kind: type[Chosen], name: str, role: str) -> Chosen:
-    """What an attribute calls ``name``. Raises ``BadProgram`` if there is none; ``role`` is what the text calls it."""
+    """The member for the attribute value ``name``. Raises ``BadProgram``, with ``role``, if there is none."""
     for each in kind:
         if each.value == name:
             return each
@@ -42,7 +42,7 @@ def choice(kind: type[Chosen], name: str, role: str) -> Chosen:
 
 
 def narrowed(x: Tensor, dtype: DType) -> Tensor:
-    """``x`` rounded to ``dtype``; itself if it has that dtype."""
+    """``x`` rounded to ``dtype``; unchanged if it has that dtype."""
     return x if x.dtype == dtype else tensor(x.shape, lambda index: cast(x[index], dtype))
 
 

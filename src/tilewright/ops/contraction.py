@@ -13,7 +13,7 @@ from tilewright.tensor.ir import Reduction, Tensor
 
 
 def _products(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch | None:
-    """Matrices of a batch, rows and columns."""
+    """Batch dimensions: matrices of a batch, rows and columns."""
     match tuple(map(len, shapes)):
         case (left, right) if left > 1 and right > 1:
             rank = max(left, right)
@@ -25,7 +25,8 @@ def _products(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batc
 
 @operator("MatMul", FusionKind.CONTRACTION, batched=_products)
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """``[..., m, k] x [..., k, n] -> [..., m, n]`` by NumPy's rules; a vector is a row or a column, and disappears."""
+    """``[..., m, k] x [..., k, n] -> [..., m, n]`` by NumPy's rules; a vector counts as a row or a column, which is
+    removed."""
     if not a.ndim or not b.ndim:
         raise BadProgram(f"MatMul of {a} and {b}: a scalar has no matrix product")
     inner_b = b.shape[-2] if b.ndim > 1 else b.shape[0]
@@ -60,7 +61,7 @@ def gemm(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Tensor:
-    """``alpha * op(a) op(b) + beta * c`` for matrices, ``c`` broadcast; ``op`` transposes where asked."""
+    """``alpha * op(a) op(b) + beta * c`` for matrices, ``c`` broadcast; ``op`` optionally transposes."""
     if a.ndim != 2 or b.ndim != 2:
         raise BadProgram(f"Gemm of {a} and {b}: both must be matrices")
     product = matmul(_transposed(a) if transpose_a else a, _transposed(b) if transpose_b else b)

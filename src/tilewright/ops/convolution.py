@@ -14,7 +14,7 @@ from tilewright.tensor.ir import Reduction, Tensor
 
 
 def _images(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch | None:
-    """Images, and filters if each reads all channels; or channels if each has a filter of its own."""
+    """Batch dimensions: images, and filters if each reads all channels; channels if each has its own filter."""
     images = BatchAxis((0, None), 0)
     match attributes, shapes:
         case {"group": int(group), **others}, ((_, channels, *_), (filters, 1, *_)) if channels == filters == group:
@@ -38,9 +38,9 @@ def conv(
 ) -> Tensor:
     """``sum over ci, k of x[n, g * CI + ci, y * stride + k * dilation - pad] * weight[co, ci, k]``, ``+ bias[co]``.
 
-    ``x``: ``[N, group * CI, spatial...]``, ``weight``: ``[group * CO, CI, kernel...]``, ``bias``: ``[group * CO]``;
-    ``g = co // CO`` is the group of ``co``. ``pads``: all begins, then all ends. Up to three stages: the padded input
-    (where there is padding), the sum of products, the bias.
+    ``x``: ``[N, group * CI, spatial...]``, ``weight``: ``[group * CO, CI, kernel...]``, ``bias``: ``[group * CO]``; ``g
+    = co // CO`` is the group of ``co``. ``pads``: all begins, then all ends. Up to three stages: the padded input (if
+    any), the sum of products, the bias.
     """
     if x.ndim != weight.ndim:
         raise BadProgram(f"{x} and the weight {weight} must have equally many dimensions")
@@ -70,7 +70,7 @@ def conv(
 
 
 def filters_per_group(x: Tensor, weight: Tensor, group: int) -> Expr:
-    """How many filters each group has. Raises ``BadProgram`` if channels and filters do not fit ``group``."""
+    """The number of filters of each group. Raises ``BadProgram`` if channels and filters do not fit ``group``."""
     if group < 1:
         raise BadProgram(f"group is {group}; it must be at least 1")
     channels, filters = x.shape[1], weight.shape[0]
@@ -85,7 +85,7 @@ def filters_per_group(x: Tensor, weight: Tensor, group: int) -> Expr:
 
 
 def add_bias(product: Tensor, bias: Tensor) -> Tensor:
-    """``product[n, c, ...] + bias[c]``. Raises ``BadProgram`` unless there is one for each channel."""
+    """``product[n, c, ...] + bias[c]``. Raises ``BadProgram`` unless the bias has one element per channel."""
     if bias.ndim != 1 or not same_extent(bias.shape[0], product.shape[1]):
         raise BadProgram(f"the bias {bias} must have the shape [{product.shape[1]}], one for each output channel")
     return tensor(product.shape, lambda index: product[index] + cast(bias[index[1]], product.dtype), name="biased")
@@ -101,7 +101,7 @@ def columns_to_image(
     pads: Sequence[int],
     dilations: Sequence[int],
 ) -> Tensor:
-    """Blocks ``[N, C * block, places]`` added up where they lie in the image ``[N, C, *image]``."""
+    """Blocks ``[N, C * block, places]`` added to their positions in the image ``[N, C, *image]`` (col2im)."""
     rank, size = len(image), prod(block)
     spans = zip(image, block, strides, dilations, pads[:rank], pads[rank:], strict=True)
     places = [

@@ -1,4 +1,4 @@
-"""Products of matrices of bytes, and convolutions, as dot-product instructions take them: summed up in groups."""
+"""Byte matrix products and convolutions in the layout of dot-product instructions: with sums packed in groups."""
 
 from collections.abc import Sequence
 
@@ -16,9 +16,9 @@ from tilewright.tensor.ir import Reduction, Tensor
 
 @operator("DotProducts", FusionKind.CONTRACTION)
 def dot_products(a: Tensor, b: Tensor, *, columns: ExprLike) -> Tensor:
-    """``a [..., m, k]`` (u8) times a matrix that is packed as ``b [n/16, k/4, 16, 4]`` (i8), summed up in i32.
+    """``a [..., m, k]`` (u8) times a matrix packed as ``b [n/16, k/4, 16, 4]`` (i8), accumulated in i32.
 
-    The matrix has ``columns`` columns: those that were added to fill ``b`` are left out of the result.
+    The matrix has ``columns`` columns: padding columns of ``b`` are not part of the result.
     """
     if a.ndim < 2 or b.ndim != 4 or (a.dtype, b.dtype) != (u8, i8):
         raise BadProgram(f"DotProducts of {a} and {b}: a matrix of u8 and a packed one of i8 are needed")
@@ -42,9 +42,9 @@ def dot_products(a: Tensor, b: Tensor, *, columns: ExprLike) -> Tensor:
 def channel_groups(
     x: Tensor, around: Tensor | None = None, *, before: Sequence[int], after: Sequence[int], group: int
 ) -> Tensor:
-    """``[N, C, spatial...]`` as ``[N, C/group, spatial..., group]``, padded with the number ``around`` (0).
+    """``[N, C, spatial...]`` as ``[N, C/group, spatial..., group]``, padded with ``around`` (default 0).
 
-    ``before`` and ``after``: elements that are added to the spatial dimensions. The last group is filled up likewise.
+    ``before`` and ``after``: padding of the spatial dimensions. The last group is padded likewise.
     """
     channels = x.shape[1]
     filling = const(0, x.dtype) if around is None else around[(ZERO,) * around.ndim]
@@ -68,7 +68,7 @@ def dot_convolution(
 ) -> Tensor:
     """A convolution of ``a [N, C/4, spatial..., 4]`` (u8) by ``b [F/16, C/4, kernel..., 16, 4]`` (i8), in i32.
 
-    The result is ``[N, filters, spatial...]``; filters that were added to fill ``b`` are left out.
+    The result is ``[N, filters, spatial...]``; padding filters of ``b`` are not part of it.
     """
     rank = a.ndim - 3
     if rank < 1 or b.ndim != rank + 4 or (a.dtype, b.dtype) != (u8, i8):

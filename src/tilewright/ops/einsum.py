@@ -1,4 +1,4 @@
-"""Einstein summation: products of elements, summed over the subscripts that the result has not."""
+"""Einstein summation: products of elements, summed over the subscripts missing in the result."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Subscripts = tuple[str, ...]
 
 
 def parse(equation: str, ranks: Sequence[int]) -> tuple[list[Subscripts], Subscripts]:
-    """The subscripts of the operands and of the result. Raises ``BadProgram`` for what is no equation for these ranks.
+    """The subscripts of the operands and of the result. Raises ``BadProgram`` for an equation invalid for these ranks.
 
     Without ``->``, the result has the ellipsis, then, sorted, the letters that occur once.
     """
@@ -85,7 +85,7 @@ def contract(operands: Sequence[Tensor], subscripts: Sequence[Subscripts], resul
 
 @operator("Einsum", FusionKind.CONTRACTION)
 def einsum(a: Tensor, b: Tensor, *, equation: str) -> Tensor:
-    """The sum of products of two operands that ``equation`` says, as in ``ij,jk->ik`` (NumPy's ``einsum``)."""
+    """The sum of products of two operands by ``equation``, as in ``ij,jk->ik`` (NumPy's ``einsum``)."""
     operands, result = parse(equation, (a.ndim, b.ndim))
     return contract((a, b), operands, result)
 

@@ -82,7 +82,7 @@ _BINARY = {
 }
 _VARIADIC = {"Max": BinaryOp.MAX, "Min": BinaryOp.MIN, "Sum": BinaryOp.ADD}
 _COMMUTING = frozenset({BinaryOp.ADD, BinaryOp.AND, BinaryOp.EQ, BinaryOp.MUL, BinaryOp.OR, BinaryOp.XOR})
-"""Also where numbers are rounded, as long as there are two of them."""
+"""Associative even with rounding, for two operands."""
 
 
 def _enter_unary(name: str, op: UnaryOp) -> None:
@@ -109,7 +109,7 @@ def _enter_variadic(name: str, op: BinaryOp) -> None:
 
         return tensor(broadcast(*(t.shape for t in inputs)), body)
 
-    traits = Trait.NONE if op is BinaryOp.ADD else Trait.COMMUTATIVE  # of three, sums are rounded in another order
+    traits = Trait.NONE if op is BinaryOp.ADD else Trait.COMMUTATIVE  # three operands are summed in another order
     operator(name, FusionKind.INJECTIVE, Trait.ELEMENTWISE | traits)(function)
 
 
@@ -125,7 +125,7 @@ for _name, _binary in _VARIADIC.items():
 def power(base: Tensor, exponent: Tensor) -> Tensor:
     """``base ** exponent`` in the dtype of ``base``.
 
-    Of two dtypes that are not both integers in f64, and truncated if ``base`` is an integer. Integers wrap
+    For two different dtypes, not both integers, computed in f64, and truncated if ``base`` is an integer. Integers wrap
     around; a negative exponent gives ``1 / base ** -exponent`` truncated, and 0 where ``base`` is 0.
     """
     if base.dtype.is_int and exponent.dtype.is_int:
@@ -139,7 +139,7 @@ def power(base: Tensor, exponent: Tensor) -> Tensor:
 
 
 def _integer_power(x: Expr, y: Expr) -> Expr:
-    """Powers modulo ``2**64`` are powers modulo any smaller one: so both go to the wider dtype, and back."""
+    """Powers modulo ``2**64`` determine powers modulo smaller ones: convert both to the wider dtype, and back."""
     if x.dtype == y.dtype:
         return binary(BinaryOp.POW, x, y)
     if not y.dtype.is_signed:
@@ -181,7 +181,7 @@ def div(a: Tensor, b: Tensor) -> Tensor:
 
 
 class Direction(Enum):
-    """Where bits are shifted."""
+    """Directions of shifts."""
 
     LEFT = "LEFT"
     RIGHT = "RIGHT"
@@ -210,7 +210,7 @@ def mean(first: Tensor, *others: Tensor) -> Tensor:
 
 @operator("Sign", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1; NaN of NaN."""
+    """-1, 0 or 1; NaN for NaN."""
     zero, one = const(0, x.dtype), const(1, x.dtype)
 
     def body(v: Expr) -> Expr:
@@ -222,7 +222,7 @@ def sign(x: Tensor) -> Tensor:
 
 @operator("IsInf", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def is_infinite(x: Tensor, *, detect_negative: bool = True, detect_positive: bool = True) -> Tensor:
-    """Whether an element is infinite, of the signs that are asked for."""
+    """Whether an element is an infinity of one of the selected signs."""
 
     def body(v: Expr) -> Expr:
         infinite = unary(UnaryOp.ISINF, v)
@@ -249,7 +249,7 @@ def reciprocal(x: Tensor) -> Tensor:
 
 @operator("Clip", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
-    """``min(max(x, low), high)``; a missing limit is none."""
+    """``min(max(x, low), high)``; without a missing limit."""
     for limit in (low, high):
         if limit is not None and limit.ndim:
             raise BadProgram(f"Clip: the limit {limit} is no scalar")

@@ -1,4 +1,4 @@
-"""Operators that make tensors out of numbers and shapes."""
+"""Operators that generate tensors from numbers and shapes."""
 
 from collections.abc import Sequence
 
@@ -38,14 +38,14 @@ def range_(start: Tensor, delta: Tensor, *, count: int | Expr) -> Tensor:
 
 @operator("Elements", FusionKind.INJECTIVE)
 def elements(*, values: Sequence[int | Expr], shape: Sequence[int], dtype: DType) -> Tensor:
-    """A tensor of integers or bools whose elements, row-major, are expressions over run-time extents."""
+    """A row-major tensor of integers or bools whose elements are expressions over run-time extents."""
     extents = tuple(map(as_expr, shape))
     listed = tuple(cast(as_expr(value), dtype) for value in values)
     if not listed or element_count(extents) != const(len(listed)):
         raise BadProgram(f"Elements: {len(listed)} values do not fill {show(extents)}")
 
     def choose(begin: int, end: int, flat: Expr) -> Expr:
-        """By bisection, so that nothing nests deep."""
+        """By bisection, to keep nesting shallow."""
         if end - begin == 1:
             return listed[begin]
         middle = (begin + end) // 2

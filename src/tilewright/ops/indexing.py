@@ -1,7 +1,7 @@
-"""Operators that read elements at places that are data.
+"""Operators that read elements at data-dependent positions.
 
 An index counts from the end if it is negative. One beyond the ends makes the run raise ``IndexOutOfRange``; with
-``checks="off"`` it is the nearest element (ONNX leaves the result undefined). No feed reads out of bounds.
+``checks="off"`` it is the nearest element (ONNX leaves the result undefined). No input can cause an out-of-bounds read.
 """
 
 from tilewright.base.dtypes import index as index_dtype
@@ -15,7 +15,7 @@ from tilewright.tensor.ir import Tensor
 
 
 def from_front(index: Expr, extent: Expr) -> Expr:
-    """``index`` counted from the front; it may still lie outside."""
+    """``index`` counted from the front, without a range check."""
     place = cast(index, index_dtype)
     return select(place < ZERO, place + extent, place)
 
@@ -40,7 +40,7 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
 
 @operator("GatherElements", FusionKind.INJECTIVE)
 def gather_elements(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
-    """``data`` at the place of each index, which replaces the coordinate along ``axis``."""
+    """``data`` at the position of each index, which replaces the coordinate along ``axis``."""
     at = normalize_axis(axis, data.ndim)
     check_lies_within(indices, data, at, "GatherElements")
 
@@ -52,7 +52,7 @@ def gather_elements(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
 
 
 def check_lies_within(indices: Tensor, data: Tensor, axis: int, name: str) -> None:
-    """Raises ``BadProgram`` unless ``indices`` is no larger than ``data`` in all dimensions but ``axis``."""
+    """Raises ``BadProgram`` unless ``indices`` is no larger than ``data`` in all dimensions except ``axis``."""
     if indices.ndim != data.ndim:
         raise BadProgram(f"{name}: the indices {indices} need as many dimensions as {data}")
     for position, (own, whole) in enumerate(zip(indices.shape, data.shape, strict=True)):
@@ -66,7 +66,8 @@ def check_lies_within(indices: Tensor, data: Tensor, axis: int, name: str) -> No
 
 @operator("GatherND", FusionKind.INJECTIVE)
 def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
-    """Slices of ``data`` at the coordinates in the rows of ``indices``; the first ``batch_dims`` dimensions pair up."""
+    """Slices of ``data`` at the coordinates in the rows of ``indices``; the first ``batch_dims`` dimensions are
+    batches."""
     count = row_length(indices, data.ndim - batch_dims, "GatherND")
     if batch_dims >= indices.ndim or not all(map(same_extent, data.shape[:batch_dims], indices.shape[:batch_dims])):
         raise BadProgram(f"GatherND: {indices} and {data} do not share {batch_dims} batch dimensions")
@@ -82,7 +83,7 @@ def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
 
 
 def row_length(indices: Tensor, rank: int, name: str) -> int:
-    """How many coordinates a row of ``indices`` has, of ``rank`` possible ones. Raises ``BadProgram``."""
+    """The number of coordinates in a row of ``indices``, at most ``rank``. Raises ``BadProgram``."""
     last = indices.shape[-1] if indices.ndim else ZERO
     if not indices.ndim or not isinstance(last, Const) or last.value > rank:
         raise BadProgram(f"{name}: the rows of the indices {indices} must be up to {rank} coordinates")
@@ -93,7 +94,7 @@ def row_length(indices: Tensor, rank: int, name: str) -> int:
 def one_hot(indices: Tensor, values: Tensor, *, depth: int, axis: int = -1) -> Tensor:
     """``values[1]`` where the coordinate along the new ``axis`` of extent ``depth`` is the index, else ``values[0]``.
 
-    An index beyond the ends is nowhere.
+    An index out of range selects no coordinate.
     """
     if values.shape != (const(2),):
         raise BadProgram(f"OneHot: the values {values} are not two, off and on")

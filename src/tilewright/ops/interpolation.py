@@ -1,7 +1,7 @@
-"""Which elements of a line make each element of the resized line, and with which weights (ONNX, operator Resize).
+"""Interpolation tables: source indices and weights of each element of a resized axis (ONNX, operator Resize).
 
-Interpolation is separable, so each axis has a table of its own. Tables are computed when a model is imported: what
-runs later is a short sum of products.
+Interpolation is separable, so each axis has its own table. Tables are computed at import; at run time, only short sums
+of products remain.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 
 class Mode(Enum):
-    """How values between elements are made up."""
+    """Interpolation modes between elements."""
 
     NEAREST = "nearest"
     LINEAR = "linear"
@@ -23,7 +23,7 @@ class Mode(Enum):
 
 
 class Coordinates(Enum):
-    """How a place in the resized line is mapped to the original one; ONNX's names."""
+    """Coordinate transformations from the resized axis to the original one; ONNX's names."""
 
     HALF_PIXEL = "half_pixel"
     HALF_PIXEL_SYMMETRIC = "half_pixel_symmetric"
@@ -35,14 +35,14 @@ class Coordinates(Enum):
 
 
 class Rounding(Enum):
-    """Which element is the nearest one; ONNX's names."""
+    """Rounding to the nearest element; ONNX's names."""
 
     PREFER_FLOOR = "round_prefer_floor"
     PREFER_CEIL = "round_prefer_ceil"
     FLOOR = "floor"
     CEIL = "ceil"
     SIMPLE = "simple"
-    """Before opset 11 ONNX did not say; as ONNX Runtime does it: up where the line shrinks, else down."""
+    """Before opset 11 ONNX left it open; as in ONNX Runtime: up if the axis shrinks, else down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One axis: ``before`` elements become ``after``; ``scale`` is what the model says, not always their quotient.
+    """One axis: ``before`` elements become ``after``; ``scale`` is that of the model, not always their quotient.
 
-    ``crop``: the first and the last place, as parts of the original line (crop and resize only).
+    ``crop``: the first and the last position, as fractions of the original axis (crop and resize only).
     """
 
     before: int
@@ -72,9 +72,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """For each element of the resized line: the elements that make it ``[after, taps]``, and their weights.
+    """For each element of the resized axis: its source indices ``[after, taps]``, and their weights.
 
-    ``outside``: places beyond the original line, which crop and resize fills with a constant.
+    ``outside``: positions beyond the original axis, which crop and resize fills with a constant.
     """
 
     indices: Ints
@@ -83,7 +83,7 @@ class Table:
 
 
 def table(line: Line, chosen: Filter) -> Table:
-    """The table of one axis; at least one element must be there before."""
+    """The table of one axis, which must not be empty."""
     # ONNX Runtime computes in f32, which decides between two equally near elements.
     precision = np.float32 if chosen.mode is Mode.NEAREST else np.float64
     places = _places(line, chosen.coordinates, precision)
@@ -99,7 +99,7 @@ def table(line: Line, chosen: Filter) -> Table:
 
 
 def _places(line: Line, coordinates: Coordinates, precision: type[np.floating]) -> Floats:
-    """Where in the original line each element of the resized one lies."""
+    """The position in the original axis of each element of the resized one."""
     x = np.arange(line.after).astype(precision)
     scale, half = precision(line.scale), precision(0.5)
     match coordinates:
@@ -137,11 +137,11 @@ def _nearest(places: Floats, rounding: Rounding, scale: float) -> Ints:
 
 
 def _weighted(places: Floats, line: Line, chosen: Filter) -> tuple[Ints, Floats]:
-    """The taps around each place. With antialiasing the filter is as wide as one element of the shrunken line."""
+    """The taps around each position. With antialiasing the filter is as wide as one element of the shrunken axis."""
     radius = 1 if chosen.mode is Mode.LINEAR else 2
     stretch = min(line.scale, 1.0) if chosen.antialias and line.after else 1.0
     first = int(np.floor(-radius / stretch)) + 1
-    left = np.ceil(places) - 1  # so that a place on an element has that one on its right
+    left = np.ceil(places) - 1  # so that a position on an element has that element on its right
     offsets = np.arange(first, 2 - first)
     indices = left.astype(np.int64)[:, None] + offsets[None, :]
     distances = np.abs((indices - places[:, None]) * stretch)

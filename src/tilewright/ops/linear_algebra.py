@@ -18,7 +18,7 @@ from tilewright.tensor.ir import Tensor
 def determinant(x: Tensor) -> Tensor:
     """The determinants of ``[..., n, n]``, by Gaussian elimination with the largest pivot of each column.
 
-    Raises ``Unsupported`` if ``n`` is known at run time only.
+    Raises ``Unsupported`` if ``n`` is known only at run time.
     """
     if x.ndim < 2 or not same_extent(x.shape[-1], x.shape[-2]) or not x.dtype.is_float:
         raise BadProgram(f"Det of {x}: square matrices of floats are needed")
@@ -39,7 +39,7 @@ def determinant(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Elimination:
-    """One matrix of ``size`` rows, at ``at`` among all."""
+    """One matrix of ``size`` rows, at index ``at`` of the batch."""
 
     matrices: Buffer
     result: Buffer

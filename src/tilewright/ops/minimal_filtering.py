@@ -1,4 +1,4 @@
-"""Winograd's minimal filtering F(m, r): ``m`` outputs of a filter with ``r`` taps by ``m + r - 1`` products.
+"""Winograd's minimal filtering F(m, r): ``m`` outputs of a filter with ``r`` taps from ``m + r - 1`` products.
 
 ``y = A^T [ (G g) * (B^T d) ]`` for ``m`` outputs ``y``, ``m + r - 1`` inputs ``d`` and a filter ``g``: polynomials are
 multiplied by their values at ``m + r - 2`` points and at infinity (Toom and Cook; Winograd, "Arithmetic Complexity of
@@ -18,7 +18,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filtering:
-    """The algorithm for ``outputs`` outputs at a time of ``taps`` taps, and its matrices ``B^T``, ``A^T`` and ``G``."""
+    """The algorithm for ``outputs`` outputs per tile of ``taps`` taps, and its matrices ``B^T``, ``A^T`` and ``G``."""
 
     outputs: int
     taps: int
@@ -28,7 +28,7 @@ class Filtering:
 
     @property
     def points(self) -> int:
-        """Inputs of a tile, and products for it."""
+        """Inputs of a tile, and number of products."""
         return self.outputs + self.taps - 1
 
 
@@ -52,6 +52,6 @@ FILTERINGS: Mapping[int, Filtering] = MappingProxyType(
         4: _toom_cook(4, 3, (0.0, 0.625, -0.625, 1.5, -1.5)),
     }
 )
-"""By outputs: these tell them apart. At the points of F(4, 3), errors are 2.4 times smaller than at 0, 1, -1, 2, -2;
-all entries of the matrices are exact. On the choice of points: Barabasz et al., "Error Analysis and Improving the
-Accuracy of Winograd Convolution for Deep Neural Networks" (2020)."""
+"""Interpolation points by number of outputs. At the points of F(4, 3), errors are 2.4 times smaller than at 0, 1, -1,
+2, -2; all entries of the matrices are exact. On the choice of points: Barabasz et al., "Error Analysis and Improving
+the Accuracy of Winograd Convolution for Deep Neural Networks" (2020)."""

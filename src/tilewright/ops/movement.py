@@ -24,7 +24,7 @@ from tilewright.symbolic.traversal import vars_in
 from tilewright.tensor.ir import Tensor
 
 _UNLIMITED = (1 << 31) - 1
-"""Bounds of slices from this on mean the end, however long a tensor is: exporters write several such numbers."""
+"""Slice bounds from this value on mean the end, for any length: exporters write several such numbers."""
 
 _RESHAPES = Trait.MOVES | Trait.NEUTRAL | Trait.REGROUPS
 
@@ -116,13 +116,13 @@ def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
 
 @operator("Copy", FusionKind.OPAQUE, Trait.ELEMENTWISE | Trait.MOVES)
 def copy(x: Tensor) -> Tensor:
-    """The same elements, in a place of their own: layout passes put it where a value is stored in another way."""
+    """A copy of the elements: layout passes insert it where a value gets another layout."""
     return tensor(x.shape, lambda index: x[index])
 
 
 @operator("Concat", FusionKind.INJECTIVE, Trait.MOVES | Trait.RELOCATES, _concatenated)
 def concat(*inputs: Tensor, axis: int) -> Tensor:
-    """The inputs one after the other along ``axis``."""
+    """The inputs concatenated along ``axis``."""
     if not inputs:
         raise BadProgram("Concat: there is nothing to join")
     first = inputs[0]
@@ -138,7 +138,7 @@ def concat(*inputs: Tensor, axis: int) -> Tensor:
         return inputs[position][(*index[:at], index[at] - starts[position], *index[at + 1 :])]
 
     def choose(begin: int, end: int, index: Index) -> Expr:
-        """The element, which is in one of the inputs ``begin .. end - 1``: by bisection, so that nothing nests deep."""
+        """The element from one of the inputs ``begin .. end - 1``: by bisection, to keep nesting shallow."""
         if end - begin == 1:
             return read(begin, index)
         middle = (begin + end) // 2
@@ -199,7 +199,7 @@ def slice_(
 ) -> Tensor:
     """``x[starts:ends:steps]`` along ``axes``, by Python's rules.
 
-    A bound that is an expression is a place within the dimension, or just beyond, counted from the front already.
+    A bound that is an expression is a position from 0 to the extent, counted from the front.
     """
     listed = tuple(range(len(starts))) if axes is None else axes
     strides = (1,) * len(starts) if steps is None else steps
@@ -222,7 +222,7 @@ def slice_(
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """``count`` places from ``start`` on, ``step`` apart."""
+    """``count`` positions from ``start`` on, ``step`` apart."""
 
     start: Expr
     count: Expr
@@ -230,7 +230,7 @@ class _Cut:
 
 
 def _cut(extent: Expr, start: int | Expr, end: int | Expr, step: int) -> _Cut:
-    """``range(extent)[start:end:step]``, also for what is known at run time only."""
+    """``range(extent)[start:end:step]``, also for values known only at run time."""
     if isinstance(extent, Const) and isinstance(start, int) and isinstance(end, int):
         chosen = range(*slice(start, end, step).indices(int(extent.value)))
         return _Cut(as_expr(chosen.start), as_expr(len(chosen)), step)
@@ -241,7 +241,7 @@ def _cut(extent: Expr, start: int | Expr, end: int | Expr, step: int) -> _Cut:
 
 
 def _limited(bound: int | Expr, extent: Expr, lowest: Expr, highest: Expr) -> Expr:
-    """A bound counted from the front, between ``lowest`` and ``highest``."""
+    """A bound counted from the front, clipped to ``lowest .. highest``."""
     if isinstance(bound, Expr):
         return bound
     if abs(bound) >= _UNLIMITED:

@@ -28,7 +28,7 @@ from tilewright.tensor.ir import Reduction, Tensor
 
 @dataclass(frozen=True, slots=True)
 class _Statistics:
-    """Of ``x`` over some axes, which stay with extent 1; all in ``dtype``."""
+    """Statistics of ``x`` over some axes, which are kept with extent 1; all in ``dtype``."""
 
     mean: Tensor
     centered: Tensor
@@ -141,7 +141,7 @@ def mean_variance_normalization(x: Tensor, *, axes: Sequence[int] = (0, 2, 3), e
 
 @operator("LpNormalization", FusionKind.REDUCTION)
 def lp_normalization(x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
-    """``x`` divided by the ``p``-norm along ``axis``; 0 where that is 0."""
+    """``x`` divided by the ``p``-norm along ``axis``; 0 where the norm is 0."""
     wide = accumulator(x.dtype)
     over = (normalize_axis(axis, x.ndim),)
     powers = reduce_over(x, over, True, te.sum, lambda v: power_of(cast(v, wide), p))
@@ -166,7 +166,7 @@ def local_response_normalization(
         raise BadProgram(f"size is {size}; it must be at least 1")
     wide = accumulator(x.dtype)
     before, after = (size - 1) // 2, size // 2
-    if isinstance(x.shape[1], Const):  # there is nothing further away
+    if isinstance(x.shape[1], Const):  # larger windows contain no more elements
         before, after = (min(reach, int(x.shape[1].value)) for reach in (before, after))
     near = te.reduce_axis((0, const(before + after + 1)), name="k")
 
@@ -190,7 +190,7 @@ def batch_normalization(
 ) -> Tensor:
     """``scale / sqrt(variance + epsilon) * (x - mean) + bias`` of each channel (Ioffe and Szegedy, 2015).
 
-    Statistics are given (inference). All four parameters have the shape ``[channels]``; a vector has one channel.
+    Statistics are inputs (inference). All four parameters have the shape ``[channels]``; a vector has one channel.
     """
     channels = x.shape[1] if x.ndim > 1 else const(1)
     for role, parameter in {"scale": scale, "bias": bias, "mean": mean, "variance": variance}.items():

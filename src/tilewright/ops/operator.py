@@ -1,7 +1,7 @@
-"""What an operator is, and the table of all of them.
+"""The class of operators, and the table of all operators.
 
-An operator is one Python function from tensors (and attributes, as keyword arguments) to tensors. Its shape and dtype
-rules, its meaning and its reference code follow from the te program that it returns.
+An operator is one Python function from tensors (and attributes, as keyword arguments) to tensors. The te program that
+it returns defines its shape and dtype rules, its semantics and its reference code.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ Attributes: TypeAlias = Mapping[str, Attribute]
 
 
 def map_expressions(value: Attribute, change: Callable[[Expr], int | Expr]) -> Attribute:
-    """``value`` with what ``change`` makes of the expressions in it."""
+    """``value`` with ``change`` applied to the expressions in it."""
     if isinstance(value, Expr):
         return change(value)
     if isinstance(value, tuple) and any(isinstance(item, Expr) for item in value):
@@ -47,39 +47,39 @@ Decorated = TypeVar("Decorated", bound=Function)
 
 
 class FusionKind(Enum):
-    """How an operator may join others in one kernel (TVM's pattern kinds, Chen et al. 2018)."""
+    """How an operator may be fused with others into one kernel (TVM's pattern kinds, Chen et al. 2018)."""
 
     VIEW = "view"
-    """Only names the elements anew (reshape, transpose): dissolved into the indices of its consumers."""
+    """Only re-indexes elements (reshape, transpose): folded into the indices of its consumers."""
     INJECTIVE = "injective"
     """Each output element is a function of single input elements: inlined into its consumers, or an epilogue."""
     REDUCTION = "reduction"
-    """Rows are reduced, possibly several times (softmax, normalizations): elementwise producers are inlined."""
+    """Reduces rows, possibly several times (softmax, normalizations): elementwise producers are inlined."""
     CONTRACTION = "contraction"
     """A sum of products: the anchor of a kernel; injective consumers become its epilogue."""
     OPAQUE = "opaque"
-    """Has a body in loop IR, or gathers by data: stands alone."""
+    """Has a body in loop IR, or gathers by data: never fused."""
 
 
 class Trait(Flag):
-    """What is known of an operator; its te program says so, too, but only when asked element by element."""
+    """Declared properties of an operator, which would be expensive to derive from its te program."""
 
     NONE = 0
     ELEMENTWISE = 1
-    """Has one result, whose elements are functions of the elements at their places of all inputs, which broadcast."""
+    """One result, whose elements are functions of all inputs' elements at the same positions, with broadcasting."""
     COMMUTATIVE = 2
-    """Inputs may change places: the result is the same, bit for bit."""
+    """Commutative: swapping the inputs gives the same result, bit for bit."""
     MOVES = 4
-    """Each element of the result is one of an input: which one follows from attributes and shapes."""
+    """Each element of the result is one of an input, selected by attributes and shapes."""
     NEUTRAL = 8
-    """Where the result has the dtype and the shape of the first input, it is that input."""
+    """If the result has the dtype and the shape of the first input, it equals that input."""
     SUMS_CHANNELS = 16
-    """The second dimension of data and result are channels. Each of the result's has a filter of its own, along the
-    first dimension of the second input ``[filters, channels of a group, taps...]``: what is multiplied with the data
-    around each place, and added up. Attribute ``group``: channels are in so many groups. A kernel of it can work on
-    blocks of channels, and store them in blocks or plain."""
+    """Channels are the second dimension of data and result. Each channel of the result has its own filter, along the
+    first dimension of the second input ``[filters, channels of a group, taps...]``, which is multiplied with the data
+    around each position and summed. Attribute ``group``: the number of groups of channels. Its kernel can work on
+    blocks of channels, and store them blocked or plain."""
     REGROUPS = 32
-    """The elements of the first input in their row-major order, mostly in another shape."""
+    """The elements of the first input in row-major order, usually in another shape."""
     FLAT_AXES = 64
     """What it does over several axes that lie side by side, it does over one of as many elements. Of one input, it
     reduces ``axes``; with parameters beside the data, it normalizes all axes from ``axis`` on."""
@@ -91,7 +91,7 @@ class Trait(Flag):
 
 @dataclass(frozen=True, slots=True)
 class BatchAxis:
-    """Which dimension of each operand, and of the result, is one; None of what is shared along it."""
+    """The dimension of each operand, and of the result, that is this batch axis; None for operands shared along it."""
 
     operands: tuple[int | None, ...]
     result: int
@@ -99,9 +99,9 @@ class BatchAxis:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """An operator does the same at each place along ``axes``: there, they may as well be samples.
+    """An operator applies the same function to each position along ``axes``, independently of the others.
 
-    ``attributes``: of the operator where these dimensions are not there, or of extent 1 if it ``keeps`` them.
+    ``attributes``: those of the operator without these dimensions, or with extent 1 if it ``keeps`` them.
     """
 
     axes: tuple[BatchAxis, ...]
@@ -110,12 +110,12 @@ class Batch:
 
 
 Batched: TypeAlias = Callable[[Attributes, Sequence[tuple[int, ...]]], Batch | None]
-"""From attributes and the operands' shapes, which need not fit, to the batch axes; None where nothing is known."""
+"""From attributes and the operands' shapes, which may be invalid, to the batch axes; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A named te function, and what is known of it; ``batched``: where it has batch axes if it is not elementwise."""
+    """A named te function and its properties; ``batched``: its batch axes if it is not elementwise."""
 
     name: str
     function: Function
@@ -124,7 +124,7 @@ class Operator:
     batched: Batched | None = None
 
     def has(self, trait: Trait) -> bool:
-        """Whether all of ``trait`` is declared."""
+        """Whether all flags of ``trait`` are declared."""
         return trait in self.traits
 
     @property
@@ -179,7 +179,7 @@ _TABLE: dict[str, Operator] = {}
 def operator(
     name: str, kind: FusionKind, traits: Trait = Trait.NONE, batched: Batched | None = None
 ) -> Callable[[Decorated], Decorated]:
-    """Enter the decorated function into the table as ``name``."""
+    """A decorator: register the function as the operator ``name``."""
 
     def enter(function: Decorated) -> Decorated:
         if name in _TABLE:
@@ -196,7 +196,7 @@ def find(name: str) -> Operator | None:
 
 
 def require(name: str) -> Operator:
-    """The operator called ``name``, which must be there."""
+    """The operator called ``name``, which must exist."""
     found = find(name)
     assert found is not None, f"{name} is no operator"
     return found

@@ -1,4 +1,4 @@
-"""Padding: elements added around a tensor, or taken off its edges."""
+"""Padding: adds elements around a tensor, or crops its edges."""
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -14,20 +14,20 @@ from tilewright.tensor.ir import Tensor
 
 
 class Mode(Enum):
-    """What is added."""
+    """Padding modes."""
 
     CONSTANT = "constant"
     """A value, or 0."""
     EDGE = "edge"
     """The nearest element."""
     REFLECT = "reflect"
-    """What is seen in mirrors on the first and the last element."""
+    """Reflection about the first and the last element."""
     WRAP = "wrap"
-    """The tensor again and again."""
+    """Periodic repetition."""
 
 
 def _mirrored(position: Expr, extent: Expr) -> Expr:
-    """As between two mirrors that stand on the first and on the last element."""
+    """Repeated reflection about the first and the last element."""
     period = maximum(2 * (extent - 1), const(1))
     offset = position % period
     return minimum(offset, period - offset)
@@ -57,10 +57,9 @@ def _padded(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch 
 def pad(
     x: Tensor, value: Tensor | None = None, *, before: Sequence[int], after: Sequence[int], mode: str = "constant"
 ) -> Tensor:
-    """``before`` and ``after`` elements added to each dimension; of negative numbers, taken off first.
+    """``before`` and ``after`` elements added to each dimension; negative numbers first crop.
 
-    ``mode`` is one of ``Mode``, by its value: ``value`` (or 0) around ``x``, or elements of what is left after taking
-    off.
+    ``mode``: a value of ``Mode``: pad with ``value`` (or 0), or with elements of the cropped tensor.
     """
     if len(before) != x.ndim or len(after) != x.ndim:
         raise BadProgram(f"Pad of {x}: {len(before)} and {len(after)} pads for {x.ndim} dimensions")
@@ -106,7 +105,7 @@ def _with_own_elements(
     source: Callable[[Expr, Expr], Expr],
 ) -> Tensor:
     padded = [max(b, a) > 0 for b, a in zip(before, after, strict=True)]
-    # An extent that is known at run time only may be 0: then there is nothing to repeat.
+    # A run-time extent may be 0: then there is nothing to repeat.
     inhabited = all_of(
         *(core > ZERO for core, p in zip(cores, padded, strict=True) if p and not isinstance(core, Const))
     )

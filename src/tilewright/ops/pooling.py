@@ -46,7 +46,7 @@ class _Pool:
         return tensor(self.shape, lambda i: reduce(source[(*i[:2], *self.sliding.positions(i[2:], self.taps))]))
 
     def padded(self, value: Expr) -> Tensor:
-        """The input with padding of ``value``."""
+        """The input padded with ``value``."""
         return self.sliding.padded(self.x, value, self.outputs)
 
 
@@ -75,8 +75,8 @@ def max_pool(
 ) -> Tensor:
     """The largest element of each window, NaN if there is one; padding is never the largest.
 
-    ONNX does not say what the largest of numbers and a NaN is: its reference drops NaN (and fails if nothing else is
-    there), ONNX Runtime keeps or drops it by its place in the window. Here and in PyTorch a NaN is never lost.
+    ONNX does not define the maximum with NaN: its reference ignores NaN (and fails if there is nothing else), ONNX
+    Runtime's result depends on its position in the window. Here, as in PyTorch, NaN propagates.
     """
     pool = _pool(x, kernel_shape, strides, pads, dilations, ceil_mode)
     return pool.reduced(lambda value: te.max(value, axis=pool.taps), pool.padded(te.min_value(x.dtype)))
@@ -93,9 +93,9 @@ def max_pool_with_indices(
     ceil_mode: bool = False,
     column_major: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The largest element of each window, and where in all of ``x`` it is; of equal ones the first, NaN before numbers.
+    """The largest element of each window, and its flat index in ``x``; of equal ones the first, NaN before numbers.
 
-    With ``column_major`` the place is counted as if the spatial dimensions were stored last to first.
+    ``column_major``: the index counts the spatial dimensions in reverse order.
     """
     pool = _pool(x, kernel_shape, strides, pads, dilations, ceil_mode)
     spatial = pool.spatial
@@ -153,9 +153,9 @@ def average_pool(
     ceil_mode: bool = False,
     count_include_pad: bool = False,
 ) -> Tensor:
-    """The mean of each window: of what lies in the input, or in input and padding with ``count_include_pad``.
+    """The mean of each window over elements of the input, or of input and padding with ``count_include_pad``.
 
-    What a window of ceiling mode has beyond the padding never counts. A window of padding only gives 0.
+    Elements beyond the padding (in ceiling mode) never count. A window of padding only gives 0.
     """
     pool = _pool(x, kernel_shape, strides, pads, dilations, ceil_mode)
     wide = accumulator(x.dtype)
@@ -171,7 +171,7 @@ def average_pool(
 
 
 def _counted(pool: _Pool, outputs: Sequence[Expr], padding: bool) -> Expr:
-    """How many elements of a window count; at least 1, as the sum of none is to be divided, too."""
+    """The divisor of a window: its number of counted elements, at least 1."""
     count: Expr = ONE
     sliding = pool.sliding
     for dim, (extent, output) in enumerate(zip(pool.spatial, outputs, strict=True)):
@@ -183,10 +183,10 @@ def _counted(pool: _Pool, outputs: Sequence[Expr], padding: bool) -> Expr:
 
 @operator("MaxUnpool", FusionKind.OPAQUE)
 def max_unpool(x: Tensor, places: Tensor, *, spatial: Sequence[int], output: Sequence[int] | None = None) -> Tensor:
-    """Zeros ``[N, C, *spatial]`` with the elements of ``x`` at ``places``, which count through the whole tensor.
+    """Zeros ``[N, C, *spatial]`` with the elements of ``x`` at the flat indices ``places``.
 
-    Of several elements for one place the last wins; a place outside makes the run raise ``IndexOutOfRange``.
-    ``output`` is a larger shape, whose first part this becomes.
+    Of several elements at one index the last is kept; an index outside makes the run raise ``IndexOutOfRange``.
+    ``output``: a larger shape, padded at the ends.
     """
     if not all(map(same_extent, x.shape, places.shape)) or x.ndim != places.ndim or not places.dtype.is_int:
         raise BadProgram(f"the indices {places} must be integers of the shape of {x}")

@@ -1,6 +1,6 @@
-"""Numbers as small integers: ``x = (q - zero_point) * scale`` (Jacob et al., 2018).
+"""Quantization to small integers: ``x = (q - zero_point) * scale`` (Jacob et al., 2018).
 
-A scale or zero point is one number, one for each place along an axis, or one for each block of places along it.
+A scale or zero point is one number, one per position along an axis, or one per block of positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def quantize_linear(
 
 
 def _rounded(value: Expr, zero_point: Expr | None, dtype: DType) -> Expr:
-    """In f32, which holds all integers that do not saturate."""
+    """Computed in f32, which is exact for all integers that do not saturate."""
     whole = unary(UnaryOp.ROUND, value)
     return cast(whole if zero_point is None else whole + cast(zero_point, f32), dtype)
 
@@ -100,7 +100,7 @@ def _parameter(parameter: Tensor, x: Tensor, axis: int, block_size: int) -> Call
 def quantization_range(lowest: Tensor, highest: Tensor) -> tuple[Tensor, Tensor]:
     """Scale (f32) and zero point (u8) such that all numbers from ``lowest`` to ``highest``, and 0, are within u8.
 
-    Where there is nothing but 0, the scale is 1 (as in ONNX Runtime; ONNX's formula gives 0).
+    If all numbers are 0, the scale is 1 (as in ONNX Runtime; ONNX's formula gives 0).
     """
 
     def bottom() -> Expr:
@@ -140,7 +140,7 @@ def conv_integer(
 ) -> Tensor:
     """The convolution of ``x - x_zero`` by ``weight - weight_zero`` in i32, which wraps around.
 
-    ``x`` has one zero point, which is also what it is padded with; the weight has one, or one for each filter.
+    ``x`` has one zero point, which is also its padding; the weight has one, or one for each filter.
     """
     own = weight_zero
     if own is not None and own.ndim == 1:
@@ -151,7 +151,7 @@ def conv_integer(
 
 
 def _centered(x: Tensor, zero: Tensor | None) -> Tensor:
-    """In i32."""
+    """The convolution in i32."""
     if x.dtype not in (i8, u8) or (zero is not None and zero.dtype != x.dtype):
         raise BadProgram(f"{x} with the zero point {zero}: both are i8, or both u8")
     if zero is not None:
@@ -165,7 +165,7 @@ def _centered(x: Tensor, zero: Tensor | None) -> Tensor:
 
 @operator("Requantize", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def requantize(x: Tensor, multiplier: Tensor, zero_point: Tensor) -> Tensor:
-    """``round(x * multiplier) + zero_point`` for integers ``x``, saturated to the last one's dtype; broadcast."""
+    """``round(x * multiplier) + zero_point`` for integers ``x``, saturated to the type of ``zero_point``; broadcast."""
 
     def body(index: Index) -> Expr:
         scaled = cast(element(x, index), f32) * cast(element(multiplier, index), f32)

@@ -1,8 +1,8 @@
 """Recurrent layers (LSTM, GRU, simple RNN) in one direction: the recurrence, as one scan.
 
-What the inputs contribute to the gates is a matrix product over all steps at once, and comes in as ``x``. A step adds
-the product of the state and the recurrent weights. Steps are numbered from 1; row 0 of a state is what it starts as.
-The equations are those of ONNX.
+The inputs' contribution to the gates is one matrix product over all steps, passed as ``x``. A step adds the product of
+the state and the recurrent weights. Steps are numbered from 1; row 0 of a state is its initial value. The equations are
+those of ONNX.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from tilewright.tensor.scan import scan
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Shapes, and the order of time, of one layer in one direction."""
+    """Shapes and direction of one layer."""
 
     operator: str
     x: Tensor
@@ -37,7 +37,7 @@ class _Layer:
 
     @property
     def shape(self) -> Shape:
-        """The shape of a state: one row more than there are steps."""
+        """The shape of a state: one row more than the steps."""
         return self.steps + 1, self.batch, self.hidden
 
     def state(self, name: str) -> Tensor:
@@ -51,7 +51,7 @@ class _Layer:
         return tensor(shape, lambda i: const(0.0, wide) if given is None else cast(given[i[1:]], wide))
 
     def input(self, step: Expr, b: Expr, n: Expr) -> Expr:
-        """What ``x`` has for a step: in reverse, the last element of the sequence comes first."""
+        """The element of ``x`` for a step: in reverse, the last element of the sequence comes first."""
         time = step - 1
         if self.reverse and self.lengths is None:
             time = self.steps - step
@@ -80,7 +80,7 @@ class _Layer:
         return every, last
 
     def clipped(self, value: Expr) -> Expr:
-        """What goes into an activation, within the threshold."""
+        """The input of an activation, clipped to the threshold."""
         if not self.clip:
             return value
         return minimum(maximum(value, const(-self.clip, value.dtype)), const(self.clip, value.dtype))
@@ -90,7 +90,7 @@ class _Layer:
         return self.activations[which](self.clipped(value))
 
     def _length(self, b: Expr) -> Expr:
-        """The length of a sequence: at least 0, and at most the steps."""
+        """The length of a sequence, clipped to ``0 .. steps``."""
         assert self.lengths is not None
         return checked(self.lengths[b], self.steps + 1, Origin(self.operator, "sequence_lens"))
 
@@ -106,7 +106,8 @@ class _Layer:
         return te.compute(shape, body, name="product")
 
     def sums(self, outputs: Tensor, weights: Tensor, name: str, change: Callable[[Expr], Expr] = as_expr) -> Tensor:
-        """What the outputs of the step before and the input give for the gates of ``weights``, ``change``d."""
+        """The contribution of the previous step's outputs and of the input to the gates of ``weights``, after
+        ``change``."""
         product = self.product(lambda i: outputs[_before(i)], weights)
         return self.step(weights.shape[0], lambda i: change(product[i] + self.input(*i)), name)
 
@@ -130,7 +131,7 @@ def _layer(
     activations: tuple[Activation, ...],
     clip: float,
 ) -> _Layer:
-    """Raises ``BadProgram`` if a shape or dtype does not fit. ``others``: what else comes in, and its shape."""
+    """Raises ``BadProgram`` if a shape or dtype does not fit. ``others``: further inputs and their shapes."""
     if x.ndim != 3 or weights.ndim != 2:
         raise BadProgram(f"{name}: {x} and {weights} must have 3 and 2 dimensions")
     layer = _Layer(name, x, lengths, x.shape[0], x.shape[1], weights.shape[1], reverse, activations, clip)
@@ -148,7 +149,7 @@ def _layer(
 
 
 def _before(index: Index) -> Index:
-    """The same place, one step earlier."""
+    """The same position, one step earlier."""
     return (index[0] - 1, *index[1:])
 
 
@@ -163,7 +164,7 @@ def _functions(
 
 @dataclass(frozen=True, slots=True)
 class _LstmStep:
-    """The equations of one step of an LSTM, given the sums that go into its gates: input, output, forget, cell."""
+    """The equations of one step of an LSTM, given the inputs of its gates: input, output, forget, cell."""
 
     layer: _Layer
     sums: Tensor
@@ -178,11 +179,11 @@ class _LstmStep:
         return self.layer.kept(i[0], i[1], kept * old + entering * new, old)
 
     def next_output(self, i: Index, cell: Expr, old: Expr) -> Expr:
-        """The output after the step, which makes the state ``cell``."""
+        """The output after the step with the new cell state ``cell``."""
         return self.layer.kept(i[0], i[1], self._gate(i, 1, cell) * self.layer.activations[2](cell), old)
 
     def _gate(self, i: Index, which: int, cell: Expr) -> Expr:
-        """A gate, which may look at the cell state."""
+        """A gate, optionally with a peephole to the cell state."""
         value = self._sum(i, which)
         if self.peepholes is not None:
             value = value + cast(self.peepholes[i[2] + self.layer.hidden * which], value.dtype) * cell
@@ -213,7 +214,7 @@ def lstm(
 
     ``x``: ``[steps, batch, 4 * hidden]``, the gates input, output, forget, cell; ``recurrent``: ``[4 * hidden,
     hidden]``; ``peepholes``: ``[3 * hidden]`` (input, output, forget; Gers and Schmidhuber, 2000). Gates are clipped
-    before their activations, as ONNX Runtime does it (ONNX does not say if the cell is, too); ``clip`` 0 is none.
+    before their activations, as in ONNX Runtime (ONNX leaves the cell open); ``clip`` 0 means none.
     """
     hidden = recurrent.shape[-1]
     state_shape = (*x.shape[1:2], hidden)
@@ -243,7 +244,7 @@ class _GruStep:
     gates: Tensor
 
     def candidates_reset_first(self, weights: Tensor) -> Tensor:
-        """New values, from the product with what the reset leaves of the state."""
+        """New values, from the product with the state after reset."""
         remembered = self.layer.step(
             self.layer.hidden, lambda i: self._reset(i) * self.outputs[_before(i)], "remembered"
         )
@@ -251,7 +252,7 @@ class _GruStep:
         return self._candidates(lambda i: plain[i])
 
     def candidates_reset_last(self, weights: Tensor, bias: Tensor | None) -> Tensor:
-        """New values, from what the reset leaves of the product with the state."""
+        """New values, from the reset product with the state."""
         plain = self.layer.product(lambda i: self.outputs[_before(i)], weights)
 
         def contribution(i: Index) -> Expr:
@@ -261,7 +262,7 @@ class _GruStep:
         return self._candidates(contribution)
 
     def next_output(self, i: Index, candidate: Expr) -> Expr:
-        """The output after the step: between the one before and the new value."""
+        """The output after the step: interpolated between the previous one and the new value."""
         old, update = self.outputs[_before(i)], self.gates[i]
         return self.layer.kept(i[0], i[1], (const(1.0, old.dtype) - update) * candidate + update * old, old)
 
@@ -295,9 +296,9 @@ def gru(
 ) -> tuple[Tensor, Tensor]:
     """All outputs ``[steps, batch, hidden]`` and the last one ``[batch, hidden]``.
 
-    ``x``: ``[steps, batch, 3 * hidden]``, the gates update, reset, hidden; the recurrent weights of the first two,
-    ``[2 * hidden, hidden]``, and of the last one. ``recurrent_bias``: ``[hidden]``, of the last one, is used only where
-    the reset follows the product (``linear_before_reset``); else it belongs into ``x``.
+    ``x``: ``[steps, batch, 3 * hidden]``, the gates update, reset, hidden; the recurrent weights of the first two, ``[2
+    * hidden, hidden]``, and of the last one. ``recurrent_bias``: ``[hidden]``, of the last one, only if the reset
+    follows the product (``linear_before_reset``); else add it to ``x``.
     """
     hidden = recurrent_gates.shape[-1]
     others = [

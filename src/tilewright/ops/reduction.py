@@ -22,9 +22,9 @@ def reduce_over(
     reducer: Callable[..., Reduction],
     value: Callable[[Expr], Expr] = as_expr,
 ) -> Tensor:
-    """``reducer`` over ``axes`` of ``value`` of the elements of ``x``; over no axes, the values themselves.
+    """``reducer`` over ``axes`` of ``value`` of the elements of ``x``; without axes, the values themselves.
 
-    ``keep`` leaves reduced axes with extent 1.
+    ``keep``: keep reduced axes with extent 1.
     """
     reduced = {axis: te.reduce_axis((0, x.shape[axis]), name=f"r{axis}") for axis in axes}
     shape = tuple(ONE if p in reduced else e for p, e in enumerate(x.shape) if keep or p not in reduced)
@@ -40,7 +40,7 @@ def reduce_over(
 
 
 def _axes(x: Tensor, axes: Sequence[int] | None, noop_with_empty_axes: bool) -> tuple[int, ...]:
-    """The axes to reduce: none given means all, or none where the model says so."""
+    """The axes to reduce: None means all, or none if the model says so."""
     return normalize_axes(axes or (() if noop_with_empty_axes else None), x.ndim)
 
 
@@ -119,7 +119,7 @@ def root_of(value: Expr, p: int) -> Expr:
 def reduce_log_sum_exp(
     x: Tensor, *, axes: Sequence[int] | None = None, keepdims: bool = True, noop_with_empty_axes: bool = False
 ) -> Tensor:
-    """``log(sum(exp(x)))``, by ``max + log(sum(exp(x - max)))`` so that nothing overflows."""
+    """``log(sum(exp(x)))``, computed as ``max + log(sum(exp(x - max)))`` to avoid overflow."""
     over = _axes(x, axes, noop_with_empty_axes)
     wide = _real(x.dtype)
     top = finite(reduce_over(x, over, True, te.max, lambda v: cast(v, wide)))
@@ -130,7 +130,7 @@ def reduce_log_sum_exp(
 
 
 def finite(top: Tensor) -> Tensor:
-    """``top`` with 0 in the place of infinities: the difference of an infinity and itself would be NaN."""
+    """``top`` with infinities replaced by 0: the difference of an infinity and itself would be NaN."""
 
     def body(index: Index) -> Expr:
         return select(unary(UnaryOp.ISINF, top[index]), const(0.0, top.dtype), top[index])

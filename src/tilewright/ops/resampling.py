@@ -12,12 +12,12 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 UNROLLED = 4
-"""The most products of a sum that is written as one expression, without a loop."""
+"""Maximum number of products in a sum that is unrolled into one expression."""
 
 
 @operator("Repeat", FusionKind.VIEW, Trait.MOVES)
 def repeat(x: Tensor, *, axis: int, times: int) -> Tensor:
-    """Each element along ``axis`` ``times`` times, one after the other."""
+    """Each element along ``axis`` repeated ``times`` times."""
     at = normalize_axis(axis, x.ndim)
     shape = (*x.shape[:at], x.shape[at] * times, *x.shape[at + 1 :])
     return tensor(shape, lambda index: x[(*index[:at], index[at] // times, *index[at + 1 :])])
@@ -27,8 +27,8 @@ def repeat(x: Tensor, *, axis: int, times: int) -> Tensor:
 def resample(x: Tensor, indices: Tensor, weights: Tensor, *, axis: int) -> Tensor:
     """``sum over t of weights[i, t] * x[..., indices[i, t], ...]`` for each ``i`` along ``axis``.
 
-    ``indices`` and ``weights``: ``[after, taps]``. Of integers, the sum is computed in f32, and that is the result;
-    so are 16-bit floats, which are rounded.
+    ``indices`` and ``weights``: ``[after, taps]``. Integers give an f32 result; 16-bit floats are computed in f32 and
+    rounded.
     """
     at = normalize_axis(axis, x.ndim)
     if indices.ndim != 2 or len(weights.shape) != 2 or not all(map(same_extent, indices.shape, weights.shape)):
@@ -39,7 +39,7 @@ def resample(x: Tensor, indices: Tensor, weights: Tensor, *, axis: int) -> Tenso
 
     def product(index: Index, tap: ExprLike) -> Expr:
         row = (index[at], as_expr(tap))
-        # The table is within bounds; that is said here, as whoever feeds another one must not read beyond.
+        # The table is in range; the checks guard against other fed tables.
         place = maximum(minimum(cast(indices[row], index_dtype), x.shape[at] - 1), 0)
         return cast(x[(*index[:at], place, *index[at + 1 :])], wide) * cast(weights[row], wide)
 
@@ -62,10 +62,10 @@ def _add(a: Expr, b: Expr) -> Expr:
 
 @operator("AffineGrid", FusionKind.INJECTIVE)
 def affine_grid(theta: Tensor, *, spatial: tuple[int, ...], align_corners: bool = False) -> Tensor:
-    """Where an affine map takes the points of a regular grid over ``[-1, 1]`` in each dimension.
+    """The images under an affine map of the points of a regular grid over ``[-1, 1]`` in each dimension.
 
-    ``theta``: ``[N, D, D + 1]`` for ``D = len(spatial)``; the result is ``[N, *spatial, D]``. Coordinates are last
-    dimension first (x, y, z). ``align_corners``: the ends are centres of elements, else their outer edges.
+    ``theta``: ``[N, D, D + 1]`` for ``D = len(spatial)``; the result is ``[N, *spatial, D]``. Coordinates are in
+    reverse order of dimensions (x, y, z). ``align_corners``: the ends are centres of elements, else their outer edges.
     """
     rank = len(spatial)
     if theta.ndim != 3 or theta.shape[1:] != (const(rank), const(rank + 1)):

@@ -1,6 +1,6 @@
-"""Samples of a grid at places that are data: between elements, and beyond the ends.
+"""Samples a grid at data-dependent positions: between elements, and beyond the ends.
 
-A place is a float for each spatial dimension. Whatever it is (NaN, too, or far outside), no index leaves the grid.
+A position has a float for each spatial dimension. For any value, including NaN, all indices are in range.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ CUBIC_A = -0.75
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """An element that takes part in a sample: where along one dimension (a float), and with which weight."""
+    """An element of an interpolation: its position along one dimension (a float), and its weight."""
 
     place: Expr
     weight: Expr
@@ -56,12 +56,12 @@ Taps = Callable[[Expr], list[Tap]]
 
 
 def nearest_tap(place: Expr) -> list[Tap]:
-    """The nearest element; of two, the even one."""
+    """The nearest element; the even one of two."""
     return [Tap(unary(UnaryOp.ROUND, place), const(1.0, place.dtype))]
 
 
 def linear_taps(place: Expr) -> list[Tap]:
-    """The two neighbours, weighted by nearness."""
+    """The two neighbours, with linear weights."""
     left = unary(UnaryOp.FLOOR, place)
     part = place - left
     return [Tap(left, 1.0 - part), Tap(left + 1.0, part)]
@@ -84,7 +84,7 @@ def _far(d: Expr) -> Expr:
 
 
 def sample(x: Tensor, leading: Sequence[Expr], taps: Sequence[Sequence[Tap]], zeros: bool) -> Expr:
-    """The sum of the elements at all combinations of ``taps``, weighted by the products of their weights.
+    """The sum of the elements at all combinations of ``taps``, weighted by products of their weights.
 
     ``leading`` are the indices before the spatial ones. Beyond the ends: 0 if ``zeros``, else the nearest element.
     """
@@ -116,7 +116,7 @@ def _require_elements(x: Tensor) -> None:
 
 
 class Mode(Enum):
-    """How elements give a sample between them."""
+    """Interpolation modes."""
 
     NEAREST = "nearest"
     LINEAR = "linear"
@@ -124,7 +124,7 @@ class Mode(Enum):
 
 
 class Padding(Enum):
-    """What lies beyond the ends."""
+    """Padding modes beyond the ends."""
 
     ZEROS = "zeros"
     BORDER = "border"
@@ -139,7 +139,7 @@ _TAPS: Mapping[Mode, Taps] = {Mode.NEAREST: nearest_tap, Mode.LINEAR: linear_tap
 def grid_sample(
     x: Tensor, grid: Tensor, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: bool = False
 ) -> Tensor:
-    """``x[N, C, spatial...]`` sampled at ``grid[N, places..., D]``, whose coordinates run from -1 to 1, last dim first.
+    """``x[N, C, spatial...]`` sampled at ``grid[N, places..., D]``, with coordinates from -1 to 1, last dim first.
 
     ``align_corners``: -1 and 1 are centres of elements, else their outer edges (Jaderberg et al., 2015; PyTorch).
     """
@@ -158,7 +158,7 @@ def grid_sample(
         def body(index: Index) -> Expr:
             normalized = cast(grid[(*index, const(rank - 1 - dim))], wide)
             place = low + (normalized + 1.0) * (high - low) * 0.5
-            # What is near the ends gives what is far beyond, and is finite; not so for cubic weights, which overshoot.
+            # Positions near the ends stand for all farther ones, and stay finite; but cubic weights overshoot.
             return _near_ends(place, spatial[dim]) if padding is Padding.BORDER and kind is not Mode.CUBIC else place
 
         return tensor(grid.shape[:-1], body)
@@ -188,7 +188,7 @@ def _clamped(place: Expr, extent: Expr) -> Expr:
 
 
 def _near_ends(place: Expr, extent: Expr) -> Expr:
-    """``place``, but at most half a step beyond the ends, where both neighbours are the last element.
+    """``place`` clipped to half a step beyond the ends, where both neighbours are the last element.
 
     At the end itself an inner neighbour would have the weight 0, and times infinity that is NaN.
     """
@@ -224,8 +224,8 @@ def roi_align(
     """Regions ``rois[R, 4]`` (x, y, x, y) of images ``batches[R]`` pooled to ``[R, C, *output]`` (He et al., 2017).
 
     Each bin is the mean of ``samples`` times ``samples`` bilinear samples, or with ``largest`` the maximum of their
-    weighted elements. ``scale`` takes a region's coordinates to those of ``x``, then ``offset`` is subtracted; without
-    an offset regions are at least 1 wide.
+    weighted elements. A region's coordinates are multiplied by ``scale``, then ``offset`` is subtracted; without an
+    offset regions are at least 1 wide.
     """
     if x.ndim != 4 or rois.ndim != 2 or rois.shape[1] != const(4) or batches.shape != rois.shape[:1]:
         raise BadProgram(f"{x}, {rois}, {batches} must have the shapes [N, C, H, W], [regions, 4], [regions]")
@@ -250,14 +250,14 @@ def roi_align(
 
 
 class _Regions:
-    """Where the samples of regions lie in images: ``samples`` along each dimension of each of ``output`` bins."""
+    """Positions of the samples of regions: ``samples`` along each dimension of each of ``output`` bins."""
 
     def __init__(
         self, x: Tensor, rois: Tensor, output: tuple[int, int], samples: int, scale: float, offset: float
     ) -> None:
         self.dtype = accumulator(x.dtype)
         self.axes = [te.reduce_axis((0, samples), name=name) for name in ("iy", "ix")]
-        """Over the samples of a bin."""
+        """Reduction axes over the samples of a bin."""
         self._spatial = x.shape[2:]
         self._rois = rois
         self._output = output
@@ -266,7 +266,7 @@ class _Regions:
         self._offset = offset
 
     def sampled(self, region: Expr, bins: Sequence[Expr]) -> tuple[Expr, list[list[Tap]]]:
-        """Whether the sample of a bin is in the image, and the taps that it is interpolated from."""
+        """Whether the sample of a bin is in the image, and the taps for its interpolation."""
         inside: Expr = TRUE
         taps: list[list[Tap]] = []
         for dim, (bin_, extent) in enumerate(zip(bins, self._spatial, strict=True)):
@@ -286,7 +286,7 @@ class _Regions:
 
 
 def _largest_part(x: Tensor, prefix: Index, taps: Sequence[Sequence[Tap]]) -> Expr:
-    """The largest of the four weighted elements that interpolation would add up."""
+    """The largest of the four weighted elements of an interpolation."""
     pairs = product(*taps)
     return reduce(maximum, [a.weight * b.weight * _element(x, prefix, (a, b), zeros=False) for a, b in pairs])
 
@@ -325,7 +325,7 @@ def deformable_convolution(
 def _moved_columns(
     x: Tensor, sliding: Window, outputs: Shape, offsets: Tensor, mask: Tensor | None, offset_group: int
 ) -> Tensor:
-    """What each tap of each output reads: ``[N, C, taps..., outputs...]``."""
+    """The inputs of each tap of each output (im2col): ``[N, C, taps..., outputs...]``."""
     wide, rank, count = accumulator(x.dtype), x.ndim - 2, element_count(sliding.kernel)
     channels_per_offset = simplified(x.shape[1] // offset_group)
 

@@ -1,8 +1,8 @@
-"""Operators that write elements at places that are data.
+"""Operators that write elements at data-dependent positions.
 
 An index counts from the end if it is negative. One beyond the ends makes the run raise ``IndexOutOfRange``; with
-``checks="off"`` the nearest element is written (ONNX leaves the result undefined). No feed writes out of bounds. Writes
-happen in row-major order of the updates.
+``checks="off"`` the nearest element is written (ONNX leaves the result undefined). No input can cause an out-of-bounds
+write. Writes happen in row-major order of the updates.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ LANES = 16
 
 
 class Combine(Enum):
-    """What becomes of the element that is there and the one that is written."""
+    """How the old element and the update combine."""
 
     NONE = "none"
     ADD = "add"
@@ -35,7 +35,7 @@ class Combine(Enum):
     MIN = "min"
 
     def of(self, old: Expr, new: Expr) -> Expr:
-        """The element that stays."""
+        """The combined element."""
         match self:
             case Combine.NONE:
                 return new
@@ -53,7 +53,7 @@ class Combine(Enum):
 def scatter_elements(
     data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
-    """``data`` with each update at its own place, where the index replaces the coordinate along ``axis``."""
+    """``data`` with each update at its own position, where the index replaces the coordinate along ``axis``."""
     at = normalize_axis(axis, data.ndim)
     combine = choice(Combine, reduction, "ScatterElements: the reduction")
     check_lies_within(indices, data, at, "ScatterElements")
@@ -128,7 +128,7 @@ def _nest(extents: Sequence[Expr], body: Callable[[Index], Stmt], name: str = "i
 
 
 def _in_lanes(extent: Expr, body: Callable[[Expr], Stmt], name: str, lanes: int) -> Stmt:
-    """A vector loop, and a plain one for what is left."""
+    """A vectorized loop, and a scalar one for the remainder."""
     whole = extent // lanes
 
     def vector(position: Var) -> Stmt:
@@ -141,12 +141,12 @@ def _in_lanes(extent: Expr, body: Callable[[Expr], Stmt], name: str, lanes: int)
 
 
 class Beyond(Enum):
-    """Where what goes beyond the end of a tensor is written."""
+    """Modes for updates beyond the end of a tensor."""
 
     LINEAR = "linear"
-    """Nowhere."""
+    """Out of range."""
     CIRCULAR = "circular"
-    """From the start on."""
+    """Wrapped around to the start."""
 
 
 @operator("TensorScatter", FusionKind.INJECTIVE)
@@ -155,8 +155,8 @@ def tensor_scatter(
 ) -> Tensor:
     """``past`` with ``update`` written into it along ``axis``, from ``write_indices[b]`` on in batch element ``b``.
 
-    ``mode`` says what happens to what goes beyond the end: it goes on at the start (``circular``), or makes the run
-    raise ``IndexOutOfRange`` (``linear``; with ``checks="off"`` the update is moved until it fits).
+    ``mode``: updates beyond the end wrap around to the start (``circular``), or make the run raise ``IndexOutOfRange``
+    (``linear``; with ``checks="off"`` the update is moved until it fits).
     """
     at = normalize_axis(axis, past.ndim)
     others = [p for p in range(past.ndim) if p != at]
@@ -168,7 +168,7 @@ def tensor_scatter(
         raise BadProgram(f"TensorScatter: the write_indices {write_indices} should be integers[{past.shape[0]}]")
 
     def limited(start: Expr) -> Expr:
-        """An equivalent start within the tensor, so that no sum with it overflows."""
+        """An equivalent start within the tensor, so that sums with it do not overflow."""
         if beyond is Beyond.CIRCULAR:
             return start % past.shape[at]
         return checked(start, past.shape[at] - update.shape[at] + 1, Origin("TensorScatter", "write_indices"))

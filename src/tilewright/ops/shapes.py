@@ -1,4 +1,4 @@
-"""Shapes of operators, and places in them: broadcasting, axes, row-major numbers, reshapes."""
+"""Shape computations of operators: broadcasting, axes, row-major offsets, reshapes."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -15,7 +15,7 @@ Shape = tuple[Expr, ...]
 
 @lru_cache(maxsize=256)
 def _run_time(extents: frozenset[Var]) -> Bounds:
-    """What is known of run-time extents: they are not negative."""
+    """Facts about run-time extents: they are not negative."""
     return Bounds(dims=dict.fromkeys(sorted(extents, key=lambda v: v.unique)))
 
 
@@ -30,14 +30,14 @@ def same_shape(a: Shape, b: Shape) -> bool:
 
 
 def simplified(extent: Expr) -> Expr:
-    """``extent`` in its simplest form."""
+    """``extent`` simplified."""
     return simplify(extent, _run_time(extent.variables))
 
 
 def number_at(extent: Expr, values: Mapping[Var, int]) -> int:
-    """``extent`` where variables have ``values``. Raises ``BadProgram`` if another one matters."""
+    """``extent`` with ``values`` for variables. Raises ``BadProgram`` if it depends on another one."""
     known = values.get(extent) if isinstance(extent, Var) else None
-    if known is not None:  # mostly it is one
+    if known is not None:  # the common case
         return known
     given = {variable: const(values[variable]) for variable in extent.variables if variable in values}
     number = simplified(substitute(extent, given))
@@ -69,7 +69,7 @@ def show(shape: Sequence[int | Expr]) -> str:
 
 
 def require_broadcast(tensor: Tensor, shape: Shape, role: str) -> None:
-    """Raises ``BadProgram`` unless ``tensor`` broadcasts to ``shape`` itself; ``role`` is what the text calls it."""
+    """Raises ``BadProgram``, with ``role``, unless ``tensor`` broadcasts to ``shape`` itself."""
     if broadcast(shape, tensor.shape) != shape:
         raise BadProgram(f"{role} {tensor} does not broadcast to {show(shape)}")
 
@@ -112,7 +112,7 @@ def static(shape: Shape) -> tuple[int, ...] | None:
 
 
 def place_of(flat: Expr, extents: Sequence[ExprLike]) -> list[Expr]:
-    """The place of the element with the row-major number ``flat``."""
+    """The position of the element with the row-major offset ``flat``."""
     place: list[Expr] = []
     for extent in reversed(extents):
         place.append(flat % extent)
@@ -121,14 +121,14 @@ def place_of(flat: Expr, extents: Sequence[ExprLike]) -> list[Expr]:
 
 
 def nearest_index(index: Expr, extent: Expr) -> Expr:
-    """``index``, or the end of ``0 .. extent - 1`` that is nearest to it."""
+    """``index`` clamped to ``0 .. extent - 1``."""
     return maximum(minimum(index, extent - 1), ZERO)
 
 
 def reshape_indices(old: Shape, new: Shape, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Where the element at ``indices`` of ``new`` lies in ``old``, both row-major.
+    """The position in ``old`` of the element at ``indices`` of ``new``, both row-major.
 
-    Dimensions are matched in groups of equal size first, so that only what really changes is divided.
+    Dimensions are matched in groups of equal size first, so that unchanged dimensions need no division.
     """
     result: list[Expr] = []
     i = j = 0
@@ -140,7 +140,7 @@ def reshape_indices(old: Shape, new: Shape, indices: Sequence[Expr]) -> tuple[Ex
 
 
 def _next_group(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
-    """The ends of the smallest groups from ``i`` and ``j`` on that have equally many elements."""
+    """The ends of the smallest groups from ``i`` and ``j`` on with equally many elements."""
     for i_end in range(i + (i < len(old)), len(old) + 1):
         for j_end in range(j + (j < len(new)), len(new) + 1):
             if same_extent(element_count(old[i:i_end]), element_count(new[j:j_end])):
@@ -151,7 +151,7 @@ def _next_group(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
 
 
 def _regroup(old: Shape, new: Shape, indices: Sequence[Expr]) -> list[Expr]:
-    """Indices into ``old`` from those of ``new``; extents of 1 take no part."""
+    """Indices into ``old`` from those of ``new``, ignoring extents of 1."""
     flat: Expr = ZERO
     for index, extent in zip(indices, new, strict=True):
         flat = flat if extent == ONE else flat * extent + index
@@ -165,7 +165,7 @@ def _regroup(old: Shape, new: Shape, indices: Sequence[Expr]) -> list[Expr]:
 
 
 def infer_reshape(shape: Shape, target: Sequence[int | Expr], allow_zero: bool = False) -> Shape:
-    """ONNX's Reshape: 0 copies the input's extent (unless ``allow_zero``), one -1 is what is left.
+    """ONNX's Reshape: 0 copies the input's extent (unless ``allow_zero``), one -1 is inferred.
 
     Raises ``BadProgram`` if the numbers of elements differ.
     """
@@ -192,7 +192,7 @@ def infer_reshape(shape: Shape, target: Sequence[int | Expr], allow_zero: bool =
 
 
 def _quotient(shape: Shape, part: Shape) -> Expr:
-    """How often the elements of ``part`` go into those of ``shape``; extents in both cancel out, even if they are 0."""
+    """The quotient of the element counts of ``shape`` and ``part``; extents in both cancel out, even if they are 0."""
     above, below = list(shape), list[Expr]()
     for extent in part:
         if extent in above:

@@ -13,7 +13,7 @@ from tilewright.tensor.ir import Tensor
 def frames(x: Tensor, *, length: int, step: int) -> Tensor:
     """``[batch, samples, parts]`` to ``[batch, frames, length, parts]``: a frame starts every ``step`` samples.
 
-    Raises ``Unsupported`` if the number of samples is known at run time only.
+    Raises ``Unsupported`` if the number of samples is known only at run time.
     """
     if x.ndim != 3 or length < 1 or step < 1:
         raise BadProgram(f"Frames of {length} every {step} of {x}: three dimensions and positive numbers are needed")

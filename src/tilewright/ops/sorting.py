@@ -1,4 +1,4 @@
-"""Operators that order along one axis: the places of extremes, and the best ``k``.
+"""Ordering along one axis: ``ArgMax``, ``ArgMin`` and ``TopK``.
 
 NaN comes before all numbers in ``ArgMax`` and ``ArgMin``, as in NumPy; for ``TopK`` it is larger than all numbers.
 """
@@ -21,15 +21,15 @@ from tilewright.tensor.ir import Tensor
 from tilewright.tensor.reducers import TupleReduction
 
 INSERTION_LIMIT = 32
-"""Results up to which the best are kept in a sorted list; for more, the whole row is sorted."""
+"""Number of results up to which a sorted list is kept; for more, the whole row is sorted."""
 PARALLEL_WORK = Machine().parallel_work // 2
-"""Elements from which on rows are spread over workers: each is compared, and moved. Operators know no target."""
+"""Number of elements from which rows run in parallel: each is compared and moved. Operators know no target."""
 
 
 def _place_of_extreme(
     name: str, reducer: Callable[..., TupleReduction], x: Tensor, axis: int, select_last_index: bool
 ) -> Tensor:
-    """The index along ``axis`` of what ``reducer`` keeps. It keeps the lowest index: for the last one, negated ones."""
+    """The index along ``axis`` of the element that ``reducer`` keeps: the lowest; with negated indices, the last."""
     at = normalize_axis(axis, x.ndim)
     if x.shape[at] == ZERO:
         raise BadProgram(f"{name}: dimension {at} of {x} is empty, so that it has no extreme element")
@@ -45,7 +45,7 @@ def _place_of_extreme(
 
 @operator("ArgMax", FusionKind.REDUCTION)
 def argmax(x: Tensor, *, axis: int = 0, select_last_index: bool = False) -> Tensor:
-    """The i64 index of the largest element along ``axis`` (which stays, as 1); of equal ones the first or last.
+    """The i64 index of the largest element along ``axis`` (kept with extent 1); of equal ones the first or last.
 
     Raises ``BadProgram`` if there are no elements along ``axis``.
     """
@@ -110,9 +110,9 @@ class _Selection:
     largest: bool
 
     def by_insertion(self) -> Stmt:
-        """The results are a sorted list of the best so far; few elements get further than a look at its last.
+        """The results are a sorted list of the best so far; most elements are only compared with its last one.
 
-        Places of ``count`` stand for none yet.
+        An index ``count`` marks an empty entry.
         """
         clear = for_range(
             self.k,
@@ -121,7 +121,7 @@ class _Selection:
         )
 
         def consider(later: Expr) -> Stmt:
-            """An element that only equals the last one comes after it."""
+            """An element equal to the last one comes after it."""
             i = later + self.k
             last = self.values[self._at(as_expr(self.k - 1))]
             return if_then(self._precedes(self._element(i), last), self._insert(i))
@@ -130,7 +130,7 @@ class _Selection:
         return seq(clear, first, for_range(self.count - self.k, consider, name="i"))
 
     def _insert(self, i: Expr) -> Stmt:
-        """Element ``i`` goes down the list; where it wins, it stays, and what was there goes on."""
+        """Insert element ``i`` into the list, and move worse ones down."""
 
         def sink(value: Buffer, place: Buffer, held: Buffer) -> Stmt:
             def step(p: Expr) -> Stmt:
@@ -166,13 +166,14 @@ class _Selection:
         return alloc((), self.source.dtype, body, name="old")
 
     def _wins(self, value: Expr, place: Expr, p: Expr) -> Expr:
-        """Whether an element belongs before the one at ``p`` of the list."""
+        """Whether an element belongs before the one at position ``p`` of the list."""
         there, its_place = self.values[self._at(p)], self.places[self._at(p)]
         ties = ~self._precedes(there, value) & (place < its_place)
         return equal(its_place, const(self.count)) | self._precedes(value, there) | ties
 
     def by_sorting(self) -> Stmt:
-        """A merge sort of the indices, from runs of one on; each pass moves from one half of ``order`` to the other."""
+        """A merge sort of the indices, starting with runs of one; each pass copies from one half of ``order`` to the
+        other."""
         passes = max(self.count - 1, 0).bit_length()
 
         def body(order: Buffer) -> Stmt:
@@ -188,7 +189,7 @@ class _Selection:
         return alloc((2, self.count), i64, body, name="order")
 
     def _merge(self, order: Buffer, s: Expr) -> Stmt:
-        """Runs of ``2 ** s`` sorted indices become runs of twice as many."""
+        """Merge runs of ``2 ** s`` sorted indices into runs of twice the length."""
         width = const(1) << s
         before, after = s % 2, (s + 1) % 2
 

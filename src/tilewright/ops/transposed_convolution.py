@@ -1,12 +1,12 @@
-"""Transposed convolution without inserted zeros: output positions are told apart by their phase.
+"""Transposed convolution without inserted zeros: output positions are grouped by phase.
 
-Output position ``y`` gets ``x[i] * weight[k]`` wherever ``y + begin = i * stride + k * dilation``. So the taps that
-take part are those with ``k * dilation = y + begin (mod stride)``: all outputs of a phase ``(y + begin) % stride`` see
-the same taps, and neighbours among them see neighbours of the input. Each phase is an ordinary convolution of stride 1
-with some of the taps, backwards (the sub-pixel convolution of Shi et al., 2016).
+Output position ``y`` gets ``x[i] * weight[k]`` wherever ``y + begin = i * stride + k * dilation``. So the active taps
+are those with ``k * dilation = y + begin (mod stride)``: all outputs of a phase ``(y + begin) % stride`` have the same
+taps, and neighbours among them read neighbours of the input. Each phase is an ordinary convolution of stride 1 with
+some of the taps, backwards (the sub-pixel convolution of Shi et al., 2016).
 
-Phases may have unequally many taps (a kernel of 3, a stride of 2), or none. Filters are as long as the longest; the
-taps that a phase lacks are zeros in storage and are left out of its sums: ``0 * inf`` is no zero.
+Phases may have different numbers of taps (a kernel of 3, a stride of 2), or none. Filters are padded to the longest;
+missing taps are zeros in storage and are left out of the sums, as ``0 * inf`` is not 0.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Phases:
     """The phases along one spatial dimension.
 
     ``k * dilation = phase (mod stride)`` has solutions if the phase is a multiple of ``gcd(stride, dilation)``: every
-    ``step``-th tap from ``first_tap`` on. From one to the next, the place in the input goes back by ``move``.
+    ``step``-th tap from ``first_tap`` on. From one to the next, the input position decreases by ``move``.
     """
 
     kernel: Expr
@@ -47,7 +47,7 @@ class Phases:
 
     @property
     def taps(self) -> Expr:
-        """The most taps that a phase has."""
+        """The maximum number of taps of a phase."""
         return simplified((self.kernel + (self.step - 1)) // self.step)
 
     @property
@@ -62,25 +62,25 @@ class Phases:
         return phase // (self.stride // self.step) * pow(self.move, -1, self.step) % self.step
 
     def tap(self, phase: Expr, back: Expr) -> Expr:
-        """The tap of ``phase`` that comes at position ``back`` from its last possible one."""
+        """The tap of ``phase`` at position ``back`` from its last possible one."""
         return self.first_tap(phase) + (self.taps - 1 - back) * self.step
 
     def has(self, phase: Expr, back: Expr) -> Expr:
-        """Whether there is a ``tap``."""
+        """Whether ``tap`` exists."""
         if self.are_even:
             return TRUE
         solvable = equal(phase % (self.stride // self.step), 0) if self.step < self.stride else TRUE
         return solvable & (self.tap(phase, back) < self.kernel)
 
     def source(self, place: Expr, back: Expr) -> Expr:
-        """Where in the input the output at ``place`` (counted with the padding) reads what it multiplies ``tap`` by."""
+        """The input position that the output at ``place`` (counted with the padding) multiplies by ``tap``."""
         phase = place % self.stride
         shift = (phase - self.first_tap(phase) * self.dilation) // self.stride if self.dilation > 1 else const(0)
         return place // self.stride + shift - (self.taps - 1 - back) * self.move
 
     @property
     def farthest(self) -> Expr:
-        """How far ``source`` may lie before ``place // stride``."""
+        """The maximum distance of ``source`` before ``place // stride``."""
         return simplified(
             ((self.step - 1) * self.dilation + self.stride - 1) // self.stride + (self.taps - 1) * self.move
         )
@@ -95,7 +95,7 @@ def phases(kernel: Sequence[ExprLike], strides: Sequence[int], dilations: Sequen
 def phase_filters(weight: Tensor, *, strides: Sequence[int], dilations: Sequence[int], group: int = 1) -> Tensor:
     """The filters of all phases: ``[group * CI, CO, kernel...]`` to ``[group * CO, strides..., CI, taps...]``.
 
-    Taps go backwards. Zeros stand where a phase has fewer than the others.
+    Taps are reversed. Missing taps are zeros.
     """
     if group < 1:
         raise BadProgram(f"group is {group}; it must be at least 1")
@@ -129,7 +129,7 @@ def phase_conv(
     spatial: Sequence[int | Expr],
     group: int = 1,
 ) -> Tensor:
-    """The transposed convolution of ``x`` with what ``PhaseFilters`` made of a weight with the extents ``kernel``.
+    """The transposed convolution of ``x`` with the result of ``PhaseFilters`` for a weight with the extents ``kernel``.
 
     ``x``: ``[N, group * CI, ...]``, ``bias``: ``[group * CO]``; the result is ``[N, group * CO, *spatial]``, and starts
     ``begins`` after the first output. Up to three stages: the padded input, the sum of products, the bias.
@@ -181,7 +181,7 @@ def _number(extent: Expr) -> int:
 
 
 def _padded(x: Tensor, before: Sequence[int], needed: Shape) -> Tensor:
-    """``x`` with zeros ``before`` it, and after it up to the extents that are ``needed``."""
+    """``x`` with zeros ``before`` it, and after it up to the extents ``needed``."""
     ones = (1,) * len(needed)
     ends = tuple(number(extent - own - pad) for extent, own, pad in zip(needed, x.shape[2:], before, strict=True))
     return Window(tuple(map(const, ones)), ones, ones, tuple(before), ends).padded(x, const(0, x.dtype), needed)
@@ -191,7 +191,7 @@ def _padded(x: Tensor, before: Sequence[int], needed: Shape) -> Tensor:
 def phases_to_space(
     x: Tensor, *, strides: Sequence[int], offsets: Sequence[int], spatial: Sequence[int | Expr]
 ) -> Tensor:
-    """Phases interleaved: ``[N, phases * C, ...]`` to ``[N, C, *spatial]``; the first ``offsets`` outputs go."""
+    """Phases interleaved: ``[N, phases * C, ...]`` to ``[N, C, *spatial]``, without the first ``offsets`` outputs."""
     channels = simplified(x.shape[1] // prod(strides))
 
     def body(index: Index) -> Expr:

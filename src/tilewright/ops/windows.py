@@ -1,4 +1,4 @@
-"""Windows that slide over the spatial dimensions of ``[batch, channels, spatial...]``: convolution and pooling.
+"""Sliding windows over the spatial dimensions of ``[batch, channels, spatial...]``, for convolution and pooling.
 
 Along each spatial dimension, tap ``k`` of the window of output ``y`` reads position ``y * stride + k * dilation`` of
 the padded input (ONNX, operators Conv and MaxPool; Dumoulin and Visin, "A guide to convolution arithmetic", 2016).
@@ -39,10 +39,10 @@ class Window:
         return any(pad != 0 for pad in (*self.begins, *self.ends))
 
     def outputs(self, spatial: Shape, ceil: bool = False) -> Shape:
-        """How often the window fits into ``spatial`` with its padding.
+        """The number of window positions in ``spatial`` with its padding.
 
-        ``ceil``: so that the last window may go beyond the end, but not start beyond the input and the padding before.
-        Raises ``BadProgram`` if it does not fit once.
+        ``ceil``: the last window may extend beyond the end, but starts within the input or the padding before it.
+        Raises ``BadProgram`` if there is none.
         """
         return tuple(self._outputs(dim, extent, ceil) for dim, extent in enumerate(spatial))
 
@@ -63,15 +63,14 @@ class Window:
         return tuple(te.reduce_axis((0, k), name=f"k{dim}") for dim, k in enumerate(self.kernel))
 
     def positions(self, outputs: Sequence[Expr], taps: Sequence[ExprLike]) -> Index:
-        """Where in the padded input the windows of ``outputs`` have their ``taps``."""
+        """The positions in the padded input of the ``taps`` of the windows of ``outputs``."""
         moves = zip(outputs, taps, self.strides, self.dilations, strict=True)
         return tuple(y * stride + as_expr(k) * dilation for y, k, stride, dilation in moves)
 
     def padded(self, x: Tensor, value: Expr, outputs: Shape) -> Tensor:
-        """``x`` with its padding, which holds ``value``; ``x`` itself if no window of ``outputs`` leaves it.
+        """``x`` padded with ``value``; ``x`` itself if no window of ``outputs`` leaves it.
 
-        A stage of its own: the window reads each element many times, so it should not ask each time whether it is
-        inside.
+        A separate stage, as the window reads each element many times and would check its bounds each time.
         """
         spatial = x.shape[2:]
         extents = tuple(map(self._padded_extent, range(len(spatial)), spatial, outputs))
@@ -89,13 +88,13 @@ class Window:
         return tensor((*x.shape[:2], *extents), body, name="padded")
 
     def _padded_extent(self, dim: int, extent: Expr, outputs: Expr) -> Expr:
-        """Input and padding, and what the last window needs beyond (in ceiling mode)."""
+        """The shape of input and padding, and of the elements that the last window needs beyond (in ceiling mode)."""
         own = extent + self.begins[dim] + self.ends[dim]
         needed = (outputs - 1) * self.strides[dim] + self.reach[dim]
         return simplified(maximum(own, needed)) if simplified(needed) != simplified(own) else simplified(own)
 
     def taps_within(self, dim: int, output: Expr, low: ExprLike, high: ExprLike) -> Expr:
-        """How many taps of the window of ``output`` are at positions ``low <= p < high`` of the padded dimension."""
+        """The number of taps of the window of ``output`` at positions ``low <= p < high`` of the padded dimension."""
         start, dilation = output * self.strides[dim], self.dilations[dim]
         first = maximum(as_expr(low) - start + (dilation - 1), ZERO) // dilation
         end = minimum((as_expr(high) - start + (dilation - 1)) // dilation, self.kernel[dim])
@@ -143,7 +142,7 @@ def _check_positive(name: str, values: Sequence[int | Expr]) -> None:
 def same_pads(
     spatial: Shape, kernel: Shape, strides: Sequence[int], dilations: Sequence[int], upper: bool
 ) -> tuple[int | Expr, ...]:
-    """The pads with which there are ``ceil(extent / stride)`` outputs; the odd one at the end if ``upper``."""
+    """The pads that give ``ceil(extent / stride)`` outputs; the odd one at the end if ``upper``."""
     begins: list[int | Expr] = []
     ends: list[int | Expr] = []
     for extent, k, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
@@ -156,6 +155,6 @@ def same_pads(
 
 
 def number(extent: Expr) -> int | Expr:
-    """``extent`` in its simplest form, as an int if it is known."""
+    """``extent`` simplified, as an int if it is known."""
     known = simplified(extent)
     return int(known.value) if isinstance(known, Const) else known

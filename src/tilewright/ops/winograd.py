@@ -1,9 +1,8 @@
 """Convolutions by minimal filtering in their last two dimensions: F(2x2, 3x3), F(4x4, 3x3) and F(3x3, 2x2).
 
-Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016):
-``Y = A^T [ (G g G^T) * (B^T d B) ] A`` for each tile of ``tile`` x ``tile`` outputs ``Y``. The products of all tiles
-are matrix products over the channels, one for each of the points. A dimension before the last two stays a sum over the
-filter's taps: it is part of the products.
+Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016): ``Y = A^T [ (G g G^T) * (B^T d B) ] A`` for
+each tile of ``tile`` x ``tile`` outputs ``Y``. The products of all tiles are matrix products over the channels, one for
+each point. A dimension before the last two remains a sum over the filter's taps within the products.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +23,10 @@ from tilewright.tensor.ir import Reduction, Tensor
 
 def transformed_filter(weight: Array, tile: int, group: int) -> NDArray[np.float64]:
     """``G g G^T`` of filters ``[co, ci, d..., y, x]``, as ``WinogradProducts`` reads them: ``[points^2, d, group, ci,
-    co]``, ``co`` those of a group."""
+    co]``, ``co`` within a group."""
     filtering = FILTERINGS[tile]
     filters, channels = weight.shape[:2]
-    if not any(weight.strides) and weight.size > 1:  # one number, broadcast: all filters are alike
+    if not any(weight.strides) and weight.size > 1:  # one number, broadcast: all filters are equal
         one = transformed_filter(np.array(weight[:1, :1]), tile, 1)
         return np.broadcast_to(one, (*one.shape[:2], group, channels, filters // group))
     planes = weight.astype(np.float64).reshape(group, filters // group, channels, -1, filtering.taps, filtering.taps)
@@ -40,8 +39,8 @@ def transformed_filter(weight: Array, tile: int, group: int) -> NDArray[np.float
 def winograd_input(x: Tensor, *, tile: int, depth: int, pads: Sequence[int], outputs: Sequence[int]) -> Tensor:
     """``B^T d B`` of all tiles of ``x: [n, c, d..., y, x]``, padded by zeros: ``[p, p, n, d..., tile y, tile x, c]``.
 
-    ``depth``: taps of the filter along ``d``, of which there is at most one; ``pads``: how many zeros come before the
-    data, and ``outputs``: the extents of the convolution's result, in each dimension.
+    ``depth``: taps of the filter along ``d``, at most one dimension; ``pads``: zeros before the data, ``outputs``:
+    extents of the convolution's result, in each dimension.
     """
     filtering = FILTERINGS[tile]
     planes = x.ndim - 4
@@ -77,7 +76,7 @@ def winograd_input(x: Tensor, *, tile: int, depth: int, pads: Sequence[int], out
 def winograd_products(x: Tensor, w: Tensor, *, step: int) -> Tensor:
     """``sum over d, c of x[p, n, r + d * step, g, c] * w[p, d, g, c, o]``: ``[p, n, r, g, o]``.
 
-    Rows are the tiles, one layer after the other; ``step``: tiles of a layer.
+    Rows are the tiles, layer by layer; ``step``: tiles of a layer.
     """
     points, batch, rows, group, channels = x.shape
     d, c = te.reduce_axis((0, w.shape[1]), name="d"), te.reduce_axis((0, channels), name="c")
@@ -110,7 +109,7 @@ def winograd_output(products: Tensor, bias: Tensor | None = None, *, tile: int, 
 
 
 def _combination(matrix: Matrix, row: Expr, read: Callable[[Expr], Expr], dtype: DType) -> Expr:
-    """``sum over k of matrix[row][k] * read(k)``: ``row`` chooses among sums without products by 0 or 1."""
+    """``sum over k of matrix[row][k] * read(k)``: selects the sum of ``row``, without products by 0 or 1."""
     result = _sum(matrix[-1], read, dtype)
     for position in reversed(range(len(matrix) - 1)):
         result = select(row < position + 1, _sum(matrix[position], read, dtype), result)
@@ -118,7 +117,7 @@ def _combination(matrix: Matrix, row: Expr, read: Callable[[Expr], Expr], dtype:
 
 
 def _sum(factors: NDArray[np.float64], read: Callable[[Expr], Expr], dtype: DType) -> Expr:
-    # A positive term first: the others are then added or subtracted, and none is negated.
+    # A positive term first: the others are then added or subtracted, without negation.
     known = [(k, float(factor)) for k, factor in enumerate(factors) if factor]
     total: Expr | None = None
     for k, factor in sorted(known, key=lambda term: (term[1] < 0, term[0])):

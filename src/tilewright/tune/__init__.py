@@ -1,4 +1,4 @@
-"""Which schedule for this kernel on this target? Found by search with a learned model of costs and measurements.
+"""The tuner: searches for fast schedules of kernels with a learned cost model and measurements.
 
 The system of Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018).
 
@@ -9,12 +9,12 @@ compiled again.
     for progress in tuner.run(is_time_left): ...
     gains = tuner.confirm()
 
-    spaces, contraction_space       what is searched       search/      who proposes candidates
-    features/                       what a model sees      models/      what they are thought to be worth
-    kernel_tuner, model_tuner       the search             measurer     measurements that are remembered
-    tasks, ways                     nodes with all ways to compute them, and what these take
-    nearest                         what similar kernels teach
+    spaces, contraction_space       search spaces          search/      searchers
+    features/                       inputs of models       models/      cost models
+    kernel_tuner, model_tuner       the search             measurer     recorded measurements
+    tasks, ways                     alternative algorithms and layouts of nodes
+    nearest                         transfer from similar kernels
 
-A new searcher is a file in ``search/``, a new cost model one in ``models/``, a kernel of one's own is a template
-(``kernel``); all three may be somebody's own (``strategy``, ``docs/extending.md``).
+A new searcher is a file in ``search/``, a new cost model one in ``models/``, a user's kernel is a template
+(``kernel``); all three can be user-defined (``strategy``, ``docs/extending.md``).
 """

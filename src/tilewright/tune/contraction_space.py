@@ -1,4 +1,4 @@
-"""The larger space of a contraction (``kernels.tile_blocks``), with what the analytic model knows of it."""
+"""The larger search space of a contraction (``kernels.tile_blocks``), with estimates of the analytic model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,18 +20,19 @@ from tilewright.space.space import Digits, Floats, Mask, Space
 from tilewright.target.target import Target
 
 MOST_WRITTEN_OUT = 192
-"""Vector operations in the innermost body: more take seconds to compile, and a processor no longer keeps them."""
+"""Maximum vector operations in the innermost body: more take seconds to compile, and exceed a processor's instruction
+cache."""
 UNKNOWN = 1.05
-"""By how much each decision that the analytic model knows nothing of makes a candidate less promising, if it is another
-one than the compiler's."""
+"""The relative penalty for each decision outside of the analytic model that differs from the compiler's."""
 _PARTS = ("lanes", "rows", "panels")
 _KNOWN = (tile_blocks.TILE, tile_blocks.PACK, tile_blocks.PREFETCH)
 
 
 def contraction_space(naive: Program, target: Target, opened: Schedule, nests: Nests, nest: Tiles) -> Space:
-    """The space of a naive program whose last nest is a contraction; ``opened``: what its ``nests`` were found in.
+    """The space of a naive program whose last nest is a contraction; ``opened``: the schedule in which its ``nests``
+    were found.
 
-    What comes before the contraction is scheduled as the compiler does, in ``opened``.
+    Its producers are scheduled as by the compiler, in ``opened``.
     """
     choices = best(nests, target)
     values = [dict(zip((k.name for k in n.knobs), c, strict=True)) for n, c in zip(nests.nests, choices, strict=True)]
@@ -44,31 +45,31 @@ def contraction_space(naive: Program, target: Target, opened: Schedule, nests: N
 
 @dataclass(frozen=True, slots=True)
 class OfContraction:
-    """What is known of all candidates (``Known``)."""
+    """Prior estimates of all candidates (``Known``)."""
 
     blocks: TileBlocks
     numbers: Mapping[str, IntArray]
-    """What each knob may be set to, by its name: (values, numbers)."""
+    """The numeric features of each knob's values, by its name: (values, numbers)."""
     cycles: Floats
-    """What the analytic model thinks of each tile, with and without a copy, and of asking ahead into each cache or into
-    none: (tiles, 2, 3)."""
+    """Estimates of the analytic model for each tile, without and with a copy, and without prefetch and with prefetch
+    into each cache: (tiles, 2, 3)."""
     first: Digits
-    """The candidate that does what the compiler does where nothing was measured."""
+    """The candidate that equals the compiler's choice without measurements."""
 
     @staticmethod
     def of(
         blocks: TileBlocks, knobs: tuple[Knob[Value], ...], chosen: Mapping[str, int], target: Target
     ) -> "OfContraction":
-        """``chosen``: what the analytic model chooses for the nest, by the names of its knobs."""
+        """``chosen``: the analytic model's choice for the nest, by the names of its knobs."""
         numbers = {knob.name: _numbers(knob.values) for knob in knobs}
         first = [knob.values.index(_analytic(knob, blocks, chosen)) for knob in knobs]
         cycles = _cycles(blocks.nest, chosen, numbers[tile_blocks.TILE], target)
         return OfContraction(blocks, numbers, cycles, np.array(first, np.int64))
 
     def allowed(self, digits: Digits) -> Mask:
-        """Which candidates do not write out too much; a copy is not a stream, and blocks have no tiles beyond the last.
+        """Which candidates do not unroll too much; copies are not prefetched, and blocks have no tiles beyond the last.
 
-        So hardly two of them are scheduled alike.
+        So almost all of them have different schedules.
         """
         tiles = self._numbers(tile_blocks.TILE, digits)
         vectors = tiles.prod(axis=1) // self.blocks.nest.registers.lanes * self._written_out(digits)
@@ -77,7 +78,8 @@ class OfContraction:
         return np.less_equal(vectors, MOST_WRITTEN_OUT) & is_either & self._filled(digits)
 
     def estimates(self, digits: Digits) -> Floats:
-        """Cycles by the analytic model, which knows tiles, and a charge for whatever else differs from its choice."""
+        """Cycles by the analytic model of tiles, plus a penalty for each other decision that differs from the
+        compiler's."""
         names = list(self.numbers)
         tile = digits[:, names.index(tile_blocks.TILE)]
         copied, cache = (self._numbers(name, digits)[:, 0] for name in (tile_blocks.PACK, tile_blocks.PREFETCH))
@@ -86,11 +88,11 @@ class OfContraction:
         return self.cycles[tile, copied, cache] * UNKNOWN**unknown
 
     def _numbers(self, name: str, digits: Digits) -> IntArray:
-        """What a knob is set to: (candidates, numbers)."""
+        """Features of the knobs' values: (candidates, numbers)."""
         return self.numbers[name][digits[:, list(self.numbers).index(name)]]
 
     def _filled(self, digits: Digits) -> Mask:
-        """Which candidates have no larger blocks than there are tiles for."""
+        """Which candidates have blocks no larger than the number of tiles."""
         tiles, roles = self._numbers(tile_blocks.TILE, digits), self.blocks.nest.roles
         sizes = dict(zip((roles.vector, roles.rows, roles.panels), tiles.T, strict=True))
         filled = np.ones(len(digits), np.bool_)
@@ -100,7 +102,7 @@ class OfContraction:
         return filled
 
     def _written_out(self, digits: Digits) -> IntArray:
-        """How many steps of the reduction are written out."""
+        """The number of unrolled steps of the reduction."""
         over, reduced = self.blocks.over, self.blocks.reduced
         inner = [self._numbers(axis.steps, digits)[:, 0] for axis in reduced if axis.is_split]
         steps = {axis.name: self._numbers(axis.steps, digits)[:, 0] for axis in over if axis.is_split}
@@ -131,12 +133,12 @@ def _analytic(knob: Knob[Value], blocks: TileBlocks, chosen: Mapping[str, int]) 
 
 
 def _numbers(values: tuple[Value, ...]) -> IntArray:
-    """Those of each value of a knob: (values, numbers)."""
+    """Features of each value of a knob: (values, numbers)."""
     return np.array([value if isinstance(value, tuple) else (value,) for value in values], np.int64)
 
 
 def _cycles(nest: Tiles, chosen: Mapping[str, int], tiles: IntArray, target: Target) -> Floats:
-    """Of each tile, (lanes, rows, panels), without and with a copy, and with nothing asked ahead or into each cache."""
+    """Estimates of tiles, (lanes, rows, panels), without and with a copy, and without prefetch or into each cache."""
     names = tuple(knob.name for knob in nest.knobs)
     of_tiles = dict(zip(_PARTS, tiles.T, strict=True))
     caches = (0, *CACHES)

@@ -1,4 +1,4 @@
-"""Tuning one program: in its own space, or in that of a template.
+"""``tune_kernel``: tunes one program, in its own space or in that of a template.
 
 best = tilewright.tune_kernel(te.create_schedule(C).program, template=matmul, trials=64)
 print(best.microseconds, best.schedule.trace)

@@ -1,6 +1,6 @@
 """The search for a kernel's schedule: Algorithm 1 of Chen et al., "Learning to Optimize Tensor Programs" (2018).
 
-Rounds of proposing a batch, measuring it, and learning from it. Everything follows from the seed and what is measured.
+Each round proposes a batch, measures it, and learns from it. The search is determined by the seed and the measurements.
 """
 
 from collections import Counter
@@ -29,24 +29,24 @@ from tilewright.tune.strategy import Models, Searches, rater_of, searcher_of
 QUICK = Timing(repeats=3, least_seconds=0.001, hopeless=2.0)
 CAREFUL = Timing(repeats=10, least_seconds=0.004)
 FINALISTS = 8
-"""The fastest candidates that are measured again. Some of them are there by luck: a slow kernel has few runs."""
+"""Number of fastest candidates to measure again: some were only lucky, as slow kernels have few runs."""
 FEWEST = 2
-"""After each round the slower half of them is dropped, until this many are left."""
+"""After each round the slower half of them is dropped, until this many remain."""
 ALL_FAIL = 32
-"""The search ends if this many candidates have failed and none was right."""
+"""The search ends after this many failures without a correct candidate."""
 
 
 class Start(Enum):
-    """Where a search begins."""
+    """The start of a search."""
 
     ANALYTIC = "analytic"
-    """With what the analytic model thinks best, which is also one of the learned model's features."""
+    """The analytic model's best candidate; its estimate is also a feature of the learned model."""
     RANDOM = "random"
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """How a kernel is tuned. ``first`` and ``batch``: the fewest and the most candidates in a round."""
+    """Parameters of tuning a kernel. ``first`` and ``batch``: minimum and maximum candidates of a round."""
 
     first: int = 4
     batch: int = 32
@@ -58,20 +58,20 @@ class Setup:
     spaces: Spaces = Spaces.TEMPLATES
     """What is searched."""
     transfer: bool = True
-    """Begin with what the records of similar kernels teach. Without them, the search follows from the seed alone."""
+    """Start from the records of similar kernels. Without them, the search depends on the seed alone."""
 
     def round_size(self, known: int) -> int:
-        """How many candidates a round has where so many were measured before.
+        """The number of candidates of the next round, after ``measured`` ones.
 
-        The model learns most from the first few: rounds begin small, and grow with what is known. To fit it and to ask
-        it for a few candidates takes less time than to build one.
+        The model learns most from the first few candidates: rounds begin small and grow. Fitting it and scoring a few
+        candidates takes less time than one build.
         """
         return min(self.batch, max(self.first, known // 4))
 
 
 @dataclass(frozen=True, slots=True)
 class Cold:
-    """Which inputs are not in the caches when a run begins, as other data come in between: see ``Timing``."""
+    """The inputs that are not in the caches when a run begins: see ``Timing``."""
 
     inputs: tuple[str, ...] = ()
     between_bytes: int = 0
@@ -79,16 +79,16 @@ class Cold:
 
 @dataclass(slots=True)
 class History:
-    """What was measured, in order: digits, throughputs (runs per second, 0 for failures), verdicts."""
+    """Measurements in order: digits, throughputs (runs per second, 0 for failures), verdicts."""
 
     digits: list[Digits] = field(default_factory=list[Digits])
     throughputs: list[float] = field(default_factory=list[float])
     verdicts: Counter[Verdict] = field(default_factory=Counter[Verdict])
     details: list[str] = field(default_factory=list[str])
-    """What was wrong with the first few that failed."""
+    """Errors of the first few failures."""
 
     def add(self, digits: Digits, outcome: Outcome) -> None:
-        """One more candidate."""
+        """Add one candidate."""
         self.digits.append(digits)
         self.throughputs.append(_throughput(outcome))
         self.verdicts[outcome.verdict] += 1
@@ -97,11 +97,11 @@ class History:
 
     @property
     def best(self) -> int | None:
-        """The position of the fastest candidate; None if none was right."""
+        """The position of the fastest candidate; None if none was correct."""
         return int(np.argmax(self.throughputs)) if max(self.throughputs, default=0.0) > 0 else None
 
     def causes(self) -> str:
-        """How many candidates failed, in which ways, and what was said of the first few; empty if none did."""
+        """The number of failures by kind, and the messages of the first few; empty if there were none."""
         failed = {verdict: count for verdict, count in self.verdicts.items() if verdict is not Verdict.OK}
         if not failed:
             return ""
@@ -118,11 +118,11 @@ def _microseconds(outcome: Outcome) -> float:
 
 
 def compared(rounds: Sequence[Sequence[float]]) -> list[float]:
-    """What each of several candidates takes, by what they took in each round; infinity if one was not right in any.
+    """The time of each of several candidates, from their times in each round; infinity if it failed in one.
 
-    That of the first is the least of all rounds; the others are compared with it round by round, and the median tells.
-    From one round to another the machine may be twice as fast: two processors of a virtual machine are near each other,
-    and then they are not.
+    That of the first is the minimum of all rounds; the others are compared with it round by round, by the median of the
+    ratios. Between rounds, the machine's speed may change by a factor of two, such as when a virtual machine's
+    processors move.
     """
     own = list(zip(*rounds, strict=True))
     if inf in own[0]:
@@ -132,14 +132,14 @@ def compared(rounds: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _times(jobs: Sequence[Job], rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """What each of ``jobs``, which were in all rounds, takes in comparison with the first."""
+    """The times of ``jobs``, which were in all rounds, relative to the first."""
     ids = [job.id for job in jobs]
     return dict(zip(ids, compared([[times[key] for key in ids] for times in rounds]), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A candidate that was measured again. ``microseconds``: see ``compared``; infinity if it was not in all rounds."""
+    """A candidate that was measured again. ``microseconds``: see ``compared``; infinity if it failed in a round."""
 
     job: Job
     microseconds: float
@@ -158,12 +158,12 @@ class KernelTuner:
         borrowed: Schedule | None = None,
         history: Sequence[Measured] = (),
     ) -> None:
-        """What similar kernels teach: ``borrowed``, a schedule that was good for one, is one of those that are
-        confirmed; ``history``: candidates that were measured, which the cost model starts from (``similar``)."""
+        """Transfer from similar kernels: ``borrowed``, a good schedule of one, is confirmed with the others;
+        ``history``: measured candidates, from which the cost model starts (``similar``)."""
         self.space = space
         self.history = History()
         self.is_over = False
-        """All of the space is measured, or nothing of it works."""
+        """Whether the whole space is measured, or all candidates fail."""
         self._measurer = measurer
         self._setup = setup
         is_known = setup.start is Start.ANALYTIC
@@ -179,18 +179,18 @@ class KernelTuner:
 
     @property
     def best_seconds(self) -> float | None:
-        """Of the fastest candidate; None if none was right yet."""
+        """The time of the fastest candidate; None if none was correct yet."""
         best = self.history.best
         return None if best is None else 1 / self.history.throughputs[best]
 
     @property
     def analytic_seconds(self) -> float | None:
-        """Of what the analytic model thinks best, if the search began with that and it was right."""
+        """The time of the analytic model's choice, if the search began with it and it was correct."""
         first = self.history.throughputs[:1] if self._setup.start is Start.ANALYTIC else []
         return 1 / first[0] if first and first[0] > 0 else None
 
     def round(self) -> None:
-        """Propose a batch, measure it, learn from it."""
+        """Propose a batch, measure it, and learn from it."""
         wanted = self._setup.round_size(len(self.history.digits))
         batch = self._proposed(wanted)
         if not len(batch):
@@ -207,7 +207,7 @@ class KernelTuner:
     def confirm(self) -> list[Confirmed]:
         """The analytic choice and then the fastest candidates, measured carefully, in rounds of other data.
 
-        Nobody uses what is measured before it is put to use (``ModelTuner.accept``).
+        The results are used only after ``ModelTuner.accept``.
         """
         finalists = self._finalists()
         first, *others = (job for job, _ in finalists)
@@ -217,7 +217,7 @@ class KernelTuner:
             if rounds:
                 times = _times([first, *left], rounds)
                 left = sorted(left, key=lambda job: times[job.id])[: max(FEWEST, len(left) // 2)]
-            # In one order and in the other: what else the machine does comes and goes.
+            # In alternating order: the load of the machine varies.
             rounds.append(self._again([first, *left], seed, backwards=len(rounds) % 2 == 1))
         times = _times([first, *left], rounds)
         return [Confirmed(job, times.get(job.id, inf), scheduled) for job, scheduled in finalists]
@@ -240,7 +240,7 @@ class KernelTuner:
 
     @property
     def timing(self) -> Timing:
-        """How candidates are timed while one searches."""
+        """The timing parameters during a search."""
         return self._as_cold(QUICK)
 
     def job(self, digits: Digits) -> Job:
@@ -262,7 +262,7 @@ class KernelTuner:
         return replace(timing, cold=self._cold.inputs, between_bytes=self._cold.between_bytes)
 
     def _measured(self, batch: Digits) -> list[Outcome]:
-        """The outcomes; those that have no schedule need no measurement to fail."""
+        """The outcomes; candidates without a valid schedule fail without a measurement."""
         predicted: dict[str, float] = {}
         refused: dict[int, Outcome] = {}
         scores = None if self._rater is None else self._score(batch).tolist()
@@ -291,7 +291,7 @@ class KernelTuner:
         return np.concatenate([first, self._searcher.propose(count - 1)])
 
     def _score(self, digits: Digits) -> Floats:
-        """What the learned model thinks; before it has learned, the analytic one, if the search starts from that."""
+        """Scores of the learned model; before the first fit, of the analytic one if the search starts from it."""
         if self._rater is not None and (self.history.best is not None or self._has_history):
             return self._rater.score(digits)
         estimates = self.space.estimates(digits) if self._setup.start is Start.ANALYTIC else None

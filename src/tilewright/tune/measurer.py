@@ -1,6 +1,6 @@
-"""Measures candidates, and takes the result from the records where there is one.
+"""Measures candidates, and reuses the results in the records.
 
-So whoever proposes the same candidates in the same order goes on where an earlier search ended, however that ended.
+So a search that proposes the same candidates in the same order resumes an earlier one, however that ended.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ NOTHING_PREDICTED: Mapping[str, float] = MappingProxyType({})
 
 
 class Bench(Protocol):
-    """Who measures: a ``Pool``, or a ``Runner``."""
+    """The interface of measuring: a ``Pool``, or a ``Runner``."""
 
     def measure_all(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Each job with its outcome, in any order."""
@@ -25,11 +25,11 @@ class Bench(Protocol):
 
 
 class Measurer:
-    """Measures on ``bench``, and keeps a record of each outcome as soon as it is known."""
+    """Measures on ``bench``, and stores each outcome as soon as it is known."""
 
     def __init__(self, bench: Bench, records: Records, session: int) -> None:
         self.measured = 0
-        """Jobs that had no record."""
+        """Number of jobs without a record."""
         self._bench = bench
         self._records = records
         self._session = session
@@ -42,9 +42,9 @@ class Measurer:
     ) -> list[Outcome]:
         """The outcomes, in the order of the jobs. Raises ``MeasureError`` if they can't be measured at all.
 
-        Jobs are taken as the bench takes them, so that those that come first are built while others are made.
-        ``predicted``: by the ids of jobs, what is thought of each when it is taken (``Outcome.predicted``); kept with
-        the record, as is ``state``, unless there is a record already.
+        Jobs are taken when the bench takes them, so that the first are built while others are created. ``predicted``:
+        the score of each job by id, read when the job is taken (``Outcome.predicted``); stored in a new record, as is
+        ``state``.
         """
         wanted: list[str] = []
         found: dict[str, Outcome | None] = {}
@@ -53,7 +53,7 @@ class Measurer:
             for job in jobs:
                 key = job.id
                 wanted.append(key)
-                if key not in found:  # candidates may be scheduled alike
+                if key not in found:  # candidates may have equal schedules
                     found[key] = self._records.find(job)
                     if found[key] is None:
                         yield job
@@ -66,5 +66,5 @@ class Measurer:
         return [outcome for key in wanted if (outcome := found[key]) is not None]
 
     def put(self, job: Job, state: State) -> None:
-        """Let the record of ``job`` be good for ``state``."""
+        """Set the state of the record of ``job``."""
         self._records.put(job, state)

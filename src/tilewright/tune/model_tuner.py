@@ -1,8 +1,8 @@
-"""Tuning a whole model: which of its kernels to try next, until the time is over, and what is kept in the end.
+"""Tunes a whole model: allocates the time to its kernels, and decides which results to keep.
 
-After a round for each kernel, the next is the one whose further search promises most for the model (the gradient of
-Zheng et al., "Ansor", OSDI 2020, section 6, without its similarity of tasks): what rounds have gained lately, and
-optimistically what is left, weighted by how often the model runs the kernel.
+After a round for each kernel, the next is the one with the largest expected gain for the model (the gradient of Zheng
+et al., "Ansor", OSDI 2020, section 6, without its similarity of tasks): the recent gain per candidate, and an
+optimistic bound of the rest, weighted by the number of calls.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,16 +25,16 @@ from tilewright.tune.spaces import candidates_of
 from tilewright.tune.strategy import shared
 
 ALPHA = 0.2
-"""How much what was gained counts, against what might be."""
+"""Weight of the past gain against the possible one."""
 WINDOW = 64
-"""Candidates over which gains are looked at."""
+"""Number of candidates over which gains are computed."""
 CLEARLY = 0.99
-"""The part of the analytic choice's time that a candidate may take, at most, to be called better."""
+"""A candidate counts as better only below this fraction of the analytic choice's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What a model computes: a naive program, how often a run calls it, and which of its inputs are weights."""
+    """A kernel of a model: a naive program, its number of calls in a run, and which of its inputs are weights."""
 
     naive: Program
     calls: int
@@ -42,14 +42,14 @@ class Computed:
 
     @property
     def weight_bytes(self) -> int:
-        """Of all calls together; those of run-time size do not count."""
+        """Bytes of all calls together, without those of run-time size."""
         known = [] if self.naive.dims else [buffer for buffer in self.naive.inputs if buffer.name in self.weights]
         return self.calls * sum(prod(shape_of(buffer)) * buffer.dtype.itemsize for buffer in known)
 
 
 @dataclass(slots=True)
 class Kernel:
-    """A distinct kernel of the model. ``weight``: how often a run calls it."""
+    """A distinct kernel of the model. ``weight``: its number of calls in a run."""
 
     name: str
     weight: int
@@ -57,7 +57,7 @@ class Kernel:
 
     @property
     def promise(self) -> float:
-        """By how many seconds of a run one more candidate might shorten it. Without bounds while none was right."""
+        """Estimated seconds of a run saved per further candidate. Infinite while none was correct."""
         if self.tuner.is_over:
             return 0.0
         found, now = self.tuner.history.throughputs, self.tuner.best_seconds
@@ -70,7 +70,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """After a round: of which kernel, and where the search stands."""
+    """The state after a round, and its kernel."""
 
     kernel: str
     kernels: tuple[Kernel, ...]
@@ -79,8 +79,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """What became of one kernel: microseconds of the analytic choice (infinity if it was not right when it was
-    confirmed), and of the fastest candidate."""
+    """The result for one kernel: microseconds of the analytic choice (infinity if it failed in the confirmation), and
+    of the fastest candidate."""
 
     name: str
     weight: int
@@ -92,7 +92,7 @@ class Gain:
 
 
 class ModelTuner:
-    """Tunes the kernels of one model that have fixed extents and something to choose."""
+    """Tunes the kernels of one model that have fixed extents and open choices."""
 
     def __init__(
         self,
@@ -102,13 +102,13 @@ class ModelTuner:
         setup: Setup,
         records: Records | None = None,
     ) -> None:
-        """``records``: in which there may be schedules of similar kernels."""
+        """``records``: a database that may have schedules of similar kernels."""
         self._measurer = measurer
         self._setup = replace(setup, model=shared(setup.model, setup.seed))
         self.kernels = tuple(_kernels(computed, target, measurer, self._setup, records))
 
     def run(self, is_time_left: Callable[[], bool]) -> Iterator[Progress]:
-        """Rounds, as long as there is time and something to try."""
+        """Rounds, while there is time and something to try."""
         for kernel in self.kernels:
             if not is_time_left():
                 return
@@ -121,7 +121,7 @@ class ModelTuner:
         return Progress(kernel.name, self.kernels, self._measurer.measured)
 
     def confirm(self) -> list[Gain]:
-        """Measure the best candidates of each kernel again. One that is not clearly better is not to be used."""
+        """Measure the best candidates of each kernel again. One that is not clearly better is not used."""
         return [self._confirmed(kernel) for kernel in self.kernels if kernel.tuner.history.best is not None]
 
     def _confirmed(self, kernel: Kernel) -> Gain:
@@ -136,7 +136,7 @@ class ModelTuner:
         return Gain(kernel.name, kernel.weight, before, after, tried, winner)
 
     def used(self, gains: Sequence[Gain], records: Records) -> Iterator[Record]:
-        """What the compiler would find in ``records`` if what was found were accepted."""
+        """What the compiler would find in ``records`` if the results were accepted."""
         for kernel in self.kernels:
             space = kernel.tuner.space
             yield from records.best(space.naive, str(space.target), self._setup.threads, State.CONFIRMED)
@@ -146,12 +146,12 @@ class ModelTuner:
                 yield Record(job, outcome, State.CONFIRMED)
 
     def accept(self, gains: Sequence[Gain]) -> None:
-        """Let everybody use what was found."""
+        """Accept the results: ``compile`` uses them."""
         for job in _winners(gains):
             self._measurer.put(job, State.CONFIRMED)
 
     def withdraw(self, gains: Sequence[Gain]) -> None:
-        """Withdraw what was found: ``compile`` does not use it."""
+        """Withdraw the results: ``compile`` does not use them."""
         for job in _winners(gains):
             self._measurer.put(job, State.REPEATED)
 
@@ -182,10 +182,9 @@ def _kernels(
 
 
 def between_bytes(computed: Sequence[Computed], target: Target) -> int:
-    """Bytes of weights that go through the caches from one run of a kernel to the next.
+    """Bytes of weights that pass through the caches between two runs of a kernel.
 
-    A power of two, so that models of about the same size share what was measured; none where all stay in a core's own
-    cache.
+    A power of two, so that models of similar size share measurements; 0 if all fit in a core's own cache.
     """
     total = sum(one.weight_bytes for one in computed)
     if total <= target.l2_bytes:

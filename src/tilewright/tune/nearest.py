@@ -1,7 +1,7 @@
-"""What is known of similar kernels, which are the same but for their numbers.
+"""Records of similar kernels, which differ only in their numbers, for transfer learning.
 
-A schedule that was best for one of another size is a candidate for this one, and a cost model starts from all that was
-measured of them (transfer learning, Chen et al. 2018, section 4).
+The best schedule of a similar kernel is a candidate for this one, and the cost model starts from their measurements
+(Chen et al. 2018, section 4).
 """
 
 from collections.abc import Callable
@@ -30,9 +30,9 @@ Spaces = Callable[[Program, Target], Candidates | None]
 
 
 def nearest_schedule(records: Records, naive: Program, target: Target, threads: int) -> Schedule | None:
-    """The best schedule of the most similar kernel, on ``naive``; None if there is none, or it does not go there.
+    """The best schedule of the most similar kernel, applied to ``naive``; None if there is none, or it does not apply.
 
-    Similar kernels are the same but for their numbers; the fewer doublings these are apart, the more similar.
+    Similar kernels differ only in numbers; the smaller the difference on a log2 scale, the more similar.
     """
     similar = records.relatives(naive, str(target), threads, State.CONFIRMED)
     if not similar:
@@ -47,7 +47,7 @@ def nearest_schedule(records: Records, naive: Program, target: Target, threads: 
 def measured_nearby(records: Records, space: Candidates, setup: Setup, space_for: Spaces) -> list[Measured]:
     """What was measured of kernels that are similar to that of ``space``, as a model over knobs sees it.
 
-    Kernels whose spaces have other knobs now, or were searched by another template, are left out.
+    Kernels whose spaces have other knobs, or another template, are left out.
     """
     found = records.candidates(space.naive, str(space.target), setup.threads, MOST_CANDIDATES)
     ordered = sorted(found, key=lambda record: record.job.program)

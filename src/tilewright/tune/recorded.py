@@ -1,4 +1,4 @@
-"""Schedules that were measured before: the best record of a kernel, for who compiles it.
+"""Looks up recorded schedules: the best confirmed record of a kernel, for the compiler.
 
 A record is found by the kernel's naive program, whatever it is called, the target and the number of threads. Only
 what was *confirmed* counts (``State``): measured again, carefully and on other data, beside the analytic choice of the
@@ -26,30 +26,29 @@ from tilewright.target.target import Target
 Answer = TypeVar("Answer")
 
 KERNEL = "tuned"
-"""What every kernel is called in records: models number theirs."""
+"""The name of every kernel in records: models number theirs."""
 SEARCHING, CONFIRMING, COMPARING = 0, 1, 3
-"""Seeds of the data on which candidates are measured first, and then those that may be used; and of that on which ways
-to compute a node are compared, as the compiler schedules their kernels."""
+"""Seeds of the data for first measurements, for confirmed ones, and for the comparison of algorithms of a node."""
 CONFIRMING_AGAIN = (2, 4, 5)
-"""Seeds of the data on which those that may be used are measured once more, in as many rounds."""
+"""Seeds of the data for the rounds of a confirmation."""
 
 
 def named(naive: Program) -> Program:
-    """The program as records have it."""
+    """The program as stored in records."""
     return replace(naive, name=KERNEL)
 
 
 def replayed(trace: str, naive: Program) -> Schedule:
-    """The schedule that a record's trace makes of ``naive``, with what comes with Tilewright or is installed.
+    """The schedule from a record's trace on ``naive``, with built-in and installed extensions.
 
-    Raises ``TilewrightError`` if it makes none.
+    Raises ``TilewrightError`` if the trace does not apply.
     """
     return replay(Trace.from_json(trace), naive, intrinsics=all_dot_products())
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A schedule, and the microseconds that were measured of it."""
+    """A schedule, and its measured microseconds."""
 
     schedule: Schedule
     microseconds: float
@@ -58,7 +57,7 @@ class Tuned:
 class Recorded:
     """The best of ``records`` for one target and number of threads.
 
-    If they can't be read, that is a warning, once, and they are asked no more.
+    If they can't be read, it warns once, and does not use them any more.
     """
 
     def __init__(self, records: Records, target: Target, threads: int, listener: Listener) -> None:
@@ -68,9 +67,9 @@ class Recorded:
         self._listener = listener
 
     def find(self, naive: Program) -> Tuned | None:
-        """The fastest schedule of ``naive`` that was measured. One that can't be used is a warning, and not used."""
+        """The fastest measured schedule of ``naive``. One that does not apply is skipped with a warning."""
         if naive.dims:
-            return None  # what is measured has fixed extents
+            return None  # only kernels with fixed extents are measured
         try:
             for record in self._best(naive, State.CONFIRMED):
                 return Tuned(replayed(record.job.trace, naive), record.outcome.median_us or 0.0)
@@ -79,11 +78,11 @@ class Recorded:
         return None
 
     def has_ways(self) -> bool:
-        """Whether any kernel was measured to compare ways."""
+        """Whether any kernel was measured to compare algorithms."""
         return self._answer(lambda records: records.has_any(self._target, self._threads, State.COMPARED), False)
 
     def microseconds(self, naive: Program) -> float | None:
-        """What ``naive`` took when ways were compared; None if it was not measured."""
+        """The time of ``naive`` in the comparison of algorithms; None if it was not measured."""
         found = self._best(naive, State.COMPARED)
         return found[0].outcome.median_us if found else None
 
@@ -102,10 +101,10 @@ class Recorded:
 
 @contextmanager
 def recorded(path: Path | None, target: Target, threads: int, listener: Listener) -> Generator[Recorded | None]:
-    """The records in ``path`` while they are open, if there is such a file.
+    """A context manager: the records in ``path``.
 
-    None if there is none, or ``path`` is None: then nothing that was measured is to be used. Trouble with the file is a
-    warning. Nothing is locked or written.
+    None if there is no file, or ``path`` is None: then no measurements are used. Problems with the file are warnings.
+    Nothing is locked or written.
     """
     own: Records | None = None
     try:
@@ -125,12 +124,12 @@ def _unused(error: TilewrightError) -> Warned:
 
 
 def stamp(path: Path | None) -> str:
-    """What changes when records are added to ``path``; empty for None."""
+    """A key that changes when records are added to ``path``; empty for None."""
     return "" if path is None else "\n".join(map(_stamp, (path, Path(f"{path}-wal"))))
 
 
 def _stamp(file: Path) -> str:
-    """Nothing for a file that is not there, or can't be looked at: its records are not used, either."""
+    """Empty for a file that is missing or unreadable: its records are not used, either."""
     try:
         found = file.stat()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The spaces in which the compiler's kernels are searched: what is open follows from what their nests are."""
+"""The search spaces of the compiler's kernels, derived from their nests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,18 +39,18 @@ def candidates_of(
 
 
 def space_of(naive: Program, target: Target) -> Space:
-    """The space of a naive program: the larger one, if it ends with a contraction that no instruction shapes."""
+    """The space of a naive program: the larger one, if it ends with a contraction without dot-product instructions."""
     opened = Schedule(naive)
     nests = open_space(opened, target)
     last = nests.nests[-1] if nests.nests else None
-    # A tile of a class of its own is scheduled in a way of its own: it has the space of its knobs.
+    # A tile class with its own schedule has the space of its knobs.
     if last is not None and type(last) is Tiles and isinstance(last.roles, Contraction) and last.instruction is None:
         return contraction_space(naive, target, opened, nests, last)
     return _of_nests(naive, target, opened, nests)
 
 
 def kernel_space(naive: Program, target: Target) -> Space:
-    """What the compiler itself chooses from for a naive program, whatever its nests are."""
+    """The compiler's own space of a naive program, for any nests."""
     opened = Schedule(naive)
     return _of_nests(naive, target, opened, open_space(opened, target))
 
@@ -61,25 +61,25 @@ def _of_nests(naive: Program, target: Target, opened: Schedule, nests: Nests) ->
 
 @dataclass(frozen=True, slots=True)
 class OfNests:
-    """What the analytic model knows of the nests of a kernel (``Known``): their knobs, one nest after the other."""
+    """Analytic estimates for the nests of a kernel (``Known``): their knobs, one nest after the other."""
 
     nests: Nests
     target: Target
 
     @property
     def first(self) -> Digits:
-        """The candidate that the compiler takes where nothing was measured."""
+        """The compiler's choice without measurements."""
         return self._digits(best(self.nests, self.target))
 
     def allowed(self, digits: Digits) -> Mask:
-        """Which candidates have numbers that go together."""
+        """Which candidates have valid combinations of values."""
         mask = np.ones(len(digits), np.bool_)
         for nest, population in self._populations(digits):
             mask &= nest.allowed(population)
         return mask
 
     def estimates(self, digits: Digits) -> Floats:
-        """What the analytic model thinks of each candidate, in cycles of its nests together: smaller is better."""
+        """The analytic model's estimate of each candidate, in cycles of all nests: smaller is better."""
         total = np.zeros(len(digits))
         for nest, population in self._populations(digits):
             total += estimate(nest, population, self.target)
@@ -91,7 +91,7 @@ class OfNests:
         return np.array(places, np.int64)
 
     def _populations(self, digits: Digits) -> list[tuple[Nest, Population]]:
-        """The numbers of each nest."""
+        """The values of the knobs of each nest."""
         found: list[tuple[Nest, Population]] = []
         start = 0
         for nest in self.nests.nests:

@@ -24,14 +24,14 @@ from tilewright.tune.search.random import RandomSearcher
 from tilewright.tune.search.searcher import Score, Searcher, Searching
 
 SEARCHERS, COST_MODELS = "tilewright.searchers", "tilewright.cost_models"
-"""Entry points: packages name their ``Searching`` and ``Rating`` objects there."""
+"""Groups of entry points, in which packages name their ``Searching`` and ``Rating`` objects."""
 Searches: TypeAlias = Search | Searching
 Models: TypeAlias = Model | Rating
 Named = TypeVar("Named", bound=Enum)
 Other = TypeVar("Other")
 
 FEW = Plan(annealing=Annealing(chains=16, steps=8, patience=8))
-"""How one searches with a model that takes milliseconds for a candidate."""
+"""Annealing parameters for a model that takes milliseconds per candidate."""
 
 
 def searcher_of(search: Searches, model: Models, space: Candidates, score: Score, seed: int) -> Searcher:
@@ -63,9 +63,9 @@ def shared(model: Models, seed: int) -> Models:
 def rater_of(
     model: Models, space: Candidates, seed: int, *, with_estimates: bool, history: Sequence[Measured] = ()
 ) -> Rater:
-    """The rater of ``space``. Raises ``BadInput`` if a package that it needs is not installed.
+    """The rater of ``space``. Raises ``BadInput`` if a required package is not installed.
 
-    ``history``: of similar kernels, which trees start from (``tune.similar``).
+    ``history``: measurements of similar kernels, from which trees start (``tune.similar``).
     """
     match model:
         case Model.TREES:
@@ -86,7 +86,7 @@ def rater_of(
 
 
 def search_named(name: str) -> Searches:
-    """The search called so: built in, or installed. Raises ``BadInput`` that says what there is."""
+    """The search of that name: built in, or installed. Raises ``BadInput``, which lists the known ones."""
     return _named(name, "search", Search, installed(SEARCHERS, Searching).items())
 
 
@@ -103,7 +103,7 @@ def spaces_named(name: str) -> Spaces:
 
 
 def model_named(name: str) -> Models:
-    """The cost model called so: built in, or installed. Raises ``BadInput`` that says what there is."""
+    """The cost model of that name: built in, or installed. Raises ``BadInput``, which lists the known ones."""
     return _named(name, "cost model", Model, installed(COST_MODELS, Rating).items())
 
 

@@ -1,6 +1,6 @@
-"""Tasks: what a model has to compute in one of several ways, with all of them as routes.
+"""Tasks: computations of a model with alternative algorithms and layouts, as routes.
 
-So algorithm and layout are chosen by measurement as well; any other kernel has one route, which is itself.
+So algorithm and layout are chosen by measurement as well; any other kernel has a single route.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +29,8 @@ class Task:
 
 
 def tasks(choices: Choices) -> tuple[Task, ...]:
-    """The distinct nodes of a graph that can be computed in several ways. The names are those of the first node that
-    computes each in the model."""
+    """The distinct nodes of a graph with several algorithms or layouts. Names are those of the first such node in the
+    model."""
     found: dict[tuple[object, ...], Task] = {}
     for node, every in nodes_with_routes(choices.graph, choices.facts):
         chosen = choices.states[node.outputs[0]].way.name
@@ -43,8 +43,8 @@ def tasks(choices: Choices) -> tuple[Task, ...]:
 
 
 def nodes_with_routes(graph: Graph, facts: Facts) -> Iterator[tuple[Node, Sequence[Route]]]:
-    """The nodes of fixed extents that can be computed in several ways, whatever comes before them; equal ones share
-    their routes."""
+    """The nodes of fixed extents with several algorithms or layouts, with any layout of inputs; equal ones share
+    routes."""
     known: dict[tuple[object, ...], Sequence[Route]] = {}
     alone = replace(facts, may_be_blocked=set())
     for node in graph.nodes:
@@ -57,12 +57,12 @@ def nodes_with_routes(graph: Graph, facts: Facts) -> Iterator[tuple[Node, Sequen
 
 
 def is_static(*values: Value | None) -> bool:
-    """Whether all their extents are fixed."""
+    """Whether all extents are fixed."""
     return all(value is None or static(value.shape) is not None for value in values)
 
 
 def form(node: Node, ways: Iterable[Way | Route]) -> tuple[object, ...]:
-    """What a node computes, and how that may be done, whatever its values are called."""
+    """A key of a node's computation and its alternatives, independent of names of values."""
     shapes = [None if value is None else (value.dtype, value.shape) for value in node.inputs]
     return node.op.name, Exact(node.attributes), tuple(shapes), tuple(way.name for way in ways)
 

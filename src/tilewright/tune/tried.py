@@ -1,4 +1,4 @@
-"""What became of the schedules that were measured for one kernel, on one target, with one number of threads."""
+"""Results of measuring schedules for one kernel, on one target, with one number of threads."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from tilewright.tune.recorded import CONFIRMING, SEARCHING, named
 
 
 class Became(Enum):
-    """What became of the best schedule."""
+    """The status of the best schedule."""
 
     CONFIRMED = "confirmed"
     """The whole model was faster with it: ``compile`` uses it."""
     WITHDRAWN = "withdrawn"
-    """Measured again and not confirmed: it or the whole model was not clearly faster, or the search ended then."""
+    """Measured again but not confirmed: it or the whole model was not clearly faster, or the search ended."""
     OPEN = "not confirmed yet"
-    """The search ended before anything was measured again."""
+    """The search ended before the confirmation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Algorithms and layouts by measurement: how long each way to compute a node takes, and each copy.
+"""Measures the alternative algorithms and layouts of nodes, and copies between layouts.
 
-``WayTuner`` measures the kernels of all ways, as the compiler schedules them. ``times_of`` finds what was measured, for
-``passes.choose``, which then decides for the whole graph at once, as it does with estimates.
+``WayTuner`` measures the kernels of all alternatives, as the compiler schedules them. ``times_of`` looks up the times
+for ``passes.choose``, which then decides for the whole graph at once, as it does with estimates.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +23,11 @@ from tilewright.tune.recorded import COMPARING, named
 from tilewright.tune.tasks import copying, form, is_static, nodes_with_routes
 
 WORTH_MEASURING = 4.0
-"""Ways whose estimate is more than this many times the best one are not measured."""
+"""Alternatives whose estimate exceeds the best one by this factor are not measured."""
 
 
 def times_of(graph: Graph, facts: Facts, microseconds: Callable[[Program], float | None]) -> Times:
-    """What was measured of the ways of ``graph``. ``microseconds``: of a kernel, None for one that was not measured."""
+    """Measured times of the alternatives in ``graph``. ``microseconds``: of a kernel, None if it was not measured."""
 
     def total(route: Route) -> float | None:
         times = [microseconds(kernel) for kernel in route.kernels]
@@ -43,18 +43,18 @@ def times_of(graph: Graph, facts: Facts, microseconds: Callable[[Program], float
 
 
 class WayTuner:
-    """Measures what decides about the ways of a graph. What is measured is used when it is accepted."""
+    """Measures the alternatives in a graph. Results are used only when they are accepted."""
 
     def __init__(self, choices: Choices, threads: int, between_bytes: int) -> None:
-        """``between_bytes``: of weights that a run of the model reads between two runs of a kernel; 0 if all stay in
-        the caches."""
+        """``between_bytes``: bytes of weights that a run of the model reads between two runs of a kernel; 0 if all stay
+        in the caches."""
         self._target = choices.facts.target
         self._threads = threads
         self._between = between_bytes
         self.jobs = tuple({job.id: job for job in map(self._job, _steps_of(choices))}.values())
 
     def measure(self, measurer: Measurer, is_time_left: Callable[[], bool]) -> Iterator[int]:
-        """Measure one kernel after the other while there is time; says how many are done."""
+        """Measure kernels in sequence while there is time; yields the number done."""
         for done, job in enumerate(self.jobs):
             if not is_time_left():
                 return
@@ -62,14 +62,14 @@ class WayTuner:
             yield done + 1
 
     def used(self, records: Records) -> Iterator[Record]:
-        """What the compiler would find in ``records`` if what was measured were accepted."""
+        """What the compiler would find in ``records`` if the results were accepted."""
         for job in self.jobs:
             outcome = records.find(job)
             if outcome is not None:
                 yield Record(job, outcome, State.COMPARED)
 
     def accept(self, measurer: Measurer) -> None:
-        """Let everybody use what was measured."""
+        """Accept the results: ``compile`` uses them."""
         for job in self.jobs:
             measurer.put(job, State.COMPARED)
 
@@ -83,7 +83,7 @@ class WayTuner:
 
 
 def _steps_of(choices: Choices) -> Iterator[Step]:
-    """The kernels of all ways that are worth measuring; first those of what takes longest."""
+    """The kernels of all alternatives worth measuring; the most expensive nodes first."""
     graph, facts = choices.graph, choices.facts
     distinct: dict[tuple[object, ...], tuple[Node, Sequence[Route]]] = {}
     for node, found in nodes_with_routes(graph, facts):

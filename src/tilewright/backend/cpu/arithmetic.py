@@ -1,6 +1,6 @@
-"""Scalar operations as LLVM instructions, on any number of lanes, with the meaning that ``symbolic.expr`` gives them.
+"""Scalar operations as LLVM instructions, on any number of lanes, with the semantics of ``symbolic.expr``.
 
-No instruction here can trap or give poison for any operand, so all of them may be hoisted out of loops and branches.
+No instruction here traps or gives poison for any operand, so all may be hoisted out of loops and branches.
 """
 
 from tilewright.backend.cpu.text import FunctionText
@@ -46,7 +46,7 @@ _BINARY_MATH = {BinaryOp.POW: MathFunction.POW, BinaryOp.ATAN2: MathFunction.ATA
 
 
 class _MathEmitter:
-    """What ``vecmath`` writes through: pure instructions, at the depth of the operands."""
+    """The emitter of ``vecmath``: pure instructions, at the depth of the operands."""
 
     def __init__(self, text: FunctionText, depth: int) -> None:
         self._text = text
@@ -60,7 +60,7 @@ class _MathEmitter:
 
 
 class ArithmeticEmitter:
-    """Writes operations into one function."""
+    """Emits operations into one function."""
 
     def __init__(self, text: FunctionText) -> None:
         self.text = text
@@ -80,7 +80,7 @@ class ArithmeticEmitter:
         return self._pure(f"call {result} @llvm.{name}.{suffix}({args})", dtype, operands)
 
     def broadcast(self, value: Value, lanes: int) -> Value:
-        """``value`` in all lanes."""
+        """``value`` broadcast to all lanes."""
         if value.lanes == lanes:
             return value
         if value.constants is not None:
@@ -94,14 +94,14 @@ class ArithmeticEmitter:
         return Value(name, value.dtype, lanes, value.depth)
 
     def spread(self, single: str, dtype: DType, lanes: int) -> Value:
-        """The one element of a vector in all lanes."""
+        """The single element of a vector broadcast to all lanes."""
         vector = type_name(dtype, 1)
         mask = f"<{lanes} x i32> zeroinitializer"
         text = f"shufflevector <1 x {vector}> {single}, <1 x {vector}> poison, {mask}"
         return Value(self.text.pure(text, self.text.depth), dtype, lanes, self.text.depth)
 
     def widen(self, *values: Value) -> tuple[Value, ...]:
-        """All values with the same number of lanes."""
+        """All values, broadcast to the same number of lanes."""
         lanes = max(v.lanes for v in values)
         return tuple(self.broadcast(v, lanes) for v in values)
 
@@ -134,13 +134,13 @@ class ArithmeticEmitter:
         mask = self.broadcast(mask, value.lanes)
         name = f"@llvm.experimental.cttz.elts.i64.v{mask.lanes}i1"
         self.text.declare(f"declare i64 {name}({mask.type}, i1)")
-        # False: defined for a mask without true lanes. LLVM counts in a type that holds the number of lanes only then.
+        # False: defined for a mask without true lanes. LLVM counts in a type that fits the number of lanes only then.
         lane = self.text.pure(f"call i64 {name}({mask.typed}, i1 false)", mask.depth)
         depth = max(mask.depth, value.depth)
         return Value(self.text.pure(f"extractelement {value.typed}, i64 {lane}", depth), value.dtype, 1, depth)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
-        """``a * b + c``, with one rounding where the machine can."""
+        """``a * b + c``, with one rounding if the machine has the instruction."""
         a, b, c = self.widen(a, b, c)
         return self._intrinsic("fmuladd", (a, b, c), c.dtype)
 
@@ -170,9 +170,9 @@ class ArithmeticEmitter:
         raise Unsupported(f"`{op.value}` on {a.dtype} has no native code yet")
 
     def _integer_power(self, a: Value, b: Value) -> Value:
-        """By squaring, one step for each bit that the exponent may have."""
+        """By squaring, one step for each possible bit of the exponent."""
         zero, one, minus_one = (literal(v, a.dtype, a.lanes) for v in (0, 1, -1))
-        # One over 1 or -1 is itself, so only the parity of a negative exponent counts; one over all else is 0.
+        # Powers of 1 and -1 depend only on a negative exponent's parity; other bases give 0.
         negative = self.binary(BinaryOp.LT, b, zero) if a.dtype.is_signed else literal(False, dtypes.boolean, a.lanes)
         left = self.select(negative, self.binary(BinaryOp.AND, b, one), b)
         result, square = one, a
@@ -264,7 +264,7 @@ class ArithmeticEmitter:
         if divisor is not None and divisor > 0:
             safe = b
         else:
-            # By zero and by minus one (where MIN overflows) the machine traps: divide by one there instead.
+            # Division by zero, and of MIN by minus one, traps: divide by one there instead.
             plus_one = self.binary(BinaryOp.ADD, b, one)
             trivial = self._pure(f"icmp ule {plus_one.typed}, {one.text}", dtypes.boolean, (plus_one,))
             safe = self.select(trivial, one, b)
@@ -358,9 +358,9 @@ class ArithmeticEmitter:
         return self._convert("fpext" if dtype.bits > a.dtype.bits else "fptrunc", a, dtype)
 
     def _odd(self, a: Value) -> Value:
-        """A double cut to the digits of f32, the last one set if anything was lost (round to odd).
+        """A double truncated to f32, with the last bit set if it is inexact (round to odd).
 
-        Rounding that to 16 bits gives what rounding ``a`` would: the machine has no such conversion in one step.
+        Rounding the result to 16 bits equals rounding ``a`` directly, for which machines have no instruction.
         """
         lost = (1 << 29) - 1
         bits = self._pure(f"bitcast {a.typed} to {type_name(dtypes.i64, a.lanes)}", dtypes.i64, (a,))
@@ -418,7 +418,7 @@ _BITWISE = {BinaryOp.AND: int.__and__, BinaryOp.OR: int.__or__}
 
 
 def _fold(op: BinaryOp, a: Value, b: Value) -> Value | None:
-    """The result, where both operands are known integers; or where a neutral or absorbing one is."""
+    """The result if both operands are known integers, or one is neutral or absorbing."""
     fold = _BITWISE[op] if op in _BITWISE and a.dtype.is_bool else INTEGER_FOLDS.get(op)
     if a.constants is not None and b.constants is not None and fold is not None:
         lanes = max(a.lanes, b.lanes)
@@ -437,7 +437,7 @@ def _mangle(dtype: DType) -> str:
 
 
 def _exponent_bits(b: Value) -> int:
-    """How many bits a non-negative ``b`` may have; of a negative one, only the last counts."""
+    """The maximum number of bits of a non-negative ``b``; of a negative one, only the last bit counts."""
     if b.constants is not None:
         return max(max(known, 1).bit_length() for known in b.constants)
     return b.dtype.bits - b.dtype.is_signed

@@ -1,4 +1,4 @@
-"""The back end of CPUs: one native main, kernels as modules of their own, parallel regions on the worker pool."""
+"""The CPU back end: a native main, kernels as separate modules, parallel regions on the worker pool."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ OF_CPUS = frozenset({LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, Lo
 
 @dataclass(frozen=True, slots=True)
 class CpuBackend:
-    """Object code through LLVM for the processors of ``target``; what it makes can be saved."""
+    """Object code through LLVM for the processors of ``target``; images can be saved."""
 
     name: str = "cpu"
 
     @property
     def memories(self) -> Mapping[str, Memory]:
-        """What all workers see, and what is one's own."""
+        """The memory of all workers, and that of one worker."""
         return {memory.name: memory for memory in (GLOBAL, LOCAL)}
 
     @property
     def loop_kinds(self) -> frozenset[LoopKind]:
-        """Those that are not of a grid."""
+        """All kinds except those of grids."""
         return OF_CPUS
 
     def emit(self, main: Program, kernels: Sequence[Program], target: Target, emission: Emission = PLAIN) -> image.Code:

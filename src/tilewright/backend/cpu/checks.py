@@ -1,12 +1,12 @@
-"""Checks that kernels make while they run: of indices that are data, and, if asked for, of every access.
+"""Emits run-time checks: of data-dependent indices, and optionally of every access.
 
-A bad index is reported through ``tw_fail`` (``runtime.abi``) with the number of its *site*; the first report of a call
-counts. A ``Check`` costs a comparison and a branch that is not taken (for lanes: and whether any is outside), and its
-value is within the extent in any case. In the bounds-checked mode every access is compared with its buffer's shape
-before it happens, and skipped where it is outside.
+A bad index is reported through ``tw_fail`` (``runtime.abi``) with the number of its *site*; only the first report of a
+call is kept. A ``Check`` costs a comparison and an untaken branch (for lanes, also a reduction of the mask), and its
+value is always within the extent. In the bounds-checked mode every access is compared with its buffer's shape first,
+and skipped if it is outside.
 
-No branch is written for what is known to be in bounds, nor for a condition that was reported before: unrolled bodies
-have many of both, and LLVM's time grows faster than the number of branches.
+No branch is emitted for indices known to be in bounds, nor for a condition that was checked before: unrolled bodies
+have many of both, and LLVM's time grows superlinearly with the number of branches.
 """
 
 from dataclasses import dataclass, replace
@@ -24,22 +24,22 @@ from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import walk
 
 CONTEXT = "%context"
-"""What functions call the pointer to the call's context."""
+"""Name of the pointer to the call's context in functions."""
 
 Site = Origin | str
-"""What a site checks: the indices of an origin, or an access in words."""
+"""The subject of a site: the indices of an origin, or an access as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What must hold for memory to be touched: a uniform condition and a mask of lanes; None: always."""
+    """The condition for a memory access: a uniform condition and a mask of lanes; None: always."""
 
     uniform: Value | None = None
     lanes: Value | None = None
 
 
 class Evaluator(Protocol):
-    """What the checks need of the expression emitter."""
+    """The interface of the expression emitter for the checks."""
 
     text: FunctionText
     ops: ArithmeticEmitter
@@ -50,12 +50,12 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IndexChecks:
-    """Writes ``Check`` expressions; ``sites`` is the list of all sites of the module, None: nothing is reported."""
+    """Emits ``Check`` expressions; ``sites`` is the list of all sites of the module, None: nothing is reported."""
 
     sites: list[Site] | None
 
     def place(self, emitter: Evaluator, check: Check, index: Value, guard: Guard) -> Value:
-        """The position that ``index`` means: within the extent, unless that is 0."""
+        """The position that ``index`` denotes: within the extent, unless that is 0."""
         ops = emitter.ops
         extent = emitter.value(check.extent)
         index, size = ops.widen(index, extent)
@@ -72,7 +72,7 @@ class IndexChecks:
         return ops.select(inside, position, integer(0))
 
     def guard(self, emitter: Evaluator, indices: tuple[Expr, ...], guard: Guard) -> Guard:
-        """``guard``, where the extents of all checked indices have elements: else there is no place to go on with."""
+        """``guard``, and that the extents of all checked indices are not 0: else no position is valid."""
         for index in indices:
             if not index.has_reads:
                 continue
@@ -86,7 +86,7 @@ class IndexChecks:
 
 @dataclass(frozen=True, slots=True)
 class BoundsChecks:
-    """Writes the checks of all accesses; ``sites`` is the list of all sites of the module."""
+    """Emits the checks of all accesses; ``sites`` is the list of all sites of the module."""
 
     sites: list[Site]
 
@@ -110,13 +110,13 @@ class BoundsChecks:
 
 
 def _is_below(ops: ArithmeticEmitter, index: Value, extent: Value) -> Value:
-    """Whether ``0 <= index < extent``: unsigned, a negative number is a large one."""
+    """Whether ``0 <= index < extent``: as unsigned, a negative number is large."""
     return ops.binary(BinaryOp.LT, ops.cast(index, dtypes.u64), ops.cast(extent, dtypes.u64))
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a check has found: whether ``index`` is ``inside`` the extent, in each lane."""
+    """The result of a check: whether ``index`` is ``inside`` the extent, in each lane."""
 
     inside: Value
     index: Value
@@ -124,7 +124,7 @@ class _Found:
 
 
 def report(emitter: Evaluator, sites: list[Site], site: Site, code: ErrorCode, found: _Found, guard: Guard) -> None:
-    """A branch to ``tw_fail`` where an index that counts is outside."""
+    """A branch to ``tw_fail`` if an active index is outside."""
     ops = emitter.ops
     outside = _conjunction(ops, guard, ops.unary(UnaryOp.NOT, found.inside))
     any_bad = ops.any_lane(outside)
@@ -133,7 +133,7 @@ def report(emitter: Evaluator, sites: list[Site], site: Site, code: ErrorCode, f
     if site not in sites:
         sites.append(site)
     label = emitter.text.open_branch()
-    here = emitter.text.depth  # what is reported is found within the branch, although it could be outside
+    here = emitter.text.depth  # operands of the report are computed in the branch, although they could be hoisted
     mask, values = replace(outside, depth=here), (replace(v, depth=here) for v in (found.index, found.extent))
     scalars = [emitter.ops.first_active(value, mask) for value in values]
     arguments = ", ".join(f"i64 {v.text}" for v in scalars)

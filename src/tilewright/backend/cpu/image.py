@@ -1,7 +1,7 @@
 """A native image: the object code of a main program, of the kernels that it calls, and of the support functions.
 
-Each kernel is a module of its own, compiled by itself and kept in the object cache under the hash of its text, target
-and compiler version: a model that shares kernels with an earlier one compiles only what is new.
+Each kernel is a separate module, compiled separately and cached under the hash of its text, target and compiler
+version: a model that shares kernels with an earlier one compiles only the new ones.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class Image:
     target: Target
 
     def launch(self, manifest: Manifest, constants: Sequence[Array] = (), threads: int | None = None) -> Executable:
-        """The code loaded, if this machine can run it; else what says why it can't."""
+        """The loaded code, if this machine can run it; else an object that raises the reason."""
         fitting = (self.target.arch.value, self.target.features)
         return executable_for(fitting, manifest, self.objects, constants, threads)
 
@@ -65,7 +65,7 @@ class Code:
     target: Target
 
     def link(self, cache: Cache | None = None, listener: Listener = ignore) -> Image:
-        """Compile what the cache has not. ``listener`` hears of each kernel that is done."""
+        """Compile the modules missing in the cache. ``listener`` gets an event for each finished kernel."""
         objects: list[bytes] = []
         for name, text in self.kernels.items():
             objects.append(_compiled(text, self.target, cache))
@@ -90,10 +90,11 @@ class KernelText:
 def kernel_text(
     program: Program, *, checked: bool = False, checks: Checks = Checks.ON, apart: bool = False
 ) -> KernelText:
-    """The module of one kernel; with ``checked``, every access is checked. ``checks``: of indices that are data.
+    """The module of one kernel; with ``checked``, every access is checked. ``checks``: the policy for data-dependent
+    indices.
 
-    ``apart``: all of its parallel regions but the last are modules of their own, if they can be. So what the candidates
-    for its schedule have in common is compiled once. It takes longer where nothing is.
+    ``apart``: make all of its parallel regions but the last separate modules, if possible, so that regions common to
+    several candidates of its schedule are compiled once. It takes longer if there are none.
     """
     module = Module(checked=checked, reports=checks is Checks.ON)
     info = emit_kernel(program, module)
@@ -107,7 +108,7 @@ def _assemble(module: Module) -> str:
 
 
 def _alone(region: RegionText) -> str:
-    """The module of a region that others call."""
+    """The module of a region that other modules call."""
     return "\n".join([_ZEROS, DECLARATIONS, *sorted(region.declarations), region.shared])
 
 
@@ -156,7 +157,7 @@ def _compiled(text: str, target: Target, cache: Cache | None, effort: Effort = E
 
 
 def _require_features(program: Program, target: Target) -> None:
-    """Raises ``UnsupportedTarget`` for an intrinsic that ``target`` has not: LLVM would end the process."""
+    """Raises ``UnsupportedTarget`` for an intrinsic that ``target`` lacks: LLVM would abort the process."""
     for intrinsic in program.intrinsics:
         if missing := [feature for feature in intrinsic.features if not target.has(feature)]:
             raise UnsupportedTarget(
@@ -171,7 +172,7 @@ def assembly(program: Program, target: Target) -> str:
 
 
 def build_one(program: Program, target: Target, emission: Emission = PLAIN, *, cache: Cache | None = None) -> Image:
-    """``program`` as an image of its own: main calls it once, on its arguments."""
+    """``program`` as an image: main calls it once, on its arguments."""
     return emit(main_for(program), [program], target, emission).link(cache)
 
 

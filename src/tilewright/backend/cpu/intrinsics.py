@@ -1,8 +1,7 @@
-"""Calls of intrinsics that come with an implementation in LLVM IR (the others are inlined by ``prepare``).
+"""Emits calls of intrinsics with an implementation in LLVM IR (``prepare`` inlines the others).
 
-One whose operands are in registers is written in the place of its call: vectors that are loaded, or known already; then
-its instructions; then a store. Where the result is private and its place a literal, nothing of that is left but
-the instructions: loads and stores of it become registers.
+One with operands in registers is inlined: loads of vectors, or known values; then its instructions; then a store. If
+the result is private and its offset a literal, only the instructions remain: loads and stores become registers.
 """
 
 from collections.abc import Sequence
@@ -21,11 +20,11 @@ from tilewright.symbolic.expr import Const, Expr, Read, Var, binary, const
 from tilewright.symbolic.operations import BinaryOp
 
 _LANE = Var("element")
-"""Elements side by side in a region."""
+"""Contiguous elements of a region."""
 
 
 def emit_intrinsic(emitter: StatementEmitter, intrinsic: Intrinsic, call: Call) -> None:
-    """Write the call."""
+    """Emit the call."""
     filled = None if intrinsic.implementation else fill_value(intrinsic)
     if filled is not None:
         _store(emitter, call.args[0], literal(filled.value, filled.dtype, _elements(call.args[0])))
@@ -36,7 +35,7 @@ def emit_intrinsic(emitter: StatementEmitter, intrinsic: Intrinsic, call: Call) 
 
 
 def _emit_in_memory(emitter: StatementEmitter, intrinsic: Intrinsic, call: Call) -> None:
-    """For each parameter the address of its region, then its strides (in elements) but the last."""
+    """For each parameter the address of its region, then its strides (in elements) except the last."""
     operands: list[str] = []
     for parameter, region in zip(intrinsic.description.params, call.args, strict=True):
         operands.append(
@@ -52,7 +51,7 @@ def _emit_in_memory(emitter: StatementEmitter, intrinsic: Intrinsic, call: Call)
 
 
 def _strides(region: Region, rank: int) -> list[Expr]:
-    """The strides of the last ``rank`` dimensions, without that of the last one, which is 1."""
+    """The strides of the last ``rank`` dimensions, except the last one, which is 1."""
     strides: list[Expr] = [const(1)]
     for extent in reversed(region.buffer.shape[1:]):
         strides.append(binary(BinaryOp.MUL, strides[-1], extent))
@@ -99,7 +98,7 @@ def _with_part(emitter: StatementEmitter, joined: Value | None, part: Value, sta
 
 
 def _shuffled(emitter: StatementEmitter, a: Value, b: Value | None, order: Sequence[int]) -> Value:
-    """The elements of ``a`` and ``b`` at ``order``; negative ones may be any."""
+    """The elements of ``a`` and ``b`` at ``order``; negative ones are undefined."""
     mask = ", ".join("i32 poison" if place < 0 else f"i32 {place}" for place in order)
     depth = max(a.depth, 0 if b is None else b.depth)
     other = "poison" if b is None else b.text
@@ -108,7 +107,7 @@ def _shuffled(emitter: StatementEmitter, a: Value, b: Value | None, order: Seque
 
 
 def _store(emitter: StatementEmitter, region: Region, value: Value) -> None:
-    """``value``, a vector, to all elements of ``region``."""
+    """Store the vector ``value`` to all elements of ``region``."""
     env, done = emitter.env, 0
     for read, lanes in _runs(region, emitter.state.module.checked):
         part = value if lanes == value.lanes else _part(emitter, value, done, lanes)
@@ -127,9 +126,9 @@ def _part(emitter: StatementEmitter, value: Value, start: int, lanes: int) -> Va
 
 @lru_cache(256)
 def _runs(region: Region, by_rows: bool) -> tuple[tuple[Read, int], ...]:
-    """The stretches of memory that ``region`` consists of, as reads along ``_LANE``, and their lengths.
+    """The contiguous runs of memory in ``region``, as reads along ``_LANE``, and their lengths.
 
-    ``by_rows``: none goes beyond the last dimension, as where each access is checked.
+    ``by_rows``: no run extends over the last dimension, as needed for checks of each access.
     """
     extents = [_number(extent) for _, extent in region.ranges]
     inner = max(len(extents) - 1, 0)

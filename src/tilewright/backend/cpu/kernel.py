@@ -1,7 +1,7 @@
-"""Whole functions: a kernel from a scheduled loop program, and the main function from a main program.
+"""Emits whole functions: a kernel from a scheduled loop program, and the main function from a main program.
 
 Both have the signature of ``runtime.abi``: ``(buffers, dims, workspace, context)``. Main calls kernels with slices of
-its own workspace; its allocations have offsets that were planned by liveness (``plan``).
+its own workspace; its allocations have offsets planned by liveness (``plan``).
 """
 
 import operator
@@ -30,21 +30,21 @@ from tilewright.symbolic.traversal import substitute
 
 @dataclass(frozen=True, slots=True)
 class FunctionInfo:
-    """What a function needs of its caller: bytes of workspace, and of scratch for each worker."""
+    """Requirements of a function: bytes of workspace, and of scratch for each worker."""
 
     name: str
     workspace_bytes: int
     scratch_bytes: int
     calls: tuple[str, ...] = ()
-    """Of main: the kernels that it calls, in the order of their marks."""
+    """For main: the kernels that it calls, in the order of their marks."""
     more_workspace: Expr = ZERO
-    """Bytes that depend on run-time extents: of a kernel, below its workspace; of main, among the others."""
+    """Bytes that depend on run-time extents: for a kernel, below its workspace; for main, among the others."""
 
 
 def emit_kernel(program: Program, module: Module) -> FunctionInfo:
-    """Append the kernel's functions to ``module``; ``program`` is scheduled, and prepared here.
+    """Append the kernel's functions to ``module``; prepares the scheduled ``program``.
 
-    Raises ``Unsupported`` if its unrolled loops are too much code.
+    Raises ``Unsupported`` if its unrolled loops give too much code.
     """
     if (count := copies(program.body)) > MOST_COPIES:
         raise Unsupported(f"its unrolled loops are {count} statements, more than {MOST_COPIES}; unroll fewer of them")
@@ -62,11 +62,11 @@ def emit_main(
     module: Module,
     sites: Mapping[str, int],
 ) -> FunctionInfo:
-    """Append ``tw_main``. The last ``constants`` of the parameters that are only read are constants of the model.
+    """Append ``tw_main``. The last ``constants`` of the read-only parameters are constants of the model.
 
-    ``sites``: how many things each kernel checks; those of the calls are numbered in the order of the calls.
+    ``sites``: the number of sites of each kernel; those of the calls are numbered in the order of the calls.
 
-    Raises ``BadProgram`` if it calls a kernel that ``kernels`` has not.
+    Raises ``BadProgram`` if it calls a kernel missing in ``kernels``.
     """
     plan = plan_memory(program)
     top = _aligned(plan.bytes)
@@ -93,11 +93,11 @@ def emit_main(
 
 
 MOST_CALLS = 256
-"""Kernels that one function calls: LLVM's time grows with the square of their number."""
+"""Maximum number of calls in one function: LLVM's time grows with its square."""
 
 
 def _parts(program: Program) -> dict[str, Program]:
-    """Main in parts, if it has many calls: each is a function of its own, by name."""
+    """Main in parts, if it has many calls: each is a separate function, by name."""
     around, body = allocations(program.body)
     steps = seq_items(body)
     if len(steps) <= MOST_CALLS or not all(isinstance(step, Call) for step in steps):
@@ -139,7 +139,7 @@ def _emit(
     *,
     is_part: bool = False,
 ) -> FunctionInfo:
-    """Append the function ``name`` to ``module``; it calls ``parts`` after what ``program`` does.
+    """Append the function ``name`` to ``module``; it runs ``program``, then calls ``parts``.
 
     ``is_part``: it is one of several, each of which uses some of the parameters.
     """
@@ -160,7 +160,7 @@ def _emit(
 
 
 def _entry(program: Program, constants: int, text: FunctionText, used: Collection[Buffer] | None = None) -> Environment:
-    """Load the pointers of all parameters (of those in ``used``, if that is given) and the run-time extents."""
+    """Load the pointers of all parameters (or of those in ``used``) and the run-time extents."""
     environment = Environment()
     written = {p.name for p in program.params[len(program.params) - program.outputs :]}
     for position, buffer in enumerate(_in_abi_order(program, constants)):
@@ -180,7 +180,7 @@ def _entry(program: Program, constants: int, text: FunctionText, used: Collectio
 
 
 def _in_abi_order(program: Program, constants: int) -> tuple[Buffer, ...]:
-    """The parameters as the caller's array has them: constants, which a program has before its outputs, come last."""
+    """The parameters in the order of the caller's array: constants, before the outputs in a program, come last."""
     results = len(program.params) - program.outputs
     inputs = results - constants
     return (*program.params[:inputs], *program.params[results:], *program.params[inputs:results])
@@ -204,7 +204,7 @@ def _kernel_calls(
     called: list[str],
     sites: Mapping[str, int],
 ) -> CallEmitter:
-    """Calls of kernels, after each a mark and a look whether to go on; their names are appended to ``called``."""
+    """Emits calls of kernels, each followed by a mark and a stop check; appends their names to ``called``."""
 
     def emit(emitter: StatementEmitter, call: Call) -> None:
         if call.kind is not Callee.KERNEL or call.callee not in kernels:
@@ -230,14 +230,14 @@ def _kernel_calls(
 
 
 def _mark(text: FunctionText, slot: int) -> None:
-    """Where the time of a call ends (``runtime.abi``); nothing happens unless the caller asked for times."""
+    """Marks the end of a call's time (``runtime.abi``); a no-op unless the caller asked for times."""
     text.effect(f"call void @tw_mark(ptr %context, i64 {slot})")
 
 
 def _extents(kernel: Program, call: Call, caller: Program) -> dict[Var, Expr]:
     """The kernel's run-time extents, as the caller computes them.
 
-    One that a parameter's shape names is the extent of the argument; any other is called the same by the caller.
+    An extent in a parameter's shape is that of the argument; any other has the same name in the caller.
     """
     found: dict[Var, Expr] = {}
     for parameter, region in zip(kernel.params, call.args, strict=True):

@@ -20,25 +20,25 @@ _TRIPLES = {
 }
 
 GENERATOR = f"llvmlite {llvmlite.__version__}, no loop strength reduction"
-"""What makes object code of text: other code for the same text has another name here."""
+"""Version of the code generation: part of the cache key of object code."""
 
 
 class Effort(Enum):
-    """How hard the code generator tries: LLVM's level."""
+    """Optimization level of LLVM's code generator."""
 
     QUICK = 0
-    """For code that runs once in a call: it takes a third of the time to make, and the code is larger by an eighth."""
+    """For code that runs once per call: compiles in a third of the time, to code larger by an eighth."""
     FULL = 2
     """For loops."""
 
 
 LLVM = ForkLock()
-"""Held while LLVM is used: it has options and locks of its own, which a forked child would find as they were."""
+"""Held while LLVM is used: it has global options and locks, which a forked child would inherit in any state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """LLVM's view of a target: a code generator, and what a module must say at its top."""
+    """LLVM's view of a target: a code generator, and the header of a module."""
 
     target_machine: llvm.TargetMachine
     header: str
@@ -58,7 +58,7 @@ def machine(target: Target, effort: Effort = Effort.FULL) -> Machine:
 
 
 def _optimized(text: str, made: Machine) -> llvm.ModuleRef:
-    """Parse, verify, and promote stack slots to registers: all the middle end that scheduled kernels need."""
+    """Parse, verify, and promote stack slots to registers: the only middle-end pass that scheduled kernels need."""
     try:
         module = llvm.parse_assembly(made.header + text)
         module.verify()
@@ -75,7 +75,7 @@ def _optimized(text: str, made: Machine) -> llvm.ModuleRef:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One line of a function: LLVM's name of the operation, and its text; of a call, how the callee is declared."""
+    """One line of a function: LLVM's name of the operation, its text, and for a call the callee's declaration."""
 
     opcode: str
     text: str
@@ -84,7 +84,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function as LLVM reads it: its type (``void (ptr, i64)``), its parameters (``%a``), its basic blocks."""
+    """A function parsed by LLVM: its type (``void (ptr, i64)``), its parameters (``%a``), its basic blocks."""
 
     type: str
     parameters: tuple[str, ...]
@@ -92,7 +92,7 @@ class Function:
 
 
 def read_function(text: str, name: str) -> Function:
-    """The function ``name`` that ``text`` defines. Raises ``BadProgram`` with what LLVM has against it."""
+    """The function ``name`` that ``text`` defines. Raises ``BadProgram`` with LLVM's message."""
     LLVM.give_way()
     with LLVM.lock:
         try:
@@ -113,7 +113,7 @@ def read_function(text: str, name: str) -> Function:
 
 
 def _is_known(function: llvm.ValueRef) -> bool:
-    """Whether it is an intrinsic that LLVM knows: to those it gives attributes."""
+    """Whether it is an intrinsic of LLVM, which has known attributes."""
     return function.name.startswith("llvm.") and "#" in str(function).rpartition(")")[2]
 
 
@@ -125,11 +125,11 @@ def _instruction(value: llvm.ValueRef) -> Instruction:
 
 @contextmanager
 def _without_strength_reduction() -> Generator[None]:
-    """Without the pass that chooses induction variables: half of LLVM's time, and the code is no faster for it.
+    """Disables the pass that chooses induction variables, which takes half of LLVM's time without faster code.
 
-    Schedules and the code generator have placed addresses already. LLVM has the option once for a process: nothing that
-    a function, a target machine or a pipeline says reaches the pass, but a level that leaves out more. There may be
-    others who use it, so it is off for a moment only. The caller holds the lock.
+    Schedules and the code generator have placed addresses already. The option is global to the process, and there is no
+    other way to disable only this pass. Other users of LLVM may need it, so it is off only briefly. The caller holds
+    the lock.
     """
     llvm.set_option("tilewright", "-disable-lsr=true")
     try:
@@ -152,7 +152,7 @@ def _object(text: str, made: Machine) -> bytes:
 
 
 def compile_assembly(text: str, target: Target) -> str:
-    """The same as assembly text, to read."""
+    """The same as assembly text."""
     LLVM.give_way()
     with LLVM.lock:
         return _assembly(text, machine(target))

@@ -9,7 +9,7 @@ from tilewright.symbolic.operations import BinaryOp
 
 @dataclass(frozen=True, slots=True)
 class LinearForm:
-    """``constant`` plus each atom times its factor; atoms are no sums, differences or multiples."""
+    """``constant`` plus each atom times its factor; atoms are not sums, differences or multiples."""
 
     constant: int
     terms: tuple[tuple[Expr, int], ...]
@@ -18,8 +18,8 @@ class LinearForm:
 def linear_form(expr: Expr) -> LinearForm:
     """``expr`` (of dtype ``index``) as a sum; terms in the order of their first appearance.
 
-    Digits of one number that stand beside each other are that number again: ``(x // 14) * 14 + x % 14`` is ``x``, as
-    where dimensions were joined that lie side by side in memory.
+    Adjacent digits of one number are recombined: ``(x // 14) * 14 + x % 14`` is ``x``, as for fused dimensions that are
+    contiguous in memory.
     """
     terms: dict[Expr, int] = {}
     return _form(_collect(expr, 1, terms), terms)
@@ -32,7 +32,7 @@ def _form(constant: int, terms: dict[Expr, int]) -> LinearForm:
 
 
 def flat_form(buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
-    """Where the element of ``buffer`` at ``indices`` lies, in elements from its start."""
+    """The offset of the element of ``buffer`` at ``indices``, in elements."""
     strides = _strides(buffer)
     if strides is not None:
         terms: dict[Expr, int] = {}
@@ -44,7 +44,7 @@ def flat_form(buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
 
 
 def _strides(buffer: Buffer) -> list[int] | None:
-    """The elements from one index to the next in each dimension; None if that is known at run time only."""
+    """The stride of each dimension in elements; None if known only at run time."""
     strides = [1]
     for extent in reversed(buffer.shape[1:]):
         if not isinstance(extent, Const):
@@ -54,7 +54,7 @@ def _strides(buffer: Buffer) -> list[int] | None:
 
 
 def _collect(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:
-    # No patterns: this is called for every part of every index.
+    # No ``match``: this is called for every part of every index.
     if isinstance(expr, Const):
         return factor * int(expr.value)
     if isinstance(expr, Binary):
@@ -72,7 +72,7 @@ def _collect(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:
 
 
 def _join_digits(terms: dict[Expr, int]) -> int | None:
-    """Put a number in the place of two terms that are its digits; the constant that comes with it, None if none are."""
+    """Replace two terms that are digits of a number by it; returns the resulting constant, None if there are none."""
     for high, factor in terms.items():
         match high:
             case Binary(BinaryOp.FLOORDIV, number, Const(int(base))) if base > 0:

@@ -8,23 +8,23 @@ from tilewright.symbolic.expr import Var
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a buffer's memory is."""
+    """The location of a buffer's memory."""
 
     pointer: Value
     constant: bool
-    """Nobody writes to it while this kernel runs."""
+    """Whether it is read-only while this kernel runs."""
     alignment: int
     private: int = 0
-    """Elements of a buffer on the stack, 0 elsewhere. LLVM makes registers of it if all accesses are plain."""
+    """Elements of a buffer on the stack, else 0. LLVM promotes it to registers if all accesses are plain."""
     ahead: int = 0
-    """Bytes from what is loaded to what is asked for at the same time; 0: nothing is."""
+    """Prefetch distance of loads in bytes; 0: no prefetch."""
     ahead_cache: int = 1
-    """The level of the nearest cache to which that comes."""
+    """The nearest cache level that prefetches load into."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A pointer for a scalar or contiguous access; with offsets from it for each lane otherwise (``stride`` None)."""
+    """An address: a pointer for a scalar or contiguous access; else (no ``stride``) a pointer and lane offsets."""
 
     pointer: Value
     stride: int | None
@@ -32,12 +32,12 @@ class Address:
     offsets: Value | None = None
     """In elements."""
     known: int | None = None
-    """The offset from the start of the buffer, in elements, where it is a literal."""
+    """The offset from the start of the buffer in elements, if it is a literal."""
 
 
 @dataclass(slots=True)
 class Spot:
-    """An access as it is in one scope: its address but for the numbers that unrolled loops give to variables."""
+    """An access in one scope: its address without the contributions of unrolled variables."""
 
     place: Place
     lane: Var | None
@@ -45,27 +45,27 @@ class Spot:
     alignment: int
     offset: int
     stride: int
-    """Of the lanes, in elements."""
+    """The lanes' stride, in elements."""
     unrolled: tuple[tuple[Var, int], ...]
-    """The variables that have numbers, each with the elements from one to the next."""
+    """The variables with known values, each with its stride in elements."""
     vectors: tuple[tuple[Value, int], ...]
-    """What else differs between the lanes."""
+    """Other offsets that differ between the lanes."""
     is_moved: bool
-    """``pointer`` is not the start of the buffer."""
+    """Whether ``pointer`` is not the start of the buffer."""
     is_fixed: bool
-    """It is the same in all iterations of unrolled loops, and whatever is stored."""
+    """Whether it is the same in all iterations of unrolled loops, regardless of stores."""
     addresses: dict[int, Address] = field(default_factory=dict[int, Address])
-    """By their offsets."""
+    """Cached addresses, by offset."""
 
 
 def active_lanes(mask: Value | None) -> tuple[int, ...] | None:
-    """For each lane, whether it is active, as far as that is known now: none if it is not."""
+    """For each lane, whether it is active, as far as known; empty if unknown."""
     return () if mask is None else mask.constants
 
 
 def near_lanes(offsets: Value | None, active: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """The lanes' offsets, if they are known and those of ``active`` lanes (empty: all) lie within the length of two
-    vectors; the others are moved to one of these."""
+    """The lanes' offsets, if known and those of ``active`` lanes (empty: all) are within the length of two vectors; the
+    others are moved to one of these."""
     known = None if offsets is None else offsets.constants
     if known is None or active is None:
         return None
@@ -76,15 +76,15 @@ def near_lanes(offsets: Value | None, active: tuple[int, ...] | None) -> tuple[i
 
 
 def vector_of(element: str, lanes: int) -> str:
-    """LLVM's name of lanes in memory."""
+    """LLVM's type of lanes in memory."""
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 
 def suffix_of(element: str) -> str:
-    """What intrinsics call an element."""
+    """The suffix of an element type in names of intrinsics."""
     return {"float": "f32", "double": "f64", "half": "f16"}.get(element, element)
 
 
 def common_alignment(alignment: int, offset: int) -> int:
-    """How what is ``offset`` bytes after something aligned is aligned."""
+    """The alignment of an address ``offset`` bytes after an aligned one."""
     return min(alignment, offset & -offset) if offset else alignment

@@ -1,11 +1,11 @@
-"""Memory of a main program: where each intermediate lives in the workspace, by liveness.
+"""Memory planning of a main program: offsets of intermediates in the workspace, by liveness.
 
 Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020): the largest
-buffer first, each at the lowest offset where it overlaps nothing that is alive at the same time. Of equal ones, the one
-that is used first: what buffers are called decides nothing.
+buffer first, each at the lowest offset where it overlaps no buffer alive at the same time. Ties are broken by first
+use, independently of names.
 
 Buffers whose size has no upper bound come after the others, in slots: those in one slot are never alive at the same
-time, and it is as large as the largest of them, which is known at run time only.
+time, and its size is the maximum of theirs, known only at run time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ class _Lifetime:
     size: Expr
     """In bytes, a multiple of the alignment."""
     most: int | None
-    """The most that it can be, if that is known."""
+    """Upper bound of the size, if known."""
 
     def meets(self, other: "_Lifetime") -> bool:
         """Whether both are alive at some time."""
@@ -40,12 +40,12 @@ class _Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where the allocations of a program are."""
+    """The offsets of a program's allocations."""
 
     offsets: Mapping[str, int]
-    """In bytes, of those whose size has an upper bound."""
+    """Offsets in bytes of allocations with bounded sizes."""
     bytes: int
-    """Of all these together."""
+    """Total size of these."""
     slots: Mapping[str, int]
     """The slots of the others."""
     slot_bytes: tuple[Expr, ...]
@@ -53,7 +53,7 @@ class Plan:
 
 
 def plan_memory(program: Program) -> Plan:
-    """Places for all allocations of ``program``. Sizes are taken at the upper bounds of the run-time extents."""
+    """Offsets for all allocations of ``program``. Sizes are upper bounds over the run-time extents."""
     bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
     lifetimes = _Liveness(program, bounds).lifetimes()
     bounded = ((item, item.most) for item in lifetimes if item.most is not None)
@@ -70,7 +70,7 @@ def plan_memory(program: Program) -> Plan:
 
 
 def _slots(lifetimes: Sequence[_Lifetime]) -> list[list[_Lifetime]]:
-    """Each is in the first slot that is free; those of one size together, as then none of it is wasted."""
+    """Assigns each to the first free slot; equal sizes share slots first, as that wastes nothing."""
     slots: list[list[_Lifetime]] = []
     for lifetime in sorted(lifetimes, key=lambda item: item.first):
         free = [slot for slot in slots if not any(other.meets(lifetime) for other in slot)]
@@ -84,14 +84,14 @@ def _slots(lifetimes: Sequence[_Lifetime]) -> list[list[_Lifetime]]:
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """The buffers of a kernel whose size has no upper bound: they lie below its workspace, at negative offsets."""
+    """A kernel's buffers of unbounded size: they are below its workspace, at negative offsets."""
 
     offsets: Mapping[str, Expr]
     bytes: Expr
 
 
 def plan_below(program: Program) -> Below:
-    """Places for what ``program`` allocates outside of its parallel loops, and has no bound; each has its own."""
+    """Slots for unbounded allocations of ``program`` outside of its parallel loops; one each."""
     bounds = Bounds({}, {dim.var: dim.bound for dim in program.dims})
     offsets: dict[str, Expr] = {}
     total: Expr = ZERO
@@ -131,7 +131,7 @@ def size_of(buffer: Buffer, bounds: Bounds) -> Expr:
 
 
 def largest(sizes: Iterable[Expr], bounds: Bounds) -> Expr:
-    """The largest of ``sizes``, 0 of none; those that another is known to reach are left out."""
+    """The maximum of ``sizes``, 0 if empty; sizes known to be smaller than others are left out."""
     kept: list[Expr] = []
     for size in dict.fromkeys(sizes):
         if not any(prove(size <= other, bounds) for other in kept):
@@ -140,7 +140,7 @@ def largest(sizes: Iterable[Expr], bounds: Bounds) -> Expr:
 
 
 def balanced(join: Callable[[Expr, Expr], Expr], parts: Sequence[Expr]) -> Expr:
-    """All ``parts`` joined, by bisection: what computes it is recursive. 0 of none."""
+    """All ``parts`` joined by bisection, as evaluation is recursive. 0 if empty."""
     if len(parts) < 2:
         return parts[0] if parts else ZERO
     middle = len(parts) // 2
@@ -148,9 +148,9 @@ def balanced(join: Callable[[Expr, Expr], Expr], parts: Sequence[Expr]) -> Expr:
 
 
 def _places(wanted: Sequence[tuple[int, int, int]]) -> list[int]:
-    """Where each goes in memory, of (first use, last use, bytes): in turn, as low as those before leave room.
+    """Offsets for buffers given as (first use, last use, bytes): in turn, each as low as possible.
 
-    In arrays: a model of 10,000 kernels has as many buffers, each of which is compared with all before.
+    Vectorized: a model of 10,000 kernels has as many buffers, each of which is compared with all before.
     """
     first, last, size = np.array(wanted, np.int64).reshape(-1, 3).T
     start = np.zeros(len(wanted), np.int64)
@@ -158,7 +158,7 @@ def _places(wanted: Sequence[tuple[int, int, int]]) -> list[int]:
         meets = (first[:position] <= last[position]) & (first[position] <= last[:position])
         low = start[:position][meets]
         order = np.argsort(low, kind="stable")
-        # What lies below each of them is free from the highest end of those before it on.
+        # The memory below each is free from the highest end of those before it on.
         ends = np.concatenate([[0], np.maximum.accumulate((low + size[:position][meets])[order])])
         fits = np.flatnonzero(ends[:-1] + size[position] <= low[order])
         start[position] = ends[fits[0] if len(fits) else -1]
@@ -179,7 +179,7 @@ class _Liveness:
         return list(self._found.values())
 
     def _visit(self, stmt: Stmt) -> None:
-        while isinstance(stmt, Alloc):  # a loop, as a main program has one for each of its calls
+        while isinstance(stmt, Alloc):  # iterative, as a main program has one level for each of its calls
             self._unused[stmt.buffer.name] = stmt.buffer
             stmt = stmt.body
         match stmt:
@@ -196,7 +196,7 @@ class _Liveness:
                 pass
 
     def _visit_whole(self, stmt: Loop | If) -> None:
-        """What is used in a loop or branch lives as long as all of it: iterations come back."""
+        """Buffers used in a loop or branch are alive during all of it, as iterations repeat."""
         first = self._clock + 1
         before = set(self._found)
         inner = (stmt.body,) if isinstance(stmt, Loop) else (stmt.then, stmt.otherwise)

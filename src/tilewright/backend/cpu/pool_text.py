@@ -1,7 +1,7 @@
 """LLVM IR text of the worker pool: parallel regions on several threads. ``support`` puts it into images.
 
-The protocol, and why it is right, is in ``runtime.abi``; ``tests/runtime/test_pool_protocol.py`` checks a model of it.
-A system with another way to sleep (macOS, Windows) needs another ``_waiting``.
+The protocol, and its correctness argument, are in ``runtime.abi``; ``tests/runtime/test_pool_protocol.py`` checks a
+model of it. A system with another way to sleep (macOS, Windows) needs another ``_waiting``.
 """
 
 from tilewright.backend.cpu.processors import Processor

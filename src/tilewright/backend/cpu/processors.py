@@ -1,4 +1,4 @@
-"""What differs between processors in the support functions: waiting, and the floating-point mode.
+"""Processor-specific parts of the support functions: waiting, and the floating-point mode.
 
 A new processor needs an entry in ``PROCESSORS``.
 """
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Processor:
-    """What the support functions need to know of a processor: short pieces of IR and a number.
+    """Facts of a processor for the support functions: pieces of IR, and numbers of system calls.
 
-    ``pause`` says "I am spinning". ``save`` keeps the floating-point mode of this thread in ``%saved`` and sets the
+    ``pause``: the spin-wait hint. ``save`` stores the floating-point mode of this thread in ``%saved`` and sets the
     default; ``restore`` brings it back. ``futex``, ``getpid`` and ``gettid`` are numbers of system calls on Linux.
     """
 

@@ -1,7 +1,6 @@
-"""Parallel regions: loops that become a function of their own, which the worker pool calls once per chunk.
+"""Parallel regions: loops outlined to a function, which the worker pool calls once per chunk.
 
-Everything that such a function uses of the function around it travels in an array of eight-byte slots; the context
-comes first.
+Values of the surrounding function are passed in an array of eight-byte slots; the context comes first.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ _ELSEWHERE = Value("", dtypes.index)
 
 @dataclass(frozen=True, slots=True)
 class Captures:
-    """What a region takes along, in the order of its slots: pointers, scalars that are no literals, numbers."""
+    """The captured values of a region, in the order of its slots: pointers, non-literal scalars, numbers."""
 
     places: tuple[tuple[str, Place], ...]
     """By the buffers' names; the pointers are read from the slots."""
@@ -28,11 +27,11 @@ class Captures:
     literals: tuple[tuple[Var, Value], ...]
     """The scalars that need no slot."""
     numbers: tuple[Value | None, ...]
-    """Those that are literals; the others are read from their slots."""
+    """The literals; others are read from their slots."""
 
     @staticmethod
     def of(environment: Environment, numbers: Sequence[Value]) -> "Captures":
-        """What ``environment`` has, and ``numbers``."""
+        """The captured values of ``environment``, and ``numbers``."""
         places = ((name, replace(place, pointer=_ELSEWHERE)) for name, place in environment.places.items())
         scalars = environment.scalars.items()
         return Captures(
@@ -43,7 +42,7 @@ class Captures:
         )
 
     def pack(self, text: FunctionText, environment: Environment, numbers: Sequence[Value]) -> str:
-        """Write all slots; the pointer to them."""
+        """Store all slots; returns the pointer to them."""
         pointers = [place.pointer for place in environment.places.values()]
         slots = [*pointers, *(environment.scalars[var] for var in self.scalars), *numbers]
         array = text.alloca(f"[{len(slots) + 1} x i64]")
@@ -55,7 +54,7 @@ class Captures:
         return array
 
     def unpack(self, text: FunctionText) -> tuple[Environment, list[Value]]:
-        """Read all slots; the environment inside, and the numbers."""
+        """Load all slots; returns the environment inside, and the numbers."""
         places = {
             name: replace(place, pointer=_loaded(text, "ptr", position))
             for position, (name, place) in enumerate(self.places, start=1)
@@ -77,25 +76,25 @@ def _loaded(text: FunctionText, kind: str, position: int) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A parallel loop, and all that the text of its function follows from, if it has no calls."""
+    """A parallel loop, and all that determines the text of its function, if it has no calls."""
 
     name: str
     loop: Loop
     captures: Captures
-    """The numbers are the iterations of all its loops together, the chunks, and the extents of the loops."""
+    """The numbers are the total iterations of all its loops, the chunks, and the extents of the loops."""
     bounds: tuple[tuple[Var, int | None], ...]
     offsets: tuple[tuple[str, Expr], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RegionText:
-    """The function of a region as LLVM IR, what it declares, and what it takes of a worker's scratch."""
+    """The function of a region as LLVM IR, its declarations, and its scratch per worker."""
 
     text: str
     declarations: tuple[str, ...]
     scratch_bytes: int
     is_alone: bool = False
-    """Nothing of its module is needed beside it: neither sites of checks nor other functions."""
+    """Whether it is independent of its module: it has neither sites of checks nor calls of other functions."""
 
     @property
     def shared(self) -> str:

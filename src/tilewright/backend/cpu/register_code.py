@@ -1,4 +1,4 @@
-"""Implementations of intrinsics: the user's LLVM IR, checked against what is declared, and taken apart to be inlined.
+"""Implementations of intrinsics: checks the user's LLVM IR against its declaration, and parses it for inlining.
 
 An implementation is text of LLVM IR that defines one function, on registers or on memory (``loops.program.Intrinsic``).
 Each error is the user's, a ``BadProgram`` that names the intrinsic.
@@ -35,7 +35,7 @@ _PURE = frozenset(
         *("insertelement", "extractelement", "shufflevector"),
     )
 )
-"""What may be done in registers: it neither traps nor touches memory, so that it may be moved out of loops."""
+"""Instructions allowed in registers: they neither trap nor access memory, so that they may be hoisted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class RegisterCode:
     parameters: tuple[str, ...]
     types: tuple[str, ...]
     lines: tuple[tuple[str, tuple[str, ...]], ...]
-    """The name that a line defines, and its text: other text and names in turn."""
+    """The name that a line defines, and its text: alternately other text and names."""
     result: str
     result_type: str
 
     def inlined(self, text: FunctionText, operands: Sequence[Value]) -> tuple[str, int]:
-        """Write the lines on ``operands`` where these exist; returns the result, and the scope that it exists in."""
+        """Emit the lines on ``operands``, where these are available; returns the result, and its scope."""
         known: dict[str, tuple[str, int]] = {}
         for name, wanted, operand in zip(self.parameters, self.types, operands, strict=True):
             known[name] = _as_type(text, operand.text, operand.type, wanted, operand.depth), operand.depth
@@ -63,12 +63,12 @@ class RegisterCode:
 
 
 def _as_type(text: FunctionText, value: str, given: str, wanted: str, depth: int) -> str:
-    """bf16 is moved as integers (``values``), but functions say ``bfloat``."""
+    """bf16 values are integers (``values``), but functions take ``bfloat``."""
     return value if given == wanted else text.pure(f"bitcast {given} {value} to {wanted}", depth)
 
 
 def check_implementations(intrinsic: TensorIntrinsic) -> None:
-    """Raises ``BadProgram`` unless the implementations of all forms are what LLVM takes for their descriptions."""
+    """Raises ``BadProgram`` unless LLVM accepts the implementations of all forms, with their descriptions' types."""
     for form in (intrinsic.compute, intrinsic.reset, intrinsic.update):
         if form is not None and form.implementation:
             _check_features(form)
@@ -86,7 +86,7 @@ def _check_features(form: Intrinsic) -> None:
 
 @lru_cache(64)
 def register_code(intrinsic: Intrinsic) -> RegisterCode | None:
-    """The implementation of ``intrinsic`` on registers; None if it is one on memory. Raises ``BadProgram``."""
+    """The implementation of ``intrinsic`` on registers; None for one on memory. Raises ``BadProgram``."""
     function = read_function(intrinsic.implementation, intrinsic.name)
     parameters = _operands(intrinsic)
     if function.type.startswith("void "):
@@ -106,7 +106,7 @@ def register_code(intrinsic: Intrinsic) -> RegisterCode | None:
 
 
 def _operands(intrinsic: Intrinsic) -> tuple[Buffer, ...]:
-    """The parameters that a function on registers takes: the results only if their old elements are read."""
+    """The parameters of a function on registers: results only if their old elements are read."""
     program = intrinsic.description
     reads_old = any(
         isinstance(stmt, Block) and stmt.init is None and set(program.results) & _read(stmt)

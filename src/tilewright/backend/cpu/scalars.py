@@ -1,9 +1,10 @@
-"""Evaluating scalar expressions, and the addresses of reads and stores, on lanes.
+"""Emits scalar expressions, loads and stores, on scalars or lanes.
 
 Inside a vectorized loop an expression is evaluated once, with vectors where its value differs between the lanes. An
-access whose index has lane stride one is a vector load or store, stride zero a scalar one; lanes that lie close
-together are loaded as they lie and permuted; anything else is a gather or scatter. What a guard forbids is not touched:
-a uniform guard reads from a block of zeros instead, a guard that differs between lanes becomes the mask of the access.
+access whose index has lane stride one is a vector load or store, stride zero a scalar one; lanes close together are
+loaded contiguously and permuted; anything else is a gather or scatter. Guarded memory is not accessed: under a false
+uniform guard, a load reads from a block of zeros instead; a guard that differs between lanes becomes the mask of the
+access.
 """
 
 from collections.abc import Sequence
@@ -38,12 +39,12 @@ ZEROS = "@tw_zeros"
 ZEROS_BYTES = 4096
 
 LINE = 64
-"""Bytes of a cache line, on all targets here."""
+"""Bytes of a cache line, on all supported targets."""
 
 
 @dataclass(slots=True)
 class Environment:
-    """What names mean at the present place of a function."""
+    """The values of names at the current place of a function."""
 
     scalars: dict[Var, Value] = field(default_factory=dict[Var, Value])
     places: dict[str, Place] = field(default_factory=dict[str, Place])
@@ -53,7 +54,7 @@ class Environment:
 
 
 class ScalarEmitter:
-    """Evaluates expressions in one function."""
+    """Emits expressions in one function."""
 
     def __init__(
         self, text: FunctionText, environment: Environment, indices: IndexChecks, accesses: BoundsChecks | None
@@ -65,12 +66,12 @@ class ScalarEmitter:
         self._checks = accesses
         self._once = False
         self._forms = ByIdentity[tuple[LinearForm, dict[int, Spot]]]()
-        """Of a buffer and indices; and by the scope, where that is in memory."""
+        """Keyed by buffer and indices; and by the scope, if in memory."""
 
     # --- values -----------------------------------------------------------------------------------------------
 
     def value(self, expr: Expr) -> Value:
-        """The value of ``expr``: a scalar if all lanes agree on it."""
+        """The value of ``expr``: a scalar if it is equal in all lanes."""
         match expr:
             case Const(number, dtype):
                 return literal(number, dtype)
@@ -92,7 +93,8 @@ class ScalarEmitter:
                 raise InternalError(f"no code for {expr!r}")
 
     def _read_once(self, index: Expr) -> Value:
-        """An index that is checked: what is loaded for it is what is used, whoever else writes there meanwhile."""
+        """A checked index: the loaded value that is checked is also the one used, even if another thread writes
+        meanwhile."""
         saved, self._once = self._once, True
         value = self.value(index)
         self._once = saved
@@ -123,14 +125,14 @@ class ScalarEmitter:
         return self.ops.fma(*self._operands(product.a, product.b, addend))
 
     def _operands(self, *exprs: Expr) -> list[Value]:
-        """The values of ``exprs``. Elements that all lanes read alike are read into all of them where others differ."""
+        """The values of ``exprs``. Loads equal in all lanes are broadcast if others differ."""
         lane = self.env.lane_variable
         if lane is None or self._checks is not None or not any(lane in expr.variables for expr in exprs):
             return [self.value(expr) for expr in exprs]
         return [self._read_alike(expr, lane) or self.value(expr) for expr in exprs]
 
     def _read_alike(self, expr: Expr, lane: Var) -> Value | None:
-        """A float that all lanes read, in all of them: it takes one line less than if it were a scalar first."""
+        """A float read by all lanes, broadcast directly: one line less than a scalar first."""
         if not isinstance(expr, Read) or lane in expr.variables or expr.dtype not in (dtypes.f32, dtypes.f64):
             return None
         buffer, guard = expr.source, self.env.guard
@@ -145,7 +147,7 @@ class ScalarEmitter:
         return self.ops.spread(self.text.load(buffer.name, text, place.constant), buffer.dtype, self.env.lanes)
 
     def _index(self, expr: Binary) -> Value:
-        """Index arithmetic term by term, outermost variables first, so that each partial sum is made only once."""
+        """Index arithmetic term by term, outermost variables first, to share partial sums."""
         form = linear_form(expr)
         if form.terms == ((expr, 1),):  # a product of two variables
             return self.ops.binary(expr.op, self.value(expr.a), self.value(expr.b))
@@ -187,7 +189,7 @@ class ScalarEmitter:
         return result
 
     def narrowed(self, condition: Value) -> Guard:
-        """The present guard, and ``condition``."""
+        """The current guard and ``condition``."""
         guard = self.env.guard
         if condition.lanes == 1:
             both = condition if guard.uniform is None else self.ops.binary(BinaryOp.AND, guard.uniform, condition)
@@ -198,7 +200,7 @@ class ScalarEmitter:
     # --- memory -----------------------------------------------------------------------------------------------
 
     def _address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Address:
-        """The address of an element; offsets are added outermost variable first, literals last, at the access."""
+        """The address of an element; adds offsets of the outermost variable first, literals last, at the access."""
         place, scope = self.env.places[buffer.name], self.text.scope
         form, spots = self._forms.of(lambda: (flat_form(buffer, indices), {}), buffer, indices)
         spot = spots.get(scope)
@@ -235,12 +237,12 @@ class ScalarEmitter:
         return Spot(place, lane, pointer, *numbers, tuple(unrolled), tuple(vectors), is_moved, is_fixed)
 
     def _has_literals(self, expr: Expr) -> bool:
-        """Whether the value of ``expr`` may be another one in the next iteration of an unrolled loop."""
+        """Whether the value of ``expr`` may change in the next iteration of an unrolled loop."""
         known = [self.env.scalars.get(var) for var in expr.variables]
         return any(value is not None and value.literal is not None for value in known)
 
     def _at(self, spot: Spot, buffer: Buffer, offset: int) -> Address:
-        """The address ``offset`` elements from where ``spot`` points to."""
+        """The address ``offset`` elements after that of ``spot``."""
         pointer, stride = spot.pointer, spot.stride
         if spot.vectors:
             offsets = self._lane_offsets(offset, stride, spot.vectors)
@@ -258,7 +260,7 @@ class ScalarEmitter:
         return self._address(buffer, indices).pointer
 
     def _advanced(self, place: Place, dtype: DType, terms: list[tuple[Value, int]]) -> tuple[Value, int]:
-        """The pointer to a buffer with each value times its factor added, outermost first; and how it is aligned."""
+        """The pointer to a buffer plus each value times its factor, outermost first; and its alignment."""
         key = (place.pointer.text, dtype, tuple([(value.text, factor) for value, factor in terms]))
         made = self.text.pointers(max([place.pointer.depth, *[value.depth for value, _ in terms]]))
         known = made.get(key)
@@ -310,7 +312,7 @@ class ScalarEmitter:
         return self._from_memory(loaded, buffer)
 
     def _is_inside(self, place: Place, address: Address) -> bool:
-        """Whether all lanes of a contiguous access lie within a buffer on the stack: it may then ignore its guard."""
+        """Whether all lanes of a contiguous access are within a buffer on the stack: it may then ignore its guard."""
         if address.known is None or address.stride is None:
             return False
         lanes = self.env.lanes if address.stride == 1 else 1
@@ -318,7 +320,7 @@ class ScalarEmitter:
         return first >= 0 and beyond <= place.private
 
     def _private_load(self, buffer: Buffer, address: Address) -> Value:
-        """What is in a buffer on the stack, at a literal offset."""
+        """The value in a buffer on the stack, at a literal offset."""
         lanes, offset = self.env.lanes if address.stride == 1 else 1, address.known or 0
         known = self.text.registers.find(buffer.name, offset, lanes)
         if known is None:
@@ -333,7 +335,7 @@ class ScalarEmitter:
         pointer = address.pointer
         alignment = address.alignment
         condition = guard.uniform
-        if guard.lanes is not None:  # a scalar for all lanes: needed if any lane is
+        if guard.lanes is not None:  # a scalar for all lanes: loaded if any lane is active
             any_lane = self.ops.any_lane(guard.lanes)
             condition = any_lane if condition is None else self.ops.binary(BinaryOp.AND, condition, any_lane)
         if condition is not None and condition.literal != 1:
@@ -348,7 +350,7 @@ class ScalarEmitter:
         return Value(self.text.load(buffer.name, text, constant), buffer.dtype, lanes, self.text.depth)
 
     def _ask_ahead(self, pointer: Value, size: int, place: Place) -> None:
-        """Ask for the cache lines ``place.ahead`` bytes after ``size`` bytes at ``pointer``, wherever that is."""
+        """Prefetch the cache lines ``place.ahead`` bytes after ``size`` bytes at ``pointer``, for any address."""
         if distance := place.ahead:
             self.text.declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
             for offset in range(distance, distance + size, LINE):
@@ -362,10 +364,9 @@ class ScalarEmitter:
         return self.ops.broadcast(mask, self.env.lanes)
 
     def _permuted_load(self, buffer: Buffer, address: Address, near: tuple[int, ...], guard: Guard) -> Value:
-        """Lanes from a short stretch of memory: it is loaded as it lies there, and permuted.
+        """Lanes from a short range of memory: a contiguous load and a permutation.
 
-        All of the stretch is in the buffer, as its first and its last element are. Lanes that the guard forbids hold
-        any elements of it.
+        The whole range is in the buffer, as its first and its last element are. Inactive lanes hold any elements of it.
         """
         guard = replace(guard, lanes=None)
         first, lanes, element = min(near), self.env.lanes, memory_type(buffer.dtype)
@@ -386,7 +387,7 @@ class ScalarEmitter:
         return Value(text, buffer.dtype, lanes, depth)
 
     def _first_lanes(self, buffer: Buffer, address: Address, count: int, guard: Guard, constant: bool) -> Value:
-        """A vector of which the first ``count`` lanes are loaded."""
+        """A vector with the first ``count`` lanes loaded."""
         if count >= self.env.lanes:
             return self._plain_load(buffer, address, guard, constant)
         mask = integers(tuple(int(lane < count) for lane in range(self.env.lanes)), dtypes.boolean)
@@ -411,7 +412,7 @@ class ScalarEmitter:
         return Value(text, dtypes.boolean, value.lanes, value.depth)
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
-        """``buffer[indices] = value``, under the present guard (of which the uniform part is a branch by now)."""
+        """``buffer[indices] = value``, under the current guard (whose uniform part is already a branch)."""
         guard = self._indices.guard(self, indices, self.env.guard)
         if self._checks is not None:
             guard = self._checks.narrow(self, buffer, indices, guard)
@@ -430,7 +431,7 @@ class ScalarEmitter:
         self.text.forget(buffer.name)
 
     def _private_store(self, buffer: Buffer, stored: Value, address: Address, mask: Value | None) -> None:
-        """To a buffer on the stack, at a literal offset; lanes that ``mask`` forbids are stored as they are."""
+        """Store to a buffer on the stack, at a literal offset; lanes not in ``mask`` keep their values."""
         if mask is not None:
             old = replace(self._private_load(buffer, address), dtype=stored.dtype)
             stored = self.ops.select(mask, stored, old)
@@ -438,7 +439,7 @@ class ScalarEmitter:
         self.text.store_private(buffer.name, address.known or 0, stored, text)
 
     def store_first(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value, count: int) -> None:
-        """Store the first ``count`` lanes of ``value`` (as it is in memory) from ``indices`` on, side by side."""
+        """Store the first ``count`` lanes of ``value`` (in memory form) contiguously from ``indices`` on."""
         address = self._address(buffer, indices)
         vector, element = vector_of(memory_type(buffer.dtype), value.lanes), memory_type(buffer.dtype)
         if count > 1 and count & (count - 1) == 0:
@@ -456,7 +457,7 @@ class ScalarEmitter:
         self.text.forget(buffer.name)
 
     def to_memory(self, value: Value, lanes: int) -> Value:
-        """``value`` in all lanes, as it is stored."""
+        """``value`` in all lanes, in memory form."""
         value = self.ops.broadcast(value, lanes)
         return self.ops.cast(value, dtypes.u8) if value.dtype.is_bool else value
 
@@ -474,7 +475,7 @@ class ScalarEmitter:
         self.text.effect(f"call void @{name}({stored.typed}, {place}, {mask.typed})")
 
     def _masked(self, dense: str, apart: str, buffer: Buffer, address: Address, lanes: int) -> tuple[str, str, str]:
-        """An intrinsic, the type of its pointers, and these with their alignment: ``apart`` takes one for each lane."""
+        """An intrinsic, the type of its pointers, and the pointers with alignment: ``apart`` takes one per lane."""
         element = suffix_of(memory_type(buffer.dtype))
         if address.stride is None:
             name, pointers = f"llvm.masked.{apart}.v{lanes}{element}.v{lanes}p0", f"<{lanes} x ptr>"
@@ -485,5 +486,5 @@ class ScalarEmitter:
 
 
 def _may_fail(expr: Expr) -> bool:
-    """Whether evaluating ``expr`` needlessly could touch memory out of bounds."""
+    """Whether speculative evaluation of ``expr`` could access memory out of bounds."""
     return expr.has_reads

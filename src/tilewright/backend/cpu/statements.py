@@ -1,7 +1,7 @@
 """Statements of a prepared loop program as LLVM IR: loops, branches, allocations, parallel regions, calls.
 
-A *prepared* program (``prepare``) has no blocks. Parallel loops become functions of their own, which the worker pool
-calls once per chunk (``regions``).
+A *prepared* program (``prepare``) has no blocks. Parallel loops are outlined to functions, which the worker pool calls
+once per chunk (``regions``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,22 +34,22 @@ from tilewright.symbolic.traversal import walk as walk_expr
 from tilewright.target.machine import MOST_CHUNKS
 
 MAX_ITERATIONS = 1 << 56
-"""Most iterations of a parallel region."""
+"""Maximum iterations of a parallel region."""
 _REMEMBERED = 32
-"""Regions: a few kernels, each of several."""
+"""Cached regions: several for each of a few kernels."""
 STACK_LIMIT = 64 * 1024
-"""Bytes: larger private buffers live in the worker's scratch."""
+"""Bytes: larger private buffers are allocated in the worker's scratch."""
 
 
 @dataclass(slots=True)
 class Arena:
-    """Memory handed out in nested lifetimes; ``top`` is what is in use now."""
+    """A stack allocator of memory; ``top`` is the size in use."""
 
     top: int = 0
     peak: int = 0
 
     def take(self, size: int) -> int:
-        """The offset of ``size`` bytes above all that is in use."""
+        """The offset of ``size`` bytes above all in use."""
         offset = -(-self.top // ALIGNMENT) * ALIGNMENT
         self.top = offset + size
         self.peak = max(self.peak, self.top)
@@ -58,26 +58,26 @@ class Arena:
 
 @dataclass(slots=True)
 class Module:
-    """What the functions of one image share while they are written."""
+    """State shared by the functions of one image during emission."""
 
     declarations: dict[str, None] = field(default_factory=dict[str, None])
     functions: list[str] = field(default_factory=list[str])
     regions: dict[str, RegionText] = field(default_factory=dict[str, RegionText])
-    """By name: those of ``functions`` that are regions."""
+    """The regions among ``functions``, by name."""
     sites: list[Site] = field(default_factory=list[Site])
     checked: bool = False
     """Whether every access is checked."""
     reports: bool = True
-    """Whether indices that are out of range are reported."""
+    """Whether out-of-range indices are reported."""
 
     def add(self, name: str, region: RegionText) -> None:
-        """Take the function of a region."""
+        """Add the function of a region."""
         self.regions[name] = region
         self.functions.append(region.text)
         self.declarations.update(dict.fromkeys(region.declarations))
 
     def split(self) -> list[RegionText]:
-        """Take out all regions that can be alone, but for the last one."""
+        """Remove and return all regions that can be separate modules, except the last one."""
         taken = [name for name, region in self.regions.items() if region.is_alone][:-1]
         regions = [self.regions.pop(name) for name in taken]
         for name, region in zip(taken, regions, strict=True):
@@ -91,7 +91,7 @@ CallEmitter = Callable[["StatementEmitter", Call], None]
 
 @dataclass(slots=True)
 class FunctionState:
-    """One function under construction, and the memory it uses."""
+    """One function under construction, and its memory use."""
 
     name: str
     module: Module
@@ -106,7 +106,7 @@ class FunctionState:
 
 
 class StatementEmitter:
-    """Writes statements into one function."""
+    """Emits statements into one function."""
 
     def __init__(self, state: FunctionState) -> None:
         self.state = state
@@ -119,7 +119,7 @@ class StatementEmitter:
         self._crossings = ByIdentity[Crossing | None]()
 
     def emit(self, stmt: Stmt) -> None:
-        """Write ``stmt`` here."""
+        """Emit ``stmt`` here."""
         match stmt:
             case Seq(statements):
                 for inner in statements:
@@ -176,17 +176,17 @@ class StatementEmitter:
         self.env.lane_variable, self.env.lanes = None, 1
 
     def _may_cross(self) -> bool:
-        """Boxes are stored across the lanes where every element is."""
+        """Store boxes across the lanes, if every element is stored."""
         guard = self.env.guard
         unguarded = guard.uniform is None and guard.lanes is None
         return unguarded and self.env.lane_variable is None and not self.state.module.checked
 
     def _crossed(self, loop: Loop) -> Crossing | None:
-        """See ``crossing``; inside of other unrolled loops it is asked for again and again."""
+        """See ``crossing``; cached, as unrolled loops ask repeatedly."""
         return self._crossings.of(lambda: crossing(loop), loop)
 
     def _crossing(self, box: Crossing) -> None:
-        """As many rows at a time as there are lanes."""
+        """As many rows at a time as lanes."""
         buffer, indices = box.store.buffer, box.store.indices
         for first in range(0, box.rows, box.lanes):
             rows = range(first, min(first + box.lanes, box.rows))
@@ -199,7 +199,7 @@ class StatementEmitter:
             del self.env.scalars[box.row]
 
     def _row(self, box: Crossing, row: int) -> Value:
-        """What one iteration stores, in lanes."""
+        """The stored values of one iteration, in lanes."""
         self.env.lane_variable, self.env.lanes = box.lane, box.lanes
         self.env.scalars[box.row] = integer(row)
         value = self.scalars.to_memory(self.scalars.value(box.store.value), box.lanes)
@@ -217,7 +217,7 @@ class StatementEmitter:
         self.text.close_loop(counter, extent, guard=extent.literal is None)
 
     def look(self, loop: Loop, counter: Value) -> None:
-        """At the start of an iteration, if it is time for that: whether the call is to end (``runtime.abi``)."""
+        """At the start of some iterations: whether the call is to end (``runtime.abi``)."""
         period = look_period(loop)
         worker = "%worker" if self.state.in_region else "0"
         if period == 1:
@@ -282,7 +282,7 @@ class StatementEmitter:
     # --- memory -----------------------------------------------------------------------------------------------
 
     def _allocs(self, stmt: Stmt) -> None:
-        """All that are directly inside each other: a main program has one for each of its calls."""
+        """Perfectly nested allocations together: a main program has one for each of its calls."""
         arena = self.state.scratch if self.state.in_region else self.state.workspace
         top = arena.top
         placed: list[str] = []
@@ -355,12 +355,12 @@ class StatementEmitter:
 
 
 def _elsewhere(what: str, instead: str) -> UnsupportedTarget:
-    """What only a device with blocks and threads has."""
+    """Constructs of devices with blocks and threads."""
     return UnsupportedTarget(f"{what}, and a CPU has no blocks and threads of a grid; {instead}")
 
 
 def _check_count(extents: Sequence[int], loop: Loop) -> None:
-    """Raises ``ResourceLimit`` if the region's iterations can't be counted: their number is multiplied by a chunk's."""
+    """Raises ``ResourceLimit`` if the number of the region's iterations times that of chunks overflows."""
     if prod(extents) > MAX_ITERATIONS:
         raise ResourceLimit(
             f"parallel loop `{loop.var}`, with those inside, runs {prod(extents)} times; the most is {MAX_ITERATIONS}"
@@ -379,7 +379,7 @@ def _has_calls(loop: Loop) -> bool:
 
 @lru_cache(_REMEMBERED)
 def region_text(region: Region) -> RegionText:
-    """The candidates for a kernel's schedule differ in one of its regions, and pad their inputs alike."""
+    """Cached: candidates for a kernel's schedule usually differ in only one region."""
 
     def refuse(_: StatementEmitter, call: Call) -> None:
         raise InternalError(f"`{call.callee}` is called by a region that was held to have no calls")
@@ -418,7 +418,7 @@ def _outlined(region: Region, module: Module, call: CallEmitter) -> RegionText:
 
 
 def _collapse(loop: Loop) -> tuple[list[Loop], Stmt]:
-    """The parallel loops that are directly inside each other, and the body of the innermost."""
+    """The perfectly nested parallel loops, and the body of the innermost."""
     nest: list[Loop] = [loop]
     body = loop.body
     outer = {loop.var}
@@ -430,6 +430,6 @@ def _collapse(loop: Loop) -> tuple[list[Loop], Stmt]:
 
 
 def _divided(emitter: StatementEmitter, a: Value, b: Value) -> Value:
-    """``a // b`` of numbers that are never negative, ``b`` at least 1."""
+    """``a // b`` of non-negative numbers, ``b`` at least 1."""
     depth = max(a.depth, b.depth)
     return Value(emitter.text.pure(f"udiv i64 {a.text}, {b.text}", depth), dtypes.index, 1, depth)

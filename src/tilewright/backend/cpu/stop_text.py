@@ -1,7 +1,7 @@
-"""LLVM IR text of how a call is stopped: its beginning and end, the look at the tick, and the thread that counts ticks.
+"""LLVM IR text for stopping a call: its begin and end, the poll of the tick, and the thread that counts ticks.
 
-What they do together is said in ``runtime.abi``, "Stopping a call". ``support`` puts this text into images; ``poll`` is
-the look that main and serial loops take, in line.
+The protocol is in ``runtime.abi``, "Stopping a call". ``support`` puts this text into images; ``poll`` is the inlined
+check of main and serial loops.
 """
 
 from tilewright.backend.cpu.pool_text import field
@@ -13,7 +13,7 @@ _NANOSECONDS = 1_000_000
 
 
 def poll(text: FunctionText, worker: str) -> None:
-    """Leave the function here if its call is to end; ``worker``: who runs this."""
+    """Return from the function here if its call is to end; ``worker``: the number of the current worker."""
     ticks_at = text.pure(f"getelementptr inbounds i8, ptr %context, i64 {abi.CONTEXT_TICKS}", 0)
     seen_at = text.pure(f"getelementptr inbounds i8, ptr %context, i64 {abi.CONTEXT_SEEN}", 0)
     ticks = text.pure(f"load ptr, ptr {ticks_at}", 0)
@@ -159,7 +159,7 @@ done:
 
 
 def _check() -> str:
-    """After an error of a kernel, too, there is nothing more to do."""
+    """A kernel's error ends the call, too."""
     return f"""\
 define hidden i1 @tw_check(ptr %context, i64 %worker) nounwind cold noinline {{
   {field("code.at", "context", abi.CONTEXT_CODE)}
@@ -209,7 +209,7 @@ go:
 
 
 def _signals(processor: Processor) -> str:
-    """Only the main thread runs handlers; others need not wait for the interpreter's lock to learn that."""
+    """Only the main thread runs handlers; others need not wait for the interpreter's lock."""
     ensure, release, check, fetch = (
         field(f"{name}.at", "pool", abi.POOL_HOOKS + 8 * i)
         for i, name in enumerate(("ensure", "release", "check", "fetch"))
@@ -323,4 +323,4 @@ define hidden i1 @tw_check(ptr %context, i64 %worker) nounwind {{
   ret i1 false
 }}
 """
-"""The same for targets without threads: nothing stops a call."""
+"""The same for targets without threads: a call can't be stopped."""

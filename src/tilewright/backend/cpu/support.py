@@ -1,8 +1,8 @@
 """LLVM IR text of the support functions that every image carries: parallel regions, scratch, errors, time, stopping.
 
-What they do, and the layout of the blocks that they share with Python, is said in ``runtime.abi``. This is text only:
-no llvmlite is needed to make it. ``support_text`` gives the definitions (once per image); ``DECLARATIONS`` is for other
-modules of the same image. The functions are hidden: calls inside an image are direct, and two images do not mix.
+Their semantics, and the layout of the blocks that they share with Python, are in ``runtime.abi``. The text is generated
+without llvmlite. ``support_text`` gives the definitions (once per image); ``DECLARATIONS`` is for other modules of the
+same image. The functions are hidden: calls inside an image are direct, and images do not interfere.
 
 The pool itself is in ``pool_text``, how calls are stopped in ``stop_text``, what differs between processors in
 ``processors``.
@@ -26,8 +26,8 @@ declare hidden i1 @tw_check(ptr, i64) cold
 def support_text(arch: str, system: str = "linux", threads: bool = True) -> str:
     """Definitions of all support functions for a target, as LLVM IR text without triple or data layout.
 
-    ``arch`` is ``x86_64``, ``aarch64`` or ``riscv64``; with ``threads=False`` it may be anything: regions are then
-    plain loops. Raises ``UnsupportedTarget`` for a target on which the pool can't wait.
+    ``arch`` is ``x86_64``, ``aarch64`` or ``riscv64``; with ``threads=False``, any architecture: regions are then plain
+    loops. Raises ``UnsupportedTarget`` for a target on which the pool can't wait.
     """
     if threads and (system != "linux" or arch not in PROCESSORS):
         known = ", ".join(PROCESSORS)
@@ -41,7 +41,7 @@ def support_text(arch: str, system: str = "linux", threads: bool = True) -> str:
 
 
 def _common() -> str:
-    """Version, scratch and errors: the same for every target."""
+    """Version, scratch and errors: equal for all targets."""
     return f"""\
 @tw_abi_version = hidden constant i32 {abi.VERSION}
 

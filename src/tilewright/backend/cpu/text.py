@@ -1,9 +1,8 @@
 """The text of one function under construction.
 
-``FunctionText`` is where loop-invariant code motion, common-subexpression elimination and the forwarding of stores to
-loads happen, by construction: a pure instruction is written once, into the outermost open scope in which its operands
-exist. So kernels need no middle-end passes beyond the promotion of allocas (``docs/decisions.md``, "LLVM
-does little").
+``FunctionText`` does loop-invariant code motion, common-subexpression elimination and store-to-load forwarding by
+construction: a pure instruction is emitted once, into the outermost open scope in which its operands exist. So kernels
+need no middle-end passes beyond the promotion of allocas (``docs/decisions.md``, "LLVM does little").
 """
 
 from dataclasses import dataclass, field
@@ -14,16 +13,16 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 
 PointerKey = tuple[str, DType, tuple[tuple[str, int], ...]]
-"""The start of a buffer, its dtype, and what is added: texts, each with a factor."""
+"""The start of a buffer, its dtype, and added offsets: texts, each with a factor."""
 
 
 @dataclass(slots=True)
 class _Scope:
-    """A loop body, a branch, or the whole function: what was written into it so far."""
+    """A loop body, a branch, or the whole function: the lines emitted so far."""
 
     label: str
     number: int
-    """No other scope of the function has it."""
+    """Unique within the function."""
     lines: list[str] = field(default_factory=list[str])
     known: dict[str, str] = field(default_factory=dict[str, str])
     loads: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
@@ -32,7 +31,7 @@ class _Scope:
 
 
 class FunctionText:
-    """The body of one function. Scopes nest; a value made in a scope is visible in it and in those within it."""
+    """The body of one function. Scopes nest; a value defined in a scope is visible in it and in nested ones."""
 
     def __init__(self, declarations: dict[str, None]) -> None:
         self._declarations = declarations
@@ -43,12 +42,12 @@ class FunctionText:
 
     @property
     def depth(self) -> int:
-        """How many scopes are open around the next instruction."""
+        """The number of open scopes at the next instruction."""
         return len(self._scopes) - 1
 
     @property
     def scope(self) -> int:
-        """The number of the innermost open scope: no other scope of the function has it."""
+        """The unique number of the innermost open scope."""
         return self._scopes[-1].number
 
     def fresh(self, stem: str = "t") -> str:
@@ -57,11 +56,11 @@ class FunctionText:
         return f"{stem}{self._count}"
 
     def declare(self, text: str) -> None:
-        """Ask for a module-level declaration, once."""
+        """Add a module-level declaration, once."""
         self._declarations[text] = None
 
     def pure(self, text: str, depth: int) -> str:
-        """The name of an instruction without effects, written where its operands (of ``depth``) exist."""
+        """The name of an instruction without effects, emitted in the scope of its operands (at ``depth``)."""
         scope = self._scopes[depth]
         known = scope.known.get(text)
         if known is None:
@@ -71,35 +70,35 @@ class FunctionText:
         return known
 
     def emit(self, text: str) -> str:
-        """An instruction with a result, here and now."""
+        """An instruction with a result, emitted here."""
         self._count += 1
         name = f"%t{self._count}"
         self._scopes[-1].lines.append(f"  {name} = {text}")
         return name
 
     def effect(self, text: str) -> None:
-        """An instruction without a result, here and now."""
+        """An instruction without a result, emitted here."""
         self._scopes[-1].lines.append(f"  {text}")
 
     def hint(self, text: str) -> None:
-        """An instruction that changes nothing, here unless it is here already."""
+        """An idempotent instruction, emitted here unless it was already."""
         if text not in self._scopes[-1].known:
             self._scopes[-1].known[text] = ""
             self.effect(text)
 
     def first(self, what: str) -> bool:
-        """Whether ``what`` (not the text of an instruction) was not here before: on every way to this place."""
+        """Whether ``what`` (a key) is new: it was not recorded on every path to this place."""
         if any(what in scope.known for scope in self._scopes):
             return False
         self._scopes[-1].known[what] = ""
         return True
 
     def pointers(self, depth: int) -> dict[PointerKey, tuple[Value, int]]:
-        """Pointers, and how they are aligned, that were made in the scope of ``depth``: forgotten where it ends."""
+        """Pointers, with alignments, made in the scope at ``depth``, and forgotten at its end."""
         return self._scopes[depth].pointers
 
     def alloca(self, text: str) -> str:
-        """Stack memory, in the entry block: LLVM promotes it to registers nowhere else."""
+        """Stack memory, in the entry block: LLVM promotes it to registers only there."""
         name = f"%{self.fresh('stack')}"
         self._allocas.append(f"  {name} = alloca {text}")
         return name
@@ -117,7 +116,7 @@ class FunctionText:
 
     @property
     def registers(self) -> Registers:
-        """What private buffers hold here."""
+        """Known contents of private buffers here."""
         return self._scopes[-1].registers
 
     def store_private(self, buffer: str, offset: int, value: Value, text: str) -> None:
@@ -132,7 +131,7 @@ class FunctionText:
         self._forget_loads(buffer)
 
     def forget(self, buffer: str | None) -> None:
-        """``buffer`` (None: any) was stored to: loads before are not loads after."""
+        """Invalidate loads of ``buffer`` (None: any), after a store."""
         for scope in self._scopes:
             scope.registers.forget(buffer)
         self._forget_loads(buffer)
@@ -145,22 +144,22 @@ class FunctionText:
                 scope.loads.pop(buffer, None)
 
     def _open(self, label: str) -> _Scope:
-        """Begin a scope."""
+        """Open a scope."""
         self._scopes[-1].registers.keep()
         self._scopes.append(_Scope(label, self._count))
         return self._scopes[-1]
 
     def open_loop(self, start: str = "0") -> Value:
-        """Begin a loop that runs at least once; returns its counter."""
+        """Open a loop that runs at least once; returns its counter."""
         name = self.fresh("i")
         outer = self._scopes[-1]
         inner = self._open(f"{name}.loop")
-        # The latch's label is known at the end: `close_loop` completes this line.
+        # The latch's label is known only at the end: `close_loop` completes this line.
         inner.lines.append(f"  %{name} = phi i64 [ {start}, %{outer.label} ], ")
         return Value(f"%{name}", dtypes.index, 1, self.depth)
 
     def close_loop(self, counter: Value, extent: Value, guard: bool) -> None:
-        """End the loop after ``extent`` iterations; ``guard`` if that may be zero. ``extent`` exists outside."""
+        """Close the loop after ``extent`` iterations; ``guard`` if that may be zero. ``extent`` is defined outside."""
         inner = self._scopes.pop()
         name = counter.text[1:]
         inner.lines[0] += f"[ %{name}.next, %{inner.label} ]"
@@ -179,13 +178,13 @@ class FunctionText:
         outer.label = f"{name}.exit"
 
     def open_branch(self) -> str:
-        """Begin one side of a branch; returns its label."""
+        """Open one side of a branch; returns its label."""
         name = self.fresh("side")
         self._open(name)
         return name
 
     def close_branch(self) -> tuple[str, list[str]]:
-        """End one side: the label to enter it by, and its lines without the final jump."""
+        """Close one side: returns its entry label, and its lines without the final jump."""
         inner = self._scopes.pop()
         return inner.label, inner.lines
 
@@ -203,7 +202,7 @@ class FunctionText:
         outer.label = join
 
     def leave_if(self, condition: str, question: str) -> None:
-        """Where ``condition`` holds, run ``question``, an instruction; go to the function's end if it says yes."""
+        """Where ``condition`` holds, run the instruction ``question``; return from the function if it gives true."""
         scope = self._scopes[-1]
         ask, go, answer = (self.fresh(stem) for stem in ("ask", "go", "yes"))
         scope.lines.append(f"  br i1 {condition}, label %{ask}, label %{go}")
@@ -213,9 +212,9 @@ class FunctionText:
         self._leaves = True
 
     def finish(self, signature: str, *results: str) -> str:
-        """The whole function; it ends with ``results``, which use nothing of it, or with ``ret void``."""
+        """The whole function; it ends with ``results``, which are independent of its values, or with ``ret void``."""
         (scope,) = self._scopes
-        lines = filter(None, scope.lines)  # stores that became needless are empty
+        lines = filter(None, scope.lines)  # dead stores are empty lines
         end = [f"  {line}" for line in results or ("ret void",)]
         if self._leaves:
             end = ["  br label %leave", "leave:", *end]

@@ -1,8 +1,9 @@
-"""A box of elements that lie side by side across the lanes: transposed in registers, and stored row by row.
+"""Stores a box of elements that are contiguous across the lanes: transposes it in registers, and stores rows.
 
-In ``for x in unrolled(12): for c in vectorized(16): out[.., c, .., x] = value`` the lanes of each vector lie far apart,
-and would be scattered. But what the iterations of ``x`` store for one lane lies side by side: so all vectors are made
-first, transposed, and stored along ``x``. (What a convolution over blocks of channels makes leaves it plain this way.)
+In ``for x in unrolled(12): for c in vectorized(16): out[.., c, .., x] = value`` the lanes of each vector are far apart,
+and would be scattered. But the elements of one lane over the iterations of ``x`` are contiguous: so all vectors are
+computed first, transposed, and stored along ``x``. (It converts the blocked result of a convolution to the plain
+layout.)
 """
 
 from collections.abc import Sequence
@@ -17,13 +18,13 @@ from tilewright.symbolic.expr import Const, Read, Var
 from tilewright.symbolic.traversal import free_vars, walk
 
 CHUNK_BYTES = 16
-"""Elements are interleaved within chunks of this many bytes, and then whole chunks are moved: vector units are made of
-such chunks, and have instructions for both."""
+"""Elements are interleaved within chunks of this many bytes, and then whole chunks are moved: vector units have
+instructions for both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """``rows`` iterations of ``row``, of ``lanes`` lanes each, which store ``store``."""
+    """``rows`` iterations of ``row``, of ``lanes`` lanes each, stored by ``store``."""
 
     row: Var
     rows: int
@@ -33,8 +34,8 @@ class Crossing:
 
 
 def crossing(loop: Loop) -> Crossing | None:
-    """The box that ``loop`` stores, if it does nothing else, and elements lie side by side along the loop but far apart
-    along its lanes."""
+    """The box that ``loop`` stores, if that is its only effect, and elements are contiguous along the loop but far
+    apart along its lanes."""
     inner = loop.body
     if not isinstance(inner, Loop) or (loop.kind, inner.kind) != (LoopKind.UNROLLED, LoopKind.VECTORIZED):
         return None
@@ -50,7 +51,7 @@ def crossing(loop: Loop) -> Crossing | None:
 
 
 def _lane_stride(form: LinearForm, row: Var, lane: Var) -> int:
-    """By how much an address grows with ``lane`` if it does so by 1 with ``row``; 0 if it is not that simple."""
+    """The stride along ``lane`` if that along ``row`` is 1; 0 for other accesses."""
     factors = dict(form.terms)
     others = [atom for atom in factors if atom not in (row, lane)]
     if factors.get(row) != 1 or any({row, lane} & free_vars(atom) for atom in others):
@@ -59,14 +60,13 @@ def _lane_stride(form: LinearForm, row: Var, lane: Var) -> int:
 
 
 def _reads_itself(store: Store) -> bool:
-    """Whether what is stored, or where, depends on the buffer."""
+    """Whether the stored value, or its index, depends on the buffer."""
     nodes = [node for expr in (store.value, *store.indices) for node in walk(expr)]
     return any(isinstance(node, Read) and node.source == store.buffer for node in nodes)
 
 
 def transpose(text: FunctionText, rows: Sequence[Value]) -> list[Value]:
-    """``rows`` (at most as many as they have lanes) transposed: a vector for each lane, whose first ``len(rows)`` lanes
-    count."""
+    """``rows`` (at most as many as lanes) transposed: a vector per lane, with ``len(rows)`` valid lanes."""
     lanes = 1 << (rows[0].lanes - 1).bit_length()
     table: list[Value | None] = [*(_widened(text, row, lanes) for row in rows), *[None] * (lanes - len(rows))]
     network = _network(lanes, CHUNK_BYTES // rows[0].dtype.itemsize)
@@ -80,7 +80,7 @@ def transpose(text: FunctionText, rows: Sequence[Value]) -> list[Value]:
 
 
 def _widened(text: FunctionText, row: Value, lanes: int) -> Value:
-    """``row`` with as many lanes, of which the last ones hold anything."""
+    """``row`` with ``lanes`` lanes; the added ones are undefined."""
     if row.lanes == lanes:
         return row
     picked = ", ".join(f"i32 {lane}" if lane < row.lanes else "i32 poison" for lane in range(lanes))
@@ -89,7 +89,7 @@ def _widened(text: FunctionText, row: Value, lanes: int) -> Value:
 
 
 def _shuffled(text: FunctionText, a: Value, b: Value | None, mask: Sequence[int]) -> Value:
-    """The lanes of ``a`` and ``b`` (None: anything) that ``mask`` picks."""
+    """The lanes of ``a`` and ``b`` (None: undefined) that ``mask`` selects."""
     picked = ", ".join(f"i32 {lane}" for lane in mask)
     other, depth = ("poison", a.depth) if b is None else (b.text, max(a.depth, b.depth))
     line = f"shufflevector {a.typed}, {a.type} {other}, <{a.lanes} x i32> <{picked}>"
@@ -101,8 +101,8 @@ Mask = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """Each stage makes two vectors of every two that are ``span`` apart, by two masks; in the end the vector of each
-    lane is at its place."""
+    """Each stage combines vectors that are ``span`` apart, by two masks; at the end the vector of each lane is in
+    place."""
 
     stages: tuple[tuple[int, tuple[Mask, Mask]], ...]
     places: tuple[int, ...]
@@ -110,7 +110,7 @@ class _Network:
 
 @cache
 def _network(lanes: int, chunk: int) -> _Network:
-    """Halves of chunks interleaved, in units of 1, 2, ... elements; then even and odd chunks apart."""
+    """Masks that interleave halves of chunks, in units of 1, 2, ... elements; then separate even and odd chunks."""
     inside = [(unit, _interleaving(lanes, chunk, unit)) for unit in _powers(1, chunk)]
     stages = (*inside, *((span, _even_and_odd(lanes, chunk)) for span in _powers(chunk, lanes)))
     first_row = [[(row, lane) for lane in range(lanes)] for row in range(lanes)]

@@ -1,7 +1,7 @@
-"""An intrinsic's implementation, tried on its own: LLVM has code for it, which does what its description says.
+"""Tests an intrinsic's implementation in a separate process: it compiles, and computes what its description does.
 
-LLVM ends the process over an instruction that a processor has not, and code on memory may write anywhere, so this is a
-process of its own: ``main`` reads what is tried as JSON and answers what is wrong.
+LLVM aborts on an instruction that the processor lacks, and code on memory may write anywhere; hence the process:
+``main`` reads the test as JSON and answers with the error.
 """
 
 import json
@@ -30,12 +30,12 @@ from tilewright.target.target import Architecture, Target
 
 _SECONDS = 120
 _BESIDE = 3
-"""Elements after each row of an operand, which must stay as they are."""
+"""Guard elements after each row of an operand, which must stay unchanged."""
 
 
 @lru_cache(256)
 def check_by_trial(form: Intrinsic) -> None:
-    """Raises ``BadProgram`` if LLVM has no code for ``form``, or if it computes something else than its description."""
+    """Raises ``BadProgram`` if LLVM can't compile ``form``, or if it computes other values than its description."""
     asked = {
         "name": form.name,
         "description": str(form.description),
@@ -67,7 +67,7 @@ def _last_words(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def main() -> None:
-    """Answer on standard output; nothing if all is well."""
+    """Answer on standard output; nothing on success."""
     asked = fields.mapping(cast(object, json.load(sys.stdin)))
     features = tuple(map(fields.text, fields.items(asked["features"])))
     description = parse_program(fields.text(asked["description"]))
@@ -97,7 +97,7 @@ def _fault(form: Intrinsic) -> str:
 
 
 def _target_of(features: tuple[str, ...]) -> Target:
-    """A processor that has ``features``, and nothing else that they do not imply."""
+    """A processor that has only ``features`` and those they imply."""
     host = Target.host().arch
     arch = next((a for a in (host, *Architecture) if set(features) <= FEATURES[a].keys()), host)
     baseline = Target.of(arch)
@@ -128,7 +128,7 @@ def _arrays(program: Program) -> dict[str, Array]:
 
 
 def _drawn(dtype: DType, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
-    """All numbers of narrow types, small ones of wide types: what conversions confuse is among them."""
+    """All numbers of narrow types, small ones of wide types: these reveal wrong conversions."""
     if dtype.is_float:
         return np.asarray(generator.standard_normal(shape), dtype.numpy)
     least, most = max(dtype.min, -(1 << 15)), min(dtype.max, 1 << 15)

@@ -19,14 +19,14 @@ _TYPE_NAMES: dict[DType, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """An operand: its text, dtype, number of lanes (1: a scalar, the same for all lanes) and the scope it exists in."""
+    """An operand: its text, dtype, number of lanes (1: a scalar, equal in all lanes) and its scope."""
 
     text: str
     dtype: DType
     lanes: int = 1
     depth: int = 0
     constants: tuple[int, ...] | None = None
-    """The integers in the lanes (of a bool: 0 or 1), where they are known now."""
+    """The integers in the lanes (for a bool: 0 or 1), if known."""
 
     @property
     def type(self) -> str:

@@ -1,7 +1,7 @@
 """Estimates the work of a loop's iteration, which decides how often the loop checks for a request to stop.
 
-A look is two loads and a compare; one in every n-th iteration is a test of the counter in the others. Both must cost
-nothing beside what the loop does (well below 1 %), and nobody should wait long for a loop.
+A check is two loads and a compare; with a check in every n-th iteration, the others test the counter. The cost must be
+well below 1 % of the loop's, and the delay until a stop short.
 """
 
 from tilewright.loops.ir import Alloc, If, Loop, LoopKind, Seq, Stmt, Store, Stores
@@ -9,17 +9,17 @@ from tilewright.symbolic.expr import Const
 from tilewright.target.machine import GUESSED_EXTENT
 
 POLLED_STORES = 512
-"""The least number of stores between two checks, about."""
+"""The minimum number of stores between two checks, approximately."""
 _LONG = 1 << 20
-"""Stores that take some milliseconds: all of a shorter loop need no look in it."""
+"""Stores that take some milliseconds: loops with fewer need no check."""
 _BUSY = 16
-"""Stores of an iteration beside which a test of the counter is nothing, however short the loop turns out to be."""
+"""Stores of an iteration that make the cost of a counter test negligible, however short the loop is."""
 _LANES = 16
-"""Elements that one vector instruction may store."""
+"""Maximum elements stored by one vector instruction."""
 
 
 def look_period(loop: Loop) -> int | None:
-    """In which iterations of a serial loop to look: 1 each, 4 every fourth (a power of two), None in none."""
+    """The interval of checks of a serial loop: 1 each iteration, 4 every fourth (a power of two), None no checks."""
     stores = _stores(loop.body, POLLED_STORES)
     if stores >= POLLED_STORES:
         return 1
@@ -28,7 +28,7 @@ def look_period(loop: Loop) -> int | None:
 
 
 def _stores(stmt: Stmt, enough: int) -> int:
-    """How many stores ``stmt`` executes, those to lanes together once; counted up to ``enough``."""
+    """The number of stores that ``stmt`` executes, with all lanes as one; counted up to ``enough``."""
     match stmt:
         case Store():
             return 1

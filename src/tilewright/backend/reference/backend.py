@@ -1,4 +1,4 @@
-"""The reference back end for whole models: each kernel runs as ``run_reference`` does, and what was wrong is raised."""
+"""The reference back end for whole models: each kernel runs as by ``run_reference``, and its findings are raised."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ class ReferenceBackend(HostedBackend):
         return str(program)
 
     def load(self, program: Program, text: str) -> Kernel:
-        """Runs ``program``; raises ``BadProgram`` for races, wrong accesses and too small memories."""
+        """Runs ``program``; raises ``BadProgram`` for races, invalid accesses and exceeded memories."""
 
         def run(arrays: Mapping[str, Array], extents: Mapping[str, int]) -> None:
             given = {buffer.name: arrays[buffer.name] for buffer in program.inputs}

@@ -1,7 +1,7 @@
-"""The elements of a buffer: their values, whose they are, and who touched them last.
+"""The elements of a buffer: their values, owners, and last accesses, for the detection of races.
 
-Every element remembers the last thread that wrote it, two threads that have read it since the last barrier, and two
-from different blocks that have read it in this launch: enough to see that some other thread has.
+Every element records the last thread that wrote it, two threads that have read it since the last barrier, and two from
+different blocks that have read it in this launch: enough to detect an access of another thread.
 """
 
 from collections.abc import Iterator
@@ -17,18 +17,18 @@ from tilewright.loops.memory import Sharing
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """When something happens: ``epoch`` grows with each barrier, block and launch."""
+    """The time of an access: ``epoch`` grows with each barrier, block and launch."""
 
     epoch: int
     launch: int
     """The first epoch of the launch."""
     threads: int
-    """Of each block; thread ``i`` of block ``b`` is numbered ``b * threads + i``."""
+    """Threads of each block; thread ``i`` of block ``b`` has the number ``b * threads + i``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """An earlier access (a thread, and the number of a statement) that the lane at ``lane`` conflicts with."""
+    """An earlier access (a thread, and the number of a statement) in conflict with the lane ``lane``."""
 
     lane: int
     thread: int
@@ -37,7 +37,7 @@ class Meeting:
 
 
 class _Marks:
-    """For each element, a thread, when, and in which statement."""
+    """For each element, a thread, a time, and a statement."""
 
     def __init__(self, size: int) -> None:
         self.who = np.full(size, -1, np.int64)
@@ -55,7 +55,7 @@ class _Marks:
 
 
 class Cells:
-    """A buffer that is alive; flat, row-major. ``copies``: each lane has one of its own."""
+    """An allocated buffer; flat, row-major. ``copies``: each lane has its own."""
 
     def __init__(self, buffer: Buffer, shape: tuple[int, ...], copies: int = 0) -> None:
         self.buffer = buffer
@@ -74,12 +74,12 @@ class Cells:
 
     @property
     def bytes(self) -> int:
-        """What one copy takes of the memory."""
+        """The bytes of one copy."""
         return self._taken(self.size)
 
     @property
     def bytes_by_owner(self) -> int:
-        """The most that one holder has."""
+        """The maximum bytes of one holder."""
         owned = self._owner[self._owner >= 0]
         return self._taken(int(np.bincount(owned).max())) if owned.size else 0
 
@@ -88,12 +88,12 @@ class Cells:
         return -(-elements * self.buffer.dtype.itemsize // unit) * unit
 
     def forget(self) -> None:
-        """Contents become undefined, and nobody's; who touched them is remembered, as the memory is the same."""
+        """Contents become undefined and unowned; accesses stay recorded, as the memory is the same."""
         self.written[:] = False
         self._owner[:] = -1
 
     def foreign(self, at: Numbers, who: Numbers, now: Now) -> Mask:
-        """Which lanes touch an element that belongs to another thread or block; what belongs to none becomes theirs."""
+        """Which lanes access an element of another thread or block; unowned elements become theirs."""
         if not self._owner.size:
             return np.zeros(at.shape, np.bool_)
         holder = who if self.buffer.memory.sharing is Sharing.THREAD else who // now.threads
@@ -102,7 +102,7 @@ class Cells:
         return self._owner[at] != holder
 
     def read(self, at: Numbers, who: Numbers, now: Now, statement: int) -> Iterator[Meeting]:
-        """Note that the lanes ``who`` read the elements ``at``; the writes that this conflicts with."""
+        """Record that the lanes ``who`` read the elements ``at``; returns the conflicting writes."""
         if not self._writer.who.size:
             return
         yield from self._writer.meeting(at, self._unordered(self._writer, at, who, now), True)
@@ -119,7 +119,7 @@ class Cells:
             second.put(at[other], who[other], now, statement)
 
     def write(self, at: Numbers, who: Numbers, now: Now, statement: int) -> Iterator[Meeting]:
-        """Note that the lanes ``who`` write the elements ``at``; the accesses that this conflicts with."""
+        """Record that the lanes ``who`` write the elements ``at``; returns the conflicting accesses."""
         if not self._writer.who.size:
             return
         yield from self._writer.meeting(at, self._unordered(self._writer, at, who, now), True)
@@ -130,7 +130,7 @@ class Cells:
         yield from self._writer.meeting(at, self._writer.who[at] != who, True)
 
     def _unordered(self, marks: _Marks, at: Numbers, who: Numbers, now: Now) -> Mask:
-        """Whether what ``marks`` says was done by another thread in this epoch, or by another block in this launch."""
+        """Whether the access in ``marks`` was by another thread in this epoch, or by another block in this launch."""
         before, when = marks.who[at], marks.when[at]
         is_far = before // now.threads != who // now.threads
         return (before != who) & (when >= now.launch) & ((when == now.epoch) | is_far)

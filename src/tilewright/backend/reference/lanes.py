@@ -1,7 +1,7 @@
-"""Many threads at once: expressions as functions of arrays with one value for each.
+"""Evaluates expressions for many threads at once, as functions of arrays with one value per thread.
 
-What is the same for all threads stays a number. Where threads part (a condition, a selection), each side runs for its
-own threads only, so that nothing is read that a thread would not read.
+Values equal for all threads stay numbers. Where threads diverge (a condition, a selection), each side runs for its own
+threads only, so that no other element is read.
 """
 
 from collections.abc import Callable
@@ -24,24 +24,24 @@ Mask: TypeAlias = NDArray[np.bool_]
 Indices: TypeAlias = "tuple[int | Numbers, ...]"
 
 OWN = "@"
-"""What names begin with that are no variables of the program; they are visible in blocks, too."""
+"""Prefix of names that are not variables of the program; they are visible in blocks, too."""
 
 
 @dataclass(slots=True)
 class Lanes:
-    """Threads that run the same statement: how many, which of their block, and the values of variables."""
+    """Threads that run the same statement: their number, their indices in the block, and the values of variables."""
 
     size: int
     thread: Numbers
     values: "dict[str, int | Numbers]"
 
     def only(self, mask: Mask) -> "Lanes":
-        """Those where ``mask`` holds."""
+        """The lanes where ``mask`` holds."""
         values = {name: value if isinstance(value, int) else value[mask] for name, value in self.values.items()}
         return Lanes(int(np.count_nonzero(mask)), self.thread[mask], values)
 
     def split(self, variable: str, extent: int, stride: int) -> "Lanes":
-        """Each as often as a loop over threads says, whose iterations are ``stride`` apart."""
+        """Each lane repeated by a loop over threads, whose iterations are ``stride`` apart."""
         each = np.tile(np.arange(extent, dtype=np.int64), self.size)
         values = {n: v if isinstance(v, int) else np.repeat(v, extent) for n, v in self.values.items()}
         thread = np.repeat(self.thread, extent) + each * stride
@@ -53,17 +53,17 @@ Evaluator: TypeAlias = Callable[[Lanes], Value]
 
 
 class Memories(Protocol):
-    """Where loads go, and what counts operations."""
+    """Executes loads, and counts operations."""
 
     operations: int
 
     def load(self, source: Source, at: Indices, lanes: Lanes, statement: int) -> Array:
-        """One element for each of the lanes."""
+        """One element per lane."""
         ...
 
 
 def evaluator(expr: Expr, memories: Memories, statement: int) -> Evaluator:
-    """The function that computes ``expr``, which the numbered ``statement`` holds, for some lanes."""
+    """The function that computes ``expr``, in the numbered ``statement``, for some lanes."""
 
     def inner(part: Expr) -> Evaluator:
         return evaluator(part, memories, statement)
@@ -125,7 +125,7 @@ _DIRECT: "dict[BinaryOp, Callable[[int | Numbers, int | Numbers], int | Numbers]
 
 
 def _on_indices(op: BinaryOp, left: Evaluator, right: Evaluator, general: Evaluator) -> Evaluator:
-    """Sums and products of loop variables are far from overflowing; they take a direct way."""
+    """Sums and products of loop variables do not overflow in practice; they have a fast path."""
     direct = _DIRECT.get(op)
     return general if direct is None else lambda lanes: direct(as_index(left(lanes)), as_index(right(lanes)))
 
@@ -167,7 +167,7 @@ def as_mask(value: Value, lanes: Lanes) -> Mask:
 
 
 def as_index(value: Value) -> int | Numbers:
-    """A number that is the same for all lanes as such, else an array."""
+    """A number if it is equal for all lanes, else an array."""
     if isinstance(value, int):
         return value
     return value.astype(np.int64) if value.ndim else int(value)

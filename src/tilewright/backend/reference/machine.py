@@ -1,8 +1,8 @@
-"""Runs a program as a device would, threads of a block in step, and notes what it sees.
+"""Runs a program like a device, with the threads of a block in lockstep, and records findings.
 
 A loop over threads makes lanes of its iterations, and each statement in it runs for all of them at once. Blocks run one
-after the other. That is one of the orders in which threads may run: whether another one could give something else is
-what ``cells`` sees.
+after the other. That is one of the possible orders of threads: ``cells`` detects whether another order could give other
+results.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -63,17 +63,17 @@ from tilewright.symbolic.expr import TRUE, Expr, Source, Var
 
 _Action: TypeAlias = Callable[[Lanes], None]
 _MOST = 64
-"""Findings of a kind that are kept."""
+"""Maximum number of findings of a kind."""
 
 
 def run_reference(
     program: Program, arrays: Mapping[str, Array], dims: Mapping[str, int] | None = None
 ) -> tuple[dict[str, Array], Report]:
-    """The outputs of ``program`` by name, when its inputs have the values in ``arrays``, and what the run was like.
+    """The outputs of ``program`` by name, when its inputs have the values in ``arrays``, and a report.
 
-    ``dims`` gives run-time extents that no shape tells. What is wrong is in the report (``Report.check`` raises it):
-    reads that are out of bounds give 0, and such writes nothing. Raises ``BadFeed`` for feeds that do not fit,
-    ``BadProgram`` for calls of other kernels.
+    ``dims`` gives run-time extents that are in no shape. Errors are in the report (``Report.check`` raises them): reads
+    out of bounds give 0, and such writes do nothing. Raises ``BadFeed`` for feeds that do not fit, ``BadProgram`` for
+    calls of other kernels.
     """
     extents, shapes = fed_shapes(program, arrays, dims or {})
     machine = _Machine(program, extents)
@@ -88,7 +88,7 @@ def run_reference(
 
 
 class _Machine:
-    """One run. Statements become closures once, and are called with the lanes that run them."""
+    """One run. Statements become closures once, which take the lanes that run them."""
 
     def __init__(self, program: Program, extents: Mapping[str, int]) -> None:
         self.operations = 0
@@ -97,7 +97,7 @@ class _Machine:
         self._extents = {dim.var.unique: extents[dim.var.name] for dim in program.dims}
         self._intrinsics = {intrinsic.name: intrinsic.description for intrinsic in program.intrinsics}
         self._regions: dict[str, tuple[Buffer, int]] = {}
-        """What the parameters of called intrinsics stand for, and how many leading dimensions these lack."""
+        """The regions of the parameters of called intrinsics, and the number of leading dimensions that these lack."""
         self._texts: list[str] = []
         self._block_name = ""
         self._traffic: dict[str, list[int]] = {}
@@ -111,9 +111,9 @@ class _Machine:
         self._sizes: tuple[Coordinates, Coordinates] = ((1, 1, 1), (1, 1, 1))
         self._block: dict[LoopKind, int] = {}
         self._kept: dict[str, Cells] = {}
-        """What the present block has allocated: its memory stays the same when it is allocated again."""
+        """The allocations of the present block: repeated ones get the same memory."""
         self._held: dict[Memory, int] = {}
-        """Bytes that each holder of a memory has now."""
+        """Bytes allocated now per holder of a memory."""
 
     def run(self) -> None:
         """Execute the program on ``cells``."""
@@ -127,7 +127,7 @@ class _Machine:
                 self._trouble(Fault.NEVER_WRITTEN, end, False, self.cells[result.name], missing[:1], 0, lanes)
 
     def report(self) -> Report:
-        """What the run was like."""
+        """The report of the run."""
         traffic = (Traffic(n, self._memories[n], loaded, stored) for n, (loaded, stored) in self._traffic.items())
         findings = (tuple(self._races.values()), tuple(self._troubles.values()), tuple(self._overflows.values()))
         return Report(tuple(traffic), self.operations, self._barriers, *findings)
@@ -201,7 +201,7 @@ class _Machine:
         def run(lanes: Lanes) -> None:
             count = as_index(extent(lanes))
             if isinstance(count, int) and count <= 0 and may_start:
-                # A reduction over nothing: without blocks, its initialization stands before the loop.
+                # An empty reduction: without blocks, its initialization precedes the loop.
                 self._action(dissolve(loop))(lanes)
             elif loop.kind.is_block or loop.kind.is_thread:
                 self._launched(loop, int(np.max(count)), body, lanes)
@@ -227,7 +227,7 @@ class _Machine:
             self._now = None
 
     def _launch(self, nest: Loop, lanes: Lanes) -> None:
-        """How many blocks and threads there are: extents depend on run-time extents only."""
+        """The numbers of blocks and threads: extents depend on run-time extents only."""
         sizes = dict.fromkeys((*BLOCKS, *THREADS), 1)
         for node in walk(nest):
             if isinstance(node, Loop) and node.kind in sizes:
@@ -337,7 +337,7 @@ class _Machine:
         return run
 
     def _new_cells(self, buffer: Buffer, shape: tuple[int, ...], lanes: Lanes) -> Cells:
-        """The same as before, where a block allocates a buffer again; else new ones, one a lane if a thread's."""
+        """The same cells if a block allocates a buffer again; else new ones, one per lane for a thread's memory."""
         kept = self._kept.get(buffer.name)
         if kept is not None and kept.shape == shape:
             kept.forget()
@@ -351,7 +351,7 @@ class _Machine:
         return cells
 
     def _release(self, cells: Cells) -> None:
-        """The memory of a block stays taken while the block runs; what threads have among them is counted now."""
+        """The memory of a block stays allocated while the block runs; that of threads is counted now."""
         memory, size = cells.buffer.memory, cells.bytes
         if memory.sharing is Sharing.THREAD and not cells.copies:
             size = cells.bytes_by_owner
@@ -367,7 +367,7 @@ class _Machine:
     # Accesses --------------------------------------------------------------------------------------------------------
 
     def load(self, source: Source, at: Indices, lanes: Lanes, statement: int) -> Array:
-        """The element at ``at`` for each lane; 0 where there is none."""
+        """The element at ``at`` for each lane; 0 out of bounds."""
         cells, elements, inside, lanes = self._found(source.name, at, lanes, statement, False)
         if not inside.all():
             result = np.zeros(inside.size, cells.values.dtype)
@@ -402,7 +402,7 @@ class _Machine:
     def _found(
         self, name: str, at: Indices, lanes: Lanes, statement: int, is_write: bool
     ) -> tuple[Cells, Numbers, Mask, Lanes]:
-        """The buffer, the elements in it, which of the lanes have one, and these lanes."""
+        """The buffer, the elements in it, which of the lanes are in bounds, and these lanes."""
         if name in self._regions:
             buffer, lacking = self._regions[name]
             starts = [lanes.values[f"{name}.{dimension}"] for dimension in range(lacking + len(at))]
@@ -467,7 +467,7 @@ def _each(actions: Sequence[_Action]) -> _Action:
 
 
 def _serially(var: Var, count: int | Numbers, body: _Action, lanes: Lanes) -> None:
-    """One iteration after the other; where the lanes have different counts, only for those that have it."""
+    """Iterations in order; lanes with smaller counts become inactive."""
     inside = Lanes(lanes.size, lanes.thread, dict(lanes.values))
     for value in range(count if isinstance(count, int) else int(count.max(initial=0))):
         if isinstance(count, int):

@@ -1,4 +1,4 @@
-"""What a run on the reference back end says: what was moved and computed, and what was wrong."""
+"""Reports of runs on the reference back end: bytes, operations, and errors."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from tilewright.base.errors import BadProgram
 from tilewright.loops.memory import Memory
 
 Coordinates = tuple[int, int, int]
-"""Along x, y, z."""
+"""Indices along x, y, z."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One element, touched by one thread (None: outside of all launches)."""
+    """One element, accessed by one thread (None: outside of all launches)."""
 
     statement: str
     """Its text, after the name of its block."""
@@ -39,7 +39,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two threads touch an element, one writes it, and no barrier is between; blocks have none between them."""
+    """Two threads access an element, one writes it, without a barrier between; blocks never have one."""
 
     first: Access
     second: Access
@@ -49,7 +49,7 @@ class Race:
 
 
 class Fault(Enum):
-    """What can be wrong with one access."""
+    """Kinds of invalid accesses."""
 
     OUT_OF_BOUNDS = "outside of the buffer's shape"
     OUT_OF_SCOPE = "in a memory that the thread does not see: it is another's"
@@ -58,7 +58,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """An access that is wrong by itself."""
+    """An invalid access."""
 
     fault: Fault
     access: Access
@@ -69,7 +69,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """More bytes at once in a memory than one holder has."""
+    """More bytes allocated at once in a memory than one holder has."""
 
     memory: Memory
     bytes: int
@@ -80,7 +80,7 @@ class Overflow:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes that all threads together loaded from a buffer, and stored to it."""
+    """Bytes loaded from a buffer, and stored to it, by all threads together."""
 
     buffer: str
     memory: Memory
@@ -90,13 +90,13 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A run. Of findings that differ in threads and elements only, the first is kept."""
+    """The report of a run. Of findings that differ only in threads and elements, the first is kept."""
 
     traffic: tuple[Traffic, ...]
     operations: int
-    """Arithmetic on values (not on indices and conditions): a multiply-add is two."""
+    """Arithmetic on values (not on indices and conditions): a multiply-add counts as two."""
     barriers: int
-    """Times that all threads of a block met."""
+    """Number of barriers that all threads of a block passed."""
     races: tuple[Race, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     overflows: tuple[Overflow, ...] = ()
@@ -111,11 +111,11 @@ class Report:
 
     @property
     def findings(self) -> tuple[Race | Trouble | Overflow, ...]:
-        """All that was wrong."""
+        """All errors."""
         return (*self.races, *self.troubles, *self.overflows)
 
     def check(self) -> None:
-        """Raise ``BadProgram`` if anything was wrong."""
+        """Raise ``BadProgram`` if there are errors."""
         if self.findings:
             raise BadProgram("\n".join(map(str, self.findings)))
 

@@ -1,10 +1,10 @@
-"""What a learned cost model sees of a candidate: features, for whole populations at once (Chen et al., NeurIPS 2018).
+"""Features of candidates for learned cost models, for whole populations at once (Chen et al., NeurIPS 2018).
 
-Enters: a scheduled loop program, mostly a sketch whose split factors are symbols, and an array with the factors of each
-candidate. Leaves: an array (candidates, features) of float64. ``nest.py`` reads the program once, ``quantities.py``
-turns what it says into array functions; of these numbers, ``itervar.py`` and ``curve.py`` make features. A new kind of
-feature is a file beside these, a function of ``Extractor`` and ``Factors``. What can't be read raises ``Unsupported``:
-no candidate gets features that are made up. ::
+In: a scheduled loop program, usually a sketch whose split factors are symbols, and an array with the factors of each
+candidate. Out: an array (candidates, features) of float64. ``nest.py`` analyses the program once, ``quantities.py``
+compiles the result to array functions; ``itervar.py`` and ``curve.py`` compute features from these numbers. A new kind
+of feature is a new file here, with a function of ``Extractor`` and ``Factors``. Unsupported programs raise
+``Unsupported``, rather than give wrong features. ::
 
     s = Schedule(lower(C))
     s.split("i", (None, Var("f")))

@@ -1,4 +1,4 @@
-"""The contexts of the loops around a program's innermost work, outermost loop first: what a model of loops sees."""
+"""Context features of the loops around a program's innermost work, outermost loop first, for models over loops."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from tilewright.tune.features.itervar import itervar_columns, itervar_features
 from tilewright.tune.features.quantities import NO_FACTORS, Extractor, Floats
 
 MOST_LOOPS = 24
-"""Around one piece of work."""
+"""Maximum number of loops around one piece of work."""
 
 
 def loop_contexts(program: Program) -> Floats:

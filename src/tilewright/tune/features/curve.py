@@ -1,8 +1,8 @@
-"""Relation features: how much is touched as loops get longer, whatever the loops are (Chen et al., NeurIPS 2018).
+"""Relation features: accessed data as a function of loop lengths, for any loop structure (Chen et al., NeurIPS 2018).
 
 ``count``, ``reuse`` and ``topdown`` of the loops around an access, each sorted and on a scale of log2 with a 0 before
-them, are curves over each other. Each is sampled at 0, 1, 2 ...: its value at the last point that is not beyond, and
-how far back that point is. The number of features depends on the number of buffers only, so a model of them serves
+them, are curves over each other. Each is sampled at 0, 1, 2 ...: its value at the last point not beyond the sample, and
+the distance to that point. The number of features depends on the number of buffers only, so a model of them serves
 programs of other structures.
 """
 
@@ -16,18 +16,18 @@ from tilewright.tune.features.nest import Arithmetic, Structure, Touch
 from tilewright.tune.features.quantities import Extractor, Factors, Floats, Quantities
 
 SAMPLES = 20
-"""As many as the tuner of AutoTVM takes."""
+"""Number of samples, as in AutoTVM's tuner."""
 _TOLERANCE = 1e-6
-"""Of a logarithm: a point that is rounded to a little more than a sample is not beyond it."""
+"""Tolerance of a logarithm: a point rounded to slightly above a sample is not beyond it."""
 _COPY = re.compile(rf"(_({'|'.join(MEMORIES)})(_\d+)?)+$")
-"""What ``cache_read`` and ``cache_write`` add to the name of a buffer."""
+"""Suffixes that ``cache_read`` and ``cache_write`` add to the name of a buffer."""
 
 
 def curve_buffers(structure: Structure) -> tuple[Touch, ...]:
     """The accesses that have curves, by name: the last one to each buffer in the deepest loops.
 
-    Loops count in which floats are calculated with, if there are any: a copy that is made within the loops of a
-    product may be in more loops than the product. Copies of a buffer (``A_local``) count as that buffer.
+    Only loops with float arithmetic count, if there are any: a copy within the loops of a product may be nested deeper
+    than the product. Copies of a buffer (``A_local``) count as that buffer.
     """
     loops = structure.loops
     calculating = {position for position, loop in enumerate(loops) if loop.arithmetic != Arithmetic()}
@@ -45,7 +45,7 @@ def curve_features(extractor: Extractor, factors: Factors, sample_n: int = SAMPL
 
     For each buffer: reuse over count, count over reuse, topdown over count, count over topdown; for each of these
     ``sample_n`` pairs of a value and a distance. Raises ``BadInput`` if ``sample_n`` is not positive, or ``factors``
-    has not one positive number for each symbol.
+    lacks a positive number for a symbol.
     """
     if isinstance(sample_n, bool) or sample_n < 1:
         raise BadInput(f"sample_n is how many points of a curve are taken: 1 or more, not {sample_n}")

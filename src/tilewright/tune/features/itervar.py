@@ -3,8 +3,8 @@
 For each loop, by first appearance: length, nest level, the product of the lengths from the outside up to it
 (``topdown``) and from it inwards (``bottomup``), its kind as one of eleven, operations on floats directly in it, and
 for each access inside it (sorted by buffer, then by occurrence) stride, mod, count, reuse, thread_count and
-thread_reuse. How many features there are depends on the structure, so a model can't mix structures. Options that no
-loop shows are appended as AutoTVM does it by ``np.hstack`` with their ``knob_features``.
+thread_reuse. The number of features depends on the structure, so a model can't mix structures. Options not visible in
+loops are appended by ``np.hstack`` with their ``knob_features``, as in AutoTVM.
 """
 
 from collections.abc import Callable
@@ -45,8 +45,8 @@ def itervar_columns(structure: Structure) -> tuple[str, ...]:
 def itervar_features(extractor: Extractor, factors: Factors, *, logarithms: bool = True) -> Floats:
     """The features of all candidates, (candidates, ``itervar_columns``).
 
-    Numbers ``x`` other than the nest level and the kind are given as ``sign(x) * log2(|x| + 1)``, or as they are
-    without ``logarithms``. Raises ``BadInput`` if ``factors`` has not one positive number for each symbol.
+    Numbers ``x`` other than the nest level and the kind are given as ``sign(x) * log2(|x| + 1)``, or unchanged without
+    ``logarithms``. Raises ``BadInput`` if ``factors`` lacks a positive number for a symbol.
     """
     structure = extractor.structure
     width = len(structure.loops) * len(_OF_LOOP) + sum(len(touch.steps) for touch in structure.touches) * len(_OF_TOUCH)

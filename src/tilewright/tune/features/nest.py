@@ -1,12 +1,12 @@
-"""What features are made of: the loops of a program, and how each access to a buffer moves along them.
+"""Analyses the loops of a program, and how each access to a buffer moves along them, for features.
 
 A ``Structure`` is derived once from a program. Where split factors are symbols, extents and strides are expressions
-over them, so one structure stands for all candidates of a sketch.
+over them, so one structure describes all candidates of a sketch.
 
-What is said of a loop says nothing about how expressions are written, only about the values that they have: the same
-program with its factors bound first, which the simplifier then writes differently, has the same features. For this
-reason an ``init``, which schedules keep within all loops of its block, is an access of all of them, too: which loops it
-could be moved out of is no longer visible where they run once.
+The analysis depends only on values of expressions, not on their form: the same program with its factors bound first,
+which the simplifier then writes differently, has the same features. For this reason an ``init``, which schedules keep
+within all loops of its block, counts as an access in all of them: the loops that it could be moved out of are not
+visible if they have one iteration.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class LoopSite:
-    """A loop; ``level`` is 1 for an outermost one, ``arithmetic`` what is directly in it, in no loop further in."""
+    """A loop; ``level`` is 1 for an outermost one, ``arithmetic`` counts operations directly in it."""
 
     var: Var
     extent: Expr
@@ -52,23 +52,23 @@ class LoopSite:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """How a number changes along a loop, while all other loops are at 0."""
+    """The change of a number along a loop, while all other loops are at 0."""
 
     stride: Expr
-    """From one iteration to the next, where that is always as much."""
+    """The difference between iterations, if it is constant."""
     value: Expr | None = None
-    """Where it is not: the number, over the loop's variable."""
+    """Otherwise: the number as an expression of the loop's variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How an access moves along ``loop`` (its position in the structure)."""
+    """The movement of an access along ``loop`` (its position in the structure)."""
 
     loop: int
     place: Movement
-    """Which element is accessed."""
+    """The number of the accessed element."""
     reduction: Movement | None = None
-    """Of an ``init``: the sum of the axes that reduce; it runs where that is 0 only."""
+    """For an ``init``: the sum of the reduction axes; it runs only where that is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """All loops by first appearance, and all accesses, sorted by buffer; ``symbols``: what extents depend on."""
+    """All loops by first appearance, and all accesses, sorted by buffer; ``symbols``: variables in extents."""
 
     symbols: tuple[Var, ...]
     loops: tuple[LoopSite, ...]
@@ -102,10 +102,10 @@ class Structure:
 
 
 def describe(program: Program) -> Structure:
-    """The structure of ``program``, over its run-time extents, of which symbolic split factors are some.
+    """The structure of ``program``, over its run-time extents, including symbolic split factors.
 
-    Raises ``Unsupported`` for programs without loops, for calls and barriers, and where the extent of a loop depends on
-    other loops or on data.
+    Raises ``Unsupported`` for programs without loops, for calls and barriers, and for loop extents that depend on other
+    loops or on data.
     """
     describer = _Describer()
     describer.visit(program.body, _Place())
@@ -117,14 +117,14 @@ def describe(program: Program) -> Structure:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a statement is."""
+    """The position of a statement."""
 
     path: tuple[int, ...] = ()
     """The loops around it."""
     values: Mapping[Var, Expr] = field(default_factory=dict[Var, Expr])
     """The axes of the blocks around it, over these loops."""
     reduction: Expr | None = None
-    """In an ``init``: the sum of the axes that reduce, over these loops."""
+    """In an ``init``: the sum of the reduction axes, over these loops."""
 
 
 class _Describer:
@@ -181,7 +181,7 @@ class _Describer:
         for read in reads_in(expr):
             if isinstance(read.source, Buffer):
                 self._touch(read.source, read.indices, at)
-        # An init runs far less often than the loop that it is written in.
+        # An init runs far less often than the loops around it suggest.
         if at.path and at.reduction is None:
             site = self.loops[at.path[-1]]
             self.loops[at.path[-1]] = replace(site, arithmetic=site.arithmetic + _arithmetic(expr))
@@ -197,7 +197,7 @@ class _Describer:
             self.touches.append(Touch(buffer.name, occurrence, steps))
 
     def _movements(self, number: Expr, path: tuple[int, ...]) -> list[Movement]:
-        """How ``number`` changes along each loop of ``path``."""
+        """The change of ``number`` along each loop of ``path``."""
         loops = [self.loops[position].var for position in path]
         terms = polynomial(number)
         if _is_linear(terms, frozenset(loops)):
@@ -207,7 +207,7 @@ class _Describer:
 
 
 def _flat(shape: tuple[Expr, ...], indices: tuple[Expr, ...]) -> Expr:
-    """The place of an element; where an index is data, these are taken to be as different as the places they are at."""
+    """The offset of an element; data-dependent indices count as different as the positions of the data."""
     place: Expr = ZERO
     for extent, index in zip(shape, indices, strict=True):
         place = place * extent + transform(index, _as_place)
@@ -230,13 +230,13 @@ def _movement(number: Expr, var: Var) -> Movement:
 
 
 def _stride(number: Expr, var: Var) -> Expr | None:
-    """The factor of ``var`` in ``number``; None if it is not linear in it."""
+    """The coefficient of ``var`` in ``number``; None if it is not linear in it."""
     terms = polynomial(number)
     return _factor(terms, var) if _is_linear(terms, frozenset({var})) else None
 
 
 def _is_linear(terms: Polynomial, variables: frozenset[Var]) -> bool:
-    """Whether no term has more of ``variables`` than one, as a factor."""
+    """Whether no term has more than one of ``variables`` as a factor."""
     for monomial in terms:
         varying = [atom for atom in monomial if not variables.isdisjoint(atom.variables)]
         if len(varying) > 1 or not all(isinstance(atom, Var) for atom in varying):
@@ -245,7 +245,7 @@ def _is_linear(terms: Polynomial, variables: frozenset[Var]) -> bool:
 
 
 def _factor(terms: Polynomial, var: Var) -> Expr:
-    """That of ``var`` in a sum that is linear in it."""
+    """The coefficient of ``var`` in a sum that is linear in it."""
     return to_expr({tuple(a for a in monomial if a != var): c for monomial, c in terms.items() if var in monomial})
 
 

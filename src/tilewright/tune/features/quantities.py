@@ -1,4 +1,4 @@
-"""The numbers that features are made of, for whole populations: one array operation for all candidates at once.
+"""Numbers for features, for whole populations: one array operation for all candidates at once.
 
 Arrays have a row for each loop (or each step of an access), and a column for each candidate.
 """
@@ -16,55 +16,56 @@ from tilewright.tune.features.nest import Movement, Structure, Touch, describe
 from tilewright.tune.features.walk import Factors, Floats, Function, Travel, Walk
 
 NO_FACTORS: Factors = np.zeros((1, 0), np.int64)
-"""The one candidate of a program that leaves nothing open."""
+"""The single candidate of a program without open factors."""
 _CHUNK = 256
-"""Candidates at a time: their features are transposed within the cache."""
+"""Candidates per chunk: their features are transposed within the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class TouchQuantities:
-    """Of an access, for each loop around it, outermost first: (steps, candidates)."""
+    """Numbers of an access, for each loop around it, outermost first: (steps, candidates)."""
 
     strides: Floats
-    """Elements from an iteration to the next one; 0 in a loop that runs once."""
+    """Stride in elements between iterations; 0 in a loop of one iteration."""
     mods: Floats
-    """How many elements on it is back where it began; -1 for never."""
+    """The distance in elements after which the access returns to its start; -1 if never."""
     counts: Floats
-    """Distinct elements within the loop."""
+    """Distinct elements accessed within the loop."""
     totals: Floats
     """Accesses within the loop."""
     reuses: Floats
-    """How often each element is accessed within the loop."""
+    """Accesses per element within the loop."""
     thread_counts: Floats
-    """``counts`` over that of the loops that one thread runs; 0 for loops that are not parallel."""
+    """``counts`` divided by that of the loops that one thread runs; 0 for loops that are not parallel."""
     thread_reuses: Floats
 
 
 @dataclass(frozen=True, slots=True)
 class Quantities:
-    """Of all loops, (loops, candidates), and of all accesses."""
+    """Numbers of all loops, (loops, candidates), and of all accesses."""
 
     lengths: Floats
     topdown: Floats
     """The product of the lengths of a loop and those around it."""
     bottomup: Floats
-    """The most accesses to one buffer within the loop: the product of its length and those inside."""
+    """The maximum number of accesses to one buffer within the loop: the product of its length and those inside."""
     touches: tuple[TouchQuantities, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Extractor:
-    """A structure, compiled to array functions. Make it once for a sketch, and use it for all populations."""
+    """A structure, compiled to array functions. Build it once for a sketch, and use it for all populations."""
 
     structure: Structure
     _lengths: Function
     _places: tuple["_Path", ...]
     _reductions: tuple["_Path | None", ...]
-    """Of inits."""
+    """Steps of inits."""
 
     @staticmethod
     def of(program: Program) -> "Extractor":
-        """That of ``program``, which may have symbolic split factors. Raises ``Unsupported`` as ``describe`` does."""
+        """The extractor of ``program``, which may have symbolic split factors. Raises ``Unsupported`` as ``describe``
+        does."""
         structure = describe(program)
         symbols = structure.symbols
         places = tuple(_Path.of(structure, _places(touch)) for touch in structure.touches)
@@ -78,9 +79,9 @@ class Extractor:
         return tuple(var.name for var in self.structure.symbols)
 
     def features(self, factors: Factors, width: int, of: Callable[[Quantities], Floats]) -> Floats:
-        """The features of all candidates, (candidates, width); ``of`` makes those of some, (width, candidates).
+        """The features of all candidates, (candidates, width); ``of`` computes those of a chunk, (width, candidates).
 
-        Raises ``BadInput`` if ``factors`` has not one positive number for each symbol.
+        Raises ``BadInput`` if ``factors`` lacks a positive number for a symbol.
         """
         self._check(factors)
         result = np.empty((len(factors), width))
@@ -116,15 +117,15 @@ class Extractor:
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """How a number changes along the loops around an access, compiled."""
+    """The change of a number along the loops around an access, compiled."""
 
     strides: Function
     walks: tuple[tuple[int, Walk], ...]
-    """For those loops in which it is not linear."""
+    """Walks for the loops in which it is not linear."""
 
     @staticmethod
     def of(structure: Structure, moves: Sequence[tuple[int, Movement]]) -> "_Path":
-        """That of loops, by position, and what happens along them."""
+        """Loops by position, and the steps along them."""
         walks = [
             (row, Walk.along(structure.loops[loop].var, move.value, structure.symbols))
             for row, (loop, move) in enumerate(moves)
@@ -133,7 +134,7 @@ class _Path:
         return _Path(compile_exprs([move.stride for _, move in moves], structure.symbols), tuple(walks))
 
     def travel(self, lengths: Floats, factors: Factors) -> Travel:
-        """What is known of all candidates; ``lengths`` are those of the loops around."""
+        """The movements of all candidates; ``lengths`` are those of the loops around."""
         result = Travel.linear(_rows(self.strides, factors), lengths)
         for row, walk in self.walks:
             result.set_row(row, walk.measure(lengths[row], factors))
@@ -192,11 +193,11 @@ _LEVELS = {
     LoopKind.THREAD_Z: 1,
     LoopKind.PARALLEL: 1,
 }
-"""Of parallelism: threads are in blocks, and serial code in threads (0)."""
+"""Thread levels of parallelism: threads are in blocks, and serial code in threads (0)."""
 
 
 def _thread_bases(kinds: list[LoopKind]) -> tuple[int | None, ...]:
-    """For each parallel loop, the outermost loop inside it that begins the next lower level, directly below its own."""
+    """For each parallel loop, the outermost loop inside it of the next lower level."""
     levels = [_LEVELS.get(kind, 0) for kind in kinds]
     return tuple(
         next((b for b in range(a + 1, len(levels)) if levels[b - 1] == levels[a] == levels[b] + 1), None)
@@ -205,7 +206,7 @@ def _thread_bases(kinds: list[LoopKind]) -> tuple[int | None, ...]:
 
 
 def _over_base(values: Floats, bases: tuple[int | None, ...]) -> Floats:
-    """The ratio to the value of the base; 0 where there is none."""
+    """The ratio to the value of the base; 0 without a base."""
     result = np.zeros_like(values)
     for row, base in enumerate(bases):
         if base is not None:

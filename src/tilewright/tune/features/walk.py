@@ -1,7 +1,7 @@
-"""How numbers change along loops: which elements an access comes to, and how often.
+"""How numbers change along loops: the elements that an access visits, and how often.
 
-Mostly a number is linear in the variable of a loop. Where it is not (the loop was fused, say, or runs over a packed
-buffer), it is found out by going along the loop; the answers are the same where both ways can be gone.
+Usually a number is linear in the variable of a loop. If it is not (for a fused loop, or a packed buffer), the loop's
+iterations are enumerated; both methods give the same results where both apply.
 """
 
 from collections.abc import Callable
@@ -23,27 +23,27 @@ Function: TypeAlias = Callable[..., list[Array]]
 
 @dataclass(frozen=True, slots=True)
 class Travel:
-    """What is known of a number along loops: arrays (loops, candidates)."""
+    """The behaviour of a number along loops: arrays (loops, candidates)."""
 
     strides: Floats
-    """Its first change; 0 in a loop that runs once."""
+    """Its first change; 0 in a loop of one iteration."""
     mods: Floats
-    """How much it has changed when it is back where it began; -1 for never."""
+    """Its total change when it returns to its first value; -1 if never."""
     distinct: Floats
-    """How many values it has."""
+    """The number of its distinct values."""
     starts: Floats
-    """In how many iterations it is what it is in the first one."""
+    """The number of iterations with its first value."""
 
     @staticmethod
     def linear(strides: Floats, lengths: Floats) -> "Travel":
-        """That of numbers that change by ``strides`` in each iteration."""
+        """For numbers that change by ``strides`` in each iteration."""
         moves, once = np.where(lengths > 1, strides, 0.0), np.minimum(lengths, 1.0)
         is_moved = moves != 0
         distinct, starts = np.where(is_moved, lengths, once), np.where(is_moved, once, lengths)
         return Travel(moves, np.full_like(moves, -1.0), distinct, starts)
 
     def set_row(self, row: int, found: Floats) -> None:
-        """Enter what was found of one loop: (4, candidates)."""
+        """Store the results of one loop: (4, candidates)."""
         for numbers, own in zip((self.strides, self.mods, self.distinct, self.starts), found, strict=True):
             numbers[row] = own
 
@@ -58,13 +58,13 @@ class Walk:
 
     @staticmethod
     def along(var: Var, number: Expr, symbols: tuple[Var, ...]) -> "Walk":
-        """That of ``number`` along the loop over ``var``."""
+        """For ``number`` along the loop over ``var``."""
         relevant = tuple(position for position, symbol in enumerate(symbols) if symbol in number.variables)
         return Walk(compile_exprs([number], (*(symbols[position] for position in relevant), var)), relevant)
 
     def measure(self, lengths: Floats, factors: Factors) -> Floats:
         """Strides, mods, distinct values and starts of all candidates: (4, candidates)."""
-        # Few combinations of the factors that matter occur in a population, so each of them is gone along once.
+        # A population has few combinations of the relevant factors, so each of them is enumerated once.
         keys = np.column_stack([factors[:, list(self.relevant)], lengths.astype(np.int64)])
         rows, inverse = np.unique(keys, axis=0, return_inverse=True)
         found = np.array([self._along(row) for row in rows], np.float64).reshape(len(rows), 4)
@@ -76,7 +76,7 @@ class Walk:
 
 
 def _travel(numbers: Factors) -> tuple[int, int, int, int]:
-    """What ``Travel`` says of the values that a number has in the iterations of a loop."""
+    """``Travel``'s results from the values of a number in the iterations of a loop."""
     moved = np.flatnonzero(numbers != numbers[:1])
     if not len(moved):
         return 0, -1, min(len(numbers), 1), len(numbers)

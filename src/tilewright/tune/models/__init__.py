@@ -1,7 +1,7 @@
-"""Cost models: which of many candidates are likely fast, learned from what was measured of some (Chen et al., 2018).
+"""Learned cost models: predict which candidates are fast from measurements of others (Chen et al., 2018).
 
-A model takes an array with a row of features for each candidate, and what was measured of each; it gives a score for
-each candidate that was not measured. Only the order of the scores means something.
+A model is fitted to an array with a row of features for each candidate, and to their measured throughputs; it gives a
+score to other candidates. Only the order of the scores is meaningful.
 
 - ``model``: the protocol; how measured throughputs become labels.
 - ``rows``: candidates with labels, and a part to try a model on; ``losses``: what training makes small.

@@ -1,10 +1,10 @@
 """Gradient-boosted trees (LightGBM), the cost model of Chen et al., NeurIPS 2018: quick to fit, good with few rows.
 
-How they are set was tried out on made-up populations of 64 to 4,000 rows, by the order of candidates that were held
-out and by the quality of the 64 best-looking ones. Depth and the number of leaves are AutoTVM's. Pairs with a logistic
-loss did better than regression, most of all where throughputs differ by orders of magnitude, and better than or as well
-as LightGBM's own rankings (LambdaRank takes seconds for 4,000 rows, XE-NDCG is worse at the top). The number of trees
-is what suited a held-out part best (AutoTVM looked at the rows that it trained on); then all rows are learned with it.
+The hyperparameters were chosen on synthetic populations of 64 to 4,000 rows, by the ranking of held-out candidates and
+by the quality of the 64 with the best scores. Depth and the number of leaves are AutoTVM's. Pairs with a logistic loss
+did better than regression, most of all where throughputs differ by orders of magnitude, and better than or as well as
+LightGBM's own rankings (LambdaRank takes seconds for 4,000 rows, XE-NDCG is worse at the top). The number of trees is
+the best one on a held-out part (AutoTVM used the training rows); then the model is fitted to all rows.
 """
 
 from collections.abc import Sequence
@@ -45,11 +45,11 @@ class BoostedTrees:
         self._trees: lightgbm.Booster | None = None
 
     def fit(self, features: FloatArray, throughputs: FloatArray, margins: FloatArray | None = None) -> None:
-        """See ``ResidualModel``. 0.3 to 0.6 s for 1,000 candidates with 100 features, of one core."""
+        """See ``ResidualModel``. Takes 0.3 to 0.6 s for 1,000 candidates with 100 features, on one core."""
         self._learn(rows_of([Measured(features, throughputs)], margins))
 
     def fit_history(self, history: Sequence[Measured]) -> None:
-        """Forget everything, and learn from several tasks: candidates are compared within a task only."""
+        """Forget all, and learn from several tasks: candidates are compared within a task only."""
         self._learn(rows_of(history))
 
     def score(self, features: FloatArray) -> FloatArray:
@@ -72,7 +72,7 @@ class BoostedTrees:
             self._trees = grown(_part(rows, self._offset, loss), count, _SETTINGS)
 
     def _best_count(self, rows: Rows, generator: np.random.Generator) -> int:
-        """How many trees are best for rows that are not learned from; may be none if there are margins."""
+        """The best number of trees on held-out rows; may be 0 with margins."""
         parts = split(rows, generator)
         if parts is None:
             return _TREES_OF_FEW_ROWS

@@ -1,4 +1,4 @@
-"""How the features of a candidate are spread over the loops of its program, for models that look at loops."""
+"""The layout of a candidate's features over the loops of its program, for models over loops."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,16 @@ from tilewright.tune.models.model import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class LoopTree:
-    """The loops that all candidates of a structure have, outer ones first, and a context vector for each.
+    """The loops of all candidates of a structure, outer ones first, with a context vector for each.
 
-    The features of a candidate are the context vectors in this order; a loop that it has not is NaN throughout.
-    Raises ``BadInput`` if a loop comes before the one around it.
+    The features of a candidate are the context vectors in this order; missing loops are NaN. Raises ``BadInput`` if a
+    loop comes before the one around it.
     """
 
     parents: tuple[int | None, ...]
-    """Which loop is directly around each one; ``None``: the root is."""
+    """The loop directly around each one; ``None``: the root."""
     per_loop: int
-    """How long a context vector is."""
+    """The length of a context vector."""
 
     def __post_init__(self) -> None:
         if any(parent is not None and not 0 <= parent < loop for loop, parent in enumerate(self.parents)):
@@ -33,7 +33,7 @@ class LoopTree:
 
     @property
     def width(self) -> int:
-        """How many features a candidate has."""
+        """The number of features of a candidate."""
         return len(self.parents) * self.per_loop
 
     def contexts(self, features: FloatArray) -> FloatArray:
@@ -43,7 +43,7 @@ class LoopTree:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large a network is."""
+    """The size of a network."""
 
     embedding: int = 128
     hidden: int = 128
@@ -52,14 +52,14 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Makes context features about as large as each other: (per_loop,) each, the same for all loops."""
+    """Normalizes context features: (per_loop,) each, equal for all loops."""
 
     mean: FloatArray
     deviation: FloatArray
 
     @classmethod
     def of(cls, contexts: FloatArray) -> "Scaling":
-        """By mean and standard deviation over all loops that are there; what never varies becomes 0."""
+        """By mean and standard deviation over all present loops; constant features become 0."""
         known = ~np.isnan(contexts)
         count = np.maximum(known.sum(axis=(0, 1)), 1)
         mean = np.where(known, contexts, 0.0).sum(axis=(0, 1)) / count
@@ -67,7 +67,7 @@ class Scaling:
         return cls(mean, np.where(variance > 1e-12, np.sqrt(variance), 1.0))
 
     def scaled(self, contexts: FloatArray) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(candidates, loops, per_loop), 0 for what is unknown; and (candidates, loops), 1 where a loop is there."""
+        """(candidates, loops, per_loop), 0 for unknown values; and (candidates, loops), 1 for present loops."""
         present = np.asarray(~np.isnan(contexts).all(axis=2), np.float32)
         values = np.where(np.isfinite(contexts), (contexts - self.mean) / self.deviation, 0.0)
         return values.astype(np.float32), present

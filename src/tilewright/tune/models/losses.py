@@ -1,8 +1,8 @@
-"""Losses for training: of the order of pairs of candidates, or of the distance from the labels.
+"""Training losses: pairwise ranking, and squared error.
 
 The loss of a ranking is the sum over pairs of log(1 + exp(-sign(c_i - c_j) (f_i - f_j))) (Chen et al. 2018), with two
-changes. Pairs are drawn, as there are too many of them: some partners for each candidate, anew each time. And a pair
-counts for more if one of its candidates is fast: a search asks for the order at the top only.
+changes. Pairs are sampled, as there are too many: some partners for each candidate, resampled each time. And a pair
+weighs more if one of its candidates is fast: a search needs the order at the top only.
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ import numpy as np
 from tilewright.tune.models.model import FloatArray, Objective
 from tilewright.tune.models.rows import Indices, Rows
 
-_PAIRS = 20_000  # at a time; more of them take long and teach no more
+_PAIRS = 20_000  # partners per candidate; more take longer without benefit
 _MOST_PARTNERS = 16
 _FEWEST_PARTNERS = 4
-_LEAST_WEIGHT = 0.2  # of a pair, if the weight of one with the best candidate is larger by 1
-_STEEPEST = 50.0  # exp() of more overflows before long, and changes no gradient
+_LEAST_WEIGHT = 0.2  # weight of a pair with the best candidate is larger by 1
+_STEEPEST = 50.0  # larger exponents overflow soon, and change no gradient
 
 
 class Loss(Protocol):
@@ -32,7 +32,7 @@ class Loss(Protocol):
         ...
 
     def offset(self, margins: FloatArray) -> float:
-        """The best one number to add to all margins."""
+        """The best constant to add to all margins."""
         ...
 
 
@@ -60,7 +60,7 @@ def draw_pairs(rows: Rows, partners: int, generator: np.random.Generator) -> Pai
 
 
 class RankLoss:
-    """Of the order within pairs. ``value`` has pairs that never change; ``slopes`` draws new ones each time."""
+    """Pairwise ranking. ``value`` has fixed pairs; ``slopes`` samples new ones each time."""
 
     def __init__(self, rows: Rows, generator: np.random.Generator) -> None:
         self._rows = rows
@@ -79,7 +79,7 @@ class RankLoss:
         """See ``Loss``."""
         pairs = draw_pairs(self._rows, self._partners, self._generator)
         lead = np.clip(scores[pairs.better] - scores[pairs.worse], -_STEEPEST, _STEEPEST)
-        wrong = 1.0 / (1.0 + np.exp(lead))  # how likely the model finds the wrong order
+        wrong = 1.0 / (1.0 + np.exp(lead))  # probability of the wrong order by the model
         weights = pairs.weights / self._partners
         slope, curvature = weights * wrong, weights * wrong * (1.0 - wrong)
         return (
@@ -88,7 +88,7 @@ class RankLoss:
         )
 
     def offset(self, margins: FloatArray) -> float:
-        """0: an order doesn't change when all scores do."""
+        """0: adding a constant changes no order."""
         return 0.0
 
     def _per_row(self, indices: Indices, values: FloatArray) -> FloatArray:
@@ -110,7 +110,7 @@ class SquaredLoss:
         return scores - self._labels, np.ones_like(scores)
 
     def offset(self, margins: FloatArray) -> float:
-        """The mean of what the margins leave over."""
+        """The mean residual after the margins."""
         return float(np.mean(self._labels - margins))
 
 

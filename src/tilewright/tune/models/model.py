@@ -1,4 +1,4 @@
-"""The protocol of cost models, and what all of them share: objectives, labels, measured populations."""
+"""The protocol of cost models; objectives, labels and measured populations, which all of them share."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -11,55 +11,55 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 
 class Objective(Enum):
-    """What a model learns to predict."""
+    """The prediction target of a model."""
 
     RANK = auto()
-    """Which of two candidates of one task is faster (Chen et al. 2018, section 3.2); scores have no unit."""
+    """Ranking: which of two candidates of one task is faster (Chen et al. 2018, section 3.2); scores have no unit."""
     REGRESSION = auto()
-    """The throughput, as a part of the best one that was measured; so are the scores."""
+    """The throughput relative to the best measured one, which is also the scale of scores."""
 
 
 class CostModel(Protocol):
-    """Learns from measured candidates which others are likely fast. Equal seeds and data give equal scores.
+    """Learns from measured candidates to score others. Equal seeds and data give equal scores.
 
     Both methods raise ``BadInput`` if arrays don't fit each other.
     """
 
     def fit(self, features: FloatArray, throughputs: FloatArray) -> None:
-        """Forget everything, and learn from one task's measurements.
+        """Forget all, and learn from one task's measurements.
 
-        ``features`` is (candidates, features); ``throughputs`` (candidates,) is what was measured of each: flops/s or
-        anything proportional; 0 for failures.
+        ``features`` is (candidates, features); ``throughputs``: (candidates,), measured flops/s or anything
+        proportional; 0 for failures.
         """
         ...
 
     def score(self, features: FloatArray) -> FloatArray:
         """(candidates,) from (candidates, features): larger is better, always finite.
 
-        Before the first fit, and after one that had nothing to tell candidates apart by: zeros, unless the model knows
-        something without measurements.
+        Before the first fit, and after one on indistinguishable candidates: zeros, unless the model has prior
+        knowledge.
         """
         ...
 
 
 class ResidualModel(CostModel, Protocol):
-    """A model that can learn what another one leaves over."""
+    """A model that can learn the residuals of another one."""
 
     def fit(self, features: FloatArray, throughputs: FloatArray, margins: FloatArray | None = None) -> None:
-        """As that of ``CostModel``; the scores to come are added to ``margins`` (candidates,), the other's scores."""
+        """As ``CostModel.fit``; future scores are added to ``margins`` (candidates,), the other model's scores."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured of one task: (candidates, features), and throughputs (candidates,) as ``CostModel.fit`` has."""
+    """Measurements of one task: (candidates, features), and throughputs (candidates,) as in ``CostModel.fit``."""
 
     features: FloatArray
     throughputs: FloatArray
 
 
 def relative(throughputs: FloatArray) -> FloatArray:
-    """Labels in [0, 1]: parts of the best throughput; 0 for failures, also where that is written as NaN or infinity."""
+    """Labels in [0, 1]: fractions of the best throughput; 0 for failures, also those given as NaN or infinity."""
     measured = np.where(np.isfinite(throughputs) & (throughputs > 0), throughputs, 0.0)
     best = measured.max(initial=0.0)
     return measured / best if best > 0 else measured

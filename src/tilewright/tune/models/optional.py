@@ -6,7 +6,7 @@ from tilewright.base.errors import BadInput
 
 
 def require(package: str, extra: str) -> None:
-    """Raise ``BadInput`` that says what to install, unless ``package`` can be imported; ``extra`` brings it."""
+    """Raise ``BadInput``, which says what to install, unless ``package`` can be imported; ``extra`` contains it."""
     try:
         importlib.import_module(package)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The baseline: random scores, which show what a search finds without a model."""
+"""The baseline: random scores, for searches without a model."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,16 +7,16 @@ from tilewright.tune.models.model import FloatArray
 
 
 class RandomScores:
-    """A ``CostModel``: a function of the features and the seed that looks random, uniform in [0, 1).
+    """A ``CostModel``: a pseudorandom function of the features and the seed, uniform in [0, 1).
 
-    A function, so that a candidate keeps its score in the course of a search, as it does with a real model.
+    A function, so that a candidate keeps its score during a search.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
 
     def fit(self, features: FloatArray, throughputs: FloatArray) -> None:
-        """Learns nothing."""
+        """Does nothing."""
 
     def score(self, features: FloatArray) -> FloatArray:
         """See ``CostModel``; the same before and after a fit."""

@@ -1,4 +1,4 @@
-"""Raters: cost models over the candidates of one space. What a model sees of a candidate is decided here.
+"""Raters: cost models over the candidates of one space, with a choice of features.
 
 ``OfKnobs``: what the knobs are set to, and the analytic estimate. ``OfPrograms`` (and ``statements``): what is to be
 known of a candidate must be scheduled first, so it is asked for few of them.
@@ -22,10 +22,10 @@ View: TypeAlias = Callable[[Program], Floats]
 
 
 class Rater(Protocol):
-    """Learns from measured candidates of one space which others are likely fast."""
+    """Learns from measured candidates of one space to score others."""
 
     def fit(self, digits: Digits, throughputs: Floats) -> None:
-        """Forget everything, and learn: (candidates, knobs), and what was measured of each; 0 for failures."""
+        """Forget all, and learn: (candidates, knobs), and their throughputs; 0 for failures."""
         ...
 
     def score(self, digits: Digits) -> Floats:
@@ -35,7 +35,7 @@ class Rater(Protocol):
 
 @runtime_checkable
 class Rating(Protocol):
-    """A kind of cost model: makes a rater for each space. What is given as ``Setup.model``, or installed."""
+    """A kind of cost model: creates a rater for each space. For ``Setup.model``, or an entry point."""
 
     def rater(self, space: Candidates, seed: int) -> Rater:
         """For the candidates of ``space``. Raises ``BadInput`` if a package that it needs is not installed."""
@@ -43,7 +43,7 @@ class Rating(Protocol):
 
 
 class OfKnobs:
-    """A ``Rater``: ``model`` sees what the knobs are set to and, ``with_estimates``, what the analytic model thinks."""
+    """A ``Rater``: ``model`` gets values of the knobs and, ``with_estimates``, analytic estimates."""
 
     def __init__(self, space: Candidates, model: CostModel, *, with_estimates: bool = True) -> None:
         self._space = space
@@ -92,7 +92,7 @@ class Seen:
 
 
 class OfPrograms:
-    """A ``Rater``: ``model`` sees ``width`` features of each candidate's program; NaN if it has none."""
+    """A ``Rater``: ``model`` gets ``width`` features of each candidate's program; NaN if it has none."""
 
     def __init__(self, space: Candidates, model: CostModel, view: View, width: int) -> None:
         self._model = model

@@ -1,7 +1,7 @@
-"""Measured candidates as a model learns from them: whatever belongs to a candidate moves with it.
+"""Training rows: measured candidates with labels, tasks and margins, selected and shuffled together.
 
-AutoTVM shuffled candidates and labels but not the margins, so that they stood beside the wrong candidates; here nobody
-selects or shuffles one array alone.
+AutoTVM shuffled candidates and labels but not the margins, which then belonged to wrong candidates; this class prevents
+that.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from tilewright.tune.models.model import FloatArray, Measured, relative
 Indices: TypeAlias = NDArray[np.int64]
 
 _HELD_OUT = 0.2
-_LEAST_HELD_OUT = 4  # rows; the loss on fewer says nothing
+_LEAST_HELD_OUT = 4  # minimum rows of a held-out part
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Candidates and all that belongs to each."""
+    """Candidates and all their data."""
 
     features: FloatArray
     """(candidates, features)."""
     labels: FloatArray
     """(candidates,), in [0, 1]; comparable within a task only."""
     tasks: Indices
-    """(candidates,): the number of the task that each belongs to; ascending."""
+    """(candidates,): the task number of each; ascending."""
     margins: FloatArray
-    """(candidates,): scores that a model's own are added to."""
+    """(candidates,): scores to which a model's own are added."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -42,13 +42,13 @@ class Rows:
 
     @property
     def tell_apart(self) -> bool:
-        """Whether two candidates of one task have different labels: without that there is nothing to learn."""
+        """Whether two candidates of one task have different labels: otherwise nothing can be learned."""
         same_task = np.diff(self.tasks) == 0
         return bool(np.any(same_task & (np.diff(self.labels) != 0)))
 
 
 def rows_of(history: Sequence[Measured], margins: FloatArray | None = None) -> Rows:
-    """The rows of all tasks, each with labels relative to its best candidate; margins are 0 where none are given.
+    """The rows of all tasks, each with labels relative to its best candidate; margins are 0 if not given.
 
     Raises ``BadInput`` if the arrays don't fit each other.
     """
@@ -70,13 +70,13 @@ def rows_of(history: Sequence[Measured], margins: FloatArray | None = None) -> R
 
 
 def check_width(features: FloatArray, width: int) -> None:
-    """Raise ``BadInput`` unless these are candidates with as many features as those that a model was fitted on."""
+    """Raise ``BadInput`` unless these candidates have as many features as those of the fit."""
     if features.ndim != 2 or features.shape[1] != width:
         raise BadInput(f"features must have the shape (candidates, {width}) as in the fit, not {features.shape}")
 
 
 def split(rows: Rows, generator: np.random.Generator) -> tuple[Rows, Rows] | None:
-    """A part to learn from and one, a fifth at random, to try it on; ``None`` if there are too few rows for that."""
+    """A training part and a held-out part of a random fifth; the latter is ``None`` if there are too few rows."""
     held_out = int(len(rows) * _HELD_OUT)
     if held_out < _LEAST_HELD_OUT:
         return None

@@ -1,8 +1,8 @@
-"""What other tasks taught, plus what this one teaches: f(x) = f_global(x) + f_local(x) (Chen et al. 2018, section 4).
+"""Transfer learning from other tasks: f(x) = f_global(x) + f_local(x) (Chen et al. 2018, section 4).
 
-The global model was fitted on the history of other tasks, over features that mean the same in all of them. The local
-one learns what the global leaves over; its margins are the global scores *of its own rows*. The more there is to learn
-from locally, the less the global model counts, and at some time nothing at all.
+The global model was fitted on the history of other tasks, over features with the same meaning in all of them. The local
+one learns its residuals; its margins are the global scores *of its own rows*. The global model's weight decreases with
+the number of local measurements, down to 0.
 """
 
 import numpy as np
@@ -14,13 +14,13 @@ _LEAST_WEIGHT = 0.05
 
 
 def global_weight(measured: int) -> float:
-    """How much the global model counts beside ``measured`` local candidates: 2^(-n/64); 0 once that is below 0.05."""
+    """The global model's weight with ``measured`` local candidates: 2^(-n/64); 0 once that is below 0.05."""
     weight = 2.0 ** (-measured / _HALF_LIFE)
     return weight if weight >= _LEAST_WEIGHT else 0.0
 
 
 class Transfer:
-    """A ``CostModel`` of two: ``general``, fitted on other tasks, which stays as it is, and ``local``, which learns."""
+    """A ``CostModel`` of two: ``general``, fitted on other tasks and fixed, and ``local``, which learns."""
 
     def __init__(self, general: CostModel, local: ResidualModel) -> None:
         self._general = general

@@ -1,7 +1,7 @@
 """TreeGRU: a recurrent network over the loops of a program (Chen et al., NeurIPS 2018, section 3.2).
 
-It needs no features beyond the context of each loop, and the same network fits nests of any depth. It takes longer than
-boosted trees to fit and to score, for candidates of similar quality: trees are what the tuner uses by default.
+It needs only the context features of each loop, and the same network fits nests of any depth. It takes longer than
+boosted trees to fit and to score, for candidates of similar quality: trees are the default.
 """
 
 from collections.abc import Generator
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from tilewright.tune.models.treegru_network import Network
 
-_BATCH = 64  # candidates; pairs are of one batch
+_BATCH = 64  # candidates; pairs are within one batch
 _LEARNING_RATE = 1e-3
 _MOST_EPOCHS = 60
-_EPOCHS_OF_FEW_ROWS = 20  # where there are too few rows to hold some out
+_EPOCHS_OF_FEW_ROWS = 20  # if there are too few rows to hold some out
 _PATIENCE = 8  # epochs without an improvement on the held-out part
 _SCORED_AT_ONCE = 4096  # candidates; bounds the memory
 
@@ -67,7 +67,7 @@ class TreeGRU:
             return self._scores(network, scaling, features)
 
     def _trained(self, rows: Rows, scaling: Scaling) -> "Network":
-        """The network after the epoch that suited the held-out part best."""
+        """The network after the epoch with the best held-out loss."""
         import torch
 
         generator = np.random.default_rng(self._seed)
@@ -130,7 +130,7 @@ def _run(network: "Network", scaling: Scaling, tree: LoopTree, features: FloatAr
 
 @contextmanager
 def _one_thread() -> Generator[None]:
-    """Batches are small: threads would wait for each other, most of all beside something that is being timed."""
+    """A single thread: batches are small, and other processes may be timed meanwhile."""
     import torch
 
     before = torch.get_num_threads()
@@ -142,7 +142,7 @@ def _one_thread() -> Generator[None]:
 
 
 def _initial(tree: LoopTree, sizes: Sizes, seed: int) -> "Network":
-    """With weights that depend on the seed alone; the generator of the process stays as it was."""
+    """With weights that depend on the seed alone, without changing the process's generator."""
     import torch
 
     from tilewright.tune.models.treegru_network import Network

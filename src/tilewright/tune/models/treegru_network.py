@@ -1,4 +1,4 @@
-"""The network of ``treegru``: from the loops of candidates to one score for each. This file needs torch."""
+"""The network of ``treegru``: from the loops of candidates to one score for each. Requires torch."""
 
 import torch
 from torch import Tensor, nn
@@ -7,10 +7,10 @@ from tilewright.tune.models.looptree import LoopTree, Sizes
 
 
 class Network(nn.Module):
-    """Embeds loops, runs up the tree with a GRU, and gathers what all loops say in a memory (Chen et al. 2018).
+    """Embeds loops, runs a GRU up the tree, and sums the states of all loops in memory slots (Chen et al. 2018).
 
     A loop's state h is scattered over m slots, out_i = softmax(W^T h)_i * h, and slots are summed over the loops: so
-    loops that play the same role meet in the same slot, however many there are, and whatever nest they are of.
+    loops with the same role share a slot, for any number of loops and any nest.
     """
 
     def __init__(self, tree: LoopTree, sizes: Sizes) -> None:
@@ -23,7 +23,7 @@ class Network(nn.Module):
         self._head = nn.Linear(sizes.hidden, 1)
 
     def forward(self, contexts: Tensor, present: Tensor) -> Tensor:
-        """(candidates,) from (candidates, loops, per_loop) and (candidates, loops), 1 where there is such a loop."""
+        """(candidates,) from (candidates, loops, per_loop) and (candidates, loops), 1 for present loops."""
         memory = torch.zeros(1)
         for state, here in self._states(contexts, present):
             memory = memory + self._scattered(state) * here
@@ -31,7 +31,7 @@ class Network(nn.Module):
         return self._head(reduced).squeeze(1)
 
     def _states(self, contexts: Tensor, present: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Of each loop, innermost first: (candidates, hidden), and (candidates, 1, 1), 1 where there is such a loop."""
+        """States of each loop, innermost first: (candidates, hidden), and (candidates, 1, 1), 1 for present loops."""
         embedded = torch.tanh(self._embed(contexts))
         nothing = torch.zeros(len(contexts), self._cell.hidden_size)
         within = [nothing] * len(self._parents)
@@ -42,7 +42,7 @@ class Network(nn.Module):
             states.append((state, here.unsqueeze(2)))
             parent = self._parents[loop]
             if parent is not None:
-                # In place of a loop that is not there stands what is in it.
+                # A missing loop passes on the state of its inner loop.
                 within[parent] = within[parent] + state * here + within[loop] * (1.0 - here)
         return states
 

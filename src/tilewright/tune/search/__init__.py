@@ -1,8 +1,7 @@
 """Searchers: which candidates of a space to measure next.
 
-Enters: a ``Searchable`` space, a seed, and what was measured so far. Leaves: batches of candidates, none of them twice.
-A searcher has ``propose`` and ``learn`` (``searcher.Searcher``); a new one is one file, with a ``Ledger`` for what is
-the same in all of them. ::
+In: a ``Searchable`` space, a seed, and the measurements so far. Out: batches of candidates, without repeats. A searcher
+has ``propose`` and ``learn`` (``searcher.Searcher``); a new one is one file, with a ``Ledger`` of taken candidates. ::
 
     searcher = GeneticSearcher(space, seed=0)
     while len(batch := searcher.propose(64)):

@@ -1,6 +1,6 @@
 """The search of Chen et al., NeurIPS 2018: annealing on a cost model, a diverse batch of the best, some random ones.
 
-The chains of the annealing go on from batch to batch. So a search is resumed by the same calls of ``propose`` *and*
+The annealing chains continue from batch to batch. So a search is resumed by the same calls of ``propose`` *and*
 ``learn`` with the same scores (from records, nothing needs to be measured again), not by ``learn`` alone.
 """
 
@@ -17,22 +17,22 @@ from tilewright.tune.search.searcher import FloatArray, Score
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a batch is put together."""
+    """Parameters of a batch."""
 
     annealing: Annealing = field(default_factory=Annealing)
     pool: int = 2
     """The batch is chosen from this many times as many candidates (the paper's lambda)."""
     diversity: float = 0.02
-    """What a value of a knob is worth that no other candidate of the batch has, in units of the score (alpha)."""
+    """The diversity bonus of a knob's value that no other candidate of the batch has, in units of the score (alpha)."""
     random: float = 0.05
     """The probability with which a candidate is a random one (epsilon)."""
 
 
 class AnnealingSearcher:
-    """What ``score`` says is good (``Searcher``).
+    """Maximizes ``score`` (``Searcher``).
 
-    ``score`` may change between proposals, and is to be fitted to what was measured by whoever owns it. While it says
-    the same of all candidates, batches are random and diverse.
+    ``score`` may change between proposals; its owner fits it to the measurements. While it is constant, batches are
+    random and diverse.
     """
 
     def __init__(self, space: Searchable, score: Score, seed: int = 0, plan: Plan | None = None) -> None:
@@ -42,7 +42,7 @@ class AnnealingSearcher:
         self._chains = Chains(self._ledger, self._plan.annealing)
 
     def propose(self, count: int) -> Digits:
-        """The best by score, diverse; then the random ones, which also stand in for what the chains did not find."""
+        """The best and diverse candidates by score; then random ones, which also replace missing ones of the chains."""
         random = self._ledger.generator()
         planned = count - int(random.binomial(count, self._plan.random))
         best = self._chains.search(self._score, self._plan.pool * count, random)
@@ -52,5 +52,5 @@ class AnnealingSearcher:
         return np.concatenate([chosen, others])
 
     def learn(self, digits: Digits, throughputs: FloatArray) -> None:
-        """Only that they are measured: throughputs come back as scores."""
+        """Marks them as measured: throughputs come back through ``score``."""
         self._ledger.learn(digits)

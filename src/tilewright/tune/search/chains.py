@@ -11,17 +11,17 @@ from tilewright.tune.search.searcher import FloatArray, Score
 
 @dataclass(frozen=True, slots=True)
 class Annealing:
-    """How long and how widely the chains walk."""
+    """The length and number of the chains."""
 
     chains: int = 128
     steps: int = 500
-    """At most."""
+    """Maximum number of steps."""
     patience: int = 50
-    """Steps after which to stop if the best candidates have not changed."""
+    """Steps without a change of the best candidates after which to stop."""
 
 
 class Chains:
-    """Walks through a space. Each search starts where the chains are, also if the scores have changed since."""
+    """Random walks through a space. Each search continues the chains, even if the scores have changed."""
 
     def __init__(self, ledger: Ledger, annealing: Annealing) -> None:
         self._ledger = ledger
@@ -29,7 +29,7 @@ class Chains:
         self._points: Digits | None = None
 
     def search(self, score: Score, keep: int, random: np.random.Generator) -> "Best":
-        """The best ``keep`` candidates on the chains' ways that are not taken; fewer if they met fewer."""
+        """The best ``keep`` candidates met by the chains that are not taken; fewer if they met fewer."""
         points = self._ledger.draw(self._annealing.chains, random) if self._points is None else self._points
         best = Best(self._ledger, keep)
         if keep and len(points):
@@ -53,7 +53,7 @@ class Chains:
         return points
 
     def _rated(self, digits: Digits, score: Score) -> FloatArray:
-        """The scores; minus infinity for what is not allowed, so that no chain goes there."""
+        """The scores; minus infinity for candidates that are not allowed, so that no chain moves there."""
         allowed = self._ledger.space.allowed(digits)
         found = np.full(len(digits), -np.inf)
         if allowed.any():
@@ -62,7 +62,7 @@ class Chains:
 
 
 class Best:
-    """The ``keep`` best of all candidates that were offered and are not taken, best first."""
+    """The ``keep`` best of all offered candidates that are not taken, best first."""
 
     def __init__(self, ledger: Ledger, keep: int) -> None:
         self._ledger = ledger
@@ -72,7 +72,7 @@ class Best:
         self.scores: FloatArray = np.empty(0, np.float64)
 
     def offer(self, digits: Digits, scores: FloatArray) -> bool:
-        """Consider these as well; returns whether there is a better one among them. Of equal ones the first stays."""
+        """Offer these candidates; returns whether one entered the best. Of equal ones the first stays."""
         worst = self.scores[-1] if len(self.scores) == self._keep else -np.inf
         good = scores > worst
         digits, scores = digits[good], scores[good]
@@ -89,7 +89,7 @@ class Best:
 
 
 def neighbours(points: Digits, radices: Digits, random: np.random.Generator) -> Digits:
-    """For each candidate another one, which differs in one knob; the same where no knob has a second value."""
+    """For each candidate a neighbour, which differs in one knob; itself if no knob has a second value."""
     movable = np.flatnonzero(radices > 1)
     moved = points.copy()
     if movable.size:

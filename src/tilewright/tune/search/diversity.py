@@ -10,8 +10,8 @@ def select_diverse(digits: Digits, scores: FloatArray, count: int, diversity: fl
     """``count`` of the candidates (or all), chosen greedily, best first, for what the batch is worth: the sum
     of its scores, and ``diversity`` for each different value of each knob.
 
-    That is submodular: where no score is negative, the result is worth ``1 - 1/e`` of the best batch or more
-    (Nemhauser et al., 1978). A constant added to all scores changes nothing.
+    The objective is submodular: if no score is negative, the result has at least ``1 - 1/e`` of the optimum (Nemhauser
+    et al., 1978). Adding a constant to all scores changes nothing.
     """
     offsets = _offsets(digits)
     used: Mask = np.zeros(int(offsets.max(initial=-1)) + 1, np.bool_)
@@ -26,6 +26,6 @@ def select_diverse(digits: Digits, scores: FloatArray, count: int, diversity: fl
 
 
 def _offsets(digits: Digits) -> Digits:
-    """For each candidate and knob the position of the value in a list of all values of all knobs."""
+    """For each candidate and knob the index of the value in a list of all values of all knobs."""
     radices = digits.max(axis=0, initial=0) + 1
     return digits + np.cumsum(radices) - radices

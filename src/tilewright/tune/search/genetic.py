@@ -1,8 +1,8 @@
-"""A genetic algorithm: what was fast is crossed and mutated. The baseline of Chen et al., NeurIPS 2018.
+"""A genetic algorithm: crossover and mutation of fast candidates. The baseline of Chen et al., NeurIPS 2018.
 
-A generation is so many measured candidates in a row. Children have two parents out of the last whole generation and
-the elites, the best of all earlier ones, with probabilities in proportion to throughputs. What is proposed follows from
-what was learned alone.
+A generation is a fixed number of successive measured candidates. Children have two parents from the last complete
+generation and the elites, the best of all earlier ones, with probabilities proportional to throughputs. Proposals
+depend only on learned data.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ from tilewright.tune.search.ledger import Ledger
 from tilewright.tune.search.searcher import FloatArray
 
 _NUDGES = 32
-"""How often children with one more changed knob are tried for those that are taken or not allowed."""
+"""Number of retries, each with one more changed knob, for children that are taken or not allowed."""
 _HARDLY = 1e-8
-"""The fitness of a failure, relative to the best: it can be a parent where there is nothing else."""
+"""The fitness of a failure, relative to the best: it can be a parent if there are no others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """How the searcher breeds."""
+    """Parameters of the algorithm."""
 
     population: int = 100
     """Candidates of a generation."""
     elites: int = 3
     mutation: float = 0.1
-    """Probability, for each knob of a child."""
+    """Mutation probability for each knob of a child."""
 
 
 class GeneticSearcher:
-    """Random candidates for a generation, then children (``Searcher``)."""
+    """Starts with a generation of random candidates, then children (``Searcher``)."""
 
     def __init__(self, space: Searchable, seed: int = 0, evolution: Evolution | None = None) -> None:
         self._ledger = Ledger(space, seed)
@@ -40,7 +40,7 @@ class GeneticSearcher:
         self._throughputs = np.empty(0, np.float64)
 
     def propose(self, count: int) -> Digits:
-        """Children of the fast, and random candidates for those that turned out to be known."""
+        """Children of fast candidates, and random candidates in place of known children."""
         random = self._ledger.generator()
         parents = self._parents()
         if len(parents) < 2:
@@ -50,13 +50,13 @@ class GeneticSearcher:
         return np.concatenate([children, others])
 
     def learn(self, digits: Digits, throughputs: FloatArray) -> None:
-        """Remember who may be a parent."""
+        """Record potential parents."""
         self._ledger.learn(digits)
         self._digits = np.concatenate([self._digits, digits])
         self._throughputs = np.concatenate([self._throughputs, throughputs])
 
     def _parents(self) -> "_Parents":
-        """The last whole generation, and the best of all before."""
+        """The last complete generation, and the best of all before."""
         size = self._evolution.population
         end = len(self._digits) // size * size
         begin = max(end - size, 0)
@@ -73,7 +73,7 @@ class GeneticSearcher:
         return np.where(mutated, random.integers(0, self._ledger.radices, children.shape), children)
 
     def _new(self, children: Digits, random: np.random.Generator) -> Digits:
-        """The children that may be proposed, and as many of their neighbours as there are children that may not."""
+        """The children that may be proposed, and neighbours in place of the others."""
         found = self._ledger.available(children)
         for _ in range(_NUDGES):
             missing = len(children) - len(found)
@@ -95,7 +95,7 @@ class _Parents:
         return len(self.digits)
 
     def pairs(self, count: int, random: np.random.Generator) -> tuple[Digits, Digits]:
-        """So many pairs of two different parents each, drawn in proportion to fitness.
+        """``count`` pairs of different parents, drawn in proportion to fitness.
 
         The two largest of ``log(fitness)`` plus Gumbel noise are two draws without replacement (Vieira, 2014).
         """

@@ -10,7 +10,7 @@ _CHUNK = 1 << 12
 
 
 class GridSearcher:
-    """One after the other (``Searcher``). For spaces that shall be measured completely."""
+    """Enumerates a space (``Searcher``), for spaces that are measured completely."""
 
     def __init__(self, space: Searchable) -> None:
         self._ledger = Ledger(space, seed=0)
@@ -25,11 +25,11 @@ class GridSearcher:
         return self._ledger.propose(found)
 
     def learn(self, digits: Digits, throughputs: FloatArray) -> None:
-        """Only that they are measured."""
+        """Marks them as measured."""
         self._ledger.learn(digits)
 
     def _advance(self, count: int, total: int) -> Digits:
-        """Up to ``count`` candidates from a stretch, which may be without any."""
+        """Up to ``count`` candidates from a range of indices, possibly none."""
         chunk = consecutive(self._next, min(_CHUNK, total - self._next), self._ledger.space.radices)
         positions = np.flatnonzero(self._ledger.space.allowed(chunk) & self._ledger.untaken(chunk))[:count]
         self._next += int(positions[-1]) + 1 if len(positions) == count else len(chunk)

@@ -1,22 +1,22 @@
-"""What a searcher has proposed or learned, which is never proposed again; and random candidates among the others."""
+"""The taken (proposed or learned) candidates of a searcher, which are never proposed again; and random other ones."""
 
 import numpy as np
 
 from tilewright.space.space import Digits, Mask, Searchable, size
 
 _ENUMERABLE = 1 << 20
-"""Candidates of a space that is gone through one by one when random candidates no longer find what is left."""
+"""Size of a space that is enumerated when random candidates no longer find the rest."""
 _FEW_DRAWS, _MANY_DRAWS = 1 << 12, 1 << 20
-"""How many random candidates are tried, at least: in a space that can be enumerated, and in a larger one."""
+"""Minimum number of random attempts: in a space that can be enumerated, and in a larger one."""
 _SMALL_CHUNK, _CHUNK = 1 << 8, 1 << 14
-"""How many candidates are looked at in one go."""
+"""Number of candidates examined at once."""
 
 
 class Ledger:
     """The candidates of ``space`` that are taken.
 
-    The state depends on what was learned and on what is proposed and not learned yet, and so do the random numbers: a
-    searcher that has learned the same goes on in the same way, also in another process.
+    The state and the random numbers depend only on the learned and the pending candidates: a searcher that has learned
+    the same continues in the same way, also in another process.
     """
 
     def __init__(self, space: Searchable, seed: int) -> None:
@@ -28,18 +28,18 @@ class Ledger:
         self._learned = 0
 
     def generator(self) -> np.random.Generator:
-        """Random numbers for the next proposal."""
+        """The random generator for the next proposal."""
         return np.random.default_rng((self._seed, self._learned, len(self._pending)))
 
     def propose(self, digits: Digits) -> Digits:
-        """Take candidates that are proposed now; returns them."""
+        """Mark proposed candidates as taken; returns them."""
         keys = keys_of(digits)
         self._taken.update(keys)
         self._pending.update(keys)
         return digits
 
     def learn(self, digits: Digits) -> None:
-        """Take candidates that were measured."""
+        """Mark measured candidates as taken."""
         keys = keys_of(digits)
         self._taken.update(keys)
         self._pending.difference_update(keys)
@@ -60,10 +60,10 @@ class Ledger:
         return allowed[self.untaken(allowed)]
 
     def draw(self, count: int, random: np.random.Generator) -> Digits:
-        """Up to ``count`` different available candidates at random, uniformly. Takes none of them.
+        """Up to ``count`` different available candidates, uniformly at random, without marking them as taken.
 
-        Fewer only if there are no more, or, in a space of more than a million candidates, if a million random ones
-        found no more.
+        Fewer only if no more exist, or, in a space of more than a million candidates, if a million random ones found no
+        more.
         """
         large = size(self.space) > _ENUMERABLE
         found = self._tried(count, _MANY_DRAWS if large else _FEW_DRAWS, random)
@@ -93,7 +93,7 @@ class Ledger:
 
 
 def keys_of(digits: Digits) -> list[bytes]:
-    """For each candidate a key that no other one has."""
+    """A unique key for each candidate."""
     return [row.tobytes() for row in np.ascontiguousarray(digits)]
 
 

@@ -1,4 +1,4 @@
-"""Random search: every candidate is as likely as every other. What all other searchers have to beat."""
+"""Random search: uniform sampling, the baseline of all other searchers."""
 
 from tilewright.space.space import Digits, Searchable
 from tilewright.tune.search.ledger import Ledger
@@ -16,5 +16,5 @@ class RandomSearcher:
         return self._ledger.propose(self._ledger.draw(count, self._ledger.generator()))
 
     def learn(self, digits: Digits, throughputs: FloatArray) -> None:
-        """Only that they are measured."""
+        """Marks them as measured."""
         self._ledger.learn(digits)

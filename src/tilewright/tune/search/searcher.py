@@ -1,4 +1,4 @@
-"""``Searcher``: proposes candidates, and learns how fast they were."""
+"""``Searcher``: proposes candidates, and learns from their throughputs."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -9,38 +9,38 @@ from numpy.typing import NDArray
 from tilewright.space.space import Digits, Searchable
 
 FloatArray: TypeAlias = NDArray[np.float64]
-"""(candidates,)."""
+"""Throughputs, (candidates,)."""
 Score: TypeAlias = Callable[[Digits], FloatArray]
-"""How good candidates are thought to be, ``(candidates,)``: more is better. Finite, and may be negative."""
+"""Scores of candidates, ``(candidates,)``: larger is better. Finite, and may be negative."""
 
 
 class Searcher(Protocol):
-    """A way through a space. The same seed and the same calls give the same proposals."""
+    """A search strategy in a space. The same seed and the same calls give the same proposals."""
 
     def propose(self, count: int) -> Digits:
         """Up to ``count`` candidates, ``(candidates, knobs)``, never proposed before; fewer if the space is exhausted.
 
-        Only allowed ones, and none that ``learn`` was told about.
+        Only allowed ones, and none passed to ``learn`` before.
         """
         ...
 
     def learn(self, digits: Digits, throughputs: FloatArray) -> None:
-        """What was measured: ``(candidates, knobs)``, and for each how much it computes in a second; 0 for failures.
+        """Learn measurements: ``(candidates, knobs)``, and the throughput of each; 0 for failures.
 
-        Candidates that were never proposed are welcome, such as those of an earlier search.
+        Candidates that were never proposed are allowed, such as those of an earlier search.
         """
         ...
 
 
 @runtime_checkable
 class Searching(Protocol):
-    """A kind of search: makes a searcher for each space. What is given as ``Setup.search``, or installed."""
+    """A kind of search: creates a searcher for each space. For ``Setup.search``, or an entry point."""
 
     @property
     def asks_a_model(self) -> bool:
-        """Whether a cost model is to be fitted, so that scores say something."""
+        """Whether it needs a fitted cost model."""
         ...
 
     def searcher(self, space: Searchable, score: Score, seed: int) -> Searcher:
-        """A searcher of ``space``; ``score`` rates candidates by what is known when it is called."""
+        """A searcher of ``space``; ``score`` rates candidates by the data at the time of the call."""
         ...

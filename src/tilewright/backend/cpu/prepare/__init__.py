@@ -1,4 +1,4 @@
-"""Prepares a scheduled program for code generation, so that each statement becomes code by itself.
+"""Prepares a scheduled program for code generation, so that each statement can be translated separately.
 
 dissolve             blocks become their bodies, initializations move before the reduction loops (``loops``)
 inline_intrinsics    intrinsics that have no implementation become their description
@@ -9,8 +9,8 @@ partition            loops with guards are cut where the guard is known; tails b
 unswitch             what is selected for a whole loop is selected before it
 accumulate           what serial loops accumulate stays in registers
 
-Each nest of loops is prepared by itself, and the last few are remembered: the candidates for a kernel's schedule differ
-in one of its nests, and pad their inputs alike.
+Each nest of loops is prepared separately, and the last few results are cached: candidates for a kernel's schedule
+usually differ in only one nest.
 """
 
 from dataclasses import replace
@@ -31,11 +31,11 @@ from tilewright.loops.visit import allocations, seq, walk
 from tilewright.symbolic.bounds import Bounds
 
 _REMEMBERED = 32
-"""Nests: a few kernels, each of several."""
+"""Cached nests: several for each of a few kernels."""
 
 
 def prepare(program: Program) -> Program:
-    """``program`` without blocks, and with guards only where they depend on data or on lanes."""
+    """``program`` without blocks, and with guards only if they depend on data or on lanes."""
     return replace(program, body=_prepared(program.body, program))
 
 

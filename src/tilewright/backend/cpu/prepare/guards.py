@@ -1,4 +1,4 @@
-"""The conditions in statements, and what is known of the loops between: what ``partition`` cuts loops for."""
+"""Collects the guards in statements, with facts about the loops between, for ``partition``."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,24 +14,24 @@ from tilewright.symbolic.traversal import conjuncts, substitute, walk
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Conditions met inside a statement."""
+    """Guards inside a statement."""
 
     source: Expr
-    """A condition by which a statement runs; or, of dtype index, what is left of a value but for what it selects by."""
+    """A condition under which a statement runs; or, with dtype index, a value reduced to its selections."""
     selects: bool = False
-    """It chooses between values, rather than whether a statement runs."""
+    """Whether it selects between values, rather than guarding a statement."""
     between: tuple[tuple[Var, Expr], ...] = ()
-    """Those of the loops between that tell something about the conditions, outermost first, with their extents."""
+    """The loops between that restrict the variables of the conditions, outermost first, with their extents."""
 
     def within(self, loop: Loop) -> "Guard":
-        """The guard as it is met inside ``loop``; a loop of which it says nothing is left out."""
+        """The guard as seen inside ``loop``; a loop without relevant variables is left out."""
         concerns = loop.var in self.source.variables or any(loop.var in e.variables for _, e in self.between)
         if isinstance(loop.extent, Const) and not concerns:
             return self
         return Guard(self.source, self.selects, ((loop.var, loop.extent), *self.between))
 
     def conditions(self, values: Mapping[Var, Expr]) -> tuple[Expr, ...]:
-        """What is tested where variables have ``values``, each once; what is never evaluated there is not tested."""
+        """The tested conditions where variables have ``values``, each once; unevaluated ones are left out."""
         source = substitute(self.source, values)
         if not self.selects:
             return conjuncts(source)
@@ -40,7 +40,7 @@ class Guard:
 
 
 class Guards:
-    """The guards in statements; those of a statement that is met again are known."""
+    """The guards in statements, cached per statement."""
 
     def __init__(self) -> None:
         self._known = ByIdentity[tuple[Guard, ...]]()
@@ -65,7 +65,7 @@ class Guards:
 
 
 def _choices(value: Expr) -> Expr:
-    """The selections by places, rather than data, in ``value``, with zeros for all that is selected."""
+    """The position-dependent (not data-dependent) selections in ``value``, with zeros for all selected values."""
     if isinstance(value, Select) and not value.condition.has_reads:
         return Select(value.condition, _choices(value.a), _choices(value.b))
     inside = [found for operand in value.operands() if (found := _choices(operand)) != ZERO]

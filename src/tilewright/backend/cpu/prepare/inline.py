@@ -1,4 +1,4 @@
-"""Intrinsics without an implementation are replaced by their description, but for those that only fill a small tile."""
+"""Replaces intrinsics without an implementation by their description, except those that only fill a small tile."""
 
 from collections.abc import Mapping
 from math import prod
@@ -12,7 +12,7 @@ from tilewright.symbolic.traversal import transform
 
 
 def inline_intrinsics(stmt: Stmt, intrinsics: Mapping[str, Intrinsic]) -> Stmt:
-    """``stmt``, without blocks, with calls of such intrinsics written out; loops get names of their own."""
+    """``stmt``, without blocks, with calls of such intrinsics expanded; their loops get unused names."""
     count = 0
 
     def leave(node: Stmt) -> Stmt | None:
@@ -31,11 +31,11 @@ def inline_intrinsics(stmt: Stmt, intrinsics: Mapping[str, Intrinsic]) -> Stmt:
 
 
 MOST_FILLED = 256
-"""Elements of a tile that is filled by vector stores, without a loop."""
+"""Maximum elements of a tile that is filled by vector stores, without a loop."""
 
 
 def fill_value(intrinsic: Intrinsic) -> Const | None:
-    """What ``intrinsic`` stores to all elements of a tile, if that is all that it does, and the tile is small."""
+    """The value that ``intrinsic`` stores to all elements of a small tile, if that is its only effect."""
     program = intrinsic.description
     shape, loops = program.results[0].shape, perfect_nest(program.body)
     block = loops[-1].body if loops else program.body
@@ -48,7 +48,7 @@ def fill_value(intrinsic: Intrinsic) -> Const | None:
 
 
 def _on_regions(stmt: Stmt, regions: Mapping[Buffer, Region]) -> Stmt:
-    """``stmt`` with accesses to the parameters moved to the regions that stand for them."""
+    """``stmt`` with accesses to the parameters redirected to their regions."""
 
     def leave(node: Expr) -> Expr | None:
         if isinstance(node, Read) and isinstance(node.source, Buffer) and node.source in regions:
@@ -73,7 +73,7 @@ def _on_regions(stmt: Stmt, regions: Mapping[Buffer, Region]) -> Stmt:
 
 
 def _shifted(region: Region, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Indices of a parameter as indices of the region's buffer; leading dimensions that the parameter has not are 1."""
+    """Indices of a parameter as indices of the region's buffer; missing leading dimensions have extent 1."""
     starts = [start for start, _ in region.ranges]
     leading = len(starts) - len(indices)
     moved = (start + index for start, index in zip(starts[leading:], indices, strict=True))

@@ -1,7 +1,7 @@
 """Rewrites the bodies of vectorized loops so that each statement works on vectors.
 
-A buffer that is allocated inside one is a buffer for each iteration, so it gets a last dimension over the lanes. What
-has no lanes (calls of intrinsics) makes the loop a serial one; parallel loops inside lanes are serial.
+A buffer allocated inside one exists per iteration, so it gets a last dimension over the lanes. Statements without a
+vector form (calls of intrinsics) make the loop serial; parallel loops inside lanes become serial.
 """
 
 from tilewright.loops.ir import Alloc, Buffer, Call, Loop, LoopKind, Stmt, Store, Stores
@@ -33,7 +33,7 @@ def _serial_inside(body: Stmt) -> Stmt:
 
 
 def _own_buffers(body: Stmt, lane: Var, lanes: Const) -> Stmt:
-    """``body`` with one copy for each lane of the buffers that live in it."""
+    """``body`` with one copy per lane of the buffers allocated in it."""
     old = [node.buffer for node in walk(body) if isinstance(node, Alloc)]
     new = {b: Buffer(b.name, b.dtype, (*b.shape, lanes), b.memory) for b in old}
 

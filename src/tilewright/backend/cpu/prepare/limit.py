@@ -1,7 +1,7 @@
 """Shortens serial loops to the iterations for which their guards hold.
 
 ``for i in range(4): for ii in range(16): if i*16 + ii < 56`` becomes ``for ii in range(min(16, 56 - i*16))``: one body
-without the guard, where cutting ``i`` (``partition``) would write two.
+without the guard, while splitting ``i`` (``partition``) would give two.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from tilewright.symbolic.traversal import all_of, conjuncts
 
 
 def limit_loops(stmt: Stmt, bounds: Bounds) -> Stmt:
-    """``stmt``, without blocks, with extents in the place of guards; ``bounds`` is what is known around it."""
+    """``stmt``, without blocks, with extents in place of guards; ``bounds``: facts around it."""
     return _limited(stmt, bounds, Guards())
 
 
 def _limited(stmt: Stmt, bounds: Bounds, guards: Guards) -> Stmt:
-    """``bounds`` has the loops around that have no numbers for their variables as dims: they may be in extents."""
+    """``bounds`` with the loops around whose variables have no known value as dims: extents may contain them."""
     if not guards.of(stmt):
         return stmt
     inside = bounds
@@ -34,7 +34,7 @@ def _limited(stmt: Stmt, bounds: Bounds, guards: Guards) -> Stmt:
 
 
 def _may_stop(loop: Loop, guards: Guards) -> bool:
-    """Whether there are guards by the loop's variable, and nothing is selected by it: for that, loops are cut."""
+    """Whether the loop's variable is in guards, and in no selection: for the latter, loops are split."""
     concerned = [guard for guard in guards.of(loop.body) if loop.var in guard.source.variables]
     return bool(concerned) and not any(guard.selects for guard in concerned)
 
@@ -47,7 +47,7 @@ def _inside(loop: Loop, bounds: Bounds) -> Bounds:
 
 
 def _stopped(loop: Loop, bounds: Bounds) -> Loop:
-    """``loop`` up to where all of its body stops, without the guards that say so."""
+    """``loop`` up to where its whole body stops, without the guards of that."""
     stops = _stops(loop.body, loop.var, bounds.extended({loop.var: loop.extent}))
     if not stops:
         return loop
@@ -57,7 +57,7 @@ def _stopped(loop: Loop, bounds: Bounds) -> Loop:
 
 
 Stops = Mapping[Expr, frozenset[Expr]]
-"""Where a statement stops for good: a number of iterations, and the conditions that hold in those and in no others."""
+"""Where a statement stops for good: a number of iterations, and the conditions that hold in those only."""
 
 
 def _stops(stmt: Stmt, var: Var, bounds: Bounds) -> Stops:
@@ -84,7 +84,7 @@ def _common(one: Stops, other: Stops) -> Stops:
 
 
 def _end(condition: Expr, var: Var, bounds: Bounds) -> Expr | None:
-    """How often ``condition`` holds from the first iteration on, if never after, and that follows from loops around."""
+    """For how many iterations ``condition`` holds from the start, if never later, as an expression of loops around."""
     if var not in condition.variables:
         return None
     end = solve_false_from(condition, var, bounds)

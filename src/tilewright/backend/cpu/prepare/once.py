@@ -1,6 +1,6 @@
 """Replaces loops of one iteration by their bodies, in one pass.
 
-Parallel ones stay: with those that are directly around or inside of them, they say what is one region.
+Parallel ones stay: perfectly nested parallel loops define one region.
 """
 
 from tilewright.loops.ir import Loop, LoopKind, Stmt
@@ -9,7 +9,7 @@ from tilewright.symbolic.expr import ONE, ZERO
 
 
 def without_single_loops(stmt: Stmt) -> Stmt:
-    """``stmt``, without blocks, in which the variables of such loops are 0."""
+    """``stmt``, without blocks, with the variables of such loops replaced by 0."""
     single = [node.var for node in walk(stmt) if isinstance(node, Loop) and _runs_once(node)]
     body = transform_stmts(stmt, lambda node: node.body if isinstance(node, Loop) and _runs_once(node) else None)
     return substitute(body, dict.fromkeys(single, ZERO))

@@ -1,10 +1,10 @@
 """Splits loops where a guard becomes always true or always false.
 
 ``for i in range(43): for ii in range(12): if i*12 + ii < 512`` becomes 42 iterations without the guard, and one in
-which the inner loop has 8. A guard that can't be decided by cutting stays; inside vector loops it becomes a mask.
-What a value selects by its place (padding around an image) is a guard as well, as long as the code stays small: most
-iterations are in the middle, and select nothing.
-Parallel loops are not cut (each piece would cost a join): their body gets one version per piece instead.
+which the inner loop has 8. A guard that can't be decided by splitting stays; inside vector loops it becomes a mask. A
+position-dependent selection (padding around an image) counts as a guard as well, as long as the code stays small: most
+iterations are in the interior, without a selection. Parallel loops are not split (each piece would cost a join): their
+body gets one version per piece instead.
 """
 
 import itertools
@@ -39,46 +39,46 @@ from tilewright.symbolic.solve import solve_lower, solve_upper
 from tilewright.symbolic.traversal import all_of, conjuncts, reads_in, transform
 
 MAX_PIECES = 3
-"""Most pieces of one loop: before, between and after. More would cost more code than guards cost time."""
+"""Maximum pieces of one loop: before, between and after. More would cost more code than guards cost time."""
 
 MAX_COPIED = 2000
-"""Most reads and stores, unrolled ones counted singly, that the pieces of a loop have together if it is cut for what is
-selected: more code no longer fits in the cache of instructions."""
+"""Maximum reads and stores, with unrolled ones counted singly, of all pieces of a loop split for selections: larger
+code exceeds the instruction cache."""
 
 
 def partition(stmt: Stmt, bounds: Bounds) -> Stmt:
-    """``stmt`` with fewer guards and simpler indices; ``bounds`` is what is known of the variables around it."""
+    """``stmt`` with fewer guards and simpler indices; ``bounds``: facts about the variables around it."""
     return _Partition().partition(stmt, _Place(bounds, {}))
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a statement is to be written: what is known there, and what the variables of pieces around it stand for."""
+    """The context of an emitted copy: facts, and the values of variables of pieces around it."""
 
     bounds: Bounds
     values: Mapping[Var, Expr]
 
     def inside(self, var: Var, extent: Expr) -> "_Place":
-        """The place in a loop."""
+        """The context inside a loop."""
         return _Place(self.bounds.extended({var: extent}), self.values)
 
     def where(self, var: Var, value: Expr) -> "_Place":
-        """The place where ``var`` is ``value``."""
+        """The context with ``value`` for ``var``."""
         return _Place(self.bounds, {**self.values, var: value})
 
     def expr(self, expr: Expr) -> Expr:
-        """``expr`` as it is here."""
+        """``expr`` in this context."""
         return symbolic.substitute(expr, self.values)
 
 
 class _Partition:
-    """Partitions statements of one program. Each is looked at as it is in the program, at all places it comes to."""
+    """Partitions statements of one program. Each is analysed once, and emitted in several contexts."""
 
     def __init__(self) -> None:
         self._guards = Guards()
 
     def partition(self, stmt: Stmt, at: _Place) -> Stmt:
-        """``stmt`` as it is written ``at`` a place."""
+        """``stmt`` in the context ``at``."""
         match stmt:
             case Loop(kind=LoopKind.PARALLEL):
                 return self._parallel(stmt, at)
@@ -156,13 +156,13 @@ class _Partition:
         return substitute(version, {moved: var - start})
 
     def _cuts(self, loop: Loop, extent: int, body: Stmt, at: _Place) -> list[int]:
-        """Where to cut the ``extent`` iterations of ``loop`` so that guards are decided on the pieces."""
+        """Where to split the ``extent`` iterations of ``loop`` so that guards are decided on the pieces."""
         guards = [guard for guard in self._guards.of(body) if loop.var in guard.source.variables]
         if not guards:
             return []
         known = at.inside(loop.var, const(extent))
         needed = _limits(loop.var, extent, (guard for guard in guards if not guard.selects), known)
-        if loop.kind is not LoopKind.UNROLLED:  # what is unrolled has numbers for its variable: nothing is selected
+        if loop.kind is not LoopKind.UNROLLED:  # unrolled variables have known values: no selection remains
             wanted = needed | _limits(loop.var, extent, (guard for guard in guards if guard.selects), known)
             if wanted and len(wanted) < MAX_PIECES and size(body) * (1 + len(wanted)) <= MAX_COPIED:
                 needed = wanted
@@ -184,7 +184,7 @@ class _Partition:
 
 
 def _simplified(stmt: Stmt, bounds: Bounds) -> Stmt:
-    """A statement that has no others inside."""
+    """A leaf statement."""
     match stmt:
         case Store():
             return _stored(stmt, bounds)
@@ -201,7 +201,7 @@ def _stored(store: Store, bounds: Bounds) -> Store:
 
 
 def _limits(var: Var, extent: int, guards: Iterable[Guard], at: _Place) -> frozenset[int]:
-    """The points within ``range(extent)`` from or up to where a guard holds."""
+    """The points within ``range(extent)`` from or up to which a guard holds."""
     found: set[int] = set()
     for guard in guards:
         between = {loop: at.expr(size) for loop, size in guard.between}
@@ -214,7 +214,7 @@ def _limits(var: Var, extent: int, guards: Iterable[Guard], at: _Place) -> froze
 
 
 def size(stmt: Stmt) -> int:
-    """The reads and stores in ``stmt``, those of unrolled loops as often as they are written out."""
+    """The number of reads and stores in ``stmt``, with unrolled loops expanded."""
     match stmt:
         case Loop(extent=Const(int(times)), body=body, kind=LoopKind.UNROLLED):
             return times * size(body)
@@ -225,7 +225,7 @@ def size(stmt: Stmt) -> int:
 
 
 def _decide(condition: Expr, bounds: Bounds) -> Expr:
-    """True or false where that is proven, else the condition, simplified."""
+    """True or false if proven, else the condition, simplified."""
     if prove(condition, bounds):
         return TRUE
     if isinstance(condition, Binary) and condition.op in NEGATED and not condition.a.dtype.is_float:
@@ -239,7 +239,7 @@ _DIVISIONS = frozenset({BinaryOp.FLOORDIV, BinaryOp.MOD})
 
 
 def _index(expr: Expr, bounds: Bounds) -> Expr:
-    """Simplified, if there is a division to get rid of: sums are collected later, for all accesses."""
+    """Simplified if it has a division; sums are collected later, for all accesses."""
     return simplify(expr, bounds) if _divides(expr) else expr
 
 
@@ -265,12 +265,12 @@ def _value(expr: Expr, bounds: Bounds) -> Expr:
 
 
 def _is_place(node: Expr) -> bool:
-    """Whether ``node`` is a value that follows from a place alone, as how many elements a window has there."""
+    """Whether ``node`` is a value that depends only on positions, such as the number of elements in a window."""
     return isinstance(node, Cast) and not node.has_reads and node.a.dtype == dtypes.index and bool(node.variables)
 
 
 def _decided(condition: Expr, bounds: Bounds) -> Expr:
-    """``condition`` without those of its conjuncts that are known."""
+    """``condition`` without conjuncts that are known to hold."""
     parts = [_decide(part, bounds) for part in conjuncts(condition)]
     return FALSE if FALSE in parts else all_of(*(part for part in parts if part != TRUE))
 

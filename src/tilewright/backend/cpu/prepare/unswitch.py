@@ -1,8 +1,8 @@
-"""What is selected for all iterations of a loop alike is selected once, before it (loop unswitching).
+"""Loop unswitching: moves selections that are invariant in a loop out of it.
 
-A join of several tensors chooses among them by the channel: the loop over a row gets a version for each of them, rather
-than a choice at each element. So does one over a row of padding. Only loops around one store are worth it: in others,
-the choice is among much else.
+A concatenation selects one of several tensors by the channel: the loop over a row gets a version for each of them,
+rather than a selection at each element; so does one over a row of padding. Only loops around a single store are
+unswitched: in others, the selection costs relatively little.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tilewright.symbolic.traversal import free_vars, transform, walk
 
 
 def unswitch(stmt: Stmt) -> Stmt:
-    """``stmt`` with choices before the outermost serial loops that do not change them."""
+    """``stmt`` with selections moved before the outermost serial loops that do not change them."""
     if isinstance(stmt, Loop) and stmt.kind is LoopKind.SERIAL:
         conditions = frozenset(_invariant(stmt))
         if conditions and size(stmt) * (1 + len(conditions)) <= MAX_COPIED:
@@ -24,7 +24,7 @@ def unswitch(stmt: Stmt) -> Stmt:
 
 
 def _versions(loop: Loop) -> Stmt:
-    """``loop`` for each outcome of all that does not change within it."""
+    """``loop`` for each outcome of all its invariant conditions."""
     condition = next(_invariant(loop), None)
     if condition is None:
         return loop
@@ -33,8 +33,7 @@ def _versions(loop: Loop) -> Stmt:
 
 
 def _invariant(loop: Loop) -> Iterator[Expr]:
-    """The conditions, outer ones first, by which the one store in ``loop`` selects, and which the loops in it do not
-    change."""
+    """The invariant conditions, outer ones first, of selections in the only store in ``loop``."""
     inside: set[Var] = set()
     body: Stmt = loop
     while isinstance(body, Loop):

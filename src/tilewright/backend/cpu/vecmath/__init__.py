@@ -8,7 +8,7 @@ In: an emitter of instructions, a function, operand names, f32 or f64, a number 
     y = emit_math(emitter, MathFunction.TANH, ["%x"], f32, 16)
 
 ``notation`` writes instructions by Python operators; ``tables`` has the coefficients; ``exponential``, ``logarithm``,
-``power`` and ``trigonometric`` are the functions; ``functions`` finds them by name. A new function is added there.
+``power`` and ``trigonometric`` are the functions; ``functions`` finds them by name. Add new functions there.
 """
 
 from tilewright.backend.cpu.vecmath.functions import MathFunction, emit_math

@@ -73,8 +73,8 @@ _BINARY: dict[MathFunction, Callable[[Real, Real], Real]] = {
 def emit_math(emitter: Emitter, function: MathFunction, args: Sequence[str], dtype: DType, lanes: int) -> str:
     """Append the instructions that compute ``function`` on ``lanes`` numbers; the name of the result.
 
-    ``args`` are operands of the type ``float``, ``double`` or a vector of them; f16 and bf16 are the caller's to
-    convert. Nothing traps, and no operand gives poison. Accuracy is documented with each function.
+    ``args`` are operands of the type ``float``, ``double`` or a vector of them; the caller converts f16 and bf16.
+    Nothing traps, and no operand gives poison. Accuracy is documented with each function.
     """
     if dtype not in FORMATS or lanes < 1:
         raise InternalError(f"no vector math on {lanes} x {dtype}; there is f32 and f64, on one lane or more")

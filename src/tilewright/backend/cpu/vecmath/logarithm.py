@@ -17,7 +17,7 @@ def _largest(unit: Unit) -> float:
 
 
 def ordered_bits(x: Real) -> Int:
-    """The bits of ``x``, or of what a subnormal x would be if exponents had no lower end."""
+    """The bits of ``x``, with subnormal numbers normalized to an unbounded exponent."""
     unit = x.unit
     mantissa = unit.format.mantissa
     normalized = (x * 2.0**mantissa).bits() - (mantissa << mantissa)
@@ -25,7 +25,7 @@ def ordered_bits(x: Real) -> Int:
 
 
 def split(bits: Int) -> tuple[Int, Real]:
-    """``(n, f)`` for a positive number in ``ordered_bits`` form; anything for others."""
+    """``(n, f)`` for a positive number in ``ordered_bits`` form; undefined for others."""
     mantissa = bits.unit.format.mantissa
     root = bits.unit.constant_bits(math.sqrt(0.5))
     n = (bits - root) >> mantissa
@@ -55,7 +55,7 @@ def log_of_parts_for_f32(n: Real, f: Real) -> Real:
 
 
 def with_special_cases(result: Real, x: Real) -> Real:
-    """``result``, but right where x is infinite, NaN, zero or negative."""
+    """``result``, corrected for x infinite, NaN, zero or negative."""
     # Far below any logarithm, except where x is infinite or NaN; the comparison then keeps x.
     beyond = x - _largest(x.unit)
     result = select(beyond < result, result, beyond)

@@ -25,7 +25,7 @@ from tilewright.base.exact import float_bits
 
 
 class Emitter(Protocol):
-    """What vector math needs of the code generator."""
+    """The interface of the code generator for vector math."""
 
     def emit(self, text: str) -> str:
         """Append the instruction ``%tN = {text}``, which has no effects and may be hoisted; return ``%tN``."""
@@ -50,7 +50,7 @@ class Format:
 
     @property
     def bias(self) -> int:
-        """What is added to an exponent to store it."""
+        """The exponent bias."""
         return (1 << (self.bits - self.mantissa - 2)) - 1
 
     @property

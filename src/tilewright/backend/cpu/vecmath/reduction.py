@@ -59,7 +59,7 @@ class _Field(NamedTuple):
 
 
 def _fields(unit: Unit) -> list[_Field]:
-    """What is returned: quadrant and high, for f64 also low."""
+    """The returned parts: quadrant and high, for f64 also low."""
     integer = _Field("quadrant", unit.int_type, unit.format.integer)
     reals = [_Field(name, unit.real_type, unit.format.real) for name in ("high", "low")]
     return [integer, *(reals if unit.dtype == f64 else reals[:1])]
@@ -86,7 +86,7 @@ def _name(unit: Unit) -> str:
 
 @cache
 def _module_texts(dtype: DType, lanes: int) -> tuple[str, ...]:
-    """What the function of a shape needs in its module, and itself."""
+    """The module-level parts that the function of a shape needs, and the function itself."""
     words = ", ".join(f"i32 {word}" for word in TWO_OVER_PI_WORDS)
     table = f"@tw_two_over_pi = private unnamed_addr constant [{len(TWO_OVER_PI_WORDS)} x i32] [{words}]"
     body = _Body()
@@ -262,7 +262,7 @@ def _load_word(index: Int) -> Int:
 
 
 def _times(factor: Int, factor_words: int, words: list[Int]) -> list[Int]:
-    """``factor * words``, without what overflows the words, which are most significant first."""
+    """``factor * words``, modulo the width of the words, which are most significant first."""
     result = [factor.unit.integer(0)] * len(words)
     for shift in range(factor_words):
         digit = factor & _WORD if shift == 0 else factor.logical_shift_right(32)
