@@ -1,10 +1,10 @@
-"""Choices for the nodes of a graph whose costs depend on the choices of neighbours (a partitioned boolean quadratic
-problem, PBQP; for instruction selection: Scholz and Eckstein, "Register Allocation for Irregular Architectures", 2002).
+"""Solver of partitioned boolean quadratic problems (PBQP): choices for the nodes of a graph, with costs of nodes and of
+pairs of neighbours (Scholz and Eckstein, "Register Allocation for Irregular Architectures", 2002).
 
 Solved by eliminating node after node, fewest neighbours first (nonserial dynamic programming: Bertele and Brioschi,
 1972): a node's best choice is tabulated for all choices of its neighbours. On a chain that is dynamic programming; for
-one and two neighbours these are the reductions RI and RII. Where such a table would be too large, a node is settled
-first by what is best for it and its neighbours alone (RN), and the result need not be the best one.
+one and two neighbours these are the reductions RI and RII. If such a table would be too large, the node gets the best
+choice for it and its neighbours alone (RN), and the result may not be optimal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 Costs = NDArray[np.float64]
 
 LARGEST_TABLE = 1 << 14
-"""Entries of a table of best choices."""
+"""Maximum entries of a table of best choices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A choice for each node, what all cost together, and whether nothing costs less."""
+    """A choice for each node, the total cost, and whether it is optimal."""
 
     choices: tuple[int, ...]
     cost: float
@@ -35,7 +35,7 @@ def assign(
 ) -> Assignment:
     """Choices with the least sum of ``nodes[i][choice i]`` and ``edges[i, j][choice i, choice j]``.
 
-    Each node has at least one choice; what must not be costs infinity. Edges are between different nodes.
+    Each node has at least one choice; forbidden ones cost infinity. Edges are between different nodes.
     """
     tables = [_Table((node,), costs) for node, costs in enumerate(nodes)]
     tables.extend(_Table((a, b), costs) for (a, b), costs in edges.items())
@@ -54,13 +54,13 @@ class _Table:
     costs: Costs
 
     def over(self, nodes: Sequence[int]) -> Costs:
-        """The costs with dimensions for ``nodes``, of extent 1 for those that don't matter here."""
+        """The costs with dimensions for ``nodes``, of extent 1 for independent ones."""
         order = sorted(range(len(self.nodes)), key=lambda position: nodes.index(self.nodes[position]))
         extents = dict(zip(self.nodes, self.costs.shape, strict=True))
         return self.costs.transpose(order).reshape([extents.get(node, 1) for node in nodes])
 
     def settled(self, node: int, choice: int) -> "_Table":
-        """What is left when ``node`` has chosen."""
+        """The costs after ``node`` has chosen."""
         position = self.nodes.index(node)
         return _Table(
             self.nodes[:position] + self.nodes[position + 1 :],
@@ -69,7 +69,7 @@ class _Table:
 
 
 class _Elimination:
-    """The tables that are left, and, in order, how each eliminated node chooses: by the choices of later ones."""
+    """The remaining tables, and, in order, the choice of each eliminated node by the choices of later ones."""
 
     def __init__(self, tables: Sequence[_Table], sizes: Sequence[int], largest: int) -> None:
         self.is_exact = True
@@ -82,7 +82,7 @@ class _Elimination:
             self._add(table)
         self._entries = {node: self._table_size(node) for node in range(len(sizes))}
         self._queue = [(entries, node) for node, entries in self._entries.items()]
-        """By size; what is no longer in ``_entries`` so, is out of date."""
+        """A queue by size; entries not in ``_entries`` are out of date."""
         heapify(self._queue)
 
     def run(self) -> list[int]:
@@ -109,7 +109,7 @@ class _Elimination:
             self._neighbours[node].update(other for other in table.nodes if other != node)
 
     def _take(self, node: int) -> list[_Table]:
-        """Remove ``node`` and all its tables; its own list of neighbours stays."""
+        """Remove ``node`` and all its tables; its own list of neighbours is kept."""
         taken = self._tables.pop(node)
         for other in self._neighbours[node]:
             self._tables[other] = [table for table in self._tables[other] if node not in table.nodes]
@@ -120,7 +120,7 @@ class _Elimination:
         return self._sizes[node] * prod(self._sizes[other] for other in self._neighbours[node])
 
     def _eliminate(self, node: int) -> None:
-        """Replace all tables of ``node`` by one over its neighbours: the least cost, whatever ``node`` chooses."""
+        """Replace all tables of ``node`` by one over its neighbours, with the minimum over its choices."""
         others = tuple(sorted(self._neighbours[node]))
         total = np.zeros([self._sizes[n] for n in (*others, node)])
         for table in self._take(node):
@@ -130,7 +130,7 @@ class _Elimination:
         self._decided.append((node, others, total.argmin(axis=-1)))
 
     def _settle(self, node: int) -> None:
-        """Let ``node`` choose as if its neighbours had no other neighbours."""
+        """Fix the choice of ``node`` as if its neighbours had no other neighbours."""
         tables = self._take(node)
         alone = np.zeros(self._sizes[node])
         for table in tables:

@@ -1,4 +1,4 @@
-"""Blocks of channels (NCHWc, Liu et al., "Neo", 2019): which values can be stored so, and how nodes may need them.
+"""Blocked layouts of channels (NCHWc, Liu et al., "Neo", 2019): which values can have one, and what nodes need.
 
 A value in blocks has its channels, the second dimension, in blocks as wide as a vector register, which go last.
 """
@@ -16,29 +16,29 @@ from tilewright.target.target import Target
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
 _WASTE = 1.5
-"""By how much rounding channels up to whole blocks may enlarge a value."""
+"""Maximum relative growth of a value from rounding channels up to whole blocks."""
 _TYPICAL = 32
-"""Stands for an extent that is known at run time only."""
+"""Estimate of an extent known only at run time."""
 
 
 class Reads(Enum):
-    """How a node needs its data."""
+    """The layout in which a node needs its data."""
 
     AS_THEY_ARE = auto()
-    """Either way is as good."""
+    """Either layout."""
     PLAIN = auto()
     BLOCKED = auto()
     RATHER_BLOCKED = auto()
-    """It can read plain data, too, across blocks."""
+    """Either layout, with reads of plain data across blocks."""
 
 
 def width_of(value: Value, target: Target) -> int:
-    """The elements of a block of ``value``."""
+    """The block width of ``value``."""
     return target.vector_bits // (8 * value.dtype.itemsize)
 
 
 def points(shape: tuple[Expr, ...]) -> int:
-    """Elements of a value of this shape, about."""
+    """Approximate number of elements of a shape."""
     return prod(int(extent.value) if isinstance(extent, Const) else _TYPICAL for extent in shape)
 
 
@@ -50,12 +50,12 @@ def fills_blocks(channels: Expr, width: int) -> bool:
 
 
 def filled(channels: int, width: int) -> float:
-    """By how much rounding ``channels`` up to whole blocks enlarges a value."""
+    """The growth factor of a value from rounding ``channels`` up to whole blocks."""
     return -(-channels // width) * width / channels
 
 
 def filled_blocks(value: Value, target: Target) -> float:
-    """By how much rounding channels up to whole blocks adds to the work on ``value``."""
+    """The extra work on ``value`` from rounding channels up to whole blocks."""
     channels = value.shape[1]
     return filled(int(channels.value), width_of(value, target)) if isinstance(channels, Const) else 1.0
 
@@ -66,12 +66,12 @@ def can_be_blocked(value: Value, target: Target) -> bool:
 
 
 def is_plain_in_blocks(value: Value, target: Target) -> bool:
-    """Whether the memory of ``value`` is the same in blocks."""
+    """Whether ``value`` has the same order in memory with blocks."""
     return is_row_major(blocked(len(value.shape), width_of(value, target)), value.shape)
 
 
 def is_channelwise(node: Node, target: Target) -> bool:
-    """Whether each channel of the result is computed from the same channel of the inputs, or from whole blocks on."""
+    """Whether each channel of the result is computed from the same channel of the inputs, or starts a new block."""
     width = width_of(node.outputs[0], target)
     result = apply(node.op, node.inputs, dict(node.attributes))[0]
     return all(_keeps_channels(op, width) for op in topological_order([result]) if not isinstance(op, Placeholder))

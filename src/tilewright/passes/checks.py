@@ -1,4 +1,4 @@
-"""Checks of indices in kernels: which node each belongs to, and which are decided by constants."""
+"""Checks of indices in kernels: assigns them to nodes, and removes those that constants decide."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -18,13 +18,13 @@ Range = tuple[int, int]
 
 
 def known_ranges(values: Sequence[Value], graph: Graph) -> dict[Value, Range]:
-    """The elements' range, of those of ``values`` that are constant integers."""
+    """The range of the elements of those ``values`` that are constant integers."""
     arrays = {value: graph.constants[value] for value in values if value in graph.constants and value.dtype.is_int}
     return {value: (int(np.min(array)), int(np.max(array))) for value, array in arrays.items() if array.size}
 
 
 def without_known_checks(program: Program, ranges: Mapping[str, Range]) -> Program:
-    """``program`` without the checks of indices in the parameters ``ranges`` that can't fail."""
+    """``program`` without checks of indices in the parameters ``ranges`` that can't fail."""
 
     def leave(node: Expr) -> Expr | None:
         return clamped(node) if isinstance(node, Check) and _cannot_fail(node, ranges) else None
@@ -49,7 +49,7 @@ def _cannot_fail(check: Check, ranges: Mapping[str, Range]) -> bool:
 def numbered(results: Sequence[Tensor], known: Collection[Tensor], number: int) -> tuple[Tensor, ...]:
     """``results``, made of the tensors ``known``, with ``number`` in the origins of their checks.
 
-    Operators of which several can be in one kernel are made of computes; in those that stand alone, nothing changes.
+    Only computes are changed: operators that can share a kernel consist of them.
     """
     made = {tensor: tensor for tensor in known}
     given = {tensor.op for tensor in known}

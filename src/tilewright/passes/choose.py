@@ -1,8 +1,8 @@
-"""Alternatives and layouts, chosen for a whole graph at once.
+"""Chooses alternatives and layouts for a whole graph at once.
 
-Each value is a variable: the way in which its node computes it, in blocks or plain, and whether it is copied to the
-other layout as well. Nodes cost what the way is estimated to take, and the copy; edges, what reading data in another
-layout costs (infinity where that can't be). What costs least is found by ``assignment``, memory included at a price.
+Each value is a variable: the way in which its node computes it, blocked or plain, and whether it is also copied to the
+other layout. A node costs the estimated time of the way and of the copy; an edge costs reading data in another layout
+(infinity if impossible). ``assignment`` minimizes the total, with a price for memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,32 +23,32 @@ from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
 
 PRICES = 24
-"""Steps in which the price of memory is found."""
+"""Steps of the search for the price of memory."""
 GIVEN = Way(AS_IT_IS, 0.0)
-"""That of a value that the graph is given, or that comes with others."""
+"""The way of a value that is an input, or a further result of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How a value is made, and whether it is then copied to the other layout."""
+    """How a value is computed, and whether it is then copied to the other layout."""
 
     way: Way
     is_copied: bool
 
     @property
     def has_blocks(self) -> bool:
-        """Whether the value is there in blocks."""
+        """Whether the value exists in blocks."""
         return self.way.is_blocked or self.is_copied
 
     @property
     def is_plain(self) -> bool:
-        """Whether the value is there row-major."""
+        """Whether the value exists row-major."""
         return not self.way.is_blocked or self.is_copied
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of a value to the other layout: into blocks, or out of them."""
+    """A copy of a value to or from the blocked layout."""
 
     value: Value
     from_blocks: bool
@@ -56,7 +56,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Microseconds that were measured: of ways to compute a node, by its first result and their names; of copies."""
+    """Measured microseconds: of ways, by the first result of the node and their names; of copies."""
 
     ways: Mapping[Value, Mapping[str, float]]
     copies: Mapping[Copy, float]
@@ -64,7 +64,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """A state for each value, what all that is open is estimated to cost, and whether nothing costs less."""
+    """A state for each value, the total estimated cost, and whether it is optimal."""
 
     graph: Graph
     states: Mapping[Value, State]
@@ -79,20 +79,20 @@ class Choices:
 
     @property
     def decisions(self) -> Mapping[str, tuple[str, bool]]:
-        """What was decided of each value, by its name: how it is made, and whether it is copied."""
+        """The decision for each value, by name: how it is computed, and whether it is copied."""
         return {value.name: (state.way.name, state.is_copied) for value, state in self.states.items()}
 
     def ways(self) -> Iterator[tuple[Node, Way]]:
-        """The nodes, and how each is computed."""
+        """The nodes, and the way of each."""
         return ((node, self.states[node.outputs[0]].way) for node in self.graph.nodes)
 
     @property
     def more_bytes(self) -> int:
-        """By how much weights grow; filters that several nodes share are counted for each."""
+        """Growth of weights; filters that several nodes share are counted for each."""
         return sum(state.way.more_bytes for state in self.states.values())
 
     def apply(self, target: Target) -> LaidOut:
-        """The graph as it was chosen, with copies where layouts change."""
+        """The chosen graph, with copies where layouts change."""
         ways = {value: state.way for value, state in self.states.items()}
         copied = frozenset(value for value, state in self.states.items() if state.is_copied)
         return lay_out(computed(self.graph, ways, self.facts.names), copied, target)
@@ -106,10 +106,9 @@ def choose(
     times: Times | None = None,
     alternatives: Sequence[Alternative] = BUILT_IN,
 ) -> Choices:
-    """What is estimated to take the fewest cycles, of all ``alternatives``; what is in ``times`` needs no estimate.
+    """The assignment with the fewest estimated cycles, over all ``alternatives``; ``times`` replace estimates.
 
-    ``spare``: the most bytes by which weights may grow; None for no limit. A price for each byte is raised until they
-    suffice.
+    ``spare``: maximum growth of weights in bytes; None for no limit. A price per byte is raised until it suffices.
     """
     problem = Problem.of(graph, facts_of(graph, target, math, alternatives), times)
     choices = problem.solve(0.0)
@@ -132,7 +131,7 @@ class Problem:
     graph: Graph
     facts: Facts
     copies: Mapping[Copy, float] = field(default_factory=dict[Copy, float])
-    """Cycles of those copies that were measured."""
+    """Cycles of the measured copies."""
     states: dict[Value, tuple[State, ...]] = field(default_factory=dict[Value, tuple[State, ...]])
     edges: dict[tuple[Value, Value], NDArray[np.float64]] = field(
         default_factory=dict[tuple[Value, Value], NDArray[np.float64]]
@@ -158,18 +157,18 @@ class Problem:
         return problem
 
     def kernels_that_copy(self) -> Iterator[Copy]:
-        """All copies that may be chosen and take a kernel of their own."""
+        """All possible copies that take a separate kernel."""
         for value, states in self.states.items():
             for state in states:
                 if state.is_copied and not self._stores_both(value, state):
                     yield Copy(value, state.way.is_blocked)
 
     def costs(self, value: Value, price: float) -> NDArray[np.float64]:
-        """Of each state of ``value`` by itself, with so many cycles for a byte."""
+        """Costs of each state of ``value`` by itself, with ``price`` cycles per byte."""
         return np.array([s.way.cycles + price * s.way.more_bytes + self._copying(value, s) for s in self.states[value]])
 
     def solve(self, price: float) -> Choices:
-        """The states that cost least together. Only values with several are the solver's."""
+        """The states with the lowest total cost. Only values with several states are given to the solver."""
         open_values = [value for value, states in self.states.items() if len(states) > 1]
         place = {value: position for position, value in enumerate(open_values)}
         nodes = [self.costs(value, price) for value in open_values]
@@ -224,7 +223,7 @@ class Problem:
         return self.copies.get(Copy(value, state.way.is_blocked), estimated)
 
     def _stores_both(self, value: Value, state: State) -> bool:
-        """Whether the kernel that makes ``value`` stores it in both layouts: it can if it makes whole blocks."""
+        """Whether the kernel that computes ``value`` can store it in both layouts, as it computes whole blocks."""
         channels = value.shape[1]
         whole = isinstance(channels, Const) and int(channels.value) % width_of(value, self.facts.target) == 0
         return state.way.is_blocked and whole
@@ -237,7 +236,7 @@ _BLOCKED = frozenset({Reads.BLOCKED, Reads.RATHER_BLOCKED})
 
 
 def _wanted(graph: Graph, ways: Mapping[Value, tuple[Way, ...]]) -> dict[Value, frozenset[Reads]]:
-    """How each value may be read."""
+    """The possible layouts of each value."""
     wanted: dict[Value, frozenset[Reads]] = {}
     for node in graph.nodes:
         reads = frozenset(way.reads for way in ways[node.outputs[0]])
@@ -248,7 +247,7 @@ def _wanted(graph: Graph, ways: Mapping[Value, tuple[Way, ...]]) -> dict[Value, 
 
 
 def _ways(graph: Graph, facts: Facts) -> dict[Value, tuple[Way, ...]]:
-    """Those of each node, by its first result."""
+    """The ways of each node, by its first result."""
     found: dict[Value, tuple[Way, ...]] = {}
     for node in graph.nodes:
         result = node.outputs[0]
@@ -259,7 +258,7 @@ def _ways(graph: Graph, facts: Facts) -> dict[Value, tuple[Way, ...]]:
 
 
 def _rate(every: Mapping[Value, tuple[Way, ...]], times: Times, math: Math) -> float | None:
-    """The cycles of a microsecond with which estimates and times are mostly alike; None if nothing was measured."""
+    """Cycles per microsecond, by the median ratio of estimates and times; None without measurements."""
     rates: list[float] = []
     for value, ways in every.items():
         best = min(ways, key=lambda way: way.cycles)
@@ -270,7 +269,7 @@ def _rate(every: Mapping[Value, tuple[Way, ...]], times: Times, math: Math) -> f
 
 
 def _measured(ways: tuple[Way, ...], known: Mapping[str, float], rate: float, math: Math) -> tuple[Way, ...]:
-    """Ways with the cycles that were measured, if that of the best estimate was; other estimates go along with it."""
+    """Ways with the measured cycles, if the best estimate's way was measured; other estimates are scaled along."""
     best = min(ways, key=lambda way: way.cycles)
     if best.name not in known:
         return ways

@@ -8,9 +8,9 @@ from tilewright.graph import Graph, Node, Value
 
 
 def post_dominators(graph: Graph) -> Mapping[Value, Node]:
-    """For each value the first node that every way from it to an output of the graph goes through, if there is one.
+    """For each value the first node on every path from it to an output of the graph, if there is one.
 
-    One pass in reverse topological order; two ways meet at the lowest common ancestor in the tree built so far
+    One pass in reverse topological order; two paths meet at the lowest common ancestor in the tree built so far
     (Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", 2001, for graphs without cycles). Jumps to
     ancestors find it in logarithmic time (Myers, "An Applicative Random-Access Stack", 1983).
     """
@@ -24,7 +24,7 @@ def post_dominators(graph: Graph) -> Mapping[Value, Node]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
-    """A node in the tree: the next one that all ways go through, and an ancestor further up."""
+    """A node in the tree: the next one on all paths, and an ancestor further up."""
 
     node: Node
     depth: int
@@ -33,7 +33,7 @@ class _Place:
 
 
 class _Tree:
-    """What is known so far, from the outputs backwards; the root, where the graph is left, is None."""
+    """The tree so far, from the outputs backwards; its root, the exit of the graph, is None."""
 
     def __init__(self, graph: Graph) -> None:
         self.dominators: dict[Value, Node] = {}
@@ -48,7 +48,7 @@ class _Tree:
             self.dominators[value] = meeting.node
 
     def place(self, node: Node) -> None:
-        """Note the first node after ``node`` that all ways from its outputs go through; unused outputs go nowhere."""
+        """Record the first node after ``node`` on all paths from its outputs; unused outputs have no paths."""
         used = [v for v in node.outputs if v in self._consumers or v in self._leaving]
         parent = self._meet_all([self.dominators.get(v) for v in used]) if used else None
         jump = None if parent is None else parent.jump

@@ -1,8 +1,8 @@
-"""Reductions over trailing axes, over one axis of as many elements, which stays as one element.
+"""Replaces reductions over several trailing axes by ones over a single axis.
 
-The elements of ``[n, c, y, x]`` that are reduced over ``y`` and ``x`` lie side by side; as rows of ``[n, c, y * x]``
-they are scheduled as a softmax is. Reshapes cost nothing: kernels read the same memory in another shape. So
-this is no rule of algebra, but a matter of layouts, after which nobody looks at the graph's algebra any more.
+The elements of ``[n, c, y, x]`` that are reduced over ``y`` and ``x`` are contiguous; as rows of ``[n, c, y * x]`` they
+are scheduled like a softmax. Reshapes cost nothing, as kernels read the same memory in another shape. It runs after all
+algebraic rewrites.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _RESHAPE = require("Reshape")
 
 
 def flatten_reductions(laid_out: LaidOut) -> LaidOut:
-    """``laid_out`` with reductions and normalizations of row-major values over one axis, where that is the same."""
+    """``laid_out`` with reductions and normalizations of row-major values over one axis, if equivalent."""
     flattening = _Flattening(laid_out)
     nodes = tuple(new for node in laid_out.graph.nodes for new in flattening.nodes(node))
     graph = replace(laid_out.graph, nodes=nodes, constants=flattening.constants)
@@ -42,7 +42,7 @@ class _Flattening:
         self.names = self.laid_out.graph.names()
 
     def nodes(self, node: Node) -> Iterator[Node]:
-        """``node``, or what does the same over one axis."""
+        """``node``, or its equivalent over one axis."""
         (source, *parameters) = node.inputs or (None,)
         shape = None if source is None else static(source.shape)
         first = None if source is None or shape is None else _first_axis(node, len(shape))
@@ -65,7 +65,7 @@ class _Flattening:
         yield from (flat, made, _reshaped(made.outputs[0], extents, result.name, node.source))
 
     def _row(self, value: Value | None, length: int) -> Value | None:
-        """The constant ``value`` as a vector of ``length``, if it is as large."""
+        """The constant ``value`` as a vector of ``length``, if it has that size."""
         array = None if value is None else self.constants.get(value)
         if value is None or array is None or array.size != length:
             return None
@@ -76,12 +76,12 @@ class _Flattening:
 
 
 def _differs(node: Node, trailing: int) -> bool:
-    """Whether ``node``, over so many trailing axes, is more than a reduction of rows that leaves one element each."""
+    """Whether ``node``, over several trailing axes, is more than a reduction of rows to one element each."""
     return trailing > 1 or not dict(node.attributes).get("keepdims", True)
 
 
 def _first_axis(node: Node, rank: int) -> int | None:
-    """The first of the trailing axes that ``node`` reduces, if that is what it does."""
+    """The first of the trailing axes that ``node`` reduces, if it reduces exactly these."""
     attributes = dict(node.attributes)
     axes, axis = attributes.get("axes"), attributes.get("axis", -1)
     if len(node.outputs) != 1 or not node.op.has(Trait.FLAT_AXES):

@@ -1,8 +1,8 @@
-"""Fusion: which nodes share a kernel.
+"""Operator fusion: groups nodes that share a kernel.
 
-A group is an anchor and the injective nodes that follow it up to a post-dominator, so that exactly one value leaves it
-(Chen et al., "TVM", 2018, section 3). Injective nodes that only one elementwise group uses join it. Views have no
-kernel of their own: each group that reads through one gets a copy of it. Nothing is ever computed twice.
+A group is an anchor and its injective successors up to a post-dominator, so that exactly one value leaves it (Chen et
+al., "TVM", 2018, section 3). Injective nodes used only by one elementwise group join it. Views have no kernels: each
+group that reads through one gets a copy of it. No value is computed twice.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,11 +17,11 @@ from tilewright.symbolic.expr import ONE, ZERO
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
 
 MAX_NODES = 64
-"""Nodes of a group that are not views. Models have a dozen; what is longer would take long to schedule, for no gain."""
+"""Maximum nodes of a group other than views. Models have a dozen; longer ones take long to schedule, without gain."""
 MAX_OPERANDS = 256
-"""Inputs of these nodes together, for the same reason."""
+"""Maximum inputs of these nodes, for the same reason."""
 MAX_VIEWS = 32
-"""Views of views: the next one is computed, so that what reads through it has no copies of all before."""
+"""Maximum depth of views of views: the next one is computed, so that copies in groups stay few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ class Group:
 
 
 def fuse(graph: Graph, stored_plain: Collection[Value] = ()) -> tuple[Group, ...]:
-    """All groups, in an order in which they can run. Every value that leaves the graph must be made by a node.
+    """All groups, in an order in which they can run. Every output of the graph must be produced by a node.
 
-    ``stored_plain``: copies that the kernel of a sum over channels can make as it stores its result.
+    ``stored_plain``: copies that the kernel of a sum over channels can fuse with its store.
     """
     return _Fusion(graph, stored_plain).groups()
 
 
 class _Fusion:
-    """Facts about one graph. A node is known by its first output."""
+    """Facts about one graph. A node is identified by its first output."""
 
     def __init__(self, graph: Graph, stored_plain: Collection[Value]) -> None:
         self._graph = graph
@@ -67,7 +67,7 @@ class _Fusion:
         self._taken: set[Value] = set()
 
     def groups(self) -> tuple[Group, ...]:
-        """See ``fuse``. What enters a group was made before its last node, so the last nodes' order is an order."""
+        """See ``fuse``. Inputs of a group are produced before its last node, so the order of last nodes is valid."""
         kernels = self._grown() + [[self._views[v]] for v in self._graph.outputs if v in self._views]
         return tuple(self._closed(nodes) for nodes in sorted(kernels, key=lambda nodes: self._at(nodes[-1])))
 
@@ -75,7 +75,7 @@ class _Fusion:
         return self._position[node.outputs[0]]
 
     def _grown(self) -> list[list[Node]]:
-        """Groups around all that is not injective, then around the injective nodes that are left."""
+        """Groups around all non-injective nodes, then around the remaining injective nodes."""
         computing = [node for node in self._graph.nodes if node.outputs[0] not in self._views]
         anchors = sorted(computing, key=lambda node: node.op.kind is FusionKind.INJECTIVE)
         grown: list[list[Node]] = []
@@ -90,7 +90,7 @@ class _Fusion:
         return sorted(nodes, key=self._at)
 
     def _followed(self, anchor: Node) -> list[Node]:
-        """The anchor, and all on the ways to its post-dominators as far as these are free and elementwise."""
+        """The anchor, and the nodes on the paths to its post-dominators, as far as these are free and elementwise."""
         nodes = [anchor]
         if len(anchor.outputs) != 1 or anchor.op.kind is FusionKind.OPAQUE:
             return nodes
@@ -105,7 +105,7 @@ class _Fusion:
         return nodes
 
     def _preceded(self, nodes: Sequence[Node]) -> list[Node]:
-        """With the injective nodes whose results are used, as elements at the same place, by ``nodes`` only."""
+        """Extended by injective nodes whose results only ``nodes`` use, as elements at the same position."""
         members = {node.outputs[0]: node for node in nodes}
         end = nodes[-1].outputs[0]
         stack = self._producers_for(nodes)
@@ -124,20 +124,20 @@ class _Fusion:
         return [self._producers[v] for node in nodes for v in node.inputs if v is not None and v in self._producers]
 
     def _may_follow(self, node: Node, anchor: Node) -> bool:
-        """Whether ``node`` may be computed on the part of ``anchor``'s result that has just been made."""
+        """Whether ``node`` may be computed on a tile of ``anchor``'s result."""
         if node.outputs[0] in self._stored_plain:
             return anchor.op.has(Trait.SUMS_CHANNELS) and node.outputs[0] not in self._taken
         joins = self._may_join(node, anchor.outputs[0])
         return joins and (anchor.op.kind is FusionKind.INJECTIVE or _reads_in_place(node))
 
     def _may_join(self, node: Node, value: Value) -> bool:
-        """Whether ``node`` is free, and makes elements one by one at the places of ``value``."""
+        """Whether ``node`` is free, and elementwise at the positions of ``value``."""
         (result, *others) = node.outputs
         free = result not in self._taken and not others
         return free and node.op.kind is FusionKind.INJECTIVE and result.shape == value.shape
 
     def _between(self, start: Value, end: Node) -> list[Node]:
-        """All nodes on the ways from ``start`` to ``end``, the latter included; some of them, if they are too many."""
+        """All nodes on the paths from ``start`` to ``end``, inclusive; only some of them, if there are too many."""
         found: dict[Value, Node] = {}
         stack = [start]
         while stack and len(found) <= MAX_NODES:
@@ -149,7 +149,7 @@ class _Fusion:
         return self._sorted(found.values())
 
     def _closed(self, nodes: Sequence[Node]) -> Group:
-        """With the views that ``nodes`` read through; what enters and what leaves."""
+        """Completed with the views that ``nodes`` read through, and with inputs and outputs."""
         order = self._sorted({node.outputs[0]: node for node in (*nodes, *self._views_before(nodes))}.values())
         made = {value for node in order for value in node.outputs}
         entering = dict.fromkeys(v for node in order for v in node.inputs if v is not None and v not in made)
@@ -166,7 +166,7 @@ class _Fusion:
         return list(found.values())
 
     def _leaving(self, nodes: Sequence[Node]) -> tuple[Value, ...]:
-        """What is read outside of ``nodes`` (by a view, too), or leaves the graph."""
+        """The values read outside of ``nodes`` (also by a view), or outputs of the graph."""
         members = {node.outputs[0] for node in nodes}
 
         def leaves(value: Value) -> bool:
@@ -177,7 +177,7 @@ class _Fusion:
 
 
 def _views(graph: Graph) -> dict[Value, Node]:
-    """What views make that is computed where it is read, and these views."""
+    """The results of views that are inlined where they are read, and these views."""
     found: dict[Value, Node] = {}
     depths: dict[Value, int] = {}
     for node in graph.nodes:
@@ -189,12 +189,12 @@ def _views(graph: Graph) -> dict[Value, Node]:
 
 
 def _fit(nodes: Sequence[Node]) -> bool:
-    """Whether ``nodes`` may be one group, as far as their number goes."""
+    """Whether ``nodes`` may be one group, by their number."""
     return len(nodes) <= MAX_NODES and sum(len(node.inputs) for node in nodes) <= MAX_OPERANDS
 
 
 def _reads_in_place(node: Node) -> bool:
-    """Whether each element is computed from those at its own place: a gather or reversal is injective as well."""
+    """Whether each element depends on those at its own position: gathers and reversals are injective as well."""
     result = apply(node.op, node.inputs, dict(node.attributes))[0]
     return all(_is_in_place(op) for op in topological_order([result]) if not isinstance(op, Placeholder))
 

@@ -1,12 +1,12 @@
-"""How products of quantized matrices are computed: by dot-product instructions, or in i32.
+"""Lowers products of quantized matrices to dot-product instructions, or to i32 products.
 
-``vpdpbusd`` multiplies u8 by i8 in fours. With ``a' = a + 128`` where ``a`` is signed, and ``b' = b - 128`` where ``b``
-is not, and zero points that move along::
+``vpdpbusd`` multiplies u8 by i8 in groups of four. With ``a' = a + 128`` if ``a`` is signed, ``b' = b - 128`` if ``b``
+is unsigned, and zero points shifted likewise::
 
     sum (a - za) (b - zb) = sum a' b' - za' (sum b' - k zb') - zb' sum a'
 
-modulo 2^32, as ONNX has it. What is known of ``b`` when the model is compiled is computed then: so this is for constant
-``b``, which is packed in fours. Mostly ``zb'`` is 0, and what is left is one number for each column to subtract.
+modulo 2^32, as in ONNX. Terms in ``b`` are computed at compile time: so ``b`` must be constant, and is packed in groups
+of four. Usually ``zb'`` is 0, and only one number per column is subtracted.
 """
 
 from collections.abc import Iterator
@@ -30,14 +30,14 @@ from tilewright.target.target import Target
 Words: TypeAlias = NDArray[np.int32]
 
 GROUP = 4
-"""Products of one instruction, for each accumulator."""
+"""Products of one instruction per accumulator."""
 _PACKED = IndexMap.parse(f"k, n -> n // {LANES}, k // {GROUP}, n % {LANES}, k % {GROUP}")
 _HALF = 128
 _QUANTIZED = frozenset({"MatMulInteger", "ConvInteger"})
 
 
 def expand_integer_products(graph: Graph, target: Target) -> Graph:
-    """``graph`` with products of quantized matrices as what ``target`` computes."""
+    """``graph`` with products of quantized matrices lowered for ``target``."""
     if not any(node.op.name in _QUANTIZED for node in graph.nodes):
         return graph
     has_instruction = dot_products(target).get("vpdpbusd") is not None
@@ -52,7 +52,7 @@ def expand_integer_products(graph: Graph, target: Target) -> Graph:
 
 @dataclass(slots=True)
 class _Expansion:
-    """The nodes so far; ``source`` of new ones is that of the node that is expanded."""
+    """The nodes so far; ``source`` of new ones is that of the expanded node."""
 
     names: Names
     constants: dict[Value, Array]
@@ -60,7 +60,7 @@ class _Expansion:
     node: Node | None = None
 
     def expand(self, node: Node, has_instruction: bool) -> None:
-        """Add what computes ``node``."""
+        """Add the nodes that compute ``node``."""
         self.node = node
         a, b, a_zero, b_zero = (*node.inputs, None, None)[:4]
         assert a is not None and b is not None, "a product has two operands"
@@ -86,12 +86,12 @@ class _Expansion:
         return wide if zero is None else self._add("Sub", wide, self._add("Cast", zero, to=i32))
 
     def _by_row(self, a: Value, zero: Value | None) -> Value | None:
-        """A zero point of the left matrix, so that it broadcasts: one number, or one for each row."""
+        """A zero point of the left matrix, made broadcastable: one number, or one for each row."""
         is_vector = zero is not None and len(zero.shape) == 1 and len(a.shape) > 1
         return self._add("Unsqueeze", zero, axes=(1,)) if is_vector else zero
 
     def _dot_products(self, a: Value, b: Value, a_zero: Value | None, b_zero: Value | None) -> Iterator[Value]:
-        """The sum of products, and what is to be subtracted from it."""
+        """The sum of products, and the value to subtract from it."""
         moved = _HALF if b.dtype == u8 else 0
         words: Words = self.constants[b].astype(np.int32) - moved
         zeros: Words = np.zeros(1, np.int32) if b_zero is None else self.constants[b_zero].astype(np.int32).reshape(-1)
@@ -115,7 +115,7 @@ class _Expansion:
         yield self._add("Conv", self._centered(x, x_zero), filters, **dict(self.node.attributes))
 
     def _fits(self, node: Node, weight: Value, zeros: Value | None) -> bool:
-        """Whether nothing is to be added for each window, and all filters see all channels, with known pads."""
+        """Whether there are no terms per window, all filters read all channels, and pads are known."""
         attributes = dict(node.attributes)
         pads = attributes["pads"]
         is_whole = isinstance(pads, tuple) and all(isinstance(pad, int) and pad >= 0 for pad in pads)
@@ -124,7 +124,7 @@ class _Expansion:
         return is_whole and bool(neutral) and attributes["group"] == 1
 
     def _dot_convolution(self, x: Value, weight: Value, x_zero: Value | None) -> Iterator[Value]:
-        """The convolution of what is padded with its zero point, and one number for each filter."""
+        """The convolution of the input padded with its zero point, and one number for each filter."""
         assert self.node is not None, "nodes are added for a node"
         attributes = dict(self.node.attributes)
         words: Words = self.constants[weight].astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
@@ -153,7 +153,7 @@ class _Expansion:
         return self._add("Cast", moved, to=u8)
 
     def _grouped(self, a: Value, depth: int) -> Value:
-        """With zeros after each row, so that it is made of whole groups."""
+        """Padded with zeros after each row to whole groups."""
         missing = -depth % GROUP
         if not missing:
             return a
@@ -196,7 +196,7 @@ def _packed_filters(weight: Array) -> Array:
 
 
 def _packed(b: Array) -> Array:
-    """In groups, and with columns of zeros: whole registers, and pairs of them if it is more than one."""
+    """In groups, and padded with columns of zeros to whole registers, or pairs of them for more than one."""
     depth, columns = b.shape
     width = LANES if columns <= LANES else 2 * LANES
     return pack(np.pad(b, ((0, -depth % GROUP), (0, -columns % width))), _PACKED)

@@ -1,6 +1,6 @@
-"""Layouts of the values of a graph, as they were chosen: copies where somebody needs a value in another layout.
+"""Applies chosen layouts to a graph: inserts copies where a node needs a value in another layout.
 
-The graph keeps its logical shapes: a layout says only how a value is stored. Inputs and outputs stay row-major.
+The graph keeps its logical shapes: a layout only describes storage. Inputs and outputs stay row-major.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -19,7 +19,7 @@ _COPY = require("Copy")
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A graph as it is computed. ``reads``: how its nodes need their data, by their first results."""
+    """A graph with ways applied. ``reads``: the layouts of data that its nodes need, by their first results."""
 
     graph: Graph
     in_blocks: frozenset[Value]
@@ -28,12 +28,12 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class LaidOut:
-    """A graph, and how those of its values are stored that are not stored row-major."""
+    """A graph, and the layouts of its values that are not row-major."""
 
     graph: Graph
     layouts: Mapping[Value, IndexMap]
     copies: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names that were given to values in other layouts, and what the model calls these values."""
+    """Names of values in other layouts, and the values' names in the model."""
 
     def __str__(self) -> str:
         lines = [f"  {value!r} is stored as {index_map}" for value, index_map in self.layouts.items()]
@@ -41,12 +41,12 @@ class LaidOut:
 
     @property
     def leaving_blocks(self) -> frozenset[Value]:
-        """What is copied plain out of whole blocks: the kernel that makes the blocks can store it."""
+        """The blocked values that are only copied to plain: the kernel that computes the blocks can store it."""
         return frozenset(copy for source, copy in self._copies() if _has_whole_blocks(source, self))
 
     @property
     def entering_blocks(self) -> frozenset[Value]:
-        """What is copied from a plain value into whole blocks."""
+        """The plain values that are copied into whole blocks."""
         pairs = ((source, copy) for source, copy in self._copies() if source not in self.layouts)
         return frozenset(copy for _, copy in pairs if _has_whole_blocks(copy, self))
 
@@ -62,16 +62,16 @@ def _has_whole_blocks(value: Value | None, laid_out: LaidOut) -> bool:
 
 
 def lay_out(computed: Computed, copied: Collection[Value], target: Target) -> LaidOut:
-    """The graph with its values stored as it says, and those that are ``copied`` in both layouts."""
+    """The graph with its values in their layouts, and those that are ``copied`` in both layouts."""
     storing = _Storing(computed, copied, target)
     nodes = tuple(storing.nodes())
     return LaidOut(replace(computed.graph, nodes=nodes), storing.layouts, storing.originals)
 
 
 class _Storing:
-    """The values of a graph by the names that they have in each layout.
+    """The values of a graph by their names in each layout.
 
-    A value that leaves the graph keeps its name where it is plain.
+    An output of the graph keeps its name in the plain layout.
     """
 
     def __init__(self, computed: Computed, copied: Collection[Value], target: Target) -> None:
@@ -91,7 +91,7 @@ class _Storing:
 
     @property
     def layouts(self) -> dict[Value, IndexMap]:
-        """Those of the values in blocks."""
+        """The layouts of the blocked values."""
         return {v: blocked(len(v.shape), width_of(v, self._target)) for v in self._blocked.values()}
 
     def nodes(self) -> Iterator[Node]:
@@ -121,7 +121,7 @@ class _Storing:
         return Value(name, value.dtype, value.shape)
 
     def _made(self, value: Value) -> Value:
-        """``value`` as its node makes it."""
+        """``value`` as its node produces it."""
         return self._blocked[value] if value in self._in_blocks else value
 
     def _copy(self, value: Value, source: str) -> Iterator[Node]:
@@ -131,7 +131,7 @@ class _Storing:
             yield make_node(_COPY, [made], [other.name], {}, source)
 
     def _read(self, node: Node, value: Value) -> Value:
-        """``value`` as ``node`` reads it: as it needs it, if that is there."""
+        """``value`` in the layout that ``node`` needs, if it exists."""
         made = value if value not in self._blocked else self._made(value)
         match self._reads[node.outputs[0]]:
             case Reads.PLAIN:

@@ -1,4 +1,4 @@
-"""Groups to kernels: the te program of a group in the layouts of its values, and the naive loop program of it."""
+"""Lowers groups to kernels: the te program of a group in the layouts of its values, and its naive loop program."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -34,26 +34,26 @@ class Kernel:
     program: Program
     arguments: tuple[Value, ...]
     packings: Mapping[Value, IndexMap]
-    """How constants among the arguments are stored for it."""
+    """The stored layouts of constants among the arguments."""
     text: str
-    """The program, printed: equal kernels have equal texts."""
+    """The printed program: equal kernels have equal texts."""
 
     def of(self, group: Group, first: Group) -> "Kernel":
-        """The kernel of ``group``, which is like ``first`` but for its values, if this is the one of ``first``."""
+        """The kernel of ``group``, which equals ``first`` except for its values, if this is the kernel of ``first``."""
         pairs = zip(group.inputs, first.inputs, strict=True)
         packings = {new: self.packings[old] for new, old in pairs if old in self.packings}
         return replace(self, arguments=(*group.inputs, *group.outputs), packings=packings)
 
 
 Lowered: TypeAlias = dict[tuple[object, ...], tuple[Group, Kernel]]
-"""Groups, and their kernels, by all that a kernel depends on."""
+"""Cached groups and their kernels, by all that a kernel depends on."""
 
 
 class Lowering:
-    """Makes the kernels of one graph's groups. What models repeat (layers) is made once.
+    """Lowers the groups of one graph. Repeated groups (layers) are lowered once.
 
-    ``bounds``: upper bounds of run-time extents, by the names that users give them. Kernels know nothing of such names.
-    ``known``: kernels of other graphs for the same target and bounds, to which those of this one are added.
+    ``bounds``: upper bounds of run-time extents, by the users' names, which do not occur in kernels. ``known``: kernels
+    of other graphs for the same target and bounds, to which those of this one are added.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Lowering:
         self._known: Lowered = {} if known is None else known
 
     def kernel(self, group: Group) -> Kernel:
-        """The kernel of ``group``. Raises ``Unsupported`` for what has no program."""
+        """The kernel of ``group``. Raises ``Unsupported`` for groups without a program."""
         form = self._form(group)
         if form not in self._known:
             self._known[form] = group, to_kernel(group, self._laid_out, self._target, self._bounds, self._extents)
@@ -75,7 +75,7 @@ class Lowering:
         return kernel if first is group else kernel.of(group, first)
 
     def _form(self, group: Group) -> tuple[object, ...]:
-        """All that the kernel of a group depends on: its values by number, and what is known of them."""
+        """All that the kernel of a group depends on: its values by number, and their facts."""
         constants, layouts = self._laid_out.graph.constants, self._laid_out.layouts
         ranges = known_ranges(group.inputs, self._laid_out.graph)
         made = (value for node in group.nodes for value in node.outputs)
@@ -98,7 +98,7 @@ def to_kernel(
 ) -> Kernel:
     """The naive program of ``group``; parameters are named by position, so that equal groups give equal programs.
 
-    ``extents``: what run-time extents are called in it, if not as in the graph; ``bounds`` are by these names.
+    ``extents``: names of run-time extents in it, if not those of the graph; ``bounds`` are by these names.
     """
     graph, layouts, extents = laid_out.graph, laid_out.layouts, extents or {}
     seen = {value: _seen_as(value, group, layouts) for value in group.inputs}
@@ -134,30 +134,30 @@ def to_kernel(
 
 
 def _have_functional_form(results: list[Tensor]) -> bool:
-    """Whether indices can be rewritten in all that ``results`` are made of: then it may read blocks."""
+    """Whether all indices behind ``results`` can be rewritten, so that they may read blocks."""
     return all(isinstance(op, Compute | Placeholder) for op in topological_order(results))
 
 
 def _unblocked(group: Group, laid_out: LaidOut) -> dict[Value, int]:
-    """The value in blocks that a kernel stores plain at its end, and its blocks' width.
+    """The blocked value that a kernel finally stores plain, and its block width.
 
-    Whole blocks leave row-major: so the result is computed block by block as well, and no index needs a division.
+    Whole blocks are stored row-major, so the result is computed block by block, without index divisions.
     """
     copied = [n.inputs[0] for n in group.nodes if n.outputs[0] in laid_out.leaving_blocks and n.inputs[0] is not None]
     return {value: lanes_of(laid_out.layouts[value]) for value in copied}
 
 
 def _entering(group: Group, laid_out: LaidOut) -> dict[Value, int]:
-    """The plain value that a kernel copies into whole blocks, and their width: it is read block by block likewise."""
+    """The plain value that a kernel copies into whole blocks, and their width: it is read block by block."""
     if len(group.nodes) != 1 or group.nodes[0].outputs[0] not in laid_out.entering_blocks:
         return {}
     return {value: lanes_of(laid_out.layouts[group.outputs[0]]) for value in group.inputs}
 
 
 def _seen_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> Value:
-    """What an input of ``group`` is read as: itself, or what a reshape makes of it if nothing else reads it.
+    """The form in which ``group`` reads an input: itself, or reshaped if nothing else reads it.
 
-    A reshape moves nothing in memory, so the parameter has the new shape, and no index needs a division.
+    A reshape moves nothing in memory, so the parameter has the new shape, without index divisions.
     """
     while static(value.shape) is not None and value not in group.outputs:
         readers = [node for node in group.nodes if value in node.inputs]

@@ -13,7 +13,7 @@ from tilewright.symbolic.expr import ZERO
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of main: a kernel's name, and its arguments as they are laid out for it; ``outputs`` of them last."""
+    """One call of main: a kernel's name, and its arguments in its layouts; the last ``outputs`` are results."""
 
     kernel: str
     arguments: tuple[Value, ...]
@@ -21,7 +21,7 @@ class Step:
 
 
 def used_constants(graph: Graph, steps: Sequence[Step], packed: Mapping[Value, Array]) -> dict[Value, Array]:
-    """Of the constants of ``graph`` and those ``packed`` for kernels, the ones that main reads."""
+    """The constants of ``graph`` and those ``packed`` for kernels that main reads."""
     known = {**graph.constants, **packed}
     used = dict.fromkeys((*(v for step in steps for v in step.arguments), *graph.outputs))
     return {value: known[value] for value in used if value in known}
@@ -30,7 +30,7 @@ def used_constants(graph: Graph, steps: Sequence[Step], packed: Mapping[Value, A
 def main_program(
     graph: Graph, steps: Sequence[Step], constants: Mapping[Value, Array], dims: tuple[Dim, ...]
 ) -> Program:
-    """Main: inputs, constants, outputs; what is none of these is allocated."""
+    """Main: inputs, constants, outputs; all other values are allocated."""
     buffers = _buffers(graph, steps, constants)
     names = Names(buffer.name for buffer in buffers.values())
     outputs = [Buffer(names.fresh(f"{readable(v.name)}.out"), v.dtype, v.shape) for v in graph.outputs]

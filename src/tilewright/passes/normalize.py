@@ -1,10 +1,10 @@
-"""Normalization: constants folded, slices written in one way; what does nothing, is there twice or is dead removed.
+"""Normalization: folds constants, canonicalizes slices, removes identities, duplicates and dead nodes.
 
-Every pass keeps the graph's inputs and outputs, by name. A value that leaves the graph is made by a node before and
-after, so that it has a kernel to write it.
+Every pass keeps the graph's inputs and outputs, by name. An output of the graph always has a producing node, and so a
+kernel that writes it.
 
-None of this is a rule of algebra (``rules``): rules are about floats and change what is computed. Here it stays, of any
-dtype and to the bit; what is folded or shared is seen by evaluating or comparing nodes, which no term can say.
+These are not rewrite rules (``rules``): rules are about floats and may change roundings. These passes preserve values
+of any dtype, bit for bit, and evaluate or compare nodes, which terms can't express.
 """
 
 import hashlib
@@ -23,30 +23,29 @@ from tilewright.ops.shapes import static
 from tilewright.symbolic.expr import Const
 
 FOLD_LIMIT = 1 << 26
-"""Bytes: larger results are folded only if the inputs are as large, as they would bloat the artifact (``Expand``)."""
+"""Bytes: larger results are folded only if the inputs are as large, as they would enlarge the artifact (``Expand``)."""
 
 OPAQUE_FOLD_LIMIT = 1 << 10
-"""Elements: what has a body in loop IR is evaluated one element after the other, so only small ones are folded."""
+"""Elements: a body in loop IR is evaluated element by element, so only small ones are folded."""
 
 MOST_FOLDED = 1 << 30
-"""Bytes of all that is folded and still needed, unless the model's own constants are a quarter of that or more."""
+"""Bytes of all folded constants in use, unless the model's own constants are a quarter of that or more."""
 
 _SEEN_ELEMENTS = 64
-"""How many elements of a constant are looked at before all are hashed."""
+"""Number of elements of a constant that are compared before all are hashed."""
 
 
 def normalize(graph: Graph) -> Graph:
-    """All of it, in the order in which each leaves work for the next. Raises ``InvalidModel``."""
+    """All passes, in the order in which each creates work for the next. Raises ``InvalidModel``."""
     graph = eliminate_identities(canonical_slices(fold_constants(graph)))
     return eliminate_dead_code(eliminate_common_subexpressions(graph))
 
 
 def fold_constants(graph: Graph) -> Graph:
-    """Nodes whose inputs are all constants are computed now, by the te evaluator.
+    """Constant folding: evaluates nodes whose inputs are all constants, by the te evaluator.
 
-    What was only needed on the way is dropped. What would be too much in all stays a node, which a run computes: the
-    limit follows from the model alone, so that equal models are compiled alike. Raises ``InvalidModel`` if one reads
-    outside of its input.
+    Intermediates are dropped. Nodes beyond the size limit stay: the limit follows from the model alone, so that equal
+    models are compiled alike. Raises ``InvalidModel`` if one reads outside of its input.
     """
     constants, leaving = dict(graph.constants), frozenset(graph.outputs)
     readers = Counter(value for node in graph.nodes for value in set(node.inputs) if value is not None)
@@ -67,7 +66,7 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def _bytes_if_foldable(node: Node, constants: Mapping[Value, Array]) -> int | None:
-    """Bytes of the results of ``node``, if they are to be computed now."""
+    """Bytes of the results of ``node``, if it is to be folded."""
     if node.dims or any(v is not None and v not in constants for v in node.inputs):
         return None
     shapes = [static(value.shape) for value in node.outputs]
@@ -94,7 +93,7 @@ def _folded(node: Node, constants: Mapping[Value, Array]) -> list[Array]:
 
 
 def canonical_slices(graph: Graph) -> Graph:
-    """Slices in steps of 1 with bounds that lie within their dimension, counted from the front, as rules need them."""
+    """Slices in steps of 1 with bounds clipped to the dimension, counted from the front, as rules need them."""
     return replace(graph, nodes=tuple(map(_canonical, graph.nodes)))
 
 
@@ -125,7 +124,7 @@ def _integers(value: Attribute) -> tuple[int, ...] | None:
 
 
 def eliminate_identities(graph: Graph) -> Graph:
-    """Without nodes whose output is their input, unless it leaves the graph."""
+    """Without identity nodes, unless their output leaves the graph."""
     renamed: dict[Value, Value] = {}
     leaving = frozenset(graph.outputs)
     nodes: list[Node] = []
@@ -151,7 +150,7 @@ def _renamed(node: Node, renamed: Mapping[Value, Value]) -> Node:
 
 
 def eliminate_common_subexpressions(graph: Graph) -> Graph:
-    """Nodes with the same operator, inputs and attributes (to the bit) become one; so do constants of equal bytes."""
+    """Merges nodes with equal operators, inputs and attributes (to the bit), and constants of equal bytes."""
     renamed: dict[Value, Value] = {}
     constants = dict(_unique_constants(graph, renamed))
     seen: dict[tuple[object, ...], Node] = {}
@@ -184,7 +183,7 @@ def _unique_constants(graph: Graph, renamed: dict[Value, Value]) -> Iterator[tup
 
 
 def _look(array: Array) -> tuple[object, ...]:
-    """What differs for most constants that differ, and is read off quickly: hashing all weights would take long."""
+    """A cheap key that differs for most different constants: hashing all weights would take long."""
     few = array.reshape(-1)[:: max(1, array.size // _SEEN_ELEMENTS)]
     return array.dtype, array.shape, few.tobytes()
 
@@ -194,7 +193,7 @@ def _digest(array: Array) -> bytes:
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
-    """Without nodes and constants that no output needs. Inputs stay: they are the model's interface."""
+    """Without nodes and constants that no output needs. Inputs are kept: they are the model's interface."""
     nodes = tuple(walk_back(graph))[::-1]
     used = {v for node in nodes for v in node.inputs} | set(graph.outputs)
     constants = {value: array for value, array in graph.constants.items() if value in used}

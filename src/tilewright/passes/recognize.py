@@ -1,10 +1,11 @@
-"""Composite operators raised from what exporters emit for them: normalizations, softmax, activations.
+"""Recognizes composite operators in exporters' decompositions: normalizations, softmax, activations.
 
 A composite is scheduled as a whole (a normalization reads its row once), and its reduction has one accumulator type.
-Numbers may differ in the last places; what could overflow in another way (a softmax that subtracts no maximum) is left.
+Results may differ in the last digits; patterns with other overflow behaviour (a softmax without subtracting the
+maximum) are not replaced.
 
-These are no rules of algebra (``rules``): a composite is what its parts are by definition, and a search has nothing to
-choose. The ``epsilon`` of a normalization, a constant, becomes an attribute, which no term can say.
+These are not rewrite rules (``rules``): a composite equals its parts by definition, and a search has nothing to choose.
+The constant ``epsilon`` of a normalization becomes an attribute, which terms can't express.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ class Composite:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What the terms of a pattern stand for."""
+    """The bindings of a pattern's terms."""
 
     binding: Binding
     index: Index
@@ -42,31 +43,31 @@ class Match:
         return self.binding.values[term]
 
     def node(self, term: Apply) -> Node:
-        """That makes the value of ``term``."""
+        """The node that computes ``term``."""
         return self.index.producers[self.value(term).name][0]
 
     def number(self, term: Term) -> float | None:
-        """The element of a constant that has one; None of any other value."""
+        """The element of a constant with one element; else None."""
         array = self.index.arrays.get(self.value(term).name)
         return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """A pattern and what it is called; ``build`` returns None where the match is something else after all."""
+    """A named pattern; ``build`` returns None if the match does not qualify."""
 
     name: str
     pattern: Apply
     build: Callable[[Match], Composite | None]
     rule: Rule = field(init=False)
-    """The pattern, as it is matched."""
+    """The pattern in the form for matching."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rule", Rule(self.name, (), (self.pattern,), ()))
 
 
 def recognize(graph: Graph) -> Graph:
-    """``graph`` with composite operators in the place of their parts; parts that nobody else reads are left over."""
+    """``graph`` with composite operators in place of their parts; unused parts remain."""
     index = index_of(graph)
     return replace(graph, nodes=tuple(_raised(node, index) for node in graph.nodes))
 
@@ -89,7 +90,7 @@ def _raised(node: Node, index: Index) -> Node:
 
 
 def _apply(op: str, *operands: Term, rest: str | None = None, **attributes: Attribute) -> Apply:
-    """``rest``: the name of attributes that may be any."""
+    """``rest``: the name of unconstrained attributes."""
     return Apply(require(op), operands, tuple(attributes.items()), rest)
 
 
@@ -106,7 +107,7 @@ def _div(a: Term, b: Term) -> Apply:
 
 
 def _trailing_axis(node: Node) -> int | None:
-    """The first reduced axis, if ``node`` reduces all axes from there on and keeps them as 1."""
+    """The first reduced axis, if ``node`` reduces all axes from there on and keeps them with extent 1."""
     (source, *_), attributes = node.inputs, dict(node.attributes)
     axes, rank = attributes.get("axes"), 0 if source is None else len(source.shape)
     if not isinstance(axes, tuple) or attributes.get("keepdims", True) is not True:
@@ -227,4 +228,4 @@ def _by_operator(recognitions: Sequence[Recognition]) -> Mapping[str, Sequence[R
 
 
 RECOGNITIONS = _by_operator([*_normalizations(), *_softmaxes(), *_activations()])
-"""By the operator that a pattern ends with."""
+"""Patterns by their last operator."""

@@ -1,7 +1,7 @@
-"""Runs compiled models; needs NumPy (and ml-dtypes) only, and nothing of the compiler.
+"""Runs compiled models; requires NumPy (and ml-dtypes), but no part of the compiler.
 
 In: an image (relocatable objects), a ``Manifest`` and constants. Out: an ``Executable``, which takes NumPy arrays and
-gives NumPy arrays. ``abi`` is the contract with generated code. The way of a call:
+gives NumPy arrays. ``abi`` is the contract with generated code. Steps of a call:
 
     executable check feeds (feeds), allocate outputs
     native     take a context (context), one native call (entry)
@@ -11,7 +11,7 @@ gives NumPy arrays. ``abi`` is the contract with generated code. The way of a ca
     executable = NativeExecutable(Manifest(inputs, outputs), objects)
     y, = executable.run({"x": x})
 
-What users hold is a ``RunnableModel`` (runnable): compiled here, or loaded from a file (artifact). Code for another
+The public class is ``RunnableModel`` (runnable): compiled here, or loaded from a file (artifact). Code for another
 machine is refused (elsewhere).
 
 New object format: ``loader``; processor: ``relocations`` and ``backend.cpu.processors``; error code: ``abi``.

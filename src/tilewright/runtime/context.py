@@ -1,7 +1,7 @@
 """The memory of one call: the ABI's context block, pointers, extents, arena and scratch.
 
-A model keeps finished contexts in a free list, so a call allocates nothing, and several threads may call at once. What
-they hold is bounded by what the last calls have used (``Kept``).
+A model keeps unused contexts in a free list, so that a call allocates nothing, and several threads may call at once.
+Their memory is bounded by the use of recent calls (``Kept``).
 """
 
 import struct
@@ -14,12 +14,12 @@ from tilewright.runtime import abi
 from tilewright.runtime.memory import address_of, aligned, round_up
 
 KEPT_CONTEXTS: Final = 16
-"""Free contexts that a model keeps; if more threads than this call at once, the others make theirs anew."""
+"""Maximum free contexts of a model; further concurrent calls allocate new ones."""
 KEPT_BYTES: Final = 64 << 20
-"""Workspace that a model keeps between calls in any case."""
+"""Bytes of workspace that a model may always keep between calls."""
 REMEMBERED_CALLS: Final = 64
 SMALL: Final = KEPT_BYTES // KEPT_CONTEXTS
-"""Bytes of a workspace that is small enough to be kept in every context."""
+"""Bytes up to which a workspace is kept in every context."""
 _WORD = 8
 _ERROR = struct.Struct("<qqqq")
 _EXCEPTION = struct.Struct("<3Q")
@@ -28,8 +28,8 @@ _EXCEPTION = struct.Struct("<3Q")
 class Context:
     """Memory for calls to one image, one call at a time.
 
-    ``leading`` is how many pointers change with each call (inputs and outputs); ``constants`` are the addresses after
-    them; ``symbols`` is the number of run-time extents.
+    ``leading``: number of pointers that change with each call (inputs and outputs); ``constants``: the addresses after
+    them; ``symbols``: number of run-time extents.
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class Context:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of workspace that this context holds."""
+        """Bytes of this context's workspace."""
         return self._arena.nbytes
 
     def reserve(self, workspace: int) -> None:
-        """Have at least ``workspace`` bytes of workspace; they stay for later calls. Raises ``OutOfMemory``."""
+        """Ensure at least ``workspace`` bytes of workspace, also for later calls. Raises ``OutOfMemory``."""
         self.needed = workspace
         if workspace > self._arena.nbytes:
             self._arena = aligned(workspace, "the workspace for inputs of these sizes")
             struct.pack_into("<Q", self._memory, abi.CONTEXT_WORKSPACE, address_of(self._arena))
 
     def record_times(self, array: int) -> None:
-        """Let calls add to the times in the array at that address; 0: to none."""
+        """Let calls add to the times in the array at that address; 0: disabled."""
         struct.pack_into("<Q", self._memory, abi.CONTEXT_TIMES, array)
 
     def error(self) -> tuple[int, int, int, int]:
@@ -92,20 +92,20 @@ class Context:
         return _ERROR.unpack_from(self._memory, abi.CONTEXT_CODE)
 
     def take_exception(self) -> tuple[int, int, int]:
-        """What a signal's handler raised in the last call: pointers that own what they point to (``interrupts``)."""
+        """The exception of a signal handler in the last call: owned pointers (``interrupts``)."""
         return _EXCEPTION.unpack_from(self._memory, abi.CONTEXT_EXCEPTION)
 
     def set_deadline(self, nanoseconds: int) -> None:
-        """End the next call at that time of the monotonic clock; calls after it have no deadline."""
+        """Set the deadline of the next call on the monotonic clock; later calls have none."""
         struct.pack_into("<q", self._memory, abi.CONTEXT_DEADLINE, nanoseconds)
 
 
 class Kept:
-    """The contexts of a model that no call uses now, the one used last at the right of ``free``.
+    """The unused contexts of a model, the most recently used at the right of ``free``.
 
-    Their workspace takes at most ``KEPT_BYTES``, and besides what the last ``REMEMBERED_CALLS`` calls needed together,
-    without the largest of them. So what one call needs and no other goes when it ends; what calls need again and again
-    stays; and after as many smaller calls, it goes. Those used longest ago go first.
+    Their workspace takes at most ``KEPT_BYTES`` plus the sum of the last ``REMEMBERED_CALLS`` calls' needs without the
+    largest. So memory of a single large call is freed at its end, memory of repeated calls is kept, and freed after
+    that many smaller calls. The least recently used are freed first.
     """
 
     def __init__(self) -> None:
@@ -115,11 +115,11 @@ class Kept:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of workspace that are kept now."""
+        """Bytes of workspace kept now."""
         return sum(context.workspace_bytes for context in tuple(self.free))
 
     def give(self, context: Context) -> None:
-        """Keep ``context``, whose call has ended, and let others go. Models of little workspace need no bound."""
+        """Store ``context``, whose call has ended, and free others. Models with little workspace need no bound."""
         if self._are_small and context.workspace_bytes <= SMALL:
             self.free.append(context)
             return

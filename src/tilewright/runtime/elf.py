@@ -1,9 +1,9 @@
 """ELF64 relocatable file (``.o``) -> ``ObjectFile``.
 
-The file may come from anywhere, so every offset, size, index, count and string in it is checked before use: a damaged
-file raises ``BadArtifact`` with the place, and nothing else, in time and memory that its own size bounds. Of
-instructions nothing is checked: who runs code trusts it. Source: System V ABI, edition 4.1, chapters 4 and 5; the
-processor supplements give the relocation numbers (``relocations``).
+The file is untrusted, so every offset, size, index, count and string in it is checked before use: a damaged file only
+raises ``BadArtifact`` with the place, in time and memory bounded by its size. Instructions are not checked: running
+code requires trust. Source: System V ABI, edition 4.1, chapters 4 and 5; the processor supplements give the relocation
+numbers (``relocations``).
 """
 
 import struct
@@ -41,9 +41,9 @@ _TLS_SYMBOL, _INDIRECT_FUNCTION = 6, 10
 
 _MAX_ALIGNMENT = 4096
 _MAX_RECORDS = 1 << 20
-"""Symbols of an object, and relocations: a hundred times as many as in the largest kernels."""
+"""Maximum symbols of an object, and relocations: a hundred times those of the largest kernels."""
 _MAX_NAME = 4096
-"""Bytes. Names may share the bytes of a table, so that a small file could have any amount of text."""
+"""Maximum bytes. Names may share bytes of a table, so that a small file could have any amount of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Header:
 
 
 class _File:
-    """The bytes, with checked access. ``fail`` makes the error; callers raise it."""
+    """The bytes, with checked access. ``fail`` creates the error; callers raise it."""
 
     def __init__(self, data: bytes, name: str) -> None:
         self.data = data
@@ -135,7 +135,7 @@ def _strings(file: _File, kind: int, offset: int, size: int) -> bytes:
 
 
 def _is_loaded(file: _File, header: _Header) -> bool:
-    """Whether a section goes into memory. Raises for one that would have to, and can't."""
+    """Whether a section is loaded. Raises for one that must be, but can't."""
     if not header.flags & _ALLOC or header.kind in (_NOTE, _X86_UNWIND) or header.name == ".eh_frame":
         return False
     if header.kind in _CONSTRUCTORS or header.name.startswith(_OLD_CONSTRUCTORS):
@@ -197,7 +197,7 @@ def _place(file: _File, name: str, section: int, count: int, place_of: dict[int,
 
 
 def _relocations(file: _File, headers: list[_Header], symbols: int) -> dict[int, list[Relocation]]:
-    """By number of the section that they patch. Those of sections that are not loaded are left out."""
+    """Relocations by number of the patched section, without those of sections that are not loaded."""
     found: dict[int, list[Relocation]] = {}
     if sum(header.size for header in headers if header.kind == _RELA_TABLE) > _MAX_RECORDS * _RELA.size:
         raise file.fail(f"it has more than {_MAX_RECORDS} relocations")

@@ -1,4 +1,4 @@
-"""Code for another machine: running it raises ``UnsupportedTarget`` instead of meeting an illegal instruction."""
+"""Code for another machine: running it raises ``UnsupportedTarget`` instead of an illegal instruction."""
 
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
@@ -22,13 +22,13 @@ def misfit(architecture: str, features: Iterable[str]) -> str | None:
 
 
 def _roots(arch: Architecture, missing: frozenset[str]) -> list[str]:
-    """Of missing features, those that imply no other one: the rest follows."""
+    """The missing features without those implied by other missing ones."""
     known = FEATURES[arch].keys()
     return sorted(n for n in missing if n not in known or not (closure(arch, frozenset((n,))) - {n}) & missing)
 
 
 class Elsewhere(Executable):
-    """Stands for an ``Executable`` that only another machine can run; its parts can be saved."""
+    """A stand-in for an ``Executable`` that only another machine can run; its parts can be saved."""
 
     def __init__(self, manifest: Manifest, constants: Sequence[Array], threads: int | None, reason: str) -> None:
         self.manifest = manifest
@@ -49,7 +49,7 @@ def executable_for(
     constants: Sequence[Array] = (),
     threads: int | None = None,
 ) -> Executable:
-    """The parts, ready to run if this machine can run code for ``target`` (architecture, features)."""
+    """The parts, loaded for execution if this machine can run code for ``target`` (architecture, features)."""
     reason = misfit(*target)
     if reason is not None:
         return Elsewhere(manifest, constants, threads, reason)

@@ -1,7 +1,7 @@
-"""The call from Python into an image: with the interpreter's lock released, unless the call is too short for that.
+"""The call from Python into an image, which releases the interpreter's lock unless the call is very short.
 
-Handing the lock to another thread costs several microseconds. Where the native code takes less, threads that call one
-model would spend their time on waking each other up: together they would get less done than one alone.
+Handing the lock to another thread costs several microseconds. If the native code takes less, concurrent threads would
+spend their time on wake-ups, and together be slower than a single one.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ _Releasing = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _Holding = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 SHORT_NANOSECONDS: Final = 12_000
-"""Calls that take no more processor time than this keep the lock."""
+"""Processor time up to which a call keeps the lock."""
 
 _SAMPLES: Final = 16
 _LONG_NANOSECONDS: Final = 100_000
@@ -24,7 +24,7 @@ class Entry:
     """``tw_enter`` at an address: ``entry.call(context)`` returns its error code.
 
     The first calls release the lock and are timed. If the shortest was short, later ones keep it, until several in a
-    row take long (a single one may just have been interrupted).
+    row take long (a single one may have been interrupted).
     """
 
     def __init__(self, address: int) -> None:
@@ -36,7 +36,7 @@ class Entry:
         self._long = 0
 
     def _sampled(self, context: int) -> int:
-        """Processor time, not time: waiting for the lock does not count."""
+        """Processor time, not elapsed time: waiting for the lock does not count."""
         begin = time.thread_time_ns()
         code = self.releasing(context)
         self._samples.append(time.thread_time_ns() - begin)

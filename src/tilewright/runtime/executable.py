@@ -1,4 +1,4 @@
-"""A compiled model, ready to run, in whatever form its back end made it: NumPy arrays in, NumPy arrays out."""
+"""``Executable``: a compiled model of any back end: NumPy arrays in, NumPy arrays out."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ _Shapes = Sequence[tuple[tuple[int, ...], np.dtype[np.generic]]]
 
 
 class Executable(ABC):
-    """A manifest, the arrays of its constants, and what computes. Any number of threads may call ``run`` at once.
+    """A manifest, the arrays of its constants, and the code. Any number of threads may call ``run`` at once.
 
-    ``threads`` is the most that a call uses; by default the cores that this process may use (``sizing``). Raises
-    ``BadArtifact`` if the constants are not those of the manifest.
+    ``threads``: maximum per call; by default the cores that this process may use (``sizing``). Raises ``BadArtifact``
+    if the constants are not those of the manifest.
     """
 
     def __init__(self, manifest: Manifest, constants: Sequence[Array], threads: int | None) -> None:
@@ -41,15 +41,15 @@ class Executable(ABC):
     ) -> list[Array]:
         """Run the model on ``feeds`` (input name -> array) and return its outputs in the manifest's order.
 
-        ``out`` has arrays to write some or all outputs to; those are the ones returned. They are written directly where
-        they are C-contiguous and share no memory with inputs. ``threads`` overrides the model's number for this call.
-        ``timeout`` is in seconds, for the native code, which looks at the clock about each 10 ms. A run that is stopped
-        leaves arrays of ``out`` with any content.
+        ``out``: arrays for some or all outputs, which are then returned. They are written directly if they are
+        C-contiguous and share no memory with inputs. ``threads`` overrides the model's number for this call.
+        ``timeout``: seconds for the native code, which checks the clock about every 10 ms. A stopped run leaves arrays
+        of ``out`` undefined.
 
-        Raises ``BadFeed`` for an input or output that does not fit, ``IndexOutOfRange`` for an index among the data
-        that lies outside (what is in ``out`` is undefined then), ``OutOfBounds`` for an access that the bounds-checked
-        mode refused, ``Timeout`` for a run that takes longer than ``timeout``, ``ResourceLimit`` after a loop's trip
-        limit, and what a signal's handler raises in the meantime (``KeyboardInterrupt``), on the main thread.
+        Raises ``BadFeed`` for an input or output that does not fit, ``IndexOutOfRange`` for an out-of-range index in
+        input data (``out`` is undefined then), ``OutOfBounds`` for an access that the bounds-checked mode refused,
+        ``Timeout`` for a run that takes longer than ``timeout``, ``ResourceLimit`` after a loop's trip limit, and
+        exceptions of signal handlers (``KeyboardInterrupt``), on the main thread.
         """
         return self._run(feeds, out or {}, threads, timeout, 1)[0]
 
@@ -81,11 +81,11 @@ class Executable(ABC):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of workspace that are kept for later calls now."""
+        """Bytes of workspace kept for later calls."""
         return 0
 
     def _accept(self, feeds: Mapping[str, object]) -> list[Array]:
-        """The inputs in order, each in the form that native code reads."""
+        """The inputs in order, each in the form for native code."""
         arrays: list[Array] = []
         kind: type = type(feeds)
         if kind is not dict:
@@ -104,7 +104,7 @@ class Executable(ABC):
         return wrong_names([feed.name for feed in self._feeds], feeds)
 
     def _shapes(self, arrays: Sequence[Array]) -> tuple[Sequence[int], _Shapes]:
-        """The values of all symbols, and the outputs' shapes that follow."""
+        """The values of all symbols, and the resulting shapes of outputs."""
         found: dict[str, int] = {}
         for feed, array in zip(self._feeds, arrays, strict=True):
             feed.bind(array, found)
@@ -120,7 +120,7 @@ class Executable(ABC):
     def _place(
         self, out: Mapping[str, Array], inputs: Sequence[Array], shapes: _Shapes
     ) -> tuple[list[Array], list[Array]]:
-        """The arrays to return, and those to compute into: others where the given ones can't be written directly."""
+        """The arrays to return, and those to compute into: different if the given ones can't be written directly."""
         names = [spec.name for spec in self.manifest.outputs]
         if not out.keys() <= set(names):
             raise wrong_names(names, out, "output")
@@ -139,14 +139,14 @@ class Executable(ABC):
 
 
 def copy_back(results: Sequence[Array], computed: Sequence[Array]) -> None:
-    """Write what was computed elsewhere into the arrays that were given."""
+    """Copy results computed elsewhere into the given arrays."""
     for given, source in zip(results, computed, strict=True):
         if given is not source:
             given[...] = source
 
 
 def checked_threads(threads: int) -> int:
-    """The number itself. Raises ``BadInput`` if it is none or too many."""
+    """The number of threads. Raises ``BadInput`` if it is invalid."""
     if type(threads) is not int or not 1 <= threads <= abi.MAX_THREADS:
         raise BadInput(f"threads={shown(threads)}: the number of threads must be in 1..{abi.MAX_THREADS}")
     return threads

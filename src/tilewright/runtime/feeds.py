@@ -1,9 +1,9 @@
-"""The values that a user gives for inputs -> arrays that native code may read; and arrays for outputs.
+"""Converts input values of users to arrays for native code; allocates arrays for outputs.
 
-What is taken: NumPy arrays; anything with ``__dlpack__`` (in host memory) or ``__array__``, without a copy where its
-layout is right; Python numbers and nested lists, which take the input's dtype if nothing is lost in kind. Arrays that
-are not C-contiguous, not aligned, or in the other byte order are copied. Dtypes are never converted: an array of
-another dtype is most often a mistake, and the message says how to convert it.
+It accepts NumPy arrays; objects with ``__dlpack__`` (in host memory) or ``__array__``, without a copy if the layout
+fits; Python numbers and nested lists, which get the input's dtype if their kind fits. Arrays that are not C-contiguous,
+not aligned, or in the other byte order are copied. Dtypes are never converted: an array of another dtype is usually a
+mistake, and the message says how to convert it.
 """
 
 import ctypes
@@ -22,16 +22,16 @@ from tilewright.runtime.abi import ALIGNMENT
 from tilewright.runtime.manifest import TensorSpec
 
 _DLPACK_HOST: Final = (1, 3, 11, 13)
-"""DLPack device types in host memory: CPU, and memory that a GPU driver has pinned or manages."""
+"""DLPack device types in host memory: CPU, and pinned or managed memory of a GPU driver."""
 
 _array_of_dlpack = cast(Callable[[object], Array], np.from_dlpack)
-"""Of a value that has ``__dlpack__``; only Python 3.13 can say so in types."""
+"""The interface of ``__dlpack__``; only Python 3.13 has it in types."""
 
 _byte_at = cast(Callable[[Array], ctypes.c_char], ctypes.c_char.from_buffer)
 
 
 class Feed:
-    """One input of a model: takes the values given for it."""
+    """One input of a model: converts the values given for it."""
 
     def __init__(self, spec: TensorSpec) -> None:
         self.spec = spec
@@ -41,7 +41,8 @@ class Feed:
         """None if the shape has symbols."""
 
     def fits(self, value: object) -> TypeGuard[Array]:
-        """Whether native code can read ``value`` as it is. False does not mean that it is wrong. (This is hot.)"""
+        """Whether native code can read ``value`` unchanged. False does not mean that it is invalid. (This is a hot
+        path.)"""
         return (
             type(value) is np.ndarray
             and value.dtype == self.dtype
@@ -73,7 +74,7 @@ class Feed:
             raise out_of_memory(f"input {self.spec} was copied", error) from error
 
     def bind(self, array: Array, extents: dict[str, int]) -> None:
-        """Add the values of this input's symbols to ``extents``. Raises ``BadFeed`` if another input has another."""
+        """Add the values of this input's symbols to ``extents``. Raises ``BadFeed`` if another input has others."""
         for extent, given in zip(self.spec.shape, array.shape, strict=True):
             if isinstance(extent, str) and extents.setdefault(extent, given) != given:
                 raise BadFeed(
@@ -82,7 +83,7 @@ class Feed:
                 )
 
     def _read(self, value: object) -> Array:
-        """An array with the elements of ``value``, which may raise anything when it is asked for them."""
+        """An array of the elements of ``value``, whose methods may raise anything."""
         try:
             return self._as_array(value)
         except (TilewrightError, MemoryError):
@@ -107,7 +108,7 @@ class Feed:
         raise BadFeed(f"input {self.spec}: {_describe(value)} is no array; give a NumPy array")
 
     def _from_python(self, value: object) -> Array:
-        """Numbers have no dtype of their own, so they take the input's, unless a fraction or a sign would be lost."""
+        """Python numbers get the input's dtype, unless a fraction or a sign would be lost."""
         try:
             array = np.asarray(value)
             if array.size and not np.can_cast(array.dtype, self.dtype, "same_kind") and not self._holds(array):
@@ -118,7 +119,7 @@ class Feed:
             raise BadFeed(f"input {self.spec}: {_describe(value)} makes no such array ({error})") from error
 
     def _holds(self, array: Array) -> bool:
-        """Whether plain ints fit this input: NumPy has them as i64, which is of another kind than unsigned."""
+        """Whether Python ints fit this input: NumPy makes them i64, which is of another kind than unsigned types."""
         return array.dtype.kind in "iu" and self.dtype.kind == "u" and array.min() >= 0
 
     def _from_dlpack(self, value: object) -> Array:
@@ -151,12 +152,12 @@ class Feed:
 def _arguments_of_run(
     names: Sequence[str] | None, feeds: Mapping[str, object]
 ) -> tuple[Sequence[str] | None, Mapping[str, object]]:
-    """The arguments of ``run``, as it takes them."""
+    """The arguments of ``run``, normalized."""
     return names, feeds
 
 
 def given_feeds(feeds: Mapping[str, object]) -> Mapping[str, object]:
-    """What ``run`` was given for its inputs, by name. Raises ``BadFeed`` for what is no such mapping."""
+    """The inputs of ``run``, by name. Raises ``BadFeed`` if they are not a mapping by name."""
     return feeds if type(cast(object, feeds)) is dict else _arguments_of_run(None, feeds)[1]
 
 
@@ -170,16 +171,16 @@ def accepted(specs: Sequence[TensorSpec], feeds: Mapping[str, object]) -> dict[s
 
 
 def given_names(names: Sequence[str]) -> Sequence[str]:
-    """The outputs that ``run`` was asked for. Raises ``BadFeed`` for what are no names."""
+    """The requested outputs of ``run``. Raises ``BadFeed`` for values that are not names."""
     return _arguments_of_run(names, {})[0] or ()
 
 
 def wrong_names(expected: Collection[str], given: Mapping[str, object], what: str = "input") -> BadFeed:
-    """The error for names that are missing or unknown; it suggests a near one."""
+    """The error for missing or unknown names; it suggests a similar one."""
     missing = [name for name in expected if name not in given]
     unknown = [name for name in given if name not in expected]
     if unknown:
-        other = cast(object, unknown[0])  # names from outside may be anything
+        other = cast(object, unknown[0])  # names from the user may be any objects
         near = nearest(other, missing or expected, 1) if isinstance(other, str) else []
         hint = f"; did you mean {near[0]!r}?" if near else ""
         there = ", ".join(map(readable, expected)) or "none"

@@ -1,4 +1,4 @@
-"""What an image may take from its process: a closed list of C functions. Anything else is refused by the loader."""
+"""The C functions that an image may import: a closed list. The loader refuses others."""
 
 import ctypes
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _ALLOWED = frozenset((*_MEMORY, *_SYSTEM, *_MATH))
 
 @cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """The process itself, and the C math library for a Python that is linked without it."""
+    """The process itself, and the C math library for a Python without it."""
     found = [ctypes.CDLL(None)]
     with suppress(OSError):  # not glibc: libm is then part of libc
         found.append(ctypes.CDLL("libm.so.6"))
@@ -36,6 +36,6 @@ def _address(name: str) -> int | None:
 
 
 def process_imports(names: Iterable[str]) -> dict[str, int]:
-    """Addresses of those of ``names`` that are on the list and that the process has."""
+    """Addresses of those of ``names`` that are on the list and available in the process."""
     found = {name: _address(name) for name in names if name in _ALLOWED}
     return {name: address for name, address in found.items() if address is not None}

@@ -1,7 +1,7 @@
-"""Signals while native code runs: the functions of CPython by which it lets their handlers run, and what these raise.
+"""Signals during native code: functions of CPython that run their handlers, and exceptions of these.
 
-Python runs a handler on its main thread between two bytecodes, and a run is one call for it. So the native code asks
-for them itself from time to time (``runtime.abi``, "Stopping a call"), as extension modules do that take long.
+Python runs a handler on its main thread between two bytecodes, and a run is a single call. So the native code polls for
+signals from time to time (``runtime.abi``, "Stopping a call"), as extension modules with long calls do.
 """
 
 import ctypes
@@ -20,5 +20,6 @@ def hooks() -> tuple[int, ...]:
 
 
 def raise_fetched(exception: tuple[int, int, int]) -> None:
-    """Raise what ``PyErr_Fetch`` gave (pointers to type, value and traceback), once: the references are used up."""
+    """Raise the exception from ``PyErr_Fetch`` (pointers to type, value and traceback), once: it consumes the
+    references."""
     _restore(*exception)

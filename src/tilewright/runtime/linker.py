@@ -1,7 +1,7 @@
-"""Objects -> the bytes of one image: where everything goes, and what every relocation becomes.
+"""Links objects to the bytes of one image: layout and relocations.
 
 ``plan`` decides the layout; ``link`` fills memory for a given base address. Nothing here is mapped, protected or run,
-so that damaged files can be thrown at it in tests. The parts of the layout, each on pages of its own:
+so that tests can safely use damaged files. The parts of the layout, each on pages of its own:
 
     code       the code sections of all objects, then stubs for imported functions that are called
     constants  the constant sections, then the table of addresses (for stubs and for references through the table)
@@ -35,7 +35,7 @@ class Span:
 class Plan:
     """The layout of an image: byte offsets of its parts, sections, table entries and stubs (the last two by symbol).
 
-    ``definitions`` has the symbol that each global name means; ``imports`` the addresses of the others.
+    ``definitions``: the symbol of each global name; ``imports`` the addresses of the others.
     """
 
     machine: Machine
@@ -49,14 +49,14 @@ class Plan:
     imports: Mapping[str, int]
 
     def address(self, key: Key, base: int) -> int:
-        """Address of a symbol in an image at ``base``. Raises ``BadArtifact`` if it is in a part that is not loaded."""
+        """Address of a symbol in an image at ``base``. Raises ``BadArtifact`` if its section is not loaded."""
         item = self.objects[key[0]]
         symbol = item.symbols[key[1]]
         if symbol.binding is not Binding.LOCAL and self.definitions.get(symbol.name, key) != key:
             return self.address(self.definitions[symbol.name], base)
         match symbol.place:
             case Place.UNDEFINED:
-                return self.imports.get(symbol.name, 0)  # 0: a weak name that nobody defines; `plan` saw to the rest
+                return self.imports.get(symbol.name, 0)  # 0: an undefined weak name; `plan` has checked the rest
             case Place.ABSOLUTE:
                 raise BadArtifact(f"{item.name}: code refers to {symbol.name!r}, a fixed address")
             case Place.DROPPED:
@@ -66,7 +66,7 @@ class Plan:
 
 
 def undefined(objects: Sequence[ObjectFile]) -> set[str]:
-    """Names that some object uses and none defines: what has to be imported."""
+    """Names that some object uses and none defines: the imports."""
     used = {s.name for o in objects for s in o.symbols if s.place is Place.UNDEFINED and s.name}
     return used - _definitions(objects).keys()
 
@@ -157,7 +157,7 @@ def _sections(objects: Sequence[ObjectFile], segment: Segment) -> Iterator[tuple
 def _indirect(
     objects: Sequence[ObjectFile], machine: Machine, definitions: Mapping[str, Key]
 ) -> tuple[dict[Key, None], dict[Key, None]]:
-    """Symbols that need a stub, and those that need a table entry (each stub has one), in order of first use."""
+    """Symbols that need a stub, and those that need a table entry (also each stub), in order of first use."""
     called: dict[Key, None] = {}
     listed: dict[Key, None] = {}
     for file, item in enumerate(objects):

@@ -1,8 +1,8 @@
-"""Objects -> code that runs in this process: parse, lay out, map, relocate, protect.
+"""Loads objects as code into this process: parse, lay out, map, relocate, protect.
 
-No linker, no C compiler and no llvmlite: NumPy and the standard library do. Pages are writable or executable, never
-both. Another object format (Mach-O, COFF) is another parser in ``_PARSERS`` with its relocation table; another way to
-get pages is another ``Pages``.
+It needs no linker, C compiler or llvmlite, only NumPy and the standard library. Pages are writable or executable, never
+both. Another object format (Mach-O, COFF) is another parser in ``_PARSERS`` with its relocation table; another source
+of pages is another ``Pages``.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _ACCESS = {Segment.CODE: READ | EXECUTE, Segment.CONSTANTS: READ, Segment.DATA: 
 
 @dataclass(frozen=True, slots=True)
 class _Defined:
-    """A symbol in memory. ``left``: bytes from there to its section's end. ``is_code``: an instruction is there."""
+    """A symbol in memory. ``left``: bytes from there to its section's end. ``is_code``: whether it is code."""
 
     address: int
     left: int
@@ -30,7 +30,7 @@ class _Defined:
 
 
 def _defined(layout: Plan, key: Key, base: int) -> _Defined | None:
-    """What is behind a global name; None if that is in no loaded section."""
+    """The definition of a global name; None if it is in no loaded section."""
     item = layout.objects[key[0]]
     symbol = item.symbols[key[1]]
     if isinstance(symbol.place, Place):
@@ -42,7 +42,7 @@ def _defined(layout: Plan, key: Key, base: int) -> _Defined | None:
 
 
 class LoadedImage:
-    """Machine code in memory, ready to be called. Unmapped when this object goes: keep it while its code may run."""
+    """Machine code in memory, callable. Unmapped when this object is freed: keep it while its code may run."""
 
     def __init__(self, layout: Plan) -> None:
         self._pages = Pages(layout.size)
@@ -69,7 +69,7 @@ class LoadedImage:
         return found.address
 
     def constant(self, name: str, size: int) -> bytes:
-        """The first ``size`` bytes of a global constant. Raises ``BadArtifact`` if the image has not as many there."""
+        """The first ``size`` bytes of a global constant. Raises ``BadArtifact`` if the image has fewer there."""
         found = self._named(name)
         if found.is_code or found.left < size:
             raise BadArtifact(f"symbol {name!r} of the image is no constant of {size} bytes")

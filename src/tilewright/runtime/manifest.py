@@ -1,4 +1,4 @@
-"""What a caller must know of an image: its inputs, outputs, constants, run-time extents and memory.
+"""``Manifest``: the interface of an image: inputs, outputs, constants, run-time extents and memory.
 
 An extent is an int, or the name of a symbol. The manifest lists the symbols in the order of the ABI's ``dims``. A
 symbol is read off the inputs that have it in their shape, or computed from earlier symbols by a ``Formula``:
@@ -22,18 +22,18 @@ Shape = tuple[Extent, ...]
 Formula = int | str | tuple[str, "Formula", "Formula"]
 """An int, a symbol, or an operator (``+ - * // % min max``; ``//`` rounds down) and its two operands.
 
-Operations are those of integers. A value beyond ``MAX_INTERMEDIATE`` is an error where it arises, and what a symbol is
-in the end is at most ``MAX_NUMBER``.
+Arithmetic is on integers. An intermediate value beyond ``MAX_INTERMEDIATE`` is an error, and the value of a symbol is
+at most ``MAX_NUMBER``.
 """
 
 MAX_NUMBER = 1 << 62
-"""The largest extent or size: sums of two of them are numbers of 64 bits."""
+"""The largest extent or size: the sum of two fits in 64 bits."""
 MAX_INTERMEDIATE = 1 << 64
-"""Models write 2**63 - 1 for "to the end"; that and an extent may be added, and then cut."""
+"""Models write 2**63 - 1 for "to the end"; an extent may be added to it before clipping."""
 MAX_RANK = 32
-"""Dimensions of a tensor: NumPy 1.26 has no more."""
+"""Maximum dimensions of a tensor, as in NumPy 1.26."""
 MAX_OPERATIONS = 1 << 16
-"""Of all formulas of a manifest together: they are evaluated with each run."""
+"""Maximum operators in all formulas of a manifest: they are evaluated in each run."""
 
 _OPERATORS: Mapping[str, Callable[[int, int], int]] = {
     "+": int.__add__,
@@ -70,7 +70,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A run-time extent with the bounds (both included) that the code was compiled for. ``maximum`` None: no bound."""
+    """A run-time extent with the bounds (both included) of the compiled code. ``maximum`` None: unbounded."""
 
     name: str
     minimum: int = 0
@@ -78,7 +78,7 @@ class Symbol:
     value: Formula | None = None
 
     def check(self, extent: int, origin: str) -> None:
-        """Raise ``BadFeed`` if ``extent`` is out of bounds; ``origin`` says where it came from."""
+        """Raise ``BadFeed`` if ``extent`` is out of bounds; ``origin`` is its source for the message."""
         if not self.minimum <= extent <= (MAX_NUMBER if self.maximum is None else self.maximum):
             bounds = f"{self.minimum} or more" if self.maximum is None else f"{self.minimum} to {self.maximum}"
             raise BadFeed(
@@ -89,12 +89,12 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything about an image but its bytes. Sizes in bytes.
+    """The description of an image. Sizes in bytes.
 
-    ``workspace``: the arena of one call, or the symbol that computes it. ``scratch``: of one worker. ``sites``: what
-    the error record's ``site`` means, for messages. ``calls``: the kernels that main calls, in order, for the profile.
-    ``math``: the policy for numbers that the code was compiled under; ``checks``: whether it reports bad indices.
-    Raises ``BadArtifact`` if it contradicts itself.
+    ``workspace``: the arena of one call, or the symbol that computes it. ``scratch``: of one worker. ``sites``:
+    descriptions of the error record's ``site``, for messages. ``calls``: the kernels that main calls, in order, for the
+    profile. ``math``: the numerics policy of the code; ``checks``: whether it reports bad indices. Raises
+    ``BadArtifact`` if it is inconsistent.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -142,14 +142,14 @@ class Manifest:
 
 
 def _check_size(spec: TensorSpec) -> None:
-    """Raise ``BadArtifact`` for what no array can be, even if one of its extents is 0."""
+    """Raise ``BadArtifact`` for an impossible shape, even if one of its extents is 0."""
     known = (extent for extent in spec.shape if isinstance(extent, int) and extent)
     if len(spec.shape) > MAX_RANK or prod(known) * spec.dtype.itemsize > MAX_NUMBER:
         raise BadArtifact(f"manifest: {spec.name!r} has more than {MAX_RANK} dimensions, or than {MAX_NUMBER} bytes")
 
 
 def operations(formula: Formula) -> int:
-    """How many operators a formula has."""
+    """The number of operators in a formula."""
     match formula:
         case int() | str():
             return 0
@@ -158,7 +158,7 @@ def operations(formula: Formula) -> int:
 
 
 def symbols_of(formula: Formula) -> set[str]:
-    """The symbols that a formula reads."""
+    """The symbols in a formula."""
     match formula:
         case int():
             return set()

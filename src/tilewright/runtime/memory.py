@@ -1,4 +1,4 @@
-"""Pages with settable protection, and arrays that are aligned to cache lines."""
+"""Pages with settable protection, and arrays aligned to cache lines."""
 
 import ctypes
 import math
@@ -22,7 +22,7 @@ _byte_at = ctypes.c_char.from_buffer
 
 
 class Pages:
-    """Private zeroed pages, readable and writable at first. They go when the object goes.
+    """Private zeroed pages, initially readable and writable. They are unmapped with the object.
 
     Private, not shared: after a fork the child has its own copy.
     """
@@ -42,7 +42,7 @@ class Pages:
         return memoryview(self._map)
 
     def protect(self, start: int, size: int, access: int) -> None:
-        """Set what may be done with the pages of ``size`` bytes from ``start``, a page boundary."""
+        """Set the protection of the pages of ``size`` bytes from ``start``, a page boundary."""
         where = ctypes.c_void_p(self.address + start)
         if size and _libc.mprotect(where, ctypes.c_size_t(round_up(size, PAGE)), access) != 0:
             reason = ctypes.get_errno()
@@ -50,17 +50,17 @@ class Pages:
 
 
 def round_up(size: int, unit: int) -> int:
-    """The smallest multiple of ``unit`` that is not below ``size``."""
+    """``size`` rounded up to a multiple of ``unit``."""
     return -(-size // unit) * unit
 
 
 def aligned(size: int, what: str = "an array") -> Bytes:
-    """``size`` uninitialized bytes for ``what``, from a multiple of ``ALIGNMENT`` on. Raises ``OutOfMemory``."""
+    """``size`` uninitialized bytes for ``what``, aligned to ``ALIGNMENT``. Raises ``OutOfMemory``."""
     return new_bytes(size, what, ALIGNMENT)
 
 
 def aligned_copy(array: Array) -> Array:
-    """The array itself if it is C-contiguous and on a multiple of ``ALIGNMENT``; else a copy that is."""
+    """The array itself if it is C-contiguous and aligned to ``ALIGNMENT``; else a copy that is."""
     if array.flags.c_contiguous and address_of(array) % ALIGNMENT == 0:
         return array
     copy = aligned_array(array.shape, array.dtype)
@@ -69,12 +69,12 @@ def aligned_copy(array: Array) -> Array:
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
-    """A C-contiguous array on a multiple of ``ALIGNMENT``, with any elements."""
+    """An uninitialized C-contiguous array aligned to ``ALIGNMENT``."""
     return np.ndarray(shape, dtype, aligned(math.prod(shape) * dtype.itemsize))
 
 
 def address_of(array: Array) -> int:
-    """Where an array's elements start. Valid while the array lives."""
+    """The address of an array's elements. Valid during the array's life."""
     try:
         # Five times faster than the other way, but only for writable, non-empty arrays of the standard dtypes.
         return ctypes.addressof(_byte_at(cast(bytearray, array)))

@@ -1,7 +1,7 @@
 """A compiled model as native code: NumPy arrays in, NumPy arrays out, one native call between.
 
-``run`` is on the path of every inference and written for speed: for a small model Python's part is most of the time.
-The rare cases (an array that needs a copy, a wrong feed, an error) are in ``executable`` and ``feeds``.
+``run`` is optimized for speed, as for a small model Python takes most of the time. The rare cases (an array that needs
+a copy, a wrong feed, an error) are in ``executable`` and ``feeds``.
 """
 
 import math
@@ -34,15 +34,15 @@ from tilewright.runtime.memory import address_of
 from tilewright.runtime.pool import shared_pool
 
 _LONGEST_SECONDS = 1e9
-"""The longest timeout, in seconds; longer ones are cut to it. In nanoseconds it fits into 64 bits."""
+"""The maximum timeout in seconds; longer ones are reduced to it. In nanoseconds it fits in 64 bits."""
 
 
 class NativeExecutable(Executable):
     """An image with its manifest and constants.
 
-    ``objects`` are relocatable objects that together make the image; ``constants`` the arrays of the manifest's
-    constants, in its order. ``threads`` is the most that a call uses; by default the cores that this process may use
-    (``sizing``). Raises ``BadArtifact`` if the parts do not fit each other or this machine.
+    ``objects``: relocatable objects of the image; ``constants``: the arrays of the manifest's constants, in its order.
+    ``threads``: maximum per call; by default the cores that this process may use (``sizing``). Raises ``BadArtifact``
+    if the parts do not fit each other or this machine.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class NativeExecutable(Executable):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of workspace that are kept for later calls now (``context.Kept`` says how many at most)."""
+        """Bytes of workspace kept for later calls (bounded by ``context.Kept``)."""
         return self._kept.workspace_bytes
 
     def _run(
@@ -148,7 +148,7 @@ class NativeExecutable(Executable):
         if times is not None:
             context.record_times(0)
         failure = self._failure(context, code) if code else None
-        # A context whose call ended otherwise (by Ctrl-C just before or after it) is in an unknown state, and goes.
+        # A context whose call was aborted (by Ctrl-C just before or after it) is in an unknown state, and is dropped.
         self._give(context)
         if failure is not None:
             raise failure
@@ -166,7 +166,7 @@ class NativeExecutable(Executable):
         )
 
     def _failure(self, context: Context, code: int) -> TilewrightError:
-        """What the context's error record says. Raises what a signal's handler has raised."""
+        """The error in the context's record. Raises the exception of a signal handler."""
         if code == abi.ErrorCode.INTERRUPTED:
             raise_fetched(context.take_exception())
         recorded, site, value, bound = context.error()
@@ -190,14 +190,14 @@ def _error(code: int, where: str, value: int, bound: int) -> TilewrightError:
 
 
 def nanoseconds(seconds: object) -> int:
-    """A timeout in nanoseconds. Raises ``BadInput`` if it is no time, or below 0."""
+    """A timeout in nanoseconds. Raises ``BadInput`` if it is not a number, or below 0."""
     if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
         raise BadInput(f"timeout={seconds!r}: give seconds, 0 or more, or None for no limit")
     return math.ceil(min(float(seconds), _LONGEST_SECONDS) * 1e9)
 
 
 def _check_threads(image: LoadedImage) -> None:
-    """Raise ``BadArtifact`` if what threads run is no code, or if they can be started and not ended."""
+    """Raise ``BadArtifact`` if the threads' functions are not code, or threads can be started but not ended."""
     if abi.WORKER in image:
         image.symbol(abi.WORKER)
         image.symbol(abi.STOP)

@@ -1,6 +1,6 @@
-"""A relocatable object, free of its file format: what a parser (``elf``) makes and the linker takes.
+"""A relocatable object, independent of its file format: the output of a parser (``elf``) and the input of the linker.
 
-Only what is loaded is here: code, constants and data. Debug information, notes and unwind tables are left out.
+It has only loaded sections: code, constants and data, without debug information, notes and unwind tables.
 """
 
 import platform
@@ -11,7 +11,8 @@ from enum import Enum
 from tilewright.base.errors import UnsupportedTarget
 
 MAX_IMAGE = 1 << 28
-"""Bytes. Weights are not in an image, so a larger one is damaged (or a bomb: zero-filled sections take no file)."""
+"""Maximum bytes. Weights are not in an image, so a larger one is damaged (or a bomb: zero-filled sections take no
+file)."""
 
 
 class Machine(Enum):
@@ -22,11 +23,11 @@ class Machine(Enum):
 
 
 INSTRUCTION_BYTES: Mapping[Machine, int] = {Machine.X86_64: 1, Machine.AARCH64: 4}
-"""Functions start on multiples of it."""
+"""Alignment of functions."""
 
 
 class Segment(Enum):
-    """What a section holds, and so how its pages are protected once it is loaded (never writable and executable)."""
+    """The kind of a section, which decides the protection of its pages (never both writable and executable)."""
 
     CODE = "code"
     CONSTANTS = "constants"
@@ -34,7 +35,7 @@ class Segment(Enum):
 
 
 class Place(Enum):
-    """Where a symbol is, if it is in no loaded section."""
+    """The place of a symbol that is in no loaded section."""
 
     UNDEFINED = "undefined"
     ABSOLUTE = "absolute"
@@ -42,7 +43,7 @@ class Place(Enum):
 
 
 class Binding(Enum):
-    """Who sees a symbol, and who wins among equal names."""
+    """The binding of a symbol: its visibility, and its precedence among equal names."""
 
     LOCAL = "local"
     GLOBAL = "global"
@@ -61,7 +62,7 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A piece that is loaded as a whole: ``size`` bytes that start with ``data``; the rest is zero."""
+    """A section that is loaded as a whole: ``size`` bytes that start with ``data``; the rest is zero."""
 
     name: str
     segment: Segment
@@ -93,7 +94,7 @@ class ObjectFile:
 
 
 def host_machine() -> Machine:
-    """The machine of this process. Raises ``UnsupportedTarget`` where the loader has no relocations for it."""
+    """The machine of this process. Raises ``UnsupportedTarget`` if the loader does not support its relocations."""
     names = {"x86_64": Machine.X86_64, "amd64": Machine.X86_64, "aarch64": Machine.AARCH64, "arm64": Machine.AARCH64}
     name = platform.machine().lower()
     if name not in names:

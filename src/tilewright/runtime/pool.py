@@ -1,12 +1,11 @@
 """The worker pool of this process: its block of memory, its threads, the thread that counts ticks, fork and exit.
 
-What the threads do is native code (``backend.cpu.pool_text``; protocol: ``abi``); this file only starts and ends them.
-They are bare pthreads, not Python threads: they never touch the interpreter, so it needs not know of them. They
-run the ``tw_worker`` of the first image that asked for threads; that image stays mapped for ever.
+The threads run native code (``backend.cpu.pool_text``; protocol: ``abi``); this file only starts and ends them. They
+are bare pthreads, not Python threads, as they never use the interpreter. They run the ``tw_worker`` of the first image
+that requested threads; that image stays mapped forever.
 
-Fork: a child has its parent's memory and none of its threads. It clears the block, in place, so that the contexts that
-point to it stay right, and starts workers of its own when a model next asks for them, and a ticker at once if its
-parent had one.
+Fork: a child has its parent's memory and none of its threads. It clears the block in place, so that contexts still
+point to it, starts new workers when a model next requests them, and a ticker at once if its parent had one.
 """
 
 import atexit
@@ -30,15 +29,15 @@ _create = ctypes.CFUNCTYPE(ctypes.c_int, _word, _word, _word, _word)(("pthread_c
 _join = ctypes.CFUNCTYPE(ctypes.c_int, _word, _word)(("pthread_join", _libc))
 _Stop = ctypes.CFUNCTYPE(None, _word)
 
-# Faults of a kernel belong to the thread that makes them; all other signals go to Python's threads.
+# Faults of a kernel are delivered to the thread that causes them; all other signals to Python's threads.
 _FAULTS: Final = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT}
 
-# What threads may still use after their pool's last Python reference has gone.
+# Objects that threads may still use after their pool's last Python reference is gone.
 _forever: list[tuple[Pages, LoadedImage]] = []
 
 
 class Pool:
-    """Threads and the block that they share with native callers. Use the process's one: ``shared_pool``."""
+    """Threads and their block shared with native callers. Use the process's one: ``shared_pool``."""
 
     def __init__(self, spins: int = abi.DEFAULT_SPINS) -> None:
         self._pages = Pages(abi.POOL_BYTES)
@@ -53,9 +52,9 @@ class Pool:
         return self._pages.address
 
     def ensure(self, threads: int, image: LoadedImage) -> int:
-        """Have at least ``threads - 1`` workers, if the system lets; returns how many threads a call can use.
+        """Ensure ``threads - 1`` workers, if the system permits; returns the number of threads that a call can use.
 
-        Cheap when they are there already. An image that was compiled without a pool gets one thread.
+        Cheap if they exist already. An image compiled without a pool gets one thread.
         """
         if len(self._threads) < threads - 1 and not self._full:
             with self._lock:
@@ -63,13 +62,13 @@ class Pool:
         return min(threads, len(self._threads) + 1)
 
     def watch(self, image: LoadedImage) -> None:
-        """Count ticks, by which calls notice deadlines and signals. Cheap when it is done already."""
+        """Count ticks, by which calls notice deadlines and signals. Cheap if the ticker runs already."""
         if self._ticker is None and not self._stopped:
             with self._lock:
                 self._start_ticker(image)
 
     def stop(self) -> None:
-        """End the workers as soon as they have no chunk, and wait for them. Calls then run on their own thread."""
+        """End the workers when they have no chunk, and wait for them. Later calls run on their own thread."""
         with self._lock:
             self._full = self._stopped = True
             if self._image is not None and (self._threads or self._ticker):
@@ -82,7 +81,7 @@ class Pool:
                 self._ticker = 0
 
     def after_fork(self) -> None:
-        """In a forked child: forget the parent's threads and whatever they were doing."""
+        """In a forked child: reset the state of the parent's threads."""
         had_ticker = self._ticker is not None
         ctypes.memset(self.address, 0, abi.POOL_BYTES)
         self._reset()
@@ -96,7 +95,7 @@ class Pool:
         """No more workers: the system refused one, or the pool was stopped."""
         self._stopped = False
         self._ticker: int | None = None
-        """The thread; 0: it has ended, or the system refused it."""
+        """The thread; 0 if it has ended, or the system refused it."""
         self._put(abi.POOL_SPINS, self._spins)
         for position, function in enumerate(self._hooks):
             ctypes.c_uint64.from_address(self.address + abi.POOL_HOOKS + 8 * position).value = function
@@ -125,7 +124,7 @@ class Pool:
             warnings.warn(f"{told} ({os.strerror(error)})", stacklevel=2)
 
     def _kept(self, image: LoadedImage) -> LoadedImage:
-        """The image whose code the threads run: the first one, which stays for ever."""
+        """The image whose code the threads run: the first one, which is never unmapped."""
         if self._image is None:
             self._image = image
             _forever.append((self._pages, image))
@@ -153,7 +152,7 @@ class Pool:
 
 @contextmanager
 def _without_signals() -> Generator[None]:
-    """Threads inherit the mask of who starts them."""
+    """Threads inherit the signal mask of their creator."""
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
     try:
         yield
@@ -172,5 +171,5 @@ _shared = _make_shared()
 
 
 def shared_pool() -> Pool:
-    """The one pool of this process; it starts without workers. Ends with the process, and survives a fork."""
+    """The only pool of this process; it starts without workers. Ends with the process, and survives a fork."""
     return _shared

@@ -1,4 +1,4 @@
-"""How each relocation computes and stores its value: one table for each machine, and the stubs for far calls.
+"""Relocation types: the formula and encoding of each, one table per machine; and stubs for far calls.
 
 S is the symbol's address, A the addend, P the address of the patched place, G the address of the symbol's entry in the
 table of addresses. Source: the processor supplements of the ELF ABI (x86-64 psABI 1.0, table 4.9; AAELF64 2024Q3).
@@ -15,22 +15,22 @@ from tilewright.runtime.objectfile import Machine
 
 
 class Via(Enum):
-    """What the patched place refers to."""
+    """The target of a relocation."""
 
     SYMBOL = "symbol"
     CALL = "call"
-    """The symbol, or a stub that jumps to it where it may be too far away."""
+    """The symbol, or a stub that jumps to it if it may be too far away."""
     TABLE = "table"
     """The symbol's entry in the table of addresses."""
 
 
 Encode = Callable[[int, int, int], int | None]
-"""(S + A or G + A, P, bits now there) -> the bits to store, or None if the value does not fit."""
+"""(S + A or G + A, P, current bits) -> the bits to store, or None if the value does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One relocation type: the field's width in bytes, what it refers to, and its formula."""
+    """One relocation type: the field's width in bytes, its target, and its formula."""
 
     name: str
     width: int

@@ -1,4 +1,4 @@
-"""What a user runs: a model that was compiled in this process, or one that was loaded from an artifact."""
+"""``RunnableModel``: the public class of models, compiled in this process or loaded from an artifact."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -25,7 +25,7 @@ class RunnableModel:
     def __init__(self, executable: Executable, signer: str | None = None) -> None:
         self._executable = executable
         self.signer = signer
-        """Of an artifact: the public key, or "this user", whose signature was verified; None: none was verified."""
+        """For an artifact: the public key, or "this user", whose signature was verified; None: none was verified."""
 
     @property
     def executable(self) -> Executable:
@@ -49,7 +49,7 @@ class RunnableModel:
 
     @property
     def checks(self) -> Checks:
-        """The policy for indices that are data and out of range."""
+        """The policy for out-of-range indices in input data."""
         return self._executable.manifest.checks
 
     def run(
@@ -57,12 +57,12 @@ class RunnableModel:
     ) -> list[Array]:
         """The outputs called ``names`` (None: all, in the model's order) for inputs by name, as in ONNX Runtime.
 
-        ``timeout``: the most seconds that the native code may take, to about 10 ms. Handlers of signals run meanwhile
-        if this is the main thread, so Ctrl-C stops a run. Whatever stopped it, the model can be run again at once.
+        ``timeout``: maximum seconds of the native code, to about 10 ms. Signal handlers run meanwhile on the main
+        thread, so Ctrl-C stops a run. After a stop, the model can be run again at once.
 
         Raises ``BadFeed`` if an input is missing, unknown, or of another dtype or shape, or an output is unknown,
         ``OutOfMemory`` if there is not enough for outputs, workspace and copies of inputs, ``Timeout`` if it takes
-        longer than ``timeout``, and what a handler raises.
+        longer than ``timeout``, and exceptions of handlers.
         """
         feeds = given_feeds(feeds)
         wanted = None if names is None else given_names(names)
@@ -78,17 +78,17 @@ class RunnableModel:
         return [known[name] for name in wanted]
 
     def __call__(self, *arrays: object) -> Array | tuple[Array, ...]:
-        """The outputs for inputs by position; a single output comes alone."""
+        """The outputs for inputs by position; a single output is returned without a tuple."""
         feeds = self.by_name(arrays)
         results = _run(self._executable_for(feeds), feeds)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _executable_for(self, feeds: Mapping[str, object]) -> Executable:
-        """The code that is run for ``feeds``."""
+        """The executable for ``feeds``."""
         return self._executable
 
     def by_name(self, arrays: Sequence[object]) -> dict[str, object]:
-        """Inputs by position as inputs by name. Raises ``BadFeed`` if they are not as many."""
+        """Inputs by position as inputs by name. Raises ``BadFeed`` for a wrong number."""
         if len(arrays) != len(self.inputs):
             expected = ", ".join(map(str, self.inputs))
             raise BadFeed(f"the model takes {len(self.inputs)} inputs ({expected}), not {len(arrays)}")
@@ -96,7 +96,7 @@ class RunnableModel:
 
 
 class MappedModel(RunnableModel):
-    """A model whose weights are where its artifact is mapped."""
+    """A model whose weights are mapped from its artifact."""
 
     def __init__(self, executable: Executable, file: artifact.Mapped, signer: str | None = None) -> None:
         super().__init__(executable, signer)
@@ -127,12 +127,12 @@ def load(
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
     settings: Settings | None = None,
 ) -> RunnableModel:
-    """A model that ``CompiledModel.save`` wrote. Needs NumPy, and nothing of the compiler.
+    """Load a model that ``CompiledModel.save`` wrote. Requires NumPy, but no part of the compiler.
 
     An artifact is machine code, so one that this user did not save is refused unless ``trust`` is given: a public key
     (``ed25519:...``, or the path of a file with such lines), whose owner must have signed it (``tilewright sign``), or
-    True, for any file, of which only the hashes are checked then: it may do whatever this process may. ``threads``:
-    the most that one call uses; by default all that this process may use.
+    True, for any file: only its hashes are checked then, and its code has all rights of this process. ``threads``:
+    maximum per call; by default all that this process may use.
 
     The weights are read into memory, so the file may be replaced, overwritten or removed while the model is in use; a
     process that forks after loading shares them with its children. ``mmap``: the weights are mapped from the file, and

@@ -1,8 +1,8 @@
 """The number of threads of a process: the user's choice, else the cores that this process may use.
 
-In this order: ``TILEWRIGHT_NUM_THREADS``, ``OMP_NUM_THREADS`` (its first number), and then the smallest of: processors
-in the affinity mask (one for each core: two hardware threads of a core do not multiply faster than one), and the CPU
-quota of the control groups (versions 1 and 2) around this process.
+In this order: ``TILEWRIGHT_NUM_THREADS``, ``OMP_NUM_THREADS`` (its first number), then the minimum of the processors in
+the affinity mask (one per core: two hardware threads of a core do not multiply faster than one), and the CPU quota of
+the control groups (versions 1 and 2) around this process.
 """
 
 import math
@@ -21,7 +21,7 @@ _OWN, _USUAL = "TILEWRIGHT_NUM_THREADS", "OMP_NUM_THREADS"
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """A number of threads and why; cores in the affinity mask; processors' worth of quota, None without one."""
+    """The number of threads and the reason; cores in the affinity mask; CPU quota in processors, None without one."""
 
     threads: int
     reason: str
@@ -30,15 +30,15 @@ class Sizing:
 
 
 def default_threads(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> int:
-    """The number of threads for this process, at least 1. ``root`` is where ``/proc`` and ``/sys`` are.
+    """The number of threads for this process, at least 1. ``root``: the folder of ``/proc`` and ``/sys``.
 
-    Raises ``BadInput`` if ``TILEWRIGHT_NUM_THREADS`` is no positive number.
+    Raises ``BadInput`` if ``TILEWRIGHT_NUM_THREADS`` is not a positive number.
     """
     return sizing(environ, root).threads
 
 
 def sizing(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Sizing:
-    """``default_threads`` with what it follows from. Raises ``BadInput`` as that does."""
+    """``default_threads`` with its reason. Raises ``BadInput`` likewise."""
     cores, quota = _cores(root), _quota(root)
     threads, reason = _chosen(environ, cores, quota)
     return Sizing(max(1, min(threads, MAX_THREADS)), reason, cores, quota)
@@ -64,7 +64,7 @@ def _positive(text: str) -> int | None:
 
 
 def _cores(root: Path) -> int:
-    """Cores in the affinity mask: processors that are hardware threads of one core count once."""
+    """Cores in the affinity mask: hardware threads of one core count once."""
     processors = os.sched_getaffinity(0)
     folder = root / "sys/devices/system/cpu"
     siblings = {text_of(folder / f"cpu{p}/topology/thread_siblings_list") or str(p) for p in processors}
@@ -72,13 +72,13 @@ def _cores(root: Path) -> int:
 
 
 def _quota(root: Path) -> float | None:
-    """Processors' worth of time that the control groups allow; None if they do not say."""
+    """The CPU quota of the control groups in processors; None without one."""
     quotas = [quota for group in _groups(root) if (quota := _group_quota(group)) is not None]
     return min(quotas, default=None)
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """Folders of the control groups of this process that may limit its processors, and of all groups around them."""
+    """Folders of the control groups that may limit this process's processors, and of their parents."""
     mount = root / "sys/fs/cgroup"
     for line in text_of(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")

@@ -1,12 +1,12 @@
-"""Alternatives: algorithms for single operators, one file each; how a graph is computed by those that were chosen.
+"""Alternative algorithms for single operators, one file each; and rewriting a graph with the chosen ones.
 
-In: a node, and what is known where it is computed (``Facts``). Out: the ways in which it may be computed, what they
-cost, and the nodes that they make.
+In: a node, and its context (``Facts``). Out: the ways in which it can be computed, their costs, and the nodes that
+replace it.
 
     for way in candidates(node, facts_of(graph, target)):
         print(way)                                  # F(4x4), in blocks, 1.2e+06 cycles
 
-A new one goes into a file here and into ``known.BUILT_IN``, or into a package of its own (``docs/extending.md``).
+A new one goes into a file here and into ``known.BUILT_IN``, or into a separate package (``docs/extending.md``).
 """
 
 from tilewright.passes.alternatives.api import OTHER_TERMS, OWN_TERMS, Alternative, Building, Errors, Facts, Way

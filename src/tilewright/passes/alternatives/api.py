@@ -1,5 +1,4 @@
-"""What an alternative is: an algorithm for nodes, which says when it applies, what it costs, how exact it is, and what
-it makes.
+"""The interface of alternatives: algorithms for nodes, with applicability, cost, errors and the resulting nodes.
 
     class TwoProducts:                              # an Alternative
         name = "two products"
@@ -8,10 +7,9 @@ it makes.
             if node.op.name == "MatMul" and ...:
                 yield Way(self.name, make=two_products, errors=OTHER_TERMS)
 
-A *way* is one of the forms in which an algorithm computes a node: in blocks of channels or plain, with tiles of one
-size or another. Who has numbers to choose offers a way for each that is worth trying. Choosing among ways is
-``passes.choose``'s, by estimates, or by times that ``tilewright tune`` measured; schedules of the kernels that a way
-makes are found as for any others.
+A *way* is one variant of an algorithm for a node: in blocks of channels or plain, with tiles of some size. An algorithm
+with parameters offers a way for each promising value. ``passes.choose`` chooses among ways, by estimates, or by times
+that ``tilewright tune`` measured; the resulting kernels are scheduled like any others.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -32,12 +30,11 @@ from tilewright.target.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How exact an algorithm is, and how much faster it must be for that: its cycles are multiplied by a number before
-    they are compared.
+    """The errors of an algorithm, and the speedup required in exchange: its cycles are multiplied by a factor before
+    comparison.
 
-    ``has_own_terms``: sums have the operator's terms, in whatever order; ``math="strict"`` permits nothing else. The
-    numbers: ``estimated`` where cycles are an estimate, which is rough, ``measured`` where they are known; ``fast``
-    under ``math="fast"``.
+    ``has_own_terms``: sums have the operator's terms, in any order, as ``math="strict"`` requires. The factors:
+    ``estimated`` for estimated cycles, ``measured`` for measured ones; ``fast`` under ``math="fast"``.
     """
 
     has_own_terms: bool = True
@@ -46,16 +43,16 @@ class Errors:
     fast: float = 1.0
 
     def are_permitted(self, math: Math) -> bool:
-        """Whether ``math`` permits them."""
+        """Whether ``math`` permits these errors."""
         return self.has_own_terms or math is not Math.STRICT
 
     def handicap(self, math: Math, *, is_measured: bool) -> float:
-        """What cycles are multiplied by."""
+        """The factor for cycles."""
         return self.fast if math is Math.FAST else self.measured if is_measured else self.estimated
 
 
 OWN_TERMS = Errors()
-"""Nothing is computed but in another order."""
+"""The same terms, possibly in another order."""
 OTHER_TERMS = Errors(has_own_terms=False, estimated=1.1, measured=1.05)
 """Errors are a few times as large."""
 
@@ -64,9 +61,9 @@ OTHER_TERMS = Errors(has_own_terms=False, estimated=1.1, measured=1.05)
 class Way:
     """One way to compute a node.
 
-    ``cycles``: on one core; NaN if the analytic model is to estimate the kernels that it makes. ``is_blocked``: how its
-    result is stored; ``reads``: how its data must be. ``make``: adds the nodes that compute it; None: it stays as it
-    is. ``more_bytes``: by which weights grow; ``measured_us``: what it took, if ``cycles`` are not just estimated.
+    ``cycles``: on one core; NaN to use the analytic model's estimate of its kernels. ``is_blocked``: the layout of its
+    result; ``reads``: that of its data. ``make``: adds the replacement nodes; None: the node is unchanged.
+    ``more_bytes``: growth of the weights; ``measured_us``: its measured time, if there is one.
     """
 
     algorithm: str
@@ -80,7 +77,7 @@ class Way:
 
     @property
     def name(self) -> str:
-        """Which one it is of those that a node has."""
+        """The key of this way among those of a node."""
         return f"{self.algorithm}, {'in blocks' if self.is_blocked else 'plain'}"
 
     def __str__(self) -> str:
@@ -94,17 +91,17 @@ class Alternative(Protocol):
 
     @property
     def name(self) -> str:
-        """What ``explain`` calls it. One that is given takes the place of another of its name."""
+        """Its name in ``explain``. A given alternative replaces another one of the same name."""
         ...
 
     def ways(self, node: Node, facts: "Facts") -> Iterable[Way]:
-        """In which it computes ``node``; none if it does not apply."""
+        """The ways to compute ``node``; none if it does not apply."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known where a node is to be computed. ``names``: for values that are added."""
+    """The context of a node. ``names``: for added values."""
 
     constants: Mapping[Value, Array]
     names: Names
@@ -112,20 +109,20 @@ class Facts:
     math: Math
     alternatives: Sequence[Alternative]
     may_be_blocked: set[Value] = field(default_factory=set[Value])
-    """Those values before the node that might be stored in blocks."""
+    """The preceding values that might be stored in blocks."""
 
     def ways(self, node: Node) -> tuple[Way, ...]:
-        """All in which ``node`` may be computed."""
+        """All ways to compute ``node``."""
         found = tuple(way for alternative in self.alternatives for way in _ways(alternative, node, self))
         return tuple(way for way in found if way.errors.are_permitted(self.math)) or (Way(AS_IT_IS),)
 
 
 AS_IT_IS = "direct"
-"""The algorithm that is the operator's own te program."""
+"""The alternative that is the operator's own te program."""
 
 
 def _ways(alternative: Alternative, node: Node, facts: Facts) -> tuple[Way, ...]:
-    """Raises ``InternalError`` that names ``alternative`` if that fails."""
+    """Raises ``InternalError``, which names ``alternative``, if the block fails."""
     try:
         return tuple(alternative.ways(node, facts))
     except TilewrightError:
@@ -140,18 +137,18 @@ def _failed(name: str, node: Node, why: str) -> InternalError:
 
 @dataclass(slots=True)
 class Building:
-    """A graph as it is computed, while it is made: its nodes, and how they read and store."""
+    """A graph under construction, with its ways: its nodes, and their layouts of inputs and outputs."""
 
     constants: dict[Value, Array]
     names: Names
     nodes: list[Node] = field(default_factory=list[Node])
     reads: dict[Value, Reads] = field(default_factory=dict[Value, Reads])
-    """How the node needs its data, by its first result."""
+    """The layout of data that the node needs, by its first result."""
     in_blocks: set[Value] = field(default_factory=set[Value])
     weights: dict[Hashable, Value] = field(default_factory=dict[Hashable, Value])
 
     def compute(self, node: Node, way: Way) -> None:
-        """Add what computes ``node``. Raises ``InternalError`` if ``way`` makes something else."""
+        """Add the nodes that compute ``node``. Raises ``InternalError`` if the results of ``way`` do not fit."""
         if way.is_blocked:
             self.in_blocks.add(node.outputs[0])
         if way.make is None:
@@ -162,7 +159,7 @@ class Building:
             raise _failed(way.algorithm, node, f"it makes {self.nodes[-1].outputs}, not {node.outputs}")
 
     def append(self, node: Node, reads: Reads = Reads.PLAIN) -> None:
-        """Add a node. ``reads``: how it needs its data."""
+        """Add a node. ``reads``: the layout of data that it needs."""
         self.nodes.append(node)
         self.reads[node.outputs[0]] = reads
 
@@ -175,15 +172,15 @@ class Building:
         attributes: Mapping[str, Attribute] | None = None,
         reads: Reads = Reads.PLAIN,
     ) -> Value:
-        """The result of a node of ``op``, one of those that compute ``like``: the last one has no ``suffix``, and makes
-        the result of ``like`` itself."""
+        """The result of a node of ``op``, one of those that replace the node of ``like``: the last one has no
+        ``suffix``, and produces ``like`` itself."""
         result = like.outputs[0].name
         name = self.names.fresh(f"{result}.{suffix}") if suffix else result
         self.append(make_node(op, inputs, [name], attributes or {}, like.source), reads)
         return self.nodes[-1].outputs[0]
 
     def weight(self, like: Value, kind: Hashable, make: Callable[[Array], Array]) -> Value:
-        """What ``make`` computes of the constant ``like``, made once for all who ask for the same ``kind`` of it."""
+        """The result of ``make`` on the constant ``like``, computed once for each ``kind``."""
         known = self.weights.get((like, kind))
         if known is None:
             array = make(self.constants[like])
@@ -194,11 +191,11 @@ class Building:
 
 
 Make: TypeAlias = Callable[[Node, Building], None]
-"""Adds the nodes that compute a node, as ``Building.add`` does; the last one makes its results."""
+"""Adds the nodes that compute a node, as ``Building.add`` does; the last one produces its results."""
 
 
 def computed(graph: Graph, chosen: Mapping[Value, Way], names: Names) -> Computed:
-    """``graph`` with its nodes computed as ``chosen``, by their first results."""
+    """``graph`` with its nodes computed by the ways ``chosen``, by their first results."""
     building = Building(dict(graph.constants), names)
     for node in graph.nodes:
         building.compute(node, chosen[node.outputs[0]])

@@ -1,4 +1,4 @@
-"""The operator as its te program has it: by rows of plain data, or in blocks of channels."""
+"""Direct computation of an operator by its te program: by rows of plain data, or in blocks of channels."""
 
 from collections.abc import Iterator
 from math import prod
@@ -18,7 +18,7 @@ _BY_PHASES = require("PhaseConv")
 
 
 class Direct:
-    """In blocks: sums over channels, and what is computed channel by channel of what may be in blocks."""
+    """In blocks: sums over channels, and operations per channel on values that may be blocked."""
 
     name = AS_IT_IS
 
@@ -44,7 +44,7 @@ def _in_blocks(node: Node, cycles: float, reads: Reads) -> Way:
 
 
 def _sums(node: Node, target: Target) -> Iterator[Way]:
-    """In blocks of filters, or by rows. Where each channel has a filter of its own, data stay as the result is."""
+    """In blocks of filters, or by rows. If each channel has its own filter, data have the layout of the result."""
     result, weight, data = node.outputs[0], node.inputs[1], node.inputs[0]
     assert weight is not None and data is not None, "sums over channels have data and a weight"
     cycles = sum_cycles(points(result.shape) * points(weight.shape[1:]), points(weight.shape), target)
@@ -58,7 +58,7 @@ def _sums(node: Node, target: Target) -> Iterator[Way]:
 
 
 def _phase_sums(node: Node, target: Target) -> Way:
-    """A transposed convolution phase by phase: in blocks, as filters of neighbouring places are others."""
+    """A transposed convolution phase by phase: in blocks, as neighbouring positions use different filters."""
     result, weight = node.outputs[0], node.inputs[1]
     assert weight is not None, "a convolution has a weight"
     strides = prod(int(str(extent)) for extent in weight.shape[1 : len(weight.shape) // 2])
@@ -68,7 +68,7 @@ def _phase_sums(node: Node, target: Target) -> Way:
 
 
 def _reads_of_blocks(node: Node, target: Target) -> Reads:
-    """How sums in blocks of filters need their data: in blocks, if those of one block read different channels."""
+    """The layout of data for sums in blocks of filters: blocked, if filters of one block read different channels."""
     data = node.inputs[0]
     mixed = _mixes_groups(node, width_of(node.outputs[0], target))
     return Reads.BLOCKED if mixed and data is not None and can_be_blocked(data, target) else Reads.AS_THEY_ARE
@@ -84,7 +84,7 @@ def _mixes_groups(node: Node, width: int) -> bool:
 
 
 def _follows(node: Node, facts: Facts) -> bool:
-    """Whether ``node`` can work on the blocks that others make."""
+    """Whether ``node`` can work on the blocked layout of its inputs."""
     result, target = node.outputs[0], facts.target
     if not can_be_blocked(result, target):
         return False
@@ -93,7 +93,7 @@ def _follows(node: Node, facts: Facts) -> bool:
 
 
 def _channelwise(node: Node, target: Target) -> Iterator[Way]:
-    """What works channel by channel."""
+    """Operators that work per channel."""
     result = node.outputs[0]
     vectors = points(result.shape) / width_of(result, target)
     made = topological_order([apply(node.op, node.inputs, dict(node.attributes))[0]])
@@ -105,7 +105,7 @@ def _channelwise(node: Node, target: Target) -> Iterator[Way]:
 
 
 def _filled_rows(value: Value, target: Target) -> float:
-    """By how much rounding rows up to whole registers adds to the work on windows."""
+    """The relative extra work of windows from rounding rows up to whole registers."""
     extent = value.shape[-1]
     count = int(extent.value) if isinstance(extent, Const) else 0
     return filled(count, width_of(value, target)) if count > 0 else 1.0

@@ -1,4 +1,4 @@
-"""What the ways to compute a node cost, so that they can be compared."""
+"""Estimates the cost of the ways to compute a node, for comparison."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from tilewright.passes.alternatives.routes import route
 
 
 def candidates(node: Node, facts: Facts) -> tuple[Way, ...]:
-    """The ways to compute ``node``, with their cycles, multiplied as their errors ask. A single one costs nothing."""
+    """The ways to compute ``node``, with cycles multiplied by their error factors. A single one costs nothing."""
     ways = facts.ways(node)
     if len(ways) == 1:
         return (replace(ways[0], cycles=0.0),) if isnan(ways[0].cycles) else ways
@@ -25,8 +25,8 @@ def _weighed(way: Way, facts: Facts) -> Way:
 
 
 def _estimated(node: Node, ways: Sequence[Way], facts: Facts) -> tuple[Way, ...]:
-    """Those without cycles get what the analytic model says of their kernels, relative to what it says of the best that
-    has some: that stays comparable with its like."""
+    """Ways without cycles get the analytic model's estimate of their kernels, scaled by its estimate of the best way
+    with cycles, so that they are comparable."""
 
     def modelled(way: Way) -> float:
         kernels = route(node, way, facts.constants, facts.target).kernels

@@ -1,4 +1,4 @@
-"""The alternatives that come with the compiler, and those of others."""
+"""The known alternatives: built in, installed and given."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,16 @@ from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES
 from tilewright.target.target import Target
 
 BUILT_IN: tuple[Alternative, ...] = (DIRECT, INTERLEAVED_PHASES, F2, F3, F4)
-"""In the order in which equally cheap ones are preferred."""
+"""Equally cheap ones are preferred in this order."""
 
 GROUP = "tilewright.alternatives"
-"""Of entry points: a package that is installed names its alternatives there."""
+"""Group of entry points, in which installed packages name their alternatives."""
 
 
 def known(given: Sequence[Alternative] = ()) -> tuple[Alternative, ...]:
-    """The alternatives built in, those of packages that are installed, and those ``given``.
+    """The built-in alternatives, those of installed packages, and those ``given``.
 
-    One takes the place of those before it that have its name.
+    Each replaces earlier ones of the same name.
     """
     every = (*BUILT_IN, *installed(GROUP, Alternative).values(), *given)
     return tuple({alternative.name: alternative for alternative in every}.values())
@@ -30,5 +30,5 @@ def known(given: Sequence[Alternative] = ()) -> tuple[Alternative, ...]:
 def facts_of(
     graph: Graph, target: Target, math: Math = Math.DEFAULT, alternatives: Sequence[Alternative] = BUILT_IN
 ) -> Facts:
-    """For the nodes of ``graph``."""
+    """The context of the nodes of ``graph``."""
     return Facts(graph.constants, graph.names(), target, math, alternatives)

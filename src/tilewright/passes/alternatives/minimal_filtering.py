@@ -1,9 +1,9 @@
 """Convolutions with filters of 3 x 3 or 2 x 2 taps by Winograd's minimal filtering, where it is estimated to be faster.
 
-One node becomes three: the transform of the input, a matrix product for each point, and the transform back, which takes
-over the bias and is what an epilogue joins. Filters are transformed here, in float64.
+One node becomes three: the input transform, a matrix product for each point, and the output transform, which adds the
+bias and can be fused with an epilogue. Filters are transformed here, in float64.
 
-It follows from algebra, but is no rule: a search over graphs sees the convolution.
+It is not a rewrite rule: a search over graphs sees the convolution.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ class Problem:
     result: tuple[int, ...]
     group: int
     pads: tuple[int, ...]
-    """Before the data, in each dimension."""
+    """Padding before the data, in each dimension."""
 
     @property
     def depth(self) -> int:
@@ -43,7 +43,7 @@ class Problem:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the result."""
+        """Extents of the result."""
         return self.result[2:]
 
     def grid(self, tile: int) -> tuple[int, ...]:
@@ -55,12 +55,12 @@ class Problem:
         return tuple(extent + self.depth - 1 for extent in self.extents[:-2])
 
     def more_bytes(self, tile: int) -> int:
-        """By how much transformed filters are larger."""
+        """The relative growth of transformed filters."""
         taps = prod(self.weight[-2:])
         return (FILTERINGS[tile].points ** 2 - taps) * max(1, prod(self.weight) // taps) * f32.itemsize
 
     def cycles(self, tile: int, target: Target) -> float:
-        """In the transformed domain."""
+        """Cycles in the transformed domain."""
         points = FILTERINGS[tile].points ** 2
         tiles = self.result[0] * prod(self.grid(tile))
         leaving = points * tiles * prod(self.extents[:-2]) * self.result[1]
@@ -72,7 +72,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class MinimalFiltering:
-    """By ``tile`` outputs at a time along each of the last two dimensions."""
+    """With ``tile`` outputs at a time along each of the last two dimensions."""
 
     tile: int
     errors: Errors
@@ -94,16 +94,16 @@ class MinimalFiltering:
 
 F2, F3 = MinimalFiltering(2, OTHER_TERMS), MinimalFiltering(3, OTHER_TERMS)
 F4 = MinimalFiltering(4, replace(OTHER_TERMS, estimated=1.25))
-"""Errors are about ten times as large, those of the others twice."""
+"""Errors of the largest tile are about ten times as large, those of the others twice."""
 
 
 def _transformed(problem: Problem, tile: int, reads: Reads, node: Node, building: Building) -> None:
-    """Adds what does the same as ``node`` in the transformed domain."""
+    """Adds the nodes that compute ``node`` in the transformed domain."""
     data, weight, bias = (*node.inputs, None)[:3]
     assert data is not None and weight is not None, "a convolution has data and a weight"
     points, grid = FILTERINGS[tile].points, problem.grid(tile)
     batch, filters = problem.result[:2]
-    # Without depth, the tiles of all images are rows of the same products: a weight is read once for all.
+    # Without depth, the tiles of all images are rows of the same products: each weight is read once.
     images, step = (batch, prod(grid)) if problem.depth > 1 else (1, prod(grid))
     shared, own = batch // images, problem.data[1] // problem.group
     options = {"tile": tile, "depth": problem.depth, "pads": problem.pads, "outputs": problem.extents}
@@ -123,7 +123,7 @@ def _transformed(problem: Problem, tile: int, reads: Reads, node: Node, building
 
 
 def _problem_of(node: Node, constants: Mapping[Value, Array], taps: int) -> Problem | None:
-    """The extents, if ``node`` is a convolution of the kinds for which this is, with so many taps."""
+    """The extents, if ``node`` is a supported convolution with ``taps`` taps."""
     attributes: dict[str, object] = dict(node.attributes)
     if node.op != _CONVOLUTION or len(node.outputs) != 1 or node.outputs[0].dtype != f32:
         return None

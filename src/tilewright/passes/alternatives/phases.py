@@ -1,10 +1,10 @@
-"""Transposed convolutions as convolutions whose channels are all phases, interleaved afterwards.
+"""Transposed convolutions as convolutions with all phases as channels, interleaved afterwards.
 
 A ``PhaseConv`` works on blocks of filters, phase by phase. Three filters would leave most of a block empty; with the
-phases of two strides of 2 they are twelve. And a convolution may be computed in Winograd's transformed domain. This
-needs phases with equally many taps, as one convolution has one kernel.
+phases of two strides of 2 they are twelve. And a convolution may use Winograd's transformed domain. All phases must
+have equally many taps.
 
-It is no rule of algebra: a choice of how one operator is computed, which depends on how wide vectors are.
+It is not a rewrite rule, as it depends on the vector width.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ Attributes: TypeAlias = Mapping[str, Attribute]
 
 
 class InterleavedPhases:
-    """All phases as channels of one convolution, in each way in which that can be computed."""
+    """All phases as channels of one convolution, in each way to compute that."""
 
     name = "interleaved phases"
 
@@ -55,7 +55,7 @@ INTERLEAVED_PHASES = InterleavedPhases()
 
 @dataclass(frozen=True, slots=True)
 class _Interleaved:
-    """What does the same as a ``PhaseConv``."""
+    """Adds nodes equivalent to a ``PhaseConv``."""
 
     convolution: Node
     places: Node
@@ -69,7 +69,7 @@ def _make(found: _Interleaved, way: Way, node: Node, building: Building) -> None
 
 
 def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:
-    """Whether all phases have equally many taps, all filters see all channels, and parameters are known."""
+    """Whether all phases have equally many taps, all filters read all channels, and parameters are known."""
     if node.op != _PHASES or any(v is not None and v not in constants for v in node.inputs[1:]):
         return False
     attributes = dict(node.attributes)
@@ -79,9 +79,9 @@ def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:
 
 
 def _interleaved(node: Node, constants: Mapping[Value, Array], names: Names) -> _Interleaved | None:
-    """What does the same as the ``PhaseConv`` ``node``, if one convolution can.
+    """Nodes equivalent to the ``PhaseConv`` ``node``, if one convolution suffices.
 
-    Filter ``p * CO + co`` makes phase ``p`` of output channel ``co``; phases are in row-major order.
+    Filter ``p * CO + co`` computes phase ``p`` of output channel ``co``; phases are in row-major order.
     """
     if not _is_possible(node, constants):
         return None
@@ -118,7 +118,7 @@ def _named(like: Value, array: Array, names: Names) -> Value:
 
 
 def _strides(node: Node) -> tuple[int, ...]:
-    """The strides, of which filters ``[CO, strides..., CI, taps...]`` have the phases."""
+    """The strides, from filters ``[CO, strides..., CI, taps...]``."""
     filters = node.inputs[1]
     shape = static(filters.shape) or () if filters is not None else ()
     return shape[1 : len(shape) // 2]

@@ -1,4 +1,4 @@
-"""Routes: the kernels of one way to compute a node, as if it stood alone. They can be estimated, and measured."""
+"""Routes: the kernels of one way to compute a single node, for estimates and measurements."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Kernels that run one after the other. ``name``: of the way."""
+    """Kernels that run in sequence. ``name``: of the way."""
 
     name: str
     steps: tuple[Step, ...]
@@ -37,10 +37,10 @@ class Route:
 
 
 def route(node: Node, way: Way, constants: Mapping[Value, Array], target: Target) -> Route:
-    """The kernels of ``node`` computed so.
+    """The kernels of ``node`` computed by ``way``.
 
-    What it makes is stored as the way wants it; what it reads, too, and where that wants nothing as the result is, as
-    mostly in a model. Raises ``Unsupported`` for what has no program.
+    The result has the layout of the way; so have inputs, or by default that of the result, as usual in a model. Raises
+    ``Unsupported`` for nodes without a program.
     """
     graph = _alone(node, constants)
     result = node.outputs[0]

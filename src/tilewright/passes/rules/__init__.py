@@ -1,17 +1,17 @@
-"""Rules of algebra, and what applies them to graphs.
+"""Algebraic rewrite rules, and their application to graphs.
 
-In: a file of rules (``text``), a graph. Out: the graph with sources of rules replaced by targets. Rules are data: who
-writes one writes no code, and ``tilewright rules verify`` proves it.
+In: a file of rules (``text``), a graph. Out: the graph with sources of rules replaced by targets. Rules are data: they
+need no code, and ``tilewright rules verify`` proves them.
 
     (rule,) = parse_rules("rule twice\\n  for x[*s]\\n  from Add(x, x)\\n  to Mul(x, 2.0)")
     for match in matches(rule, index_of(graph)):
         print(applied(graph, match))
 
-``rewrite`` applies rules wherever they match; with those of ``algebra.rules`` it is a pass that always runs. To add a
-rule, write it there if it always makes less work, else into ``search.rules``.
+``rewrite`` applies rules wherever they match; with those of ``algebra.rules`` it is a pass that always runs. Add a rule
+there if it always reduces work, else to ``search.rules``.
 
-What rules say of all shapes at once, for whoever proves them: ``generic_points`` (extents as random numbers),
-``term_shapes`` and ``normal_form`` (one way to write each term).
+For proofs over all shapes: ``generic_points`` (extents as random numbers), ``term_shapes`` and ``normal_form`` (a
+canonical form of terms).
 """
 
 from tilewright.passes.rules.apply import applied

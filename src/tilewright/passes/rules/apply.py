@@ -1,7 +1,7 @@
 """Applies a match: replaces the sources of a rule in a graph by its targets.
 
-Nodes of the graph keep their order as far as that can be; a node of a target stands where the last of its match stood,
-and readers that came before are moved behind it.
+Nodes of the graph keep their order if possible; a target's node replaces the last node of its match, and earlier
+readers are moved behind it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from tilewright.passes.rules.build import Match, Replacement, replacement
 
 
 def applied(graph: Graph, match: Match) -> Graph:
-    """``graph`` with the targets of ``match``, which ``matches`` found in it; what nobody reads any more is gone."""
+    """``graph`` with the targets of ``match``, which ``matches`` found in it, without unused nodes."""
     leaving = frozenset(value.name for value in graph.outputs)
     made = replacement(match, graph.names(), leaving)
     if made is None:
@@ -30,7 +30,7 @@ def spliced(graph: Graph, replacements: Sequence[Replacement]) -> Graph:
     constants = {value: array for one in replacements for value, array in one.constants.items()}
     nodes: list[Node] = []
     for node in graph.nodes:
-        if gone.isdisjoint(value.name for value in node.outputs):  # else nobody reads its other outputs either
+        if gone.isdisjoint(value.name for value in node.outputs):  # else its other outputs are unused, too
             nodes.append(node)
         if node.outputs[0].name in at:
             nodes += at[node.outputs[0].name].nodes
@@ -51,7 +51,7 @@ def _renamed(value: Value, renamed: Mapping[str, Value]) -> Value:
 
 
 def in_order(nodes: Sequence[Node]) -> Iterator[Node]:
-    """``nodes`` as they are, but for those that read what comes later. Raises ``InternalError`` for a cycle."""
+    """``nodes`` in order, with those that read later ones moved. Raises ``InternalError`` for a cycle."""
     producers = {value.name: node for node in nodes for value in node.outputs}
     done: set[str] = set()
     for node in nodes:
@@ -59,7 +59,7 @@ def in_order(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _with_producers(node: Node, producers: Mapping[str, Node], done: set[str]) -> Iterable[Node]:
-    """``node`` after what it reads, as far as that is not ``done``."""
+    """``node`` after its inputs, as far as these are not ``done``."""
     ordered: list[Node] = []
     path: list[Node] = [node]
     waiting: set[str] = set()

@@ -1,7 +1,7 @@
 """Bindings of the names of a rule: values, integers, leading dimensions, attributes.
 
-A ``Binding`` is immutable: a search that goes back has the one from before. Equations that can't be solved yet (an
-extent ``n1 + n2`` of which neither is known) are kept, and solved at the end.
+A ``Binding`` is immutable, for backtracking. Equations that can't be solved yet (an extent ``n1 + n2`` with both
+unknown) are collected, and solved at the end.
 """
 
 from collections.abc import Mapping
@@ -21,26 +21,26 @@ Attributes = tuple[tuple[str, Attribute], ...]
 
 _AXES = frozenset({"axes", "axis"})
 _FLATTEN = "Flatten"
-"""Its axis may be one beyond the last."""
+"""Attributes whose axis may be one beyond the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What is known so far."""
+    """The bindings so far."""
 
     values: Mapping[Term, Value] = field(default_factory=dict[Term, Value])
     symbols: Mapping[Var, Expr] = field(default_factory=dict[Var, Expr])
     leading: Mapping[str, Shape] = field(default_factory=dict[str, Shape])
     rests: Mapping[str, Attributes] = field(default_factory=dict[str, Attributes])
     open: tuple[tuple[Expr, Expr], ...] = ()
-    """Expressions over symbols, and what they are equal to."""
+    """Expressions over symbols, and the values that they equal."""
 
     def with_value(self, term: Term, value: Value) -> "Binding":
-        """Where ``term`` is ``value``."""
+        """Extended by ``term`` being ``value``."""
         return replace(self, values={**self.values, term: value})
 
     def with_shape(self, variable: Variable, shape: Shape) -> "Binding | None":
-        """Where ``variable`` has ``shape``; None if it can't."""
+        """Extended by ``variable`` having ``shape``; None if impossible."""
         count = len(shape) - len(variable.shape)
         if count < 0 or (count and variable.leading is None):
             return None
@@ -57,7 +57,7 @@ class Binding:
         return replace(self, leading=leading, symbols=equations.symbols, open=tuple(equations.open))
 
     def with_attributes(self, term: Apply, node: Node) -> "Binding | None":
-        """Where ``node`` is what ``term`` says of its attributes; None if it is not."""
+        """Extended by the attributes of ``node`` matching ``term``; None if they do not."""
         given, equations = dict(node.attributes), _Equations(dict(self.symbols), list(self.open))
         written = frozenset(name for name, _ in term.attributes)
         for name, attribute in term.attributes:
@@ -79,7 +79,7 @@ class Binding:
         return bound if _written(node.op, known) == _written(node.op, others) else None
 
     def solved(self, rule: Rule, bounds: Bounds) -> "Binding | None":
-        """With all equations solved; None if they do not hold, or if ``rule`` needs what is not proven to hold."""
+        """With all equations solved; None if they do not hold, or ``rule``'s conditions are not proven."""
         equations = _Equations(dict(self.symbols), list(self.open))
         if not equations.solve():
             return None
@@ -94,7 +94,7 @@ class Binding:
         return symbol in symbols or (symbol.name.startswith("*") and symbol.name[1:] in self.leading)
 
     def attribute(self, value: Attribute) -> Attribute:
-        """An attribute of a term, with what its symbols stand for."""
+        """An attribute of a term with its symbols substituted."""
         value = spliced(value, self.leading)
         if isinstance(value, tuple):
             integers = [part for part in value if isinstance(part, int | Expr)]
@@ -110,13 +110,13 @@ class Binding:
 
 @dataclass(slots=True)
 class _Equations:
-    """Symbols, and equations between expressions over them and what they must be equal to."""
+    """Symbols, and equations between expressions over them and their values."""
 
     symbols: dict[Var, Expr]
     open: list[tuple[Expr, Expr]]
 
     def add(self, pattern: Expr, actual: Expr) -> bool:
-        """Whether ``pattern`` can be ``actual``."""
+        """Whether ``pattern`` can equal ``actual``."""
         if isinstance(pattern, Var):
             return same_extent(self.symbols.setdefault(pattern, actual), actual)
         if not pattern.variables:
@@ -125,7 +125,7 @@ class _Equations:
         return True
 
     def add_attribute(self, pattern: Attribute, actual: Attribute) -> bool:
-        """Whether the attribute ``pattern`` can be ``actual``."""
+        """Whether the attribute ``pattern`` can equal ``actual``."""
         if isinstance(pattern, tuple) and isinstance(actual, tuple):
             return len(pattern) == len(actual) and all(map(self.add_attribute, pattern, actual))
         wanted, found = _as_extent(pattern), _as_extent(actual)
@@ -134,7 +134,7 @@ class _Equations:
         return Exact(pattern) == Exact(actual)
 
     def solve(self) -> bool:
-        """Whether all equations hold; a symbol that is the only unknown of one, and linear in it, follows from it."""
+        """Whether all equations hold; solves one for its only unknown symbol, if it is linear in it."""
         while self.open:
             left: list[tuple[Expr, Expr]] = []
             for pattern, actual in self.open:
@@ -159,7 +159,7 @@ class _Equations:
 
 
 def spliced(value: Attribute, leading: Mapping[str, Shape]) -> Attribute:
-    """``value`` with the extents that names of leading dimensions (``*b``) in it stand for."""
+    """``value`` with names of leading dimensions (``*b``) replaced by their extents."""
     if not isinstance(value, tuple) or not any(isinstance(part, Var) for part in value):
         return value
     parts: list[int | Expr] = []

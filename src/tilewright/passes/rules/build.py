@@ -1,6 +1,6 @@
-"""Targets of rules as nodes.
+"""Builds the nodes of a rule's targets.
 
-Equal terms are one node. What replaces a value has its name; names of others say where they are read
+Equal terms become one node. A replacement has the name of the replaced value; other names say where they are read
 (``y.weight``: the parameter ``weight`` of the operator that makes ``y``).
 """
 
@@ -27,42 +27,42 @@ _IDENTITY = require("Identity")
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where the sources of a rule are in a graph."""
+    """The match of a rule's sources in a graph."""
 
     rule: Rule
     binding: Binding
     nodes: tuple[Node, ...]
-    """Those that make the sources, in the order of the graph."""
+    """The nodes that compute the sources, in the order of the graph."""
 
     @property
     def replaced(self) -> tuple[Value, ...]:
-        """What the sources are."""
+        """The values of the sources."""
         return tuple(self.binding.values[source] for source in self.rule.sources)
 
     @property
     def source(self) -> str:
-        """Where in the user's model the nodes come from."""
+        """The matched nodes' places in the user's model."""
         return ", ".join(dict.fromkeys(node.source for node in self.nodes if node.source))
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What stands in the place of a match."""
+    """The replacement of a match."""
 
     match: Match
     nodes: tuple[Node, ...]
     constants: Mapping[Value, Array]
     renamed: Mapping[str, Value]
-    """Values that other values stand for from now on, as no node of ``nodes`` makes them."""
+    """Values replaced by other existing values, rather than by nodes of ``nodes``."""
 
 
 def replacement(
     match: Match, names: Names, leaving: frozenset[str], arrays: Mapping[str, Array] | None = None
 ) -> Replacement | None:
-    """The nodes of the targets; None if they are not well-typed, or not of the types of the sources.
+    """The nodes of the targets; None if they are not well-typed, or have other types than the sources.
 
-    ``leaving``: the names of the graph's outputs, which stay what nodes make. ``arrays``: the constants by name; if
-    they are given, what follows from weights only is folded, and it is None if that can't be.
+    ``leaving``: names of the graph's outputs, which nodes must produce. ``arrays``: constants by name; if given, terms
+    over weights only are folded, and the result is None if that is impossible.
     """
     building = _Building(match, names, leaving, arrays)
     try:
@@ -77,7 +77,7 @@ class _OtherType(BadProgram):
 
 @dataclass(slots=True)
 class _Building:
-    """Terms that are values so far, and what had to be made for them."""
+    """Values of terms so far, and the nodes added for them."""
 
     match: Match
     names: Names
@@ -114,11 +114,11 @@ class _Building:
             self.renamed[old.name] = made
 
     def _value(self, term: Term, name: str, dtype: DType) -> Value:
-        """The value of ``term``, called ``name`` if that is free; ``dtype``: that of a number on its own."""
+        """The value of ``term``, called ``name`` if that is free; ``dtype``: that of a number alone."""
         found = self.values.get(term)
         if found is None:
             assert not isinstance(term, Variable), "variables are bound"
-            if isinstance(term, Number):  # of another dtype, it is another constant
+            if isinstance(term, Number):  # with another dtype, it is another constant
                 return self._constant(np.asarray(term.value, dtype.numpy), name)
             found = self._folded(term, name) if self._is_folded(term) else self._apply(term, name, dtype)
             self.values[term] = found
@@ -151,12 +151,12 @@ class _Building:
         return self.values[term]
 
     def _as_before(self, term: Apply, made: Value) -> Value:
-        """``made`` with its extents written as those of what it replaces."""
+        """``made`` with its extents written as those of the replaced value."""
         old = self.roots.get(term)
         return old if old is not None and old.dtype == made.dtype and same_shape(old.shape, made.shape) else made
 
     def _operands(self, term: Apply, root: str, dtype: DType) -> list[Value]:
-        """Numbers last, as they take the dtype of the others."""
+        """Numbers last, as they get the dtype of the others."""
         names = [f"{root}.{parameter}" for parameter in _parameters(term.op, len(term.operands))]
         typed = {
             position: self._value(operand, names[position], dtype)
@@ -173,7 +173,7 @@ class _Building:
 
 @lru_cache(maxsize=4096)
 def _siblings(term: Apply, targets: tuple[Term, ...]) -> tuple[Apply, ...]:
-    """All results of the node that makes ``term``, up to the last one that is used in ``targets``."""
+    """All results of the node of ``term``, up to the last one used in ``targets``."""
     alone = replace(term, output=0)
     used = [t.output for t in _applications(targets) if t.op == term.op and replace(t, output=0) == alone]
     return tuple(replace(term, output=output) for output in range(max(used) + 1))

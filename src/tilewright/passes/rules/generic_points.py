@@ -1,9 +1,9 @@
 """Extents at a generic point: symbols become random numbers, and equal numbers mean equal expressions.
 
-Two polynomials over the symbols of a rule that agree at a random point of a field of about 2**31 elements are the same
-polynomial, but for one case in 2**31 for each degree (Schwartz, 1980; Zippel, 1979). So a proof whose extents are such
-numbers is a proof for all extents. A quotient, which is no polynomial, is one fixed function that is not linear and is
-``a`` for ``a // 1``: quotients are equal where their operands are, and for no other reason.
+Two polynomials over the symbols of a rule that agree at a random point of a field of about 2**31 elements are equal,
+except with a probability of degree / 2**31 (Schwartz, 1980; Zippel, 1979). So a proof with such numbers for extents is
+a proof for all extents. A quotient, which is not a polynomial, is a fixed nonlinear function with ``a // 1 == a``:
+quotients are equal only if their operands are.
 """
 
 from collections.abc import Iterable
@@ -16,30 +16,30 @@ from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.tensor.domains import PRIME
 
 MIX = (1_103_515_245, 12_345)
-"""Any two numbers: they make a quotient differ from polynomials that occur."""
+"""Two arbitrary numbers that make quotients differ from polynomials."""
 
 
 def element(name: str) -> int:
-    """A number for a name, which looks random and is always the same; never one that a literal would be."""
+    """A pseudorandom number for a name, never one of a literal."""
     digest = blake2b(name.encode(), digest_size=8).digest()
     return 1_000_003 + int.from_bytes(digest, "big") % (PRIME - 2_000_003)
 
 
 def quotient(a: int, b: int) -> int:
-    """What stands for ``a // b``."""
+    """The value of ``a // b``."""
     return (a + (b - 1) * (a * a + MIX[0] * b + MIX[1])) % PRIME
 
 
 @dataclass(slots=True)
 class Point:
-    """A number for each symbol: one that follows from its name, unless what is required of it says another."""
+    """A number for each symbol: derived from its name, unless a condition determines another."""
 
     known: dict[Var, int] = field(default_factory=dict[Var, int])
     required: list[tuple[Expr, Expr]] = field(default_factory=list[tuple[Expr, Expr]])
-    """Equations that were solved for a symbol."""
+    """Symbols determined by equations."""
 
     def value(self, extent: Expr | int) -> int:
-        """``extent`` at this point. Raises ``BadProgram`` for what is no arithmetic of integers."""
+        """``extent`` at this point. Raises ``BadProgram`` if it is not integer arithmetic."""
         match extent:
             case int():
                 return extent % PRIME
@@ -68,11 +68,11 @@ class Point:
                 raise BadProgram(f"the extent `{whole}` is no sum, difference, product or quotient")
 
     def equal(self, a: Expr | int, b: Expr | int) -> bool:
-        """Whether two extents are the same function of the symbols."""
+        """Whether two extents are equal functions of the symbols."""
         return self.value(a) == self.value(b)
 
     def require(self, a: Expr, b: Expr) -> bool:
-        """Move to a point where two extents are equal, if a symbol of theirs is free to; whether they are equal."""
+        """Move to a point where two extents are equal, if a symbol in them is free; returns whether they are equal."""
         if self.equal(a, b):
             return True
         for left, right in ((a, b), (b, a)):
@@ -96,8 +96,8 @@ class Point:
 def point_where(needs: Iterable[Expr]) -> Point:
     """A generic point among those where ``needs`` hold.
 
-    Only what can be solved for a symbol is used: ``n == EXTENT`` and ``n % NUMBER == 0``. What is proved without the
-    others is proved for more than is needed.
+    Only conditions that can be solved for a symbol are used: ``n == EXTENT`` and ``n % NUMBER == 0``. A proof without
+    the others is more general.
     """
     point = Point()
     for need in needs:

@@ -11,19 +11,19 @@ from tilewright.passes.rules.terms import Rule
 from tilewright.passes.rules.text import parse_rules
 
 MAX_BYTES = 64 << 20
-"""Of a file of rules."""
+"""Maximum bytes of a file of rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """A file of rules as it was read; ``name``: what errors call it."""
+    """A file of rules; ``name``: for errors."""
 
     name: str
     text: str
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> "RuleFile":
-        """Raises ``BadInput``."""
+        """Read the file. Raises ``BadInput``."""
         try:
             return RuleFile(str(path), read_regular_text(path, MAX_BYTES))
         except OSError as error:
@@ -31,7 +31,7 @@ class RuleFile:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """In its order. Raises ``BadInput``."""
+        """Its rules, in order. Raises ``BadInput``."""
         try:
             return _parsed(self.text)
         except ParseError as error:

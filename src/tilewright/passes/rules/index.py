@@ -12,29 +12,29 @@ from tilewright.symbolic.bounds import Bounds
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookup:
-    """Values, and the nodes between them: all that terms are matched against."""
+    """Values, and the nodes between them, which terms are matched against."""
 
     producers: Mapping[str, Sequence[Node]]
-    """The nodes that make a value: one in a graph; several where equal values are one (``superopt.search.egraph``)."""
+    """The nodes that compute a value: one in a graph; several in an e-graph (``superopt.search.egraph``)."""
     readers: Mapping[str, Sequence[Node]]
     by_operator: Mapping[str, Sequence[Node]]
     operands: Mapping[str, frozenset[str]]
-    """For each value the operators that make operands of what makes it."""
+    """For each value the operators of its nodes' operands."""
     arrays: Mapping[str, Array]
     """The constants."""
     weights: frozenset[str]
-    """Constants, and what follows from them only."""
+    """Constants, and values that depend only on them."""
     bounds: Bounds
-    """What is known of run-time extents."""
+    """Facts about run-time extents."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index(Lookup):
-    """A graph, and where its values and operators are."""
+    """A graph, with an index of values and operators."""
 
     graph: Graph
     positions: Mapping[str, int]
-    """Of nodes, by each value that they make."""
+    """The nodes' producers, by value."""
     leaving: frozenset[str]
 
 
@@ -73,6 +73,6 @@ def index_of(graph: Graph) -> Index:
 
 
 def bounds_of(graph: Graph) -> Bounds:
-    """What is known of the run-time extents of ``graph``."""
+    """Facts about the run-time extents of ``graph``."""
     extents = {extent for value in graph.inputs for size in value.shape for extent in size.variables}
     return Bounds(dims={extent: graph.bounds.get(extent) for extent in sorted(extents, key=lambda v: v.unique)})

@@ -1,9 +1,8 @@
-"""The rules that come with the compiler.
+"""The built-in rules.
 
-``algebra.rules`` always run: what they make is never slower. ``search.rules`` are for who knows what things cost: they
-may well make a model slower. So are ``generated.rules``, which nobody wrote: ``rules generate --depth 3 --outputs 2``
-found them, ``rules prune --search --operations 5`` kept them, and a test makes the file anew. A new file of rules is a
-line here.
+``algebra.rules`` always run: their results are never slower. ``search.rules`` are for a search with a cost model: they
+may make a model slower. So may ``generated.rules``: ``rules generate --depth 3 --outputs 2`` found them, ``rules prune
+--search --operations 5`` selected them, and a test regenerates the file. Add new files of rules here.
 """
 
 from functools import lru_cache
@@ -19,5 +18,5 @@ GENERATED = "generated.rules"
 
 @lru_cache(maxsize=4)
 def load_rules(name: str) -> tuple[Rule, ...]:
-    """The rules of the file ``name`` beside this one, in its order."""
+    """The rules of the file ``name`` in this folder, in order."""
     return tuple(parse_rules(files(__package__ or "").joinpath(name).read_text("utf-8")))

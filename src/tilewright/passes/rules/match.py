@@ -6,8 +6,8 @@
     for match in matches(rule, index):
         print(match.nodes)
 
-An inner value that others read, too, would be computed twice, so it is no match; only what computes nothing
-(views, slices) may have other readers. What follows from one source must not be read by the target of another.
+An inner value with other readers would be computed twice, so it does not match; only values without computation (views,
+slices) may have other readers. The target of one source must not depend on another source.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def matches(rule: Rule, index: Index) -> Iterator[Match]:
 
 
 def matches_at(rule: Rule, node: Node, index: Index) -> Iterator[Match]:
-    """Those whose first source ``node`` makes; whether targets are well-typed there is left open."""
+    """Matches whose first source ``node`` computes, without a check that targets are well-typed."""
     for binding in bindings_at(rule, node, index):
         match = _match(rule, binding, index)
         if _is_closed(match, index) and _is_acyclic(match, index):
@@ -45,7 +45,7 @@ def _match(rule: Rule, binding: Binding, index: Index) -> Match:
 
 
 def _is_closed(match: Match, index: Index) -> bool:
-    """Whether nothing that costs anything is computed for others, too, on the way to the sources."""
+    """Whether no costly inner value has readers outside of the match."""
     inside = {node.outputs[0].name for node in match.nodes}
     replaced = {value.name for value in match.replaced}
     staying: set[str] = set()
@@ -58,7 +58,7 @@ def _is_closed(match: Match, index: Index) -> bool:
 
 
 def _stays(node: Node, going: set[str], replaced: set[str], index: Index) -> bool:
-    """Whether any but the nodes that are ``going`` read ``node``."""
+    """Whether ``node`` has readers other than the nodes ``going``."""
     for value in node.outputs:
         readers = index.readers.get(value.name, ())
         if value.name not in replaced and (
@@ -69,7 +69,7 @@ def _stays(node: Node, going: set[str], replaced: set[str], index: Index) -> boo
 
 
 def _is_acyclic(match: Match, index: Index) -> bool:
-    """Whether nothing that the targets read follows from what they replace."""
+    """Whether the targets' operands do not depend on the replaced values."""
     if len(match.rule.sources) == 1:
         return True
     replaced = {value.name for value in match.replaced}

@@ -1,13 +1,13 @@
-"""Normal form of terms: one way to write each, so that provers see few forms.
+"""Normal form of terms, so that provers see few forms.
 
-- All attributes are written; those that ``**rest`` stands for are symbols (``bn.epsilon``). Strides, pads and dilations
-  that all are unwritten are one (``conv.window``).
+- All attributes are written; those of ``**rest`` are symbols (``bn.epsilon``). Strides, pads and dilations that are all
+  omitted are one symbol (``conv.window``).
 - Axes count from the end. A slice is along one axis, a concatenation of two; a transposition swaps two neighbours
   (every permutation is a product of such swaps).
-- ``Gemm``, the bias of a convolution (also by phases), ``Sum``, ``Flatten``, ``Squeeze`` and ``Unsqueeze`` are what
-  they stand for.
+- ``Gemm``, the bias of a convolution (also by phases), ``Sum``, ``Flatten``, ``Squeeze`` and ``Unsqueeze`` are replaced
+  by their definitions.
 
-That a term and its normal form are equal is tested over the field, for all axioms and rules.
+Tests check over the field that terms equal their normal forms, for all axioms and rules.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable
 from tilewright.symbolic.expr import ONE, Expr, Symbol
 
 _WINDOW_LISTS: Mapping[str, tuple[int, int]] = {"strides": (1, 1), "dilations": (1, 1), "pads": (2, 0)}
-"""Attributes of windows: how many integers for each spatial dimension, and which one is the default."""
+"""Attributes of windows: the number of integers per spatial dimension, and the default."""
 
 _SPATIAL_LISTS = ("kernel_shape", "kernel", "begins", "spatial")
 """Attributes that have one integer for each spatial dimension."""
@@ -36,11 +36,11 @@ class Normalizer:
 
     point: Point
     shapes: dict[Term, Shape] = field(default_factory=dict[Term, Shape])
-    """Of all terms in normal form that were met."""
+    """Shapes of all terms in normal form so far."""
     _known: dict[Term, Term] = field(default_factory=dict[Term, Term])
 
     def normal(self, term: Term) -> Term:
-        """``term`` in normal form. Raises ``BadProgram`` if it has no shape, or none that is known."""
+        """``term`` in normal form. Raises ``BadProgram`` if its shape is unknown or invalid."""
         if term not in self._known:
             self._known[term] = self._normal(term)
         return self._known[term]
@@ -126,11 +126,11 @@ def _default(parameter: Parameter, spatial: int, term: Apply) -> Attribute:
 
 
 def normal_rule(rule: Rule, point: Point) -> tuple[list[tuple[Term, Term]], Normalizer]:
-    """Both sides of each equation in normal form. Raises ``BadProgram`` if their shapes differ, or are not known."""
+    """Both sides of each equation in normal form. Raises ``BadProgram`` if their shapes differ, or are unknown."""
     normalizer = Normalizer(point)
     try:
         sources = [normalizer.normal(term) for term in rule.sources]
-    except BadProgram:  # perhaps targets require what makes them well-typed
+    except BadProgram:  # perhaps targets imply the conditions that make them well-typed
         targets = [normalizer.normal(term) for term in rule.targets]
         sources = [normalizer.normal(term) for term in rule.sources]
     else:
@@ -309,7 +309,7 @@ def _gemm(site: _Site) -> Term:
 
 
 def _scaled(site: _Site, term: Term, name: str) -> Term:
-    """``term`` times a factor: a number if it is written, else a variable of its name (``gemm.alpha``)."""
+    """``term`` times a factor: a number if written, else a variable of its name (``gemm.alpha``)."""
     factor = site.attributes[name]
     if factor == 1:
         return term

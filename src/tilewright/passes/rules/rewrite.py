@@ -1,8 +1,8 @@
-"""Rules applied wherever they match, until none does: the pass that always runs.
+"""Applies rules wherever they match until none does: the pass that always runs.
 
 The first rule of a list that matches at a node is applied. A sweep goes over the graph once and applies all matches
-that share no node with an earlier one; the graph is made anew once for each sweep. What targets compute of weights only
-is folded at once; where that would not be finite, there is no match.
+that share no node with an earlier one; the graph is rebuilt once for each sweep. Target terms over weights only are
+folded at once; if the result is not finite, there is no match.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,18 +19,18 @@ from tilewright.passes.rules.terms import Rule
 from tilewright.passes.rules.unify import first_source, operators_below
 
 SWEEPS = 100
-"""More than any list of rules needs that does not undo its own work."""
+"""Maximum sweeps: more than any terminating list of rules needs."""
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
-    """``graph`` with ``rules`` applied. Raises ``InternalError`` if they never come to an end."""
+    """``graph`` with ``rules`` applied. Raises ``InternalError`` if they do not terminate."""
     for after, _ in sweeps(graph, rules):
         graph = after
     return graph
 
 
 def sweeps(graph: Graph, rules: Sequence[Rule], *, fold: bool = True) -> Iterator[tuple[Graph, Sequence[Replacement]]]:
-    """The graph after each sweep that finds matches, and what it replaced; ``fold``: what follows from weights."""
+    """The graph after each sweep with matches, and its replacements; ``fold``: fold terms over weights."""
     by_operator: dict[str, list[Rule]] = {}
     for rule in rules:
         by_operator.setdefault(first_source(rule).op.name, []).append(rule)
@@ -48,7 +48,7 @@ def sweeps(graph: Graph, rules: Sequence[Rule], *, fold: bool = True) -> Iterato
 
 @dataclass(slots=True)
 class _Sweep:
-    """One pass over a graph, and the nodes that are taken so far."""
+    """One pass over a graph, and the nodes taken so far."""
 
     index: Index
     rules: Mapping[str, Sequence[Rule]]
@@ -56,10 +56,10 @@ class _Sweep:
     fold: bool
     taken: set[str] = field(default_factory=set[str])
     has_several: bool = False
-    """Whether a match with several sources is among them: two of those could make a cycle together."""
+    """Whether a match with several sources is among them: two of those could form a cycle."""
 
     def replacements(self) -> list[Replacement]:
-        """What is to be replaced at once."""
+        """The replacements of this sweep."""
         found = (self._at(node) for node in self.index.graph.nodes if node.op.name in self.rules)
         return [one for one in found if one is not None]
 
@@ -70,7 +70,7 @@ class _Sweep:
                 continue
             for match in matches_at(rule, node, self.index):
                 if self._is_taken(match):
-                    return None  # in the next sweep: a later rule must not be preferred to this one
+                    return None  # in the next sweep: a later rule must not take precedence
                 made = replacement(match, self.names, self.index.leaving, self.index.arrays if self.fold else None)
                 if made is not None:
                     self.taken.update(one.outputs[0].name for one in match.nodes)

@@ -1,19 +1,19 @@
-"""Python's syntax, for terms and conditions of rules: parsed by ``ast``, within limits that keep any text harmless.
+"""Parses terms and conditions of rules in Python's syntax by ``ast``, with limits on untrusted text.
 
-``ast.parse`` answers nesting that is too deep for it with ``RecursionError`` or ``MemoryError``, and characters that
-are none with ``ValueError``; what it accepts may still be too deep for a function that calls itself for each level.
+``ast.parse`` raises ``RecursionError`` or ``MemoryError`` for too deep nesting, and ``ValueError`` for invalid
+characters; what it accepts may still be too deep for recursive functions.
 """
 
 import ast
 
 MAX_TEXT = 4096
-"""Characters of a line; the longest of the package's own rules has 300."""
+"""Maximum characters of a line; the longest of the package's own rules has 300."""
 MAX_DEPTH = 64
-"""Levels of a term."""
+"""Maximum nesting of a term."""
 
 
 def parse_expression(text: str) -> ast.expr:
-    """The syntax tree of ``text``. Raises ``ValueError``, which says why, for what is none or beyond the limits."""
+    """The syntax tree of ``text``. Raises ``ValueError``, with the reason, for text that is invalid or too large."""
     if len(text) > MAX_TEXT:
         raise ValueError(f"it has {len(text)} characters; {MAX_TEXT} are allowed")
     try:
@@ -24,7 +24,7 @@ def parse_expression(text: str) -> ast.expr:
         raise ValueError("it has characters that are no Unicode text") from error
     except (RecursionError, MemoryError) as error:
         raise ValueError(f"it is nested too deeply; {MAX_DEPTH} levels are allowed") from error
-    if len(text) > 2 * MAX_DEPTH:  # each level takes a character
+    if len(text) > 2 * MAX_DEPTH:  # each level takes at least one character
         _check_depth(tree)
     return tree
 

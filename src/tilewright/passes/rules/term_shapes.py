@@ -1,8 +1,8 @@
-"""Shapes of terms, for all ranks and extents at once.
+"""Shape inference of terms, for all ranks and extents at once.
 
-A shape is a list of extents and, before them, any number of dimensions that have only a name (``Variable.leading``).
-Provers need the shapes of terms that no graph has; operators' te functions give shapes of given ranks only. Tests hold
-the two against each other at all instances of all axioms.
+A shape is a list of extents and, before them, any number of named leading dimensions (``Variable.leading``). Provers
+need shapes of abstract terms; operators' te functions give shapes of given ranks only. Tests compare both at all
+instances of all axioms.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from tilewright.symbolic.expr import ONE, Expr, Symbol
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``dims``, the last dimensions, and before them those of ``leading``: several lists are broadcast together."""
+    """The last dimensions ``dims``, preceded by those of ``leading``: several lists are broadcast together."""
 
     dims: tuple[Expr, ...]
     leading: frozenset[str] = frozenset()
@@ -73,7 +73,7 @@ def _joined(a: Expr, b: Expr, point: Point) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Typing:
-    """One application in normal form (``normal_form``), whose result is asked for."""
+    """One application in normal form (``normal_form``), for inference of its result."""
 
     term: Apply
     operands: tuple[Shape, ...]
@@ -103,7 +103,7 @@ class Typing:
         return value
 
     def check_equal(self, a: Expr, b: Expr) -> None:
-        """Two extents must be equal, or the term is none. Raises ``BadProgram`` if they can't be."""
+        """Require two extents to be equal. Raises ``BadProgram`` if they can't be."""
         if not self.point.require(a, b):
             raise BadProgram(f"{self.term.op} of {', '.join(map(str, self.operands))}: {a} and {b} differ")
 
@@ -115,7 +115,7 @@ def _integer(value: Attribute | str) -> Expr:
 
 
 def result_shape(term: Apply, operands: Sequence[Shape], point: Point) -> Shape:
-    """The shape of ``term``, in normal form. Raises ``BadProgram`` if it has none, or none that is known here."""
+    """The shape of ``term``, in normal form. Raises ``BadProgram`` if it is invalid or unknown."""
     rule = _RULES.get(term.op.name, _elementwise if term.op.has(Trait.ELEMENTWISE) else None)
     if rule is None:
         raise BadProgram(f"there is no rule for the shape of {term.op}; add one to `passes/rules/term_shapes.py`")
@@ -160,7 +160,7 @@ def _transpose(typing: Typing) -> Shape:
 
 
 def target_shape(extents: Sequence[Expr | int]) -> Shape:
-    """The shape that an attribute ``shape`` says; ``*s`` stands for leading dimensions."""
+    """The shape in an attribute ``shape``; ``*s`` denotes leading dimensions."""
     items = [as_extent(extent) for extent in extents]
     named = [item for item in items if str(item).startswith("*")]
     if named and (items[0] != named[0] or len(named) > 1):
@@ -170,7 +170,7 @@ def target_shape(extents: Sequence[Expr | int]) -> Shape:
 
 def _reshape(typing: Typing) -> Shape:
     target = target_shape(typing.integers("shape"))
-    if target.leading == typing.first.leading:  # else as many elements are a condition that nobody can write
+    if target.leading == typing.first.leading:  # else equal element counts are a condition that can't be expressed
         typing.check_equal(_product(typing.first.dims), _product(target.dims))
     return target
 
@@ -218,7 +218,7 @@ def _windows(typing: Typing, spatial: Sequence[Expr], kernel: Sequence[Expr]) ->
     if len(kernel) != len(spatial):
         raise BadProgram(f"{typing.term.op} of {', '.join(map(str, typing.operands))}: the ranks differ")
     window, value = typing.term.attribute(WINDOW), typing.point.value
-    if window is not None:  # some function of what it depends on
+    if window is not None:  # an unknown function of its operands
         pairs = enumerate(zip(spatial, kernel, strict=True))
         return [Symbol(f"{window}({place}, {value(x)}, {value(k)})") for place, (x, k) in pairs]
     pads, strides, dilations = map(typing.integers, ("pads", "strides", "dilations"))
@@ -257,13 +257,13 @@ def _gather(typing: Typing) -> Shape:
 
 
 WINDOW = "window"
-"""The attribute that stands for strides, pads and dilations that are not written."""
+"""The attribute that denotes omitted strides, pads and dilations."""
 WINDOW_LISTS = ("dilations", "pads", "strides")
 """Where they are."""
 SHAPED = ("Reshape", "Expand")
-"""Operators whose attribute ``shape`` is a shape, also with leading dimensions."""
+"""Operators whose attribute ``shape`` is a shape, possibly with leading dimensions."""
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare")
-"""Operators whose attribute ``axes`` says which dimensions go, or become 1."""
+"""Operators whose attribute ``axes`` lists dimensions that are removed, or become 1."""
 
 _LIKE_FIRST = (
     "Softmax", "LogSoftmax", "EyeLike", "BatchNormalization", "LayerNormalization", "RMSNormalization", "Clip",

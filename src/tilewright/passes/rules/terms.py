@@ -1,4 +1,4 @@
-"""Rules: what may stand in the place of what in a graph.
+"""Rules and terms: the data structures of rewrite rules.
 
 Grammar
 -------
@@ -9,16 +9,13 @@ Grammar
              | Apply(op, operands, attributes, rest, output)   result ``output`` of an operator
     rule     = Rule(name, variables, sources, targets, needs, proof)
 
-Meaning
--------
-A rule says that each source equals the target in its place, for all values of its variables, wherever both are
+Meaning ------- A rule states that each source equals its target, for all values of its variables, wherever both are
 well-typed and ``needs`` hold. Equal terms are one node of a graph: sharing needs no notation.
 
-Extents and integer attributes are expressions over *symbols* (``Symbol``), which stand for integers. A variable has any
-number of dimensions, also none, before those of ``shape`` if it has ``leading``: one name of leading dimensions stands
-for one list of extents, which attributes can name, too (the symbol ``*b``). ``rest`` names the attributes that are not
-written: one name stands for the same attributes everywhere. A weight is known when a model is compiled: an initializer,
-or what follows from initializers.
+Extents and integer attributes are expressions over *symbols* (``Symbol``), which denote integers. With ``leading``, a
+variable has any number of dimensions before those of ``shape``: one name denotes one list of extents, which attributes
+can name, too (the symbol ``*b``). ``rest`` names the attributes that are not written: one name denotes the same
+attributes everywhere. A weight is known at compile time: an initializer, or a value computed from initializers only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +34,7 @@ Written: TypeAlias = tuple[tuple[str, Attribute], ...]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Any value whose last dimensions are ``shape``, and before them those that ``leading`` stands for."""
+    """Any value whose last dimensions are ``shape``, preceded by those of ``leading``."""
 
     name: str
     shape: tuple[Expr, ...] = ()
@@ -54,12 +51,12 @@ class Number:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Apply:
-    """One result of an operator. Equal by structure: terms that share much are compared, and hashed, by a digest."""
+    """One result of an operator. Equal by structure; comparisons and hashes use a digest, as terms share much."""
 
     op: Operator
     operands: tuple[Term, ...]
     attributes: Written = ()
-    """Those that are written; kept sorted by name."""
+    """The written attributes; sorted by name."""
     rest: str | None = None
     output: int = 0
     digest: bytes = field(init=False, repr=False)
@@ -82,19 +79,19 @@ class Apply:
 
 
 class Evidence(Enum):
-    """Why a rule is believed."""
+    """The evidence for a rule."""
 
     PROVED = "proved"
-    """It follows from axioms."""
+    """Derived from axioms."""
     TESTED = "tested"
-    """It held over the field at all shapes that were tried. Such rules are applied only where somebody asks for it."""
+    """Evaluated over the field at all tried shapes without a failure. Such rules are applied only on request."""
     DEFINED = "defined"
-    """An axiom: checked at all small sizes, and taken for true at all."""
+    """An axiom: checked at all small sizes, and assumed for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """``axioms``: the names of those that a proof needs. ``shapes``: at how many shapes a rule was evaluated."""
+    """``axioms``: the names of those in the proof. ``shapes``: the number of shapes at which the rule was evaluated."""
 
     evidence: Evidence
     axioms: tuple[str, ...] = ()
@@ -114,7 +111,7 @@ class Rule:
 
     @property
     def symbols(self) -> frozenset[Var]:
-        """The integers that it is about."""
+        """The symbols that denote integers."""
         return frozenset[Var]().union(
             *map(symbols_of, self.variables), *map(symbols_of, (*self.sources, *self.targets))
         )
@@ -122,7 +119,7 @@ class Rule:
     def with_variables(
         self, change: Callable[[Variable], Variable], written: Callable[[Apply], Written] = lambda term: term.attributes
     ) -> "Rule":
-        """The rule in which variables are what ``change`` makes of them, and attributes what ``written`` says."""
+        """The rule with ``change`` applied to variables, and ``written`` to attributes."""
 
         def visit(term: Term) -> Term:
             match term:
@@ -156,7 +153,7 @@ def subterms(terms: Sequence[Term]) -> Iterator[Term]:
 
 @lru_cache(maxsize=4096)
 def symbols_of(term: Term) -> frozenset[Var]:
-    """The symbols in a term's shapes and attributes, those of its operands included."""
+    """The symbols in a term's shapes and attributes, including its operands'."""
     found: set[Var] = set()
     for part in subterms([term]):
         if isinstance(part, Variable):

@@ -11,16 +11,16 @@
       need n1 % 16 == 0
       proof proved by slice-of-concat, matmul-concat-columns; 8 shapes
 
-``.1`` is the second result of an operator; without it, the first is meant. ``**rest`` stands for all attributes that
-are not written, and ``*b`` in an attribute, as in ``shape=(*b, m * k)``, for the extents of leading dimensions. Terms
-and conditions have Python's syntax for calls and integers.
+``.1`` is the second result of an operator; without it, the first. ``**rest`` denotes all attributes that are not
+written, and ``*b`` in an attribute, as in ``shape=(*b, m * k)``, for the extents of leading dimensions. Terms and
+conditions have Python's syntax for calls and integers.
 
 A block can be a rule for each of several ranks. After ``ranks 1 to 3``, ``x[n, c, h...]`` is ``x[n, c, h1]`` in one
 rule, ``x[n, c, h1, h2]`` in the next, and so on; ``1...`` is as many ones. Their names end with ``-1d``, ``-2d`` ...
-They are rules of their own from then on, and print as such. In a proof of such a block, ``Conv-of-batches-*d`` is the
-axiom of the same rank.
+They are separate rules, and print as such. In a proof of such a block, ``Conv-of-batches-*d`` is the axiom of the same
+rank.
 
-Before a block, ``each A, B in 1: x | 2: y`` writes it once for each case, the words ``A`` and ``B`` replaced::
+Before a block, ``each A, B in 1: x | 2: y`` repeats it for each case, with the words ``A`` and ``B`` replaced::
 
     each F in Relu | Exp
     each A, D in -1: | -2: , k
@@ -66,27 +66,27 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Expr, Expr], Expr]] = {
     ast.GtE: lambda a, b: a >= b,
 }
 MAX_CASES = 1024
-"""Rules that one block may stand for."""
+"""Maximum rules from one block."""
 MAX_SHOWN = 400
-"""Characters of a line that an error repeats."""
+"""Maximum characters of a line quoted in an error."""
 _RESULT = re.compile(r"(?<=\))\.(\d+)")
-"""``f(x).1``: Python has no such expression, but it has ``f(x)[1]``."""
+"""``f(x).1``: not valid Python, but ``f(x)[1]`` is."""
 _REPEATED = re.compile(r"(\w+)\.\.\.,?")
 _RANKS = re.compile(r"(\d) to (\d)")
 Case: TypeAlias = Mapping[str, str]
-"""What words are replaced by."""
+"""Replacements of words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The rules that one block of a file says: one for each case and rank."""
+    """The rules of one block of a file: one for each case and rank."""
 
     rules: tuple[Rule, ...]
     ranks: range | None
     last: int
     """The number of its last line."""
     proofs: frozenset[int]
-    """The numbers of the lines that say a proof."""
+    """The numbers of the lines with proofs."""
 
 
 def parse_rules(text: str) -> list[Rule]:
@@ -95,9 +95,9 @@ def parse_rules(text: str) -> list[Rule]:
 
 
 def parse_blocks(text: str) -> list[Block]:
-    """The rules of a file, and where they stand. Raises ``ParseError`` with the line."""
+    """The rules of a file, and their positions. Raises ``ParseError`` with the line."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of Python's parser, about what is refused anyway
+        warnings.simplefilter("ignore")  # warnings of Python's parser about text that is refused anyway
         return _read_blocks(list(_blocks(text)))
 
 
@@ -139,12 +139,12 @@ def read_declarations(number: int, text: str) -> list[Variable]:
 
 
 def print_rules(rules: Iterable[Rule]) -> str:
-    """What ``parse_rules`` reads back."""
+    """The text that ``parse_rules`` reads."""
     return "\n\n".join(map(print_rule, rules)) + "\n"
 
 
 def print_rule(rule: Rule) -> str:
-    """One rule, as a person would write it: what is used twice has a name."""
+    """One rule in readable form: shared terms have names."""
     names = dict(_shared(rule))
     lines = [f"rule {rule.name}"]
     if rule.variables:
@@ -195,7 +195,7 @@ def _declaration(variable: Variable) -> str:
 
 
 def _shared(rule: Rule) -> Iterator[tuple[Term, str]]:
-    """Applications that a side reads more than once, and a name for each, operands first."""
+    """Applications that a side uses more than once, and a name for each, operands first."""
     taken = {variable.name for variable in rule.variables} | {symbol.name for symbol in rule.symbols}
     names = (name for name in map("t{}".format, count()) if name not in taken)
     uses = [Counter(_operands(side)) for side in (rule.sources, rule.targets)]
@@ -205,7 +205,7 @@ def _shared(rule: Rule) -> Iterator[tuple[Term, str]]:
 
 
 def _operands(side: Sequence[Term]) -> Iterator[Term]:
-    """What a side reads, as often as it does."""
+    """The subterms of a side, with repetition."""
     for part in subterms(side):
         if isinstance(part, Apply):
             yield from part.operands
@@ -213,7 +213,7 @@ def _operands(side: Sequence[Term]) -> Iterator[Term]:
 
 @dataclass(slots=True)
 class _Block:
-    """The lines of one rule, and what its names stand for."""
+    """The lines of one rule, and the bindings of its names."""
 
     number: int
     name: str
@@ -237,7 +237,7 @@ class _Block:
         return [self] if ranks is None else list(map(self._of_rank, ranks))
 
     def ranks(self) -> range | None:
-        """The ranks that it names. Raises ``ParseError``."""
+        """The ranks in its header. Raises ``ParseError``."""
         lines = [(number, text) for number, keyword, text in self.lines if keyword == "ranks"]
         if not lines:
             return None
@@ -247,7 +247,7 @@ class _Block:
         return range(int(found[1]), int(found[2]) + 1)
 
     def read(self, written: "Sequence[_Block]") -> Block:
-        """What it says, if it is ``written`` once for each case and rank. Raises ``ParseError``."""
+        """The rules of a block, ``written`` once for each case and rank. Raises ``ParseError``."""
         last = max((number for number, _, _ in self.lines), default=self.number)
         proofs = frozenset(number for number, keyword, _ in self.lines if keyword == "proof")
         return Block(tuple(one.rule() for one in written), self.ranks(), last, proofs)
@@ -305,7 +305,7 @@ def _replaced(text: str, values: Case) -> str:
 
 
 def _repeated(word: str, rank: int) -> str:
-    """``word`` for each of ``rank`` dimensions; with a comma after it, as one number in parentheses is no tuple."""
+    """``word`` for each of ``rank`` dimensions; with a trailing comma, as one number in parentheses is no tuple."""
     return "".join(f"{word}, " if word.isdigit() else f"{word}{position}, " for position in range(1, rank + 1))
 
 
@@ -332,7 +332,7 @@ class _Reader:
             yield Variable(name, tuple(map(self._extent, parts)), leading, bool(weight))
 
     def cases(self) -> list[Case]:
-        """What the words of one family are replaced by, for each of its cases."""
+        """The replacements of one family's words, for each of its cases."""
         names, separator, listed = self.text.partition(" in ")
         words = [name.strip() for name in names.split(",")]
         rows = [[part.strip() for part in case.split(":")] for case in listed.split("|")]

@@ -1,8 +1,8 @@
 """Unification: binds the names of a rule by matching its terms against values and nodes.
 
-A value may be made by several nodes: in an e-graph, a class of equal values is one value here, and each of its nodes is
-tried (e-matching: de Moura and Bjørner, "Efficient E-Matching for SMT Solvers", CADE 2007). Operators that commute
-match in either order. Rules are about rings: only what moves elements is matched on anything but floats.
+A value may have several nodes: in an e-graph, a class of equal values is one value here, and each of its nodes is tried
+(e-matching: de Moura and Bjørner, "Efficient E-Matching for SMT Solvers", CADE 2007). Commutative operators match in
+either order. Rules assume real arithmetic: on other types than floats, only movements of elements match.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,18 +19,18 @@ from tilewright.passes.rules.index import Lookup
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
 
 _ROUNDINGS = 2
-"""How many units (relative: the dtype's epsilon) a rounded number may be off: ``1 / sqrt(2)`` is not ``sqrt(0.5)``."""
+"""Maximum relative error of a rounded number in epsilons of the dtype: ``1 / sqrt(2)`` is not ``sqrt(0.5)``."""
 
 
 def first_source(rule: Rule) -> Apply:
-    """Where the search for ``rule`` starts."""
+    """The start of the search for ``rule``."""
     first = rule.sources[0]
     assert isinstance(first, Apply), "what is a variable or a number matches anything"
     return first
 
 
 def places(rule: Rule, lookup: Lookup) -> Iterator[Node]:
-    """The nodes that may make the first source of ``rule``, by their operators and those of their operands."""
+    """The candidate nodes of the first source of ``rule``, by their operators and those of their operands."""
     first = first_source(rule)
     below = operators_below(first)
     for node in lookup.by_operator.get(first.op.name, ()):
@@ -40,14 +40,14 @@ def places(rule: Rule, lookup: Lookup) -> Iterator[Node]:
 
 @lru_cache(maxsize=4096)
 def operators_below(term: Apply) -> frozenset[str]:
-    """Those that make its operands."""
+    """The operators of its operands."""
     return frozenset(operand.op.name for operand in term.operands if isinstance(operand, Apply))
 
 
 def bindings_at(rule: Rule, node: Node, lookup: Lookup) -> Iterator[Binding]:
-    """All bindings for which the sources are there, the first of them made by ``node``; what ``rule`` needs holds.
+    """All bindings that match the sources, the first one at ``node``, and fulfil ``rule``'s conditions.
 
-    One may come more than once where nodes are equal by several ways. Whether targets are well-typed is left open.
+    Duplicates are possible if nodes are equal in several ways. It does not check that targets are well-typed.
     """
     first = first_source(rule)
     if first.output >= len(node.outputs):
@@ -81,7 +81,7 @@ def _others(sources: Sequence[Term], count: int, binding: Binding, lookup: Looku
 
 
 def _within_reach(source: Term, binding: Binding, lookup: Lookup) -> Iterable[Value]:
-    """What ``source`` may be: what is made of values that are bound, if it has any."""
+    """Candidate values of ``source``: consumers of bound values, if it has any."""
     assert isinstance(source, Apply), "a source is what an operator makes"
     for operand in source.operands:
         if operand in binding.values:
@@ -96,13 +96,13 @@ def _within_reach(source: Term, binding: Binding, lookup: Lookup) -> Iterable[Va
 
 
 def _results(source: Apply, nodes: Iterable[Node]) -> Iterable[Value]:
-    """What ``nodes`` make in the place of ``source``, each value once."""
+    """The results of ``nodes`` in the position of ``source``, each value once."""
     made = (node.outputs[source.output] for node in nodes if source.output < len(node.outputs))
     return {value.name: value for value in made}.values()
 
 
 def _matched(term: Term, value: Value, binding: Binding, lookup: Lookup) -> Iterator[Binding]:
-    """All ways in which ``value`` is ``term``."""
+    """All bindings for which ``value`` matches ``term``."""
     known = binding.values.get(term)
     if known is not None:
         if known.name == value.name:
@@ -130,7 +130,7 @@ def _applications(term: Apply, value: Value, binding: Binding, lookup: Lookup) -
 
 
 def _applied(term: Apply, node: Node, binding: Binding, lookup: Lookup) -> Iterator[Binding]:
-    """All ways in which ``node`` makes ``term``."""
+    """All bindings for which ``node`` matches ``term``."""
     inputs = _operands(node)
     if inputs is None or len(inputs) != len(term.operands):
         return
@@ -146,7 +146,7 @@ def _applied(term: Apply, node: Node, binding: Binding, lookup: Lookup) -> Itera
 
 
 def _operands(node: Node) -> list[Value] | None:
-    """Its inputs without those that are left out at the end; None if one in between is."""
+    """Its inputs without omitted trailing ones; None if an inner one is omitted."""
     inputs = list(node.inputs)
     while inputs and inputs[-1] is None:
         inputs.pop()
@@ -155,7 +155,7 @@ def _operands(node: Node) -> list[Value] | None:
 
 
 def _may_be(term: Term, value: Value, lookup: Lookup) -> bool:
-    """False if ``value`` is made by other operators than ``term``: seen at once, before anything is bound."""
+    """False if ``value`` has other operators than ``term``: a cheap test before binding."""
     if not isinstance(term, Apply):
         return True
     return any(node.op is term.op for node in lookup.producers.get(value.name, ()))
@@ -170,9 +170,9 @@ def _all(terms: Sequence[Term], values: Sequence[Value], binding: Binding, looku
 
 
 def _stands_for(array: Array, number: float) -> bool:
-    """Whether all elements of ``array`` are how its dtype has ``number``.
+    """Whether all elements of ``array`` are the representation of ``number`` in its dtype.
 
-    What has few digits (0.5, 3) must be that; what no float has (the root of 2) was rounded, perhaps more than once.
+    Exactly representable numbers (0.5, 3) must be equal; others (the root of 2) may have been rounded more than once.
     """
     if not array.size or not _is(array, float(array.reshape(-1)[0]), number):
         return False

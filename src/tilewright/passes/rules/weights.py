@@ -1,8 +1,7 @@
-"""Evaluates what the targets of a rule compute from weights only.
+"""Folds terms of a rule's targets that depend on weights only.
 
-Operators' te programs are evaluated in float64, inlined into one expression: roundings do not add up, and large weights
-are read, computed and rounded piece by piece. A program is made once for all shapes, as its extents are the symbols of
-the rule.
+Operators' te programs are evaluated in float64, inlined into one expression: roundings do not accumulate, and large
+weights are processed in chunks. A program is built once for all shapes, with the symbols of the rule as extents.
 """
 
 from collections.abc import Mapping
@@ -28,22 +27,22 @@ from tilewright.tensor.ir import Compute, Tensor
 
 
 class NotFolded(BadProgram):
-    """A term can't be computed now, or would not be finite."""
+    """A term can't be folded, or would not be finite."""
 
 
 @lru_cache(maxsize=4096)
 def is_weight(term: Term) -> bool:
-    """Whether ``term`` follows from weights and numbers only."""
+    """Whether ``term`` depends on weights and numbers only."""
     return (
         term.is_weight if isinstance(term, Variable) else isinstance(term, Number) or all(map(is_weight, term.operands))
     )
 
 
 def folded(term: Apply, binding: Binding, arrays: Mapping[str, Array]) -> Array:
-    """The elements of ``term``, which ``is_weight``, of the constants ``arrays``, by name.
+    """The elements of ``term``, for which ``is_weight`` holds, given the constants ``arrays`` by name.
 
     Raises ``NotFolded`` if one is not finite (``inf * x - inf`` is NaN where ``inf * (x - mean)`` is not), or if a
-    weight is none of ``arrays``, as it is too large to be kept.
+    weight is missing in ``arrays``, as it is too large to be kept.
     """
     variables = [part for part in subterms([term]) if isinstance(part, Variable)]
     values = {variable.name: binding.values[variable] for variable in variables}
@@ -81,7 +80,7 @@ def _program(
     leading: tuple[tuple[str, Shape], ...],
     rests: tuple[tuple[str, Exact[Attributes]], ...],
 ) -> _Program:
-    """``term`` of variables that have ``dtypes`` and ``leading`` dimensions; all floats in between are float64."""
+    """``term`` of variables with ``dtypes`` and ``leading`` dimensions; all intermediate floats are float64."""
     program, attributes, before = _Program(), dict(rests), dict(leading)
     for part in subterms([term]):
         match part:
@@ -105,7 +104,7 @@ def _program(
 
 
 def _inlined(result: Tensor) -> Tensor:
-    """``result`` as one expression over inputs, and over what is reduced on the way."""
+    """``result`` as one expression over inputs and reduced intermediates."""
     op = result.op
     if not isinstance(op, Compute) or op.reduction is not None:
         return result
@@ -113,7 +112,7 @@ def _inlined(result: Tensor) -> Tensor:
 
 
 def _element(read: Read) -> Expr | None:
-    """What is computed for the element that ``read`` reads."""
+    """The expression of the element that ``read`` reads."""
     source = read.source
     if not isinstance(source, Tensor) or not isinstance(source.op, Compute) or source.op.reduction is not None:
         return None

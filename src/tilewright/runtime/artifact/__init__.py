@@ -1,6 +1,6 @@
 """Artifacts: a compiled model as one file that runs without the compiler.
 
-In: an ``Artifact`` (objects, constants, manifest, what it was made from and for). Out: a ``.tw`` file, and back.
+In: an ``Artifact`` (objects, constants, manifest, origin and target). Out: a ``.tw`` file, and back.
 
     save(artifact, path, key_dir)
     artifact = read(path, key_dir, trust=False)
@@ -13,10 +13,9 @@ The file is a zip of stored members, in this order:
     signature             ``signatures``: who vouches for the manifest: this user (``origin``), or who has the secret of
                           a public key (``keys``); left out if nobody signed
 
-``content`` has the bytes of a file. ``archive`` knows zip, and accepts only what it writes: equal models for equal
-targets give equal bytes, and every byte of a file is checked. Reading runs no code, unpickles nothing, and writes
-nothing to disk.
-A new field: ``description``, both ways; raise ``description.FORMAT``.
+``content`` reads the bytes of a file. ``archive`` implements zip, and accepts only files in its own form: equal models
+for equal targets give equal bytes, and every byte of a file is checked. Reading runs no code, unpickles nothing, and
+writes nothing to disk. To add a field: extend ``description`` in both directions, and increase ``description.FORMAT``.
 """
 
 from tilewright.runtime.artifact.artifact import THIS_USER, Artifact, add_signature, packed, read, save, unusable

@@ -1,12 +1,12 @@
-"""Zip files of stored members, in exactly one form, so that equal members are equal files.
+"""Zip files of stored members in a canonical form, so that equal members give equal files.
 
     local header, data      for each member; the data start on a multiple of ``ALIGNMENT`` bytes of the file
     central directory       one record for each member
     ZIP64 end, ZIP64 locator, end
 
-Every size is written as ZIP64, also small ones, so that there is no second form for large files. There are no flags, no
-comments, no attributes but those of a regular file, and one time for all (the first that zip has). The reader says what
-is wrong by name where it can (encrypted, a link ...); then it writes all headers again and compares.
+Every size is written as ZIP64, also small ones, so that large files have the same form. There are no flags and no
+comments, only the attributes of a regular file, and one constant time (the earliest of zip). The reader names the fault
+if possible (encrypted, a link ...); then it generates all headers again and compares them.
 
 Source: PKWARE's APPNOTE.TXT 6.3.10. Padding: the extra field that Android's zipalign uses.
 """
@@ -49,19 +49,19 @@ Part = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The data of a member, in place, and the CRC-32 that the archive says they have."""
+    """The data of a member, in place, and their CRC-32 according to the archive."""
 
     data: memoryview
     crc: int
 
     def is_intact(self) -> bool:
-        """Whether they have it. (Says nothing about who wrote them.)"""
+        """Whether the CRC-32 matches. (It does not authenticate the data.)"""
         return zlib.crc32(self.data) == self.crc
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A member: where its local header is, and what both headers say."""
+    """A member: the position of its local header, and the facts of both headers."""
 
     name: str
     crc: int
@@ -105,8 +105,8 @@ def pack(members: Iterable[tuple[str, Sequence[Part]]]) -> Iterator[Part]:
 def unpack(data: memoryview) -> dict[str, Member]:
     """The members of an archive, in order, as parts of ``data`` (without a copy).
 
-    Raises ``CorruptArtifact`` for anything that ``pack`` does not write. Of the data, place and size are checked here;
-    what they hold is for the caller to check.
+    Raises ``CorruptArtifact`` for anything that ``pack`` does not write. It checks position and size of the data; the
+    caller checks their contents.
     """
     if bytes(data[:4]) != _LOCAL_MARK:
         raise CorruptArtifact("it is no artifact (it does not start as one); tilewright.compile(...).save makes them")
@@ -150,7 +150,7 @@ def _tail(entries: Sequence[_Entry], position: int) -> bytes:
 
 
 def _directory(data: memoryview) -> list[_Entry]:
-    """The central directory's entries, each of which might be ours."""
+    """The entries of the central directory, not yet validated."""
     position, end = _directory_place(data)
     entries: dict[str, _Entry] = {}
     while position < end:
@@ -178,7 +178,8 @@ def _directory_place(data: memoryview) -> tuple[int, int]:
 
 
 def _entry(data: memoryview, position: int) -> tuple[_Entry, int]:
-    """The entry at ``position``, and where the next one starts. Raises ``CorruptArtifact`` for what is never ours."""
+    """The entry at ``position``, and the start of the next one. Raises ``CorruptArtifact`` for an entry not in our
+    form."""
     after = position + _CENTRAL.size
     if after > len(data) or bytes(data[position : position + 4]) != _CENTRAL_MARK:
         raise CorruptArtifact("the directory at its end is damaged")
@@ -195,7 +196,7 @@ def _entry(data: memoryview, position: int) -> tuple[_Entry, int]:
 
 
 def _fault(name: str, flags: int, method: int, attributes: int, same_size: bool) -> str | None:
-    """Why a member is not one of ours."""
+    """Why a member is not in our form."""
     if not name.isascii() or "\\" in name or name.startswith("/") or ".." in name.split("/"):
         return "has a name that is no place inside the archive"
     if flags & 1:

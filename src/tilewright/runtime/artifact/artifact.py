@@ -1,4 +1,4 @@
-"""Compiled models to files, and back."""
+"""Saves compiled models to files, and reads them back."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ _MANIFEST: Final = "manifest.json"
 _WEIGHTS: Final = "weights.safetensors"
 _SIGNATURE: Final = "signature"
 _LONGEST: Final = 1000
-"""Characters."""
+"""Maximum characters of a quoted text."""
 THIS_USER: Final = "this user"
 
 Trust = bool | tuple[PublicKey, ...]
@@ -33,30 +33,30 @@ Trust = bool | tuple[PublicKey, ...]
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a file holds: the parts of an ``Executable``, and where they come from."""
+    """The contents of a file: the parts of an ``Executable``, and their origin."""
 
     build: Build
     manifest: Manifest
     objects: tuple[bytes, ...]
     constants: tuple[Array, ...]
-    """In the manifest's order; C-contiguous. Of an artifact that was read: views of the file's bytes, read-only."""
+    """In the manifest's order; C-contiguous. After reading: read-only views of the file's bytes."""
     signer: str | None = field(default=None, compare=False)
-    """Of an artifact that was read: the public key, or ``THIS_USER``, whose signature was asked for; None: nobody's."""
+    """After reading: the public key, or ``THIS_USER``, whose signature was verified; None: none was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An artifact as a file. ``identity``: the SHA-256 of its manifest, and so of all of it but the signature."""
+    """An artifact as a file. ``identity``: the SHA-256 of its manifest, which covers all except the signature."""
 
     identity: str
     size: int
-    """Bytes of its members: a little less than those of the file."""
+    """Bytes of its members: slightly less than those of the file."""
     parts: Iterator[Part]
-    """The bytes, to be read once."""
+    """The bytes, an iterator for one use."""
 
 
 def packed(artifact: Artifact, key_dir: Path | None, *, signed: bool = True, key: SecretKey | None = None) -> Packed:
-    """The file of ``artifact``, of which the arrays are not copied. Raises ``BadInput`` if the key can't be kept."""
+    """The file of ``artifact``, without copies of the arrays. Raises ``BadInput`` if the key can't be stored."""
     members: list[tuple[str, Sequence[Part]]] = []
     members += [(_object_name(position), [data]) for position, data in enumerate(artifact.objects)]
     members.append((_WEIGHTS, tensors.encode(artifact.manifest.constants, artifact.constants)))
@@ -78,11 +78,11 @@ def save(
     key: SecretKey | None = None,
     inputs: Iterable[AnyPath] = (),
 ) -> None:
-    """Write a file that appears whole or not at all; one that is there is replaced, but none of ``inputs``.
+    """Write a file atomically; an existing file is replaced, but none of ``inputs``.
 
-    ``signed``: with the user's own key, in ``key_dir``; ``key``: also with this one, for who knows its public key.
-    Equal artifacts give equal files, but for the signatures. Raises ``BadInput`` if the file can't be written
-    (``base.outputs``), or the key be kept.
+    ``signed``: with the user's own key, in ``key_dir``; ``key``: also with this one, for users with its public key.
+    Equal artifacts give equal files, except for the signatures. Raises ``BadInput`` if the file can't be written
+    (``base.outputs``), or the key can't be stored.
     """
     with output(path, (*inputs, *([] if key is None else [key.path]))) as file:
         file.writelines(packed(artifact, key_dir, signed=signed, key=key).parts)
@@ -91,10 +91,10 @@ def save(
 def add_signature(
     path: AnyPath, to: AnyPath, key: SecretKey, key_dir: Path | None, *, trust: Trust = False
 ) -> tuple[PublicKey, ...]:
-    """Write the artifact in ``path``, signed with ``key`` as well, to ``to`` (which may be ``path``); who has signed.
+    """Write the artifact in ``path``, signed with ``key`` as well, to ``to`` (which may be ``path``); return all
+    signers.
 
-    Who signs vouches for the file, so it is read as ``read`` does, with ``trust``; it may be for another machine.
-    Raises as ``read`` and ``save``.
+    The file is verified as by ``read``, with ``trust``; it may be for another machine. Raises as ``read`` and ``save``.
     """
     with _explained(path):
         found = _Checked.of(path, own_bytes(path), key_dir, trust)
@@ -114,15 +114,15 @@ def read(
     identity: str | None = None,
     mapped: Mapped | None = None,
 ) -> Artifact:
-    """Read and check a file; nothing of it is executed.
+    """Read and check a file, without executing any of it.
 
     ``trust``: True for every file, or public keys, of which one must have signed it; otherwise, this user must have.
-    ``mapped``: the file, if the weights are to be used where it is mapped (``content`` says at what price); otherwise,
-    they are in memory of this process, and what happens to the file does not matter any more.
+    ``mapped``: the mapped file, if the weights are to be used in place (``content`` describes the risk); otherwise,
+    they are copied to memory, and the file is not used any more.
 
     Raises ``BadInput`` if there is no such file, ``CorruptArtifact`` if it is damaged, altered, of another version or
-    for another processor, or not of the ``identity`` (``packed``) that is given, ``UntrustedData`` if nobody who is
-    trusted has signed it, ``Unsupported`` if the library that checks public keys is missing.
+    for another processor, or does not have the given ``identity`` (``packed``), ``UntrustedData`` if no trusted key has
+    signed it, ``Unsupported`` if the library that checks public keys is missing.
     """
     data = own_bytes(path) if mapped is None else mapped.data
     with _explained(path):
@@ -134,13 +134,13 @@ def read(
 
 
 def unusable(path: AnyPath, error: BadArtifact) -> CorruptArtifact:
-    """The error for a file of which a part is wrong. What the file says of itself may be of any length."""
+    """The error for a file with a wrong part. Texts from the file may have any length."""
     return CorruptArtifact(f"the artifact {os.fspath(path)} can't be used: {readable(str(error), _LONGEST)}")
 
 
 @contextmanager
 def _explained(path: AnyPath) -> Generator[None]:
-    """What is wrong with the parts is wrong with the file."""
+    """Turns errors of the parts into errors of the file."""
     try:
         yield
     except BadArtifact as error:
@@ -149,7 +149,7 @@ def _explained(path: AnyPath) -> Generator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A file of which all but the hashes of its members is checked. ``signer``: see ``Artifact``."""
+    """A file that is checked except for the hashes of its members. ``signer``: see ``Artifact``."""
 
     manifest: bytes
     described: Description
@@ -175,7 +175,7 @@ class _Checked:
             _check_hash(contents, self.members[contents.name].data)
 
     def artifact(self) -> Artifact:
-        """The parts, with their hashes checked. Code is copied first: nobody can change it after the check."""
+        """The parts, with verified hashes. Code is copied first, so that it can't change after the check."""
         *objects, weights = self.described.members
         code = [bytes(self.members[contents.name].data) for contents in objects]
         for contents, data in zip(objects, code, strict=True):
@@ -187,12 +187,12 @@ class _Checked:
 
 
 def _signature(signatures: Signatures) -> list[tuple[str, Sequence[Part]]]:
-    """The last member; none without signatures."""
+    """The last member; empty without signatures."""
     return [(_SIGNATURE, [bytes(signatures)])] if signatures else []
 
 
 def _signer(path: AnyPath, manifest: bytes, signatures: Signatures, key_dir: Path | None, trust: Trust) -> str | None:
-    """Who of those that are trusted has signed; None if everybody is. Raises ``UntrustedData``."""
+    """The trusted signer; None if every file is trusted. Raises ``UntrustedData``."""
     if isinstance(trust, bool):
         if not trust and (why := origin.doubt(manifest, signatures.own, key_dir)):
             raise UntrustedData(_untrusted(path, why, signatures))
@@ -213,7 +213,7 @@ def _signer(path: AnyPath, manifest: bytes, signatures: Signatures, key_dir: Pat
 
 
 def _taken(members: dict[str, Member], name: str, place: int) -> bytes:
-    """A member's data, copied, so that no other program can change them after they are checked."""
+    """A member's data, copied, so that they can't change after the check."""
     if not members or list(members)[place] != name:
         raise CorruptArtifact(f"its {'last' if place else 'first'} member is not {name}")
     member = members.pop(name)

@@ -1,9 +1,8 @@
-"""The bytes of an artifact's file: in memory of our own, or mapped.
+"""The bytes of an artifact's file: copied to memory, or mapped.
 
-Pages of a file that is mapped follow the file: whoever writes into it changes a model's numbers, and whoever makes it
-shorter ends the process (SIGBUS) when it touches what is gone; no check can come between. So a file is read, unless it
-is known that nobody writes into it: the cache of models has such files, and a user may say so. ``Mapped.check`` finds
-out, before a run, that it was not true.
+A mapped file's pages change with the file: a write changes a model's numbers, and truncation ends the process (SIGBUS)
+on the next access, which no check can prevent. So a file is copied, unless nobody writes into it: as in the cache of
+models, or if the user says so. ``Mapped.check`` detects changes before a run.
 """
 
 import mmap
@@ -18,7 +17,7 @@ from tilewright.runtime.memory import aligned
 
 
 def own_bytes(path: AnyPath) -> memoryview:
-    """All bytes of a regular file, read-only, in memory that nobody else can write to. Raises as ``Mapped``."""
+    """All bytes of a regular file, in private read-only memory. Raises as ``Mapped``."""
     descriptor, facts = _opened(path)
     try:
         memory = aligned(facts.st_size, f"the artifact {os.fspath(path)}")
@@ -55,7 +54,7 @@ class Mapped:
             raise BadInput(f"the artifact {os.fspath(path)} can't be mapped: {why}") from error
 
     def check(self) -> None:
-        """Raise ``CorruptArtifact`` if somebody has written into the file since. (Another file may have its name.)"""
+        """Raise ``CorruptArtifact`` if the file was written to since. (Another file may have replaced its name.)"""
         if _stamp(os.fstat(self._descriptor)) != self._stamp:
             raise CorruptArtifact(
                 f"somebody wrote into the artifact {os.fspath(self._path)} while its model was in use: load it again, "
@@ -65,7 +64,7 @@ class Mapped:
 
 def _opened(path: AnyPath) -> tuple[int, os.stat_result]:
     try:
-        # Without waiting: opening a pipe would block until somebody writes to it.
+        # Non-blocking: opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else error
@@ -78,7 +77,7 @@ def _opened(path: AnyPath) -> tuple[int, os.stat_result]:
 
 
 def _facts(descriptor: int, path: AnyPath) -> os.stat_result:
-    """Of a regular file that is not empty."""
+    """The size of a regular, non-empty file."""
     try:
         facts = os.fstat(descriptor)
     except OSError as error:
@@ -91,5 +90,5 @@ def _facts(descriptor: int, path: AnyPath) -> os.stat_result:
 
 
 def _stamp(facts: os.stat_result) -> tuple[int, int]:
-    """What changes when a file is written to; not its time of change, which renaming another one over it sets, too."""
+    """File attributes that change with a write; not the change time, which renaming another file over it sets, too."""
     return facts.st_size, facts.st_mtime_ns

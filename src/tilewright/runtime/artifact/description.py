@@ -1,4 +1,4 @@
-"""``manifest.json``: what an artifact says about itself, as JSON of one form.
+"""``manifest.json``: the description of an artifact, as canonical JSON.
 
     format, abi             versions of the file's form and of the interface to native code; first, and in every version
     tilewright, source      version that made it; SHA-256 of the model's file, or null
@@ -6,10 +6,10 @@
     inputs, outputs, constants      [{name, dtype, shape}]; an extent is a number, or the name of a symbol
     symbols                 [{name, minimum, maximum, value}], as ``runtime.manifest`` explains them
     workspace, scratch      bytes; of workspace, it may be the symbol that computes them
-    sites, calls            what the native code's error sites mean; the kernels that main calls
+    sites, calls            error sites of the native code; the kernels that main calls
     members                 [{name, size, sha256}]: the other files, in order
 
-Text is decoded strictly, and then encoded again: what does not give the same bytes is refused.
+Text is decoded strictly and encoded again; it is refused unless the bytes are equal.
 """
 
 import json
@@ -27,19 +27,19 @@ from tilewright.runtime.manifest import MAX_NUMBER, Extent, Formula, Manifest, S
 FORMAT: Final = 3
 _MAX_DEPTH = 64
 _MAX_TEXT = 1 << 26
-"""Bytes of a manifest: a hundred times as many as those of the largest networks."""
+"""Maximum bytes of a manifest: a hundred times those of the largest networks."""
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What an artifact was made by, from and for. Nothing of it but ``architecture`` and ``features`` is acted upon."""
+    """The origin and target of an artifact. Only ``architecture`` and ``features`` are used."""
 
     tool: str
     """Version of Tilewright."""
     source: str | None
-    """SHA-256 of the model's file, in hexadecimal digits, if there was one."""
+    """SHA-256 of the model's file in hexadecimal digits, if there was one."""
     target: str
     architecture: str
     features: tuple[str, ...]
@@ -57,7 +57,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """All of ``manifest.json`` but the versions."""
+    """All of ``manifest.json`` except the versions."""
 
     build: Build
     manifest: Manifest
@@ -96,7 +96,7 @@ def _spec_fields(spec: TensorSpec) -> dict[str, object]:
 
 
 def _lines(value: object) -> str:
-    """A list of objects has a line for each: that is what people look at, and compare."""
+    """One line for each object in a list, for readability and comparison."""
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join(f" {json.dumps(item)}" for item in cast(list[object], value)) + "\n]"
     return json.dumps(value)
@@ -105,8 +105,8 @@ def _lines(value: object) -> str:
 def from_json(text: bytes) -> Description:
     """Read ``manifest.json``.
 
-    Raises ``CorruptArtifact`` if it is of another version, with the remedy, or not what ``to_json`` writes;
-    ``BadArtifact`` if it contradicts itself.
+    Raises ``CorruptArtifact`` if it is of another version, with the remedy, or not in the form of ``to_json``;
+    ``BadArtifact`` if it is inconsistent.
     """
     if len(text) > _MAX_TEXT:
         raise CorruptArtifact(f"its manifest has {len(text)} bytes, more than {_MAX_TEXT}")
@@ -184,7 +184,7 @@ def _extent(value: object) -> Extent:
 
 
 def _formula(value: object, depth: int) -> Formula:
-    """A formula, with lists for tuples; bounded in depth, as what computes it is recursive."""
+    """A formula, with lists for tuples; of bounded depth, as its evaluation is recursive."""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):

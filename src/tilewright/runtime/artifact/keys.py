@@ -1,12 +1,12 @@
-"""Keys that vouch for artifacts to everybody: Ed25519 (RFC 8032), by the library ``cryptography`` (extra ``[sign]``).
+"""Public-key signatures of artifacts: Ed25519 (RFC 8032), by the library ``cryptography`` (extra ``[sign]``).
 
-Who has the secret key signs; who knows the public key, a short text, can tell that an artifact is as it was signed:
+The owner of the secret key signs; users with the public key, a short text, can verify the artifact:
 
     ed25519:<64 hexadecimal digits>
 
-It is short enough to be its own fingerprint. A secret key is a file in PEM (PKCS #8, not encrypted, mode 0600), as
-``openssl genpkey -algorithm ed25519`` writes it. What is signed is a domain and a manifest: a signature of a manifest
-is none of anything else, and the other way round.
+The text serves as its own fingerprint. A secret key is a file in PEM (PKCS #8, not encrypted, mode 0600), as ``openssl
+genpkey -algorithm ed25519`` writes it. The signed message is a domain prefix and a manifest, so that signatures can't
+be reused in other protocols.
 """
 
 import os
@@ -24,7 +24,7 @@ PREFIX: Final = "ed25519:"
 _PUBLIC = re.compile(r"ed25519:([0-9a-f]{64})")
 _DOMAIN: Final = b"tilewright artifact manifest, signature of form 1\0"
 _MOST_BYTES: Final = 1 << 16
-"""Of a file with keys."""
+"""Maximum bytes of a file with keys."""
 _REMEDY: Final = f"give True, a public key ({PREFIX}...), or the path of a file that has one"
 
 
@@ -39,14 +39,14 @@ class PublicKey:
 
     @staticmethod
     def parse(text: str) -> "PublicKey":
-        """The key that ``str`` has written. Raises ``BadInput``."""
+        """Parse the text of a key. Raises ``BadInput``."""
         found = _PUBLIC.fullmatch(text)
         if found is None:
             raise BadInput(f"{text!r:.100} is no public key: write {PREFIX} and 64 hexadecimal digits")
         return PublicKey(bytes.fromhex(found[1]))
 
     def verifies(self, manifest: bytes, signature: bytes) -> bool:
-        """Whether the secret key of this one has signed ``manifest``. Raises ``Unsupported`` without the library."""
+        """Whether the signature of ``manifest`` is valid under this key. Raises ``Unsupported`` without the library."""
         try:
             from cryptography.exceptions import InvalidSignature
             from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -60,7 +60,7 @@ class PublicKey:
 
 
 def trusted(given: bool | AnyPath) -> bool | tuple[PublicKey, ...]:
-    """What ``trust=`` says: whether everything is trusted, or the keys that are.
+    """The value of ``trust=``: a bool (whether every file is trusted), or the trusted keys.
 
     A key is its text, or the path of a file with one key on each line. Raises ``BadInput``.
     """
@@ -75,7 +75,7 @@ def trusted(given: bool | AnyPath) -> bool | tuple[PublicKey, ...]:
 
 
 def _text(given: AnyPath) -> str:
-    """What is in a file of keys. Raises ``BadInput``."""
+    """The keys in a file. Raises ``BadInput``."""
     try:
         path = Path(given)
         if not path.is_file():
@@ -89,7 +89,7 @@ def _text(given: AnyPath) -> str:
 
 
 class SecretKey:
-    """A key that signs. Raises ``BadInput`` if the file has none, or others can read it, ``Unsupported`` without the
+    """A signing key. Raises ``BadInput`` if the file has none, or others can read it, ``Unsupported`` without the
     library."""
 
     def __init__(self, path: AnyPath) -> None:
@@ -120,10 +120,9 @@ class SecretKey:
 
 
 def generate(path: AnyPath) -> PublicKey:
-    """Make a secret key, and its public key in a file beside it, called ``<path>.pub``.
+    """Generate a secret key in ``path``, and its public key in ``<path>.pub``.
 
-    Raises ``BadInput`` if there is one already, which stays, or it can't be written, ``Unsupported`` without the
-    library.
+    Raises ``BadInput`` if one of the files exists or can't be written, ``Unsupported`` without the library.
     """
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

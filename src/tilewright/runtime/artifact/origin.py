@@ -1,14 +1,13 @@
-"""Who made an artifact: a signature under a key that only this user has.
+"""The user's own signature of artifacts, under a secret key of this user.
 
-An artifact is machine code: who loads it runs it. Hashes say that a file is as it was written, not who wrote it. So
-each user has a secret key, ``artifact.key`` (32 random bytes, mode 0600) in a folder of their own, made with the first
-artifact that they save. The signature is HMAC-SHA256 (RFC 2104) of the manifest under this key; the manifest has the
-hashes of all the rest.
+An artifact is machine code, which loading allows to run. Hashes prove integrity, not origin. So each user has a secret
+key, ``artifact.key`` (32 random bytes, mode 0600) in a folder of their own, made with the first artifact that they
+save. The signature is HMAC-SHA256 (RFC 2104) of the manifest under this key; the manifest has the hashes of all the
+rest.
 
-What it means: a file that verifies was saved by a process that could read this user's key, and has not been altered.
-What it does not mean: that the model is harmless, or that others can verify it: who does not have the key can't, and
-must say ``trust=True``, or trust a public key (``keys``). It guards against files from elsewhere, not against programs
-that run as this user already.
+A file that verifies was saved by a process that could read this user's key, and has not been altered. It does not
+follow that the model is harmless. Other users can't verify it: they must pass ``trust=True``, or trust a public key
+(``keys``). It protects against foreign files, not against programs that already run as this user.
 """
 
 import contextlib
@@ -29,7 +28,8 @@ _DOMAIN: Final = b"tilewright artifact manifest\0"
 
 
 def sign(manifest: bytes, key_dir: Path | None) -> bytes:
-    """The signature of a manifest; makes the key if there is none. Raises ``BadInput`` if there is no place for one."""
+    """The signature of a manifest; generates the key if there is none. Raises ``BadInput`` if there is no folder for
+    it."""
     if key_dir is None:
         raise BadInput("there is no key to sign artifacts with, and no home to make one in; set TILEWRIGHT_KEY_DIR")
     try:
@@ -43,7 +43,7 @@ def sign(manifest: bytes, key_dir: Path | None) -> bytes:
 
 
 def doubt(manifest: bytes, signature: bytes | None, key_dir: Path | None) -> str | None:
-    """Why it is not known that this user made ``manifest``; None if it is. Makes no key."""
+    """Why ``manifest`` is not verified as this user's; None if it is. Generates no key."""
     if signature is None:
         return "it is not signed"
     if key_dir is None:
@@ -64,14 +64,14 @@ def _signature(manifest: bytes, key: bytes) -> bytes:
 
 
 def _make_key(path: Path) -> None:
-    """Make the key if there is none."""
+    """Generate the key if there is none."""
     if not path.exists():
         with contextlib.suppress(FileExistsError):
             make_secret(path, secrets.token_bytes(_KEY_BYTES))
 
 
 def _read_key(path: Path) -> bytes:
-    """The key. Raises ``OSError`` if it is missing, or could be known to others."""
+    """The key. Raises ``OSError`` if it is missing, or other users could read it."""
     key = read_secret(path, _KEY_BYTES + 1)
     if len(key) != _KEY_BYTES:
         raise OSError(0, f"it has not {_KEY_BYTES} bytes (remove it)")

@@ -1,4 +1,4 @@
-"""Files that hold keys: made once, never replaced, and read only if nobody else could have read them."""
+"""Files of secret keys: created once, never replaced, and read only if no other user could read them."""
 
 import os
 import stat
@@ -8,13 +8,13 @@ from tilewright.base.files import create_file, sweep
 
 
 def make_secret(path: Path, content: bytes) -> None:
-    """Write a new file, mode 0600. Raises ``FileExistsError`` if there is one, which stays, and ``OSError``."""
+    """Write a new file, mode 0600. Raises ``FileExistsError`` if it exists, and ``OSError``."""
     sweep(path.parent)
     create_file(path, content, mode=0o600)
 
 
 def read_secret(path: Path, most: int) -> bytes:
-    """The content, or its first ``most`` bytes. Raises ``OSError`` if it is missing, or could be known to others."""
+    """The content, or its first ``most`` bytes. Raises ``OSError`` if it is missing, or other users could read it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         facts = os.fstat(descriptor)

@@ -1,9 +1,9 @@
-"""The signatures of an artifact, as its last member has them: a line each, in one form.
+"""The signatures of an artifact in its last member: one line each, in canonical form.
 
     hmac-sha256 <64 digits>                 at most one, first: that of a user's own key (``origin``)
     ed25519:<64 digits> <128 digits>        public key and signature (``keys``), sorted by key, none twice
 
-There is no member without a line. Text that is written otherwise is refused, whoever is trusted.
+The member is left out if it is empty. Text in another form is refused for any ``trust``.
 """
 
 import re
@@ -15,12 +15,12 @@ from tilewright.runtime.artifact.keys import PublicKey
 
 _FORM = re.compile(rb"(hmac-sha256 [0-9a-f]{64}\n)?((?:ed25519:[0-9a-f]{64} [0-9a-f]{128}\n)*)")
 MOST = 64
-"""Signatures with public keys of one artifact."""
+"""Maximum number of public-key signatures of one artifact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signatures:
-    """``own``: the first line, if it is there. ``public``: what each key has signed, or is said to have."""
+    """``own``: the first line, if present. ``public``: the claimed signature of each key."""
 
     own: bytes | None = None
     public: Mapping[PublicKey, bytes] = field(default_factory=dict[PublicKey, bytes])
@@ -33,12 +33,12 @@ class Signatures:
         return (self.own or b"") + b"".join(lines)
 
     def with_public(self, key: PublicKey, signature: bytes) -> "Signatures":
-        """These and another one, in place of an older one of the same key."""
+        """These and another one, in place of an older one by the same key."""
         return replace(self, public={**self.public, key: signature})
 
     @staticmethod
     def parse(text: bytes) -> "Signatures":
-        """What ``bytes`` has written. Raises ``CorruptArtifact`` for anything else."""
+        """Parse the bytes. Raises ``CorruptArtifact`` for any other form."""
         found = _FORM.fullmatch(text)
         lines = [] if found is None else found[2].decode().splitlines()
         pairs = (line.split(" ") for line in lines)

@@ -1,12 +1,12 @@
-"""Arrays in the safetensors format, laid out so that they can be used where a file is mapped.
+"""Arrays in the safetensors format, aligned for use in a mapped file.
 
     u64 length of the header, little endian
     header: JSON {name: {"dtype", "shape", "data_offsets"}}, padded with spaces
     the data: row-major, little endian, without holes
 
 The format has no holes, so arrays whose size is a multiple of ``ALIGNMENT`` come first: all of them are aligned. The
-layout follows from names, dtypes and shapes alone; a reader that knows those computes the header and compares.
-Tensors are called ``<position>:<name>``: no name of a user's can then be a word of the format's.
+layout follows from names, dtypes and shapes alone; a reader computes the header from these and compares. Tensors are
+named ``<position>:<name>``, so that no name collides with a keyword of the format.
 
 Source: the format section of the safetensors project's README.
 """
@@ -34,7 +34,7 @@ def encode(specs: Sequence[TensorSpec], arrays: Sequence[Array]) -> list[bytes |
 
 
 def decode(data: memoryview, specs: Sequence[TensorSpec]) -> list[Array]:
-    """The arrays of ``specs``, as views of ``data``. Raises ``CorruptArtifact`` if ``data`` hold anything else."""
+    """The arrays of ``specs``, as views of ``data``. Raises ``CorruptArtifact`` if ``data`` differ from that form."""
     header = _header(specs)
     if bytes(data[: len(header)]) != header or len(data) != len(header) + sum(map(_size, specs)):
         raise CorruptArtifact("the weights are not those that the manifest lists")
