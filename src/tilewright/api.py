@@ -1,4 +1,4 @@
-"""``compile``: from a model and its options to a ``CompiledModel``."""
+"""``compile``: compiles a model with given options to a ``CompiledModel``."""
 
 import logging
 import os
@@ -50,7 +50,7 @@ from tilewright.tune.recorded import recorded, stamp
 _LOG = logging.getLogger("tilewright")
 
 MOST_EXTENT = 1 << 62
-"""Of a dimension: what native code counts with, and then some room."""
+"""Maximum of a dimension: what native code counts with, with a margin."""
 
 
 @checked(BadInput)
@@ -84,25 +84,24 @@ def compile(
     ``superopt`` where the search finds that they pay (proofs in them are replayed). All are also found in packages that
     are installed (``base.plugins``, ``docs/extending.md``).
 
-    ``shapes`` gives shapes of inputs by name, ``bounds`` upper bounds of dimensions known at run time only, by name.
-    ``dynamic`` says what is done with those: one model for all sizes, or a version for each (a ``SpecializingModel``).
-    ``math``: which algorithms may be used, by their errors (``base.numerics``). ``memory_limit``: the most that packed
-    weights and the workspace of a run take together, in bytes or as ``"512MiB"``; faster algorithms that need more are
-    left out, those that save least for a byte first. ``superopt``: how hard to look for a graph that computes the same
-    in less time, by proven rules (``base.superopt``). ``checks``: where an index among the data is out of range, runs
-    raise ``IndexOutOfRange``, or with ``"off"`` take the nearest (``base.checks``). ``threads``: the most that one call
-    uses; by default all that this process may use. ``backend``: what makes code and runs it, or its name
-    (``backend.choice``); only what ``"cpu"`` makes can be saved and is cached. ``isolate``: compile in a process of its
-    own, which may use so much time and memory (``isolation``): for models from others, which could end this one by what
-    they need; what asks how a model was made (``explain``, ``compare``) then can't be answered. ``listener`` hears how
-    far compiling is (``base.events``).
+    ``shapes``: shapes of inputs by name; ``bounds``: upper bounds of dimensions known only at run time, by name.
+    ``dynamic``: one model for all sizes of these, or a version for each size (a ``SpecializingModel``). ``math``:
+    rounding errors allowed, which decide what algorithms may be used (``base.numerics``). ``memory_limit``: maximum
+    memory for packed weights and workspace together, in bytes or as ``"512MiB"``; algorithms that need more are not
+    used, starting with those that save least time per byte. ``superopt``: effort of the search for an equivalent,
+    faster graph by proven rules (``base.superopt``). ``checks``: an out-of-range index in input data makes runs raise
+    ``IndexOutOfRange``, or with ``"off"`` the nearest valid one is used (``base.checks``). ``threads``: maximum per
+    call; by default all that this process may use. ``backend``: a back end, or its name (``backend.choice``); only
+    models of ``"cpu"`` can be saved and are cached. ``isolate``: compile in a separate process with time and memory
+    limits (``isolation``), for untrusted models; ``explain`` and ``compare`` are then unavailable. ``listener`` gets
+    progress events (``base.events``).
 
-    What was compiled before comes from a cache of models (``model_cache``), which checks all of it.
+    Models compiled before are loaded from a cache (``model_cache``), which verifies them.
 
-    Raises ``BadInput`` for what no front end accepts, ``InvalidModel`` for a malformed model, ``UnsupportedModel`` for
-    what can't be compiled; both name the node and what would help. ``ResourceLimit`` if the model can't be kept within
-    ``memory_limit``, or takes more memory to compile than there is. ``InternalError`` is a fault of Tilewright; a note
-    of it says where there is a bundle to reproduce it.
+    Raises ``BadInput`` if no front end accepts the input, ``InvalidModel`` for a malformed model, ``UnsupportedModel``
+    if it can't be compiled; both name the node and a remedy. ``ResourceLimit`` if the model does not fit in
+    ``memory_limit``, or compiling exhausts the memory. ``InternalError`` is a fault of Tilewright; its note has the
+    path of a bundle that reproduces it.
     """
     chosen = settings or Settings.from_environment()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}

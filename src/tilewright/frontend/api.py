@@ -1,4 +1,4 @@
-"""What a front end is: it opens models of one form, and makes graphs of them.
+"""The interface of front ends, which open models of one format and read them into graphs.
 
     class Layers:                                   # a FrontEnd
         accepted = "a .layers file"
@@ -9,7 +9,7 @@
     class LayersFile(Source):
         def load(self, shapes, bounds, most_bytes=None) -> Graph: ...
 
-``load`` is all that compiling needs. What else a ``Source`` can do has a default, which says so where it can't.
+Compiling needs only ``load``. The other methods of a ``Source`` have defaults, some of which raise ``Unsupported``.
 """
 
 from abc import ABC, abstractmethod
@@ -24,18 +24,18 @@ from tilewright.base.store import Cache
 from tilewright.graph import Array, Graph, Value
 
 GivenShapes = Mapping[str, Iterable[int | str]]
-"""Shapes by input name; a str names a dimension that is known at run time only."""
+"""Shapes by input name; a str names a dimension known only at run time."""
 
 Stamp = tuple[int, ...]
-"""What changes when a file is written to (``base.files.stamp``)."""
+"""File attributes that change with a write (``base.files.stamp``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What a model is known by: equal digests give equal graphs.
+    """The identity of a model: equal digests give equal graphs.
 
-    ``reader``: the front end, and the versions of what it reads with. ``source``: SHA-256 of the model; ``others``: of
-    each other file that it is made of, as the model calls it. ``files``: what was hashed, as it was then.
+    ``reader``: the front end, and the versions of its libraries. ``source``: SHA-256 of the model; ``others``: of each
+    other file of the model, by its name there. ``files``: the attributes of the hashed files at that time.
     """
 
     reader: str
@@ -59,7 +59,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """A part that is in memory."""
+    """A part in memory."""
 
     data: bytes
 
@@ -79,12 +79,12 @@ class Refusal:
     operator: str
     reason: str
     follows: bool
-    """Whether it reads what a refused node makes: then the reason may be a consequence of that."""
+    """Whether it reads a result of a refused node: then the reason may be a consequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCount:
-    """How many nodes of the model use an operator, and how many of them can't be compiled."""
+    """The number of nodes with an operator, and how many of them can't be compiled."""
 
     operator: str
     nodes: int
@@ -101,54 +101,54 @@ class Coverage:
 
 
 class Source(ABC):
-    """A model as its user gives it. Nothing is read before a method is called, and each reads it anew."""
+    """A model given by the user. Nothing is read before a method is called, and each call reads it again."""
 
     @abstractmethod
     def load(self, shapes: GivenShapes, bounds: Mapping[str, int], most_bytes: int | None = None) -> Graph:
         """The graph, every node with its place in the model.
 
-        ``shapes`` gives the shapes of inputs by name; a str names a dimension that is known at run time only, and
-        ``bounds`` says the most that it may be. ``most_bytes``: of all constants together; None: what there is.
+        ``shapes``: shapes of inputs by name; a str names a dimension known only at run time, and ``bounds`` its upper
+        bound. ``most_bytes``: maximum of all constants together; None: available memory.
 
-        Raises ``InvalidModel`` if the model is missing or malformed, ``UnsupportedModel`` for what can't be compiled,
-        ``ResourceLimit`` for what is too large, ``UntrustedData`` for files that the model may not name.
+        Raises ``InvalidModel`` if the model is missing or malformed, ``UnsupportedModel`` if it can't be compiled,
+        ``ResourceLimit`` if it is too large, ``UntrustedData`` if it names files outside of its folder.
         """
 
     def inputs(self, shapes: GivenShapes) -> Sequence[Value]:
-        """The inputs, before the model can be compiled: some sizes are not known yet. Raises as ``load`` does."""
+        """The inputs as declared: some sizes are not known yet. Raises as ``load`` does."""
         return self.load(shapes, {}).inputs
 
     def coverage(self, shapes: GivenShapes) -> Coverage:
-        """What of the model can be compiled, all that is refused at once. Raises as ``load`` does."""
+        """Which nodes can be compiled, with all refused ones. Raises as ``load`` does."""
         nodes = self.load(shapes, {}).nodes
         counts = Counter(node.op.name for node in nodes)
         operators = tuple(OperatorCount(name, counts[name], 0) for name in sorted(counts))
         return Coverage(tuple(dict.fromkeys(node.source for node in nodes if node.source)), operators, ())
 
     def files(self) -> tuple[Path, ...]:
-        """The files that the model is in, its own first: nothing is written over them. Raises nothing."""
+        """The files of the model, its own first: outputs must not overwrite them. Does not raise."""
         return ()
 
     def sha256(self) -> str | None:
-        """The SHA-256 of the model without other files, in hexadecimal digits, for who asks an artifact what it was
-        made from; None if nobody can say. Raises as ``load`` does."""
+        """The SHA-256 of the model without other files, in hexadecimal digits, for the manifest of an artifact; None if
+        unknown. Raises as ``load`` does."""
         return None
 
     def digest(self, notes: Cache) -> Digest | None:
-        """What the cache of models knows the model by; None: it is compiled anew each time.
+        """The model's key in the cache of models; None: it is not cached.
 
-        ``notes``: for what is long to find out and follows from what is hashed.
+        ``notes``: a store for expensive facts that follow from the hashed data.
 
         Raises ``OSError``, ``ValueError`` or a ``TilewrightError`` if the model can't be read.
         """
         return None
 
     def parts(self) -> Mapping[str, Part]:
-        """Files with all of the model, for a bundle; ``open`` is given the first there. Raises as ``load`` does."""
+        """Files with the whole model, for a bundle; ``open`` takes the first one. Raises as ``load`` does."""
         raise Unsupported("models of this form can't be packed; send the model itself")
 
     def path_for_others(self, folder: Path) -> Path:
-        """A file from which another process can open the model: its own, or one that is written into ``folder``.
+        """A file from which another process can open the model: its own, or one written to ``folder``.
 
         Raises ``BadInput`` if it can't be written, ``ResourceLimit`` if it is too large.
         """
@@ -158,7 +158,8 @@ class Source(ABC):
         return own[0].absolute()
 
     def by_onnxruntime(self, feeds: Mapping[str, Array], wanted: Iterable[str]) -> Mapping[str, Array]:
-        """The ``wanted`` values that the model has, and its outputs, by ONNX Runtime without its optimizations.
+        """Those of the ``wanted`` values that exist in the model, and its outputs, by ONNX Runtime without
+        optimizations.
 
         Raises ``Unsupported`` if that is not possible here, ``BadInput`` if ONNX Runtime refuses the model.
         """
@@ -167,13 +168,13 @@ class Source(ABC):
 
 @runtime_checkable
 class FrontEnd(Protocol):
-    """Opens models of one form. See ``docs/extending.md``."""
+    """Opens models of one format. See ``docs/extending.md``."""
 
     @property
     def accepted(self) -> str:
-        """What it opens, as errors say it: ``a path or a ModelProto``."""
+        """The accepted inputs, for errors: ``a path or a ModelProto``."""
         ...
 
     def open(self, given: object) -> Source | None:
-        """The model; None if ``given`` is no model of this form. Whether it is a good one, reading it says."""
+        """The model; None if ``given`` is not of this format. Validity is checked when it is read."""
         ...

@@ -1,4 +1,4 @@
-"""Which front end opens what a user gives as a model: those given, those installed, and ONNX at last."""
+"""Selects the front end for a model: given ones, installed ones, and finally ONNX."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from tilewright.frontend.onnx.front_end import Onnx
 from tilewright.frontend.onnx.read.foreign import OnnxOperator, installed_operators
 
 GROUP = "tilewright.frontends"
-"""Of entry points: a package that is installed names its front ends there."""
+"""Group of entry points, in which installed packages name their front ends."""
 
 
 def opened(
@@ -19,11 +19,11 @@ def opened(
     operators: Sequence[OnnxOperator] = (),
     function: str = "compile",
 ) -> Source:
-    """The model, opened by the first front end that accepts it; ``function``: what errors call who was given it.
+    """The model, opened by the first front end that accepts it; ``function``: the caller's name in errors.
 
-    ``front_ends`` are asked first, and so are ``operators`` of ONNX models before those that are installed.
+    ``front_ends`` and ``operators`` take precedence over installed ones.
 
-    Raises ``BadInput`` that says what is accepted, if no front end does.
+    Raises ``BadInput``, which lists the accepted inputs, if no front end accepts it.
     """
     onnx = Onnx((*operators, *installed_operators()))
     known = (*front_ends, *installed(GROUP, FrontEnd).values(), onnx)

@@ -1,4 +1,4 @@
-"""An ONNX model as files of a bundle that can be run elsewhere (``insight.repro``).
+"""Packs an ONNX model as files of a bundle that can be run elsewhere (``insight.repro``).
 
 model.onnx      where it has external data, the places are those in weights.bin
 weights.bin     the bytes that its tensors have in other files, and nothing else of those
@@ -23,12 +23,12 @@ from tilewright.frontend.onnx.read.protos import MAX_FILE_BYTES
 MODEL = "model.onnx"
 WEIGHTS = "weights.bin"
 _PIECE = 1 << 20
-"""Bytes that are copied at a time."""
+"""Bytes copied at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """External data: of each tensor the place in the bundle's file. Tensors of equal bytes share them."""
+    """External data: the place of each tensor in the bundle's file. Tensors of equal ranges share them."""
 
     source: ExternalData
     tensors: tuple[onnx.TensorProto, ...]
@@ -47,13 +47,13 @@ class _Weights:
 
 
 def bundled(model: Path | onnx.ModelProto) -> Mapping[str, Part]:
-    """The files. Raises ``BadInput`` if there can be none, ``UntrustedData`` where importing would."""
+    """The files. Raises ``BadInput`` if the model can't be packed, ``UntrustedData`` where importing would."""
     if isinstance(model, onnx.ModelProto):
         return {MODEL: _serialized(model)}
     data = _content(model)
     try:
         proto = onnx.load_model_from_string(data)
-    except (DecodeError, ValueError):  # that may be what is to be reported
+    except (DecodeError, ValueError):  # the bundle may be for reporting that error
         return {MODEL: InMemory(data)}
     weights = _moved_weights(proto, model.parent)
     return {MODEL: _serialized(proto), WEIGHTS: weights} if weights.tensors else {MODEL: InMemory(data)}
@@ -67,7 +67,7 @@ def _content(path: Path) -> bytes:
 
 
 def _moved_weights(model: onnx.ModelProto, folder: Path) -> _Weights:
-    """What is in other files, each byte once; from now on, ``model`` names places in the bundle."""
+    """The external bytes, each once; sets ``model``'s references to places in the bundle."""
     files = ExternalData(folder)
     starts: dict[tuple[int, int, int, int], int] = {}
     kept: list[onnx.TensorProto] = []

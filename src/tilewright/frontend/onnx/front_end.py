@@ -1,4 +1,4 @@
-"""ONNX models as the rest of the compiler sees them (``frontend.api``): a file, or a ``ModelProto``."""
+"""The ONNX front end (``frontend.api``): opens a file, or a ``ModelProto``."""
 
 import hashlib
 import json
@@ -44,12 +44,12 @@ class OnnxModel(Source):
         return coverage(self.given, shapes, self.operators)
 
     def files(self) -> tuple[Path, ...]:
-        """The model's file and those of its external data; of a model that can't be read, its path alone."""
+        """The model's file and those of its external data; if it can't be read, only its own."""
         if isinstance(self.given, onnx.ModelProto):
             return ()
         try:
             locations = external_data.locations(self.given) if self.given.is_file() else ()
-        except (OSError, ValueError, TilewrightError):  # importing it says what is wrong
+        except (OSError, ValueError, TilewrightError):  # importing it reports the error
             locations = ()
         return (self.given, *(self.given.parent / location for location in locations))
 
@@ -69,7 +69,7 @@ class OnnxModel(Source):
         return Digest(self._reader(), source, others, files)
 
     def _reader(self) -> str:
-        """Raises ``ValueError`` if nobody can say what an operator is."""
+        """Raises ``ValueError`` if an operator has no identity."""
         return f"{_READER} {identity(self.operators)}" if self.operators else _READER
 
     def parts(self) -> Mapping[str, Part]:
@@ -97,7 +97,7 @@ class OnnxModel(Source):
 
 
 def _locations(path: Path, source: str, notes: Cache) -> list[str]:
-    """The files of external data, which follow from the model's bytes."""
+    """The files of external data, derived from the model's bytes."""
     key = hashlib.sha256(f"external data of {source}".encode()).hexdigest()
     known = notes.get(key)
     if known is not None:
@@ -109,9 +109,9 @@ def _locations(path: Path, source: str, notes: Cache) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Onnx:
-    """The front end of ONNX; ``operators``: beside ONNX's own.
+    """The front end of ONNX; ``operators``: in addition to ONNX's own.
 
-    Any path is its own: what is in the file, reading it says.
+    It accepts any path: contents are checked when the file is read.
     """
 
     operators: tuple[OnnxOperator, ...] = ()

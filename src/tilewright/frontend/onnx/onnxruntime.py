@@ -1,6 +1,6 @@
-"""ONNX Runtime, an optional package, on the CPU: what it computes for a model, and how fast.
+"""Runs models by ONNX Runtime, an optional package, on the CPU: for reference values and times.
 
-Its exceptions have no common base that is public, so whatever it raises while it loads or runs a model is caught.
+Its exceptions have no public base class, so all exceptions of loading and running are caught.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -25,10 +25,10 @@ def session(
     waits_busily: bool = True,
     instead: str = "",
 ) -> "InferenceSession":
-    """A loaded model, given as bytes or as a path, that runs one operator at a time; ``threads=0``: as it chooses.
+    """A loaded model, given as bytes or as a path, that runs one operator at a time; ``threads=0``: its default.
 
-    ``without``: names of optimizations to leave out. ``waits_busily``: so do threads between runs, too. Raises
-    ``Unsupported`` if the package is not installed, with what helps ``instead``.
+    ``without``: names of optimizations to disable. ``waits_busily``: threads spin between runs. Raises ``Unsupported``
+    if the package is not installed, with the remedy ``instead``.
     """
     try:
         import onnxruntime as runtime
@@ -38,7 +38,7 @@ def session(
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if is_optimized else levels.ORT_DISABLE_ALL
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors only
+    options.log_severity_level = 3  # log errors only
     if not waits_busily:
         options.add_session_config_entry("session.force_spinning_stop", "1")
     providers = ["CPUExecutionProvider"]
@@ -47,7 +47,7 @@ def session(
 
 @contextmanager
 def refusals(what: str) -> Generator[None]:
-    """Raises ``BadInput`` for what it raises inside: that it does not do ``what``."""
+    """Turns its exceptions into ``BadInput``: it failed to do ``what``."""
     try:
         yield
     except Unsupported:
@@ -73,7 +73,7 @@ def values_of(model: onnx.ModelProto, feeds: Mapping[str, Array], wanted: Iterab
 
 
 def prepared(model: onnx.ModelProto, feeds: Mapping[str, Array], threads: int) -> Callable[[], object]:
-    """``model``, optimized as it does by default, ready to run on ``feeds``, again and again.
+    """``model``, with default optimizations, as a function that runs it on ``feeds``.
 
     Threads do not wait for work between runs, so that several models can take turns. Raises as ``values_of`` does.
     """

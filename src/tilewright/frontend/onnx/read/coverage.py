@@ -1,8 +1,8 @@
-"""What of a model can be compiled: all nodes that can't, at once, not only the first.
+"""Coverage of a model: finds all nodes that can't be compiled, not only the first.
 
-The importer stops at the first node that it refuses. Here such a node is taken out, what it makes becomes an input of
-the model (with the type that ONNX's own inference finds), and the rest is imported again. What is refused after that
-may be a consequence, and is marked so.
+The importer stops at the first node that it refuses. Here such a node is removed, its results become inputs of the
+model (with the types of ONNX's own inference), and the rest is imported again. Later refusals may be consequences, and
+are marked so.
 """
 
 import os
@@ -30,9 +30,9 @@ def coverage(
     shapes: GivenShapes | None = None,
     operators: Sequence[OnnxOperator] = (),
 ) -> Coverage:
-    """What of the model can be compiled; ``operators``: beside those that are known.
+    """The coverage of the model; ``operators``: in addition to the known ones.
 
-    Raises ``BadInput`` if it can't be read, or is wrong outside of its nodes.
+    Raises ``BadInput`` if it can't be read, or is invalid outside of its nodes.
     """
     given = source if isinstance(source, onnx.ModelProto) else protos.read_model(Path(source))
     model = onnx.ModelProto()
@@ -50,7 +50,7 @@ def coverage(
 
 
 def _place(node: onnx.NodeProto) -> str:
-    """How the importer's messages call a node that has a name."""
+    """The importer's text for a named node."""
     return place_of(node, 0)
 
 
@@ -60,27 +60,27 @@ def _operator(node: onnx.NodeProto) -> str:
 
 
 def _is_foreign(node: onnx.NodeProto, reason: str) -> bool:
-    """Whether nothing is known of the operator, so that the reason holds for all nodes that have it."""
+    """Whether the operator is unknown, so that the reason holds for all nodes with it."""
     return reason.startswith(("operators of the domain ", f"operator {readable(node.op_type)} is not supported"))
 
 
 class _Examination:
-    """A model from which refused nodes are taken out, one after the other."""
+    """A model from which refused nodes are removed one by one."""
 
     def __init__(self, model: onnx.ModelProto, load: Callable[[], Graph]) -> None:
-        """``load`` imports ``model`` as it is then."""
+        """``load`` imports ``model`` in its present state."""
         self._model = model
         self._load = load
         self._cut: set[str] = set()
-        """Values that refused nodes make, and all that depends on these."""
+        """Results of refused nodes, and all values that depend on them."""
 
     @cached_property
     def _types(self) -> dict[str, onnx.ValueInfoProto]:
-        """Types of the values inside, as far as ONNX can tell: of the whole model, so asked for before it is cut."""
+        """Types of inner values, as far as ONNX infers them: of the whole model, so before any cut."""
         return _inferred_types(self._model)
 
     def refusals(self) -> list[Refusal]:
-        """All nodes that are refused, in the order in which they were found."""
+        """All refused nodes, in the order in which they were found."""
         found: list[Refusal] = []
         while self._model.graph.output or not found:
             try:
@@ -109,16 +109,16 @@ class _Examination:
         return refusal
 
     def _without_operator(self, node: onnx.NodeProto, reason: str) -> list[Refusal]:
-        """All nodes with the operator of ``node``, of which nothing is known: the reason holds for each by itself."""
+        """All nodes with the unknown operator of ``node``: each is refused independently."""
         alike = [other for other in self._model.graph.node if _operator(other) == _operator(node)]
         for other in alike:
-            if other in self._model.graph.node:  # not gone with what it reads
+            if other in self._model.graph.node:  # not removed together with its inputs
                 self._replace(other)
         self._spread()
         return [Refusal(_place(other), _operator(other), reason, follows=False) for other in alike]
 
     def _replace(self, node: onnx.NodeProto) -> None:
-        """Without ``node``: what it makes is an input now, or, if its type is not known, gone with all its readers."""
+        """Remove ``node``: its results become inputs, or, if their types are unknown, their readers are removed too."""
         graph, types = self._model.graph, self._types
         outputs = [name for name in node.output if name]
         self._cut.update(outputs)
@@ -131,14 +131,14 @@ class _Examination:
             graph.output.remove(info)
 
     def _spread(self) -> None:
-        """Note what depends on what was cut; nodes are in topological order."""
+        """Record the dependents of removed nodes; nodes are in topological order."""
         for node in self._model.graph.node:
             if not self._cut.isdisjoint(node.input):
                 self._cut.update(name for name in node.output if name)
 
 
 def _inferred_types(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """Types of the values inside the model, as far as ONNX can tell; every unknown extent gets a name."""
+    """Types of inner values, as far as ONNX infers them; every unknown extent gets a name."""
     try:
         inferred = shape_inference.infer_shapes(model, data_prop=True)
     except (shape_inference.InferenceError, EncodeError, ValueError):  # malformed, or too large for protobuf

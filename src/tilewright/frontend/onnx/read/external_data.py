@@ -1,10 +1,10 @@
-"""Tensors of a model whose bytes are in other files, read so that nothing but the model's own folder is ever opened.
+"""Reads external tensor data, only from files in the model's own folder.
 
-ONNX's own loader was repaired four times for paths, symbolic links, hard links and attributes that a model may set
-(CVE-2024-27318, CVE-2026-34447, CVE-2026-34446, CVE-2026-34445). Here a path is walked folder by folder below the
-model's, following no links; only a regular file with one name is read; offset and length are checked against the file
-and the tensor before a byte is read; keys that are not known are ignored. This holds for every tensor of the model:
-constants, sparse ones, those in attributes, in branches and in functions.
+ONNX's own loader had four vulnerabilities by paths, symbolic links, hard links and attributes (CVE-2024-27318,
+CVE-2026-34447, CVE-2026-34446, CVE-2026-34445). Here a path is walked folder by folder below the model's, following no
+links; only a regular file with one name is read; offset and length are checked against the file and the tensor before a
+byte is read; keys that are not known are ignored. This holds for every tensor of the model: constants, sparse ones,
+those in attributes, in branches and in functions.
 """
 
 import errno
@@ -36,15 +36,15 @@ _BITS: dict[int, int] = {
     **dict.fromkeys((onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.FLOAT4E2M1), 4),
     **dict.fromkeys((onnx.TensorProto.INT2, onnx.TensorProto.UINT2), 2),
 }
-"""Of element types that share bytes."""
+"""Bits of element types that share bytes."""
 
 
 class ExternalData:
-    """The files beside a model in ``folder`` that have bytes of its tensors.
+    """The files in ``folder`` with bytes of a model's tensors.
 
-    Bytes that several tensors name are read once and shared. They are read into memory of our own: neither mapped (a
-    file that is cut short while it is mapped ends the process) nor copied into the model (protobuf ends the process
-    where memory ends).
+    Ranges that several tensors name are read once and shared. They are read into separate memory: neither mapped
+    (truncation of a mapped file ends the process) nor copied into the model (protobuf ends the process when memory is
+    exhausted).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,11 +52,11 @@ class ExternalData:
         self._read: dict[_Range, Bytes] = {}
 
     def check(self, model: onnx.ModelProto, budget: Budget) -> None:
-        """Look at all that the tensors of ``model`` name, and count their bytes, before one is read.
+        """Check all references of ``model``'s tensors, and count their bytes, before any is read.
 
-        Raises ``UntrustedData`` for a location outside of the folder, a link, or what is no regular file,
+        Raises ``UntrustedData`` for a location outside of the folder, a link, or a file that is not regular,
         ``InvalidModel`` for one that is missing or does not fit its tensor, ``ResourceLimit`` for a tensor that is too
-        large, and for more bytes than ``budget`` has.
+        large, and for more bytes than ``budget`` allows.
         """
         counted = set[_Range]()
         for tensor in all_tensors(model):
@@ -70,7 +70,7 @@ class ExternalData:
                         budget.take(wanted.size, place)
 
     def read(self, tensor: onnx.TensorProto, place: str) -> Bytes:
-        """The bytes of a tensor that was checked; read-only. Raises as ``check``."""
+        """The bytes of a checked tensor; read-only. Raises as ``check``."""
         wanted = _range(tensor, place)
         if wanted not in self._read:
             content = new_bytes(wanted.size, place)
@@ -85,9 +85,9 @@ class ExternalData:
         return self._read[wanted]
 
     def open_bytes(self, tensor: onnx.TensorProto, place: str) -> tuple[BinaryIO, int]:
-        """The file that the bytes of ``tensor`` are in, at the first of them, and how many they are.
+        """The file with the bytes of ``tensor``, positioned at the first, and their number.
 
-        For who copies bytes without keeping them. Raises as ``check``.
+        For copying without keeping them in memory. Raises as ``check``.
         """
         wanted = _range(tensor, place)
         with self._opened(wanted, place) as descriptor:
@@ -96,7 +96,7 @@ class ExternalData:
 
     @contextmanager
     def _opened(self, wanted: "_Range", place: str) -> Generator[int]:
-        """A descriptor of the file, which has all of the bytes. What goes wrong with it is refused as such."""
+        """A descriptor of the file, checked to contain all bytes. Errors refuse the tensor."""
         with _opened_beneath(self._folder, wanted.location, place) as descriptor:
             size, end = os.fstat(descriptor).st_size, wanted.offset + wanted.size
             if end > size:
@@ -108,9 +108,9 @@ class ExternalData:
 
 
 def locations(path: Path) -> list[str]:
-    """The files, as the model in ``path`` calls them, that have bytes of its tensors.
+    """The files with tensor bytes, by their names in the model in ``path``.
 
-    Raises ``ValueError`` if it is no model, and as reading it does.
+    Raises ``ValueError`` if it is not a model, and as reading it does.
     """
     with open_regular(path) as file:
         if not wire.may_name_locations(wire.Bytes(file.fileno())):
@@ -120,7 +120,7 @@ def locations(path: Path) -> list[str]:
 
 
 def sha256(folder: Path, location: str) -> tuple[str, os.stat_result]:
-    """The SHA-256 of a file of external data, in hexadecimal digits, and what the system said of it before it was read.
+    """The SHA-256 of a file of external data, in hexadecimal digits, and its attributes before reading.
 
     Raises as reading it does.
     """
@@ -161,7 +161,7 @@ def _tensors_of_attributes(attributes: Iterable[onnx.AttributeProto]) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What a tensor says about where its bytes are. ``length``: None for all that the tensor needs."""
+    """A tensor's reference to its bytes. ``length``: None for as many as the tensor needs."""
 
     location: str
     offset: int
@@ -178,7 +178,7 @@ class _Range:
 
 
 def _range(tensor: onnx.TensorProto, place: str) -> _Range:
-    """Where the bytes of ``tensor`` are: as many as its elements take. Raises ``InvalidModel`` or ``ResourceLimit``."""
+    """The range of the bytes of ``tensor``, by its number of elements. Raises ``InvalidModel`` or ``ResourceLimit``."""
     source = _source(tensor, place)
     wanted = _byte_count(tensor, place)
     if source.length not in (None, wanted):
@@ -222,7 +222,7 @@ def _byte_count(tensor: onnx.TensorProto, place: str) -> int:
 
 @contextmanager
 def _opened_beneath(folder: Path, location: str, place: str) -> Generator[int]:
-    """A descriptor of a regular file below ``folder``, while the block runs. What fails there is refused, too."""
+    """A descriptor of a regular file below ``folder``, during the block. Errors refuse the tensor."""
     shown = readable(location)
     parts = [part for part in location.split("/") if part not in ("", ".")]
     if not parts or ".." in parts or "\0" in location or location.startswith("/"):
@@ -244,21 +244,21 @@ def _opened_beneath(folder: Path, location: str, place: str) -> Generator[int]:
 
 
 def _descend(folder: Path, parts: Sequence[str], opened: ExitStack) -> int:
-    """A descriptor of what the last of ``parts`` is, through no links. ``opened`` closes it and those on the way."""
+    """A descriptor of the last of ``parts``, without following links. ``opened`` closes it and those of its parents."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     opened.callback(os.close, at)
     for part in parts[:-1]:
         at = os.open(part, flags | os.O_DIRECTORY, dir_fd=at)
         opened.callback(os.close, at)
-    # Without waiting: opening a pipe would block until somebody writes to it.
+    # Non-blocking: opening a pipe would wait for a writer.
     at = os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=at)
     opened.callback(os.close, at)
     return at
 
 
 def _refusal(error: OSError, what: str) -> InvalidModel | UntrustedData:
-    """A link is somebody's intention; anything else is a mishap."""
+    """A link is refused as untrusted; other errors as invalid."""
     if isinstance(error, FileNotFoundError):
         return InvalidModel(f"{what} is missing; copy it beside the model")
     if error.errno in (errno.ELOOP, errno.ENOTDIR):

@@ -1,9 +1,9 @@
-"""Operators of domains other than ONNX's: a user or a package defines what they compute.
+"""Operators of other domains than ONNX's, defined by a user or a package.
 
     swish2 = Operator("my.domain.Swish2", function, FusionKind.INJECTIVE, Trait.ELEMENTWISE)
     SWISH2 = OnnxOperator("my.domain", "Swish2", Rule(swish2, {"beta": "beta"}))
 
-They are given to who opens a model, and known in that model only.
+They are passed when a model is opened, and valid for that model only.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,15 +18,15 @@ from tilewright.graph import Value
 from tilewright.ops import Operator, find
 
 GROUP = "tilewright.operators"
-"""Of entry points."""
+"""Group of entry points."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxOperator:
-    """An operator of ONNX models: its name there, and what makes nodes of the graph from its nodes.
+    """An operator of ONNX models: its name there, and the rule that translates its nodes.
 
-    ``since``: the version of the domain from which on ``rule`` holds; of several, the latest counts that a model's
-    version has reached. Goes before a function of that name which the model brings.
+    ``since``: the first version of the domain for ``rule``; of several, the latest one not above the model's version is
+    used. It takes precedence over a function of that name in the model.
     """
 
     domain: str
@@ -52,12 +52,12 @@ class OnnxOperator:
 
 
 def installed_operators() -> tuple[OnnxOperator, ...]:
-    """Those of packages that are installed."""
+    """The operators of installed packages."""
     return tuple(installed(GROUP, OnnxOperator).values())
 
 
 def chosen(operators: Iterable[OnnxOperator], domain: str, name: str, version: int) -> OnnxOperator | None:
-    """The operator that a node means; of equal ones the first."""
+    """The operator of a node; of several, the first."""
     fitting = [one for one in operators if (own_domain(one.domain), one.name) == (domain, name)]
     return max((one for one in fitting if one.since <= version), key=lambda one: one.since, default=None)
 
@@ -65,7 +65,7 @@ def chosen(operators: Iterable[OnnxOperator], domain: str, name: str, version: i
 def found(operator: str | Operator, place: str) -> Operator:
     """The operator itself, or that of ``ops`` with this name.
 
-    Raises ``UnsupportedModel`` for another's operator that may be taken for one of ``ops``, whose names have no dots.
+    Raises ``UnsupportedModel`` for a user's operator with the name of one of ``ops``; use a dot in its name.
     """
     known = find(operator if isinstance(operator, str) else operator.name)
     if isinstance(operator, str):
@@ -78,6 +78,6 @@ def found(operator: str | Operator, place: str) -> Operator:
 
 
 def operator_of(given: OnnxOperator) -> Operator | None:
-    """The operator that a node becomes, as far as ``given`` says it."""
+    """The operator that a node becomes, if ``given`` defines it."""
     rule = given.rule
     return rule.operator if isinstance(rule, Rule) and isinstance(rule.operator, Operator) else None

@@ -1,7 +1,7 @@
-"""Functions: operators that are defined by a graph of other operators, in the model itself or in ONNX's definition.
+"""Functions: operators defined by a graph of other operators, in the model itself or by ONNX.
 
-The importer imports the body of a function in the place of the node that calls it, with the call's inputs and
-attributes. Before anything is imported, ``Functions`` makes sure that this ends, and how large it gets.
+The importer imports the body of a function in place of the calling node, with the call's inputs and attributes. Before
+importing, ``Functions`` checks that expansion ends, and the resulting size.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,14 +16,14 @@ from tilewright.frontend.onnx.read.protos import own_domain, type_of
 from tilewright.graph import Value
 
 MAX_NODES = 2_000_000
-"""Nodes of a model after its functions are in the place of their calls."""
+"""Maximum nodes of a model with functions expanded."""
 
 Key = tuple[str, str, str]
 """Domain, name, overload."""
 
 
 class _Schema(Protocol):
-    """What onnx's stubs do not say of ``OpSchema``."""
+    """Methods missing in onnx's stubs of ``OpSchema``."""
 
     has_function: bool
     has_context_dependent_function: bool
@@ -41,7 +41,7 @@ class Functions:
     """The functions that a model defines.
 
     Raises ``InvalidModel`` if one calls itself, directly or not, ``ResourceLimit`` if the model is too large with the
-    bodies in the place of the calls.
+    bodies expanded.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -60,7 +60,7 @@ class Functions:
         return self._bodies.get(key_of(node))
 
     def _measure(self, start: Key, sizes: dict[Key, int]) -> None:
-        """Enter the number of nodes of ``start``'s body, calls replaced, and of all that it calls, into ``sizes``."""
+        """Add the number of nodes of ``start``'s expanded body, and of all its callees, to ``sizes``."""
         path: dict[Key, None] = {}
         waiting = [start]
         while waiting:
@@ -88,14 +88,14 @@ class Functions:
 
 
 def key_of(node: onnx.NodeProto) -> Key:
-    """Which function ``node`` would call."""
+    """The key of the function that ``node`` would call."""
     return own_domain(node.domain), node.op_type, node.overload
 
 
 def schema_body(
     schema: onnx.defs.OpSchema, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]
 ) -> onnx.FunctionProto | None:
-    """The body that ONNX gives for the operator of ``node``, if it does. Some depend on the inputs' types."""
+    """ONNX's function body for the operator of ``node``, if there is one. Some depend on the inputs' types."""
     body = onnx.FunctionProto()
     made_by = cast(_Schema, schema)
     if made_by.has_function:
@@ -118,7 +118,7 @@ def schema_body(
 
 
 def _plainly_named(node: onnx.NodeProto) -> onnx.NodeProto:
-    """``node`` with other names for all values: onnx writes those of its bodies as text, and reads letters only."""
+    """``node`` with simple names for all values: onnx prints bodies as text, and reads only letters."""
     plain = onnx.NodeProto()
     plain.CopyFrom(node)
     names: dict[str, str] = {"": ""}
@@ -148,13 +148,13 @@ def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def _newest(versions: Iterable[int], opset: int) -> int:
-    """The newest version up to ``opset``. A newer body, if there is no other, says what it means by its own opset."""
+    """The newest version up to ``opset``; else the body for a later one, which has its own opset."""
     known = sorted(versions)
     return max((version for version in known if version <= opset), default=known[0])
 
 
 def called_nodes(function: onnx.FunctionProto, call: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """The body's nodes with the call's attributes, or their defaults, in the place of the references to them."""
+    """The body's nodes with references to attributes replaced by the call's attributes, or their defaults."""
     given = {attribute.name: attribute for attribute in (*function.attribute_proto, *call.attribute)}
     nodes: list[onnx.NodeProto] = []
     for original in function.node:
@@ -168,7 +168,7 @@ def called_nodes(function: onnx.FunctionProto, call: onnx.NodeProto) -> list[onn
 
 
 def _resolve(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> None:
-    """Replace references to attributes; one to an attribute that is not given means that there is none."""
+    """Replace references to attributes; references to omitted attributes are removed."""
     resolved: list[onnx.AttributeProto] = []
     for attribute in node.attribute:
         source = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute

@@ -1,4 +1,4 @@
-"""The shapes of a model's inputs: what the file declares, and what the user gives for them."""
+"""The shapes of a model's inputs, from the file's declarations and the user's shapes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,15 +12,15 @@ from tilewright.ops.shapes import Shape
 from tilewright.symbolic.expr import Extent, const
 
 _Dims = tuple[int | str, ...]
-"""A shape before its run-time extents are numbered: a str is what the user calls one."""
+"""A shape before its run-time extents are numbered: a str is the user's name of one."""
 
 
 def input_shapes(inputs: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> dict[str, Shape]:
-    """The shape of each input. A dimension that is given for one input holds for all inputs that share its name.
+    """The shape of each input. A dimension given for one input applies to all inputs that share its name.
 
-    Run-time extents are numbered in order of first use (``n0``, ``n1`` ...): what users call them is their label, and
-    nothing that is compiled depends on it. Raises ``InvalidModel`` for a shape that is malformed or contradicts the
-    model, ``UnsupportedModel`` for an input whose rank nobody tells.
+    Run-time extents are numbered in order of first use (``n0``, ``n1`` ...): the users' names are labels, on which
+    compiled code does not depend. Raises ``InvalidModel`` for a shape that is malformed or contradicts the model,
+    ``UnsupportedModel`` for an input of unknown rank.
     """
     names = [info.name for info in inputs]
     unknown = [name for name in given if name not in names]
@@ -50,7 +50,7 @@ def _numbered(shapes: Mapping[str, _Dims]) -> dict[str, Shape]:
 
 
 def _names_in(inputs: Iterable[onnx.ValueInfoProto], wanted: Iterable[_Dims]) -> set[str]:
-    """The names that dimensions have: none that has no name may be called so, as it would be the same one then."""
+    """The names of dimensions: unnamed ones must get different names."""
     own = {dim.dim_param for info in inputs for dim in info.type.tensor_type.shape.dim if dim.dim_param}
     return own | {dim for dims in wanted for dim in dims if isinstance(dim, str)}
 
@@ -85,7 +85,7 @@ def _extent(dim: "onnx.TensorShapeProto.Dimension", name: str, position: int, un
 
 
 def _bind(name: str, wanted: _Dims, declared: _Dims, bound: dict[str, int | str]) -> None:
-    """Note what ``wanted`` says about the dimensions of ``declared``."""
+    """Record the sizes in ``wanted`` for the dimensions of ``declared``."""
     place = f"input {readable(name)}"
     if len(wanted) != len(declared):
         raise InvalidModel(f"shapes= gives {_show(wanted)} for {place}, which has {len(declared)} dimensions")

@@ -1,7 +1,7 @@
-"""ONNX models to graphs.
+"""Imports ONNX models as graphs.
 
-Every node becomes operators of ``ops`` by the rule of its type (``rules``). Nothing is guessed: what has no rule is
-``UnsupportedModel``, and the text names the node, its operator and the nearest that is known.
+Every node becomes operators of ``ops`` by the rule of its type (``rules``). A node without a rule raises
+``UnsupportedModel``, which names the node, its operator and the most similar known one.
 """
 
 import itertools
@@ -38,7 +38,7 @@ from tilewright.symbolic.expr import Const, Extent, const
 from tilewright.tensor.elements import Elements
 
 SHAPE_ELEMENTS = 1 << 12
-"""Integer results of constants up to this size are computed here: axes, shapes and bounds that other nodes need."""
+"""Integer results of constants up to this number of elements are computed here: axes, shapes, bounds."""
 FLOAT_ELEMENTS = 1 << 5
 """The same for floats, through which exporters compute sizes and padding."""
 
@@ -52,11 +52,10 @@ def load(
 ) -> Graph:
     """The graph of an ONNX model: a path or a ``ModelProto``; ``operators``: of other domains, or other meanings.
 
-    ``shapes`` gives the shapes of inputs by name; a str names a dimension that is known at run time only, and
-    ``bounds`` says the most that it may be. ``most_bytes``: of all constants together; by default what this process can
-    have. Raises ``InvalidModel`` if the file is missing or malformed, ``UnsupportedModel`` for what can't be compiled,
-    ``ResourceLimit`` for tensors that are too large for that and for functions that grow too large, ``UntrustedData``
-    for external data from elsewhere than the model's folder.
+    ``shapes`` gives the shapes of inputs by name; a str names a dimension known only at run time, and ``bounds`` its
+    upper bound. ``most_bytes``: maximum of all constants together; by default available memory. Raises ``InvalidModel``
+    if the file is missing or malformed, ``UnsupportedModel`` if it can't be compiled, ``ResourceLimit`` for too large
+    tensors and functions, ``UntrustedData`` for external data outside of the model's folder.
     """
     model = source if isinstance(source, onnx.ModelProto) else protos.read_model(Path(source))
     check_text(model)
@@ -104,9 +103,9 @@ def _input_values(infos: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> t
 def _capped(
     import_within: Callable[[SymbolicValues], Graph], most: Mapping[str, int], caps: Mapping[Extent, int]
 ) -> Graph:
-    """The graph if run-time extents are such that slices of tables (of positions, say) do not end before they should.
+    """The graph under bounds of run-time extents with which slices of tables (such as positions) are not clipped.
 
-    A model that does not fit together otherwise was meant so. The bounds are in the graph, and hold for its inputs.
+    Used if the model's shapes are inconsistent otherwise. The bounds are part of the graph, and apply to its inputs.
     """
     graph = import_within(SymbolicValues({**most, **{extent.given: cap for extent, cap in caps.items()}}))
     return replace(graph, bounds=dict(caps))
@@ -114,7 +113,7 @@ def _capped(
 
 @dataclass(slots=True)
 class _Importer:
-    """Walks the nodes of a graph, and of the bodies in it, and makes those of ours."""
+    """Visits the nodes of a graph, and of the bodies in it, and translates them."""
 
     proto: onnx.GraphProto
     functions: Functions
@@ -125,7 +124,7 @@ class _Importer:
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     nodes: list[Node] = field(default_factory=list[Node])
     _fresh: set[Value] = field(default_factory=set[Value])
-    """Constants and symbolic values that were made for the current node."""
+    """Constants and symbolic values created for the current node."""
     _reserved: frozenset[str] = frozenset()
     _made: int = 0
 
@@ -148,14 +147,14 @@ class _Importer:
         self.constants[value] = array
 
     def _inputs(self, given: GivenShapes) -> tuple[Value, ...]:
-        """The inputs that are no constants (old models list those as well)."""
+        """The inputs that are not constants (old models list those as well)."""
         inputs = _input_values([info for info in self.proto.input if info.name not in self.top.values], given)
         for value in inputs:
             self.top.define(value.name, value, f"input {readable(value.name)}")
         return inputs
 
     def _outputs(self) -> tuple[Value, ...]:
-        """What leaves the graph; what no node makes is copied, so that it has a place of its own."""
+        """The outputs; those without a producing node are copied, so that they have their own memory."""
         names = [info.name for info in self.proto.output]
         if not names:
             raise InvalidModel("the model has no outputs")
@@ -168,7 +167,7 @@ class _Importer:
         return tuple(v if v in made and v.name == name else self._copied(name, v) for name, v in values.items())
 
     def _copied(self, name: str, source: Value) -> Value:
-        """A copy of ``source``, which the output ``name`` stands for; with that name unless an input has it."""
+        """A copy of ``source`` for the output ``name``; with that name unless an input has it."""
         if source in self.constants and source.name == name:
             renamed = Value(self._fresh_name(), source.dtype, source.shape)
             self.constants[renamed] = self.constants.pop(source)
@@ -193,13 +192,13 @@ class _Importer:
             while names and not names[-1]:
                 names.pop()
             if not names and node.output:
-                continue  # nobody can use what it makes
+                continue  # its result is not accessible
             start = len(self.nodes)
             results = self._results(node, len(names), scope, place)
             self._bind(names, results, scope, start, place)
 
     def _results(self, node: onnx.NodeProto, wanted: int, scope: Scope, place: str) -> Sequence[Value | None]:
-        """What ``node`` makes: by the model's function, by a rule, or by the function in ONNX's definition."""
+        """The results of ``node``: by the model's function, by a rule, or by ONNX's function body."""
         inputs = tuple(scope.find(name, place) if name else None for name in node.input)
         domain = protos.own_domain(node.domain)
         opset = scope.opsets.get(domain)
@@ -239,7 +238,7 @@ class _Importer:
         wanted: int,
         place: str,
     ) -> Sequence[Value | None]:
-        """What ``rule`` makes of a node."""
+        """The results of ``rule`` on a node."""
         attributes = {a.name: protos.attribute_of(a, place, self.storage) for a in node.attribute}
         request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
         try:
@@ -256,7 +255,7 @@ class _Importer:
         scope: Scope,
         place: str,
     ) -> list[Value | None]:
-        """The results of a function: its body is imported in the place of the call."""
+        """The results of a function: imports its body in place of the call."""
         if len(inputs) > len(function.input) or wanted > len(function.output):
             raise InvalidModel(
                 f"{place} has {len(inputs)} inputs and {wanted} outputs; the function {readable(function.name)} has "
@@ -274,7 +273,7 @@ class _Importer:
     def _branch(
         self, node: onnx.NodeProto, inputs: Sequence[Value | None], wanted: int, scope: Scope, place: str
     ) -> list[Value | None]:
-        """The results of an ``If`` whose condition is known: those of the branch that is taken."""
+        """The results of an ``If`` with a known condition: those of the taken branch."""
         condition = None if inputs[0] is None else self.constants.get(inputs[0])
         if condition is None:
             raise UnsupportedModel(
@@ -296,7 +295,7 @@ class _Importer:
     def _bind(
         self, names: Sequence[str], results: Sequence[Value | None], scope: Scope, start: int, place: str
     ) -> None:
-        """Let the model's names stand for ``results``.
+        """Bind the model's names to ``results``.
 
         At the top, values that were made for this node get those names: a body's names may repeat those outside.
         """
@@ -321,7 +320,7 @@ class _Importer:
         for value in (value for node in self.nodes[start:] for value in node.outputs):
             protos.check_size(static(value.shape) or (), f"{place}: its result {readable(value.name)}")
 
-    # What rules ask for
+    # Services for rules
 
     def add(
         self,
@@ -362,7 +361,7 @@ class _Importer:
         return self._constant(array)
 
     def _constant(self, array: Array) -> Value:
-        """A constant with a fresh name, of bytes that were counted."""
+        """A constant with a fresh name, whose bytes are already counted."""
         value = Value(self._fresh_name(), dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
         self.constants[value] = array
         self._fresh.add(value)
@@ -383,7 +382,7 @@ class _Importer:
         return value
 
     def _fresh_name(self) -> str:
-        """A name for what the model does not name. ONNX's names may be anything, so none is reserved for us."""
+        """A name for values unnamed in the model. ONNX's names are arbitrary, so none can be reserved."""
         self._made += 1
         while (name := f"_{self._made}") in self._reserved:
             self._made += 1
@@ -401,7 +400,7 @@ def _is_small(value: Value) -> bool:
 
 
 def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
-    """``node`` with other values in the place of those in ``names``."""
+    """``node`` with the values in ``names`` replaced."""
     if not names:
         return node
     inputs = tuple(value if value is None else names.get(value, value) for value in node.inputs)

@@ -1,8 +1,7 @@
-"""The order of nodes: ONNX asks for a topological one, and not every exporter gives it.
+"""Sorts nodes topologically: ONNX requires that order, but some exporters violate it.
 
-A node comes after all that make what it reads, bodies in it (branches, loops) included; otherwise nodes stay in the
-order of the file, so that one that is right already stays as it is. Nodes that need each other have no order: they
-stay, and whoever looks for a name that is not made yet finds the cycle (``cycle_through``).
+A node comes after the producers of its inputs, including those of bodies in it (branches, loops); otherwise nodes keep
+the order of the file. Nodes on a cycle stay unsorted, and ``cycle_through`` finds the cycle for the error.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def reads_of(node: onnx.NodeProto) -> set[str]:
-    """The names from outside that a node needs: its inputs, and what bodies in it read and do not make themselves."""
+    """The outer names that a node needs: its inputs, and those that bodies in it read and do not define."""
     found = set(node.input)
     waiting = [(graph, frozenset[str]()) for graph in subgraphs(node)]
     while waiting:
@@ -43,7 +42,7 @@ def _made_in(graph: onnx.GraphProto) -> frozenset[str]:
 
 
 def makers_of(nodes: Sequence[onnx.NodeProto]) -> dict[str, int]:
-    """The position of the node that makes each name: the first one, if there are several."""
+    """The position of the first node that defines each name."""
     makers: dict[str, int] = {}
     for position, node in enumerate(nodes):
         for name in node.output:
@@ -52,9 +51,9 @@ def makers_of(nodes: Sequence[onnx.NodeProto]) -> dict[str, int]:
 
 
 def topological_order(nodes: Sequence[onnx.NodeProto]) -> Sequence[int]:
-    """Positions of ``nodes``, each after those that make what it reads; a ``range`` if they are in order already.
+    """Positions of ``nodes``, each after the producers of its inputs; a ``range`` if they are in order already.
 
-    Takes time in proportion to all names.
+    Takes linear time in the number of names.
     """
     makers = makers_of(nodes)
     needed = [_needed(node, makers) for node in nodes]
@@ -88,12 +87,12 @@ def sort_nodes(graph: onnx.GraphProto) -> None:
 
 
 def _needed(node: onnx.NodeProto, makers: Mapping[str, int]) -> list[int]:
-    """Who makes what ``node`` reads, in the order of the file."""
+    """The producers of the inputs of ``node``, in the order of the file."""
     return sorted({makers[name] for name in reads_of(node) if name in makers})
 
 
 def cycle_through(start: int, nodes: Sequence[onnx.NodeProto]) -> list[int]:
-    """Positions of nodes from ``start`` to ``start``, each of which reads the one before; empty if there is no way."""
+    """Positions of nodes on a path from ``start`` to ``start``, each of which reads the one before; empty if none."""
     makers = makers_of(nodes)
     came_from: dict[int, int] = {}
     waiting = [start]

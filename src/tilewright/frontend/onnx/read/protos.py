@@ -29,30 +29,30 @@ from tilewright.ops import Attribute
 from tilewright.symbolic.expr import Const
 
 FIRST_OPSET = 7
-"""The first opset with NumPy's broadcasting. Of older ones, only operators that it left as they were are read."""
+"""The first opset with NumPy's broadcasting. Of older ones, only unchanged operators are supported."""
 
 MAX_FILE_BYTES = (1 << 31) - 1
-"""What protobuf can hold."""
+"""Maximum bytes of a protobuf message."""
 
 MAX_ELEMENTS = 1 << 34
-"""Elements of one tensor: more than any machine that this compiler runs on has room for."""
+"""Maximum elements of one tensor: more than fit in any supported machine."""
 
 MAX_RANK = 32
-"""Dimensions of a tensor, each of which is a loop around the next."""
+"""Maximum dimensions of a tensor, each of which becomes a nested loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where the bytes of a model's constants come from, and how many they may be."""
+    """The source of a model's constants, and the limit of their bytes."""
 
     budget: Budget
     outside: Callable[[onnx.TensorProto, str], Bytes] | None = None
-    """Reads the bytes of a tensor that is in another file, which were counted; None: there are no other files."""
+    """Reads the checked bytes of an external tensor; None: there are no other files."""
 
 
 @contextmanager
 def opened_model(path: Path) -> Generator[BufferedReader]:
-    """A model's file, which may be one, as far as its size and its outermost fields tell.
+    """A context manager: a model's file, checked by its size and its outermost fields.
 
     Raises ``InvalidModel`` or ``ResourceLimit``, before most of it is read, and for what fails within the block.
     """
@@ -81,7 +81,7 @@ _FORMS = {
     b"version https://git-lfs": ", as it only says where Git LFS has it (git lfs pull)",
     b"<": ", as it is a page, not a model: look at how it was downloaded",
 }
-"""What is given by mistake, by its first bytes."""
+"""A guess of the format of a wrong file, by its first bytes."""
 
 
 def _of_form(path: Path) -> str:
@@ -96,7 +96,7 @@ def _of_form(path: Path) -> str:
 def read_model(path: Path) -> onnx.ModelProto:
     """The model in a file, without its external data. Raises ``InvalidModel`` or ``ResourceLimit``."""
     with opened_model(path) as file, memory_guarded(f"the model {path} was read"):
-        # Of protobuf nothing is heard where memory ends but a signal: its copy must fit beside the bytes.
+        # When memory is exhausted, protobuf raises a signal: its copy must fit besides the bytes.
         Budget.of_model().take(2 * os.fstat(file.fileno()).st_size, f"reading {path}")
         try:
             model = onnx.load_model_from_string(file.read())
@@ -108,7 +108,7 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def sha256(source: str | os.PathLike[str] | onnx.ModelProto) -> str | None:
-    """The SHA-256 of a model's file without its external data, in hexadecimal digits; None if it can't be written.
+    """The SHA-256 of a model's file without its external data, in hexadecimal digits; None if it can't be serialized.
 
     Raises as ``opened_model`` does.
     """
@@ -119,19 +119,19 @@ def sha256(source: str | os.PathLike[str] | onnx.ModelProto) -> str | None:
 
 
 def sha256_of_file(path: Path) -> tuple[str, os.stat_result]:
-    """The SHA-256 of a model's file, in hexadecimal digits, and what the system said of it before it was read."""
+    """The SHA-256 of a model's file, in hexadecimal digits, and its attributes before reading."""
     with opened_model(path) as file:
         facts = os.fstat(file.fileno())
         return hashlib.file_digest(file, "sha256").hexdigest(), facts
 
 
 def serialized(model: onnx.ModelProto) -> bytes | None:
-    """The bytes of a model's file, equal for equal models; None if protobuf can't write them: there are too many."""
+    """The bytes of a model's file, equal for equal models; None if they exceed protobuf's limit."""
     if model.ByteSize() > MAX_FILE_BYTES:
         return None
     try:
         return model.SerializeToString(deterministic=True)
-    except (EncodeError, ValueError):  # it says no more: too large, or no memory
+    except (EncodeError, ValueError):  # the exception has no detail: too large, or out of memory
         return None
 
 
@@ -172,7 +172,7 @@ def dtype_of(code: int, place: str) -> DType:
 
 
 def type_of(value: Value | None) -> onnx.TypeProto:
-    """ONNX's description of a value's type; an empty one for an input that is left out."""
+    """ONNX's description of a value's type; an empty one for an omitted input."""
     kind = onnx.TypeProto()
     if value is not None:
         kind.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(value.dtype.numpy)
@@ -197,7 +197,7 @@ def array_of(tensor: onnx.TensorProto, place: str, storage: Storage) -> Array:
     if is_outside and storage.outside is not None:
         return storage.outside(tensor, place).view(dtype.numpy).reshape(shape)
     try:
-        array = numpy_helper.to_array(tensor)  # as large as what the file has of it, or an error
+        array = numpy_helper.to_array(tensor)  # checked against the size of the data in the file
     except (ValueError, TypeError, OverflowError, OSError, onnx.checker.ValidationError) as error:
         raise InvalidModel(f"{place} can't be read: {error}") from error
     storage.budget.take(array.nbytes, place)
@@ -205,7 +205,7 @@ def array_of(tensor: onnx.TensorProto, place: str, storage: Storage) -> Array:
 
 
 def initializers(graph: onnx.GraphProto, storage: Storage) -> Iterator[tuple[str, Array, str]]:
-    """The constants of a graph or branch: name, elements, and how errors call it. Sparse ones become dense."""
+    """The constants of a graph or branch: name, elements, and description for errors. Sparse ones become dense."""
     for tensor in graph.initializer:
         place = f"constant {readable(tensor.name)}"
         yield tensor.name, array_of(tensor, place, storage), place
@@ -248,7 +248,7 @@ def check_size(shape: tuple[int, ...], place: str) -> None:
 
 
 def constant_of(node: onnx.NodeProto, place: str, storage: Storage) -> Array:
-    """What a ``Constant`` node holds. Raises as ``array_of`` does."""
+    """The value of a ``Constant`` node. Raises as ``array_of`` does."""
     for attribute in node.attribute:
         match attribute.name:
             case "value":
@@ -308,7 +308,7 @@ _SCHEMA_TYPES = {
 def schema_of(node: onnx.NodeProto, opset: int, place: str) -> onnx.defs.OpSchema | None:
     """ONNX's definition of a node's operator as of ``opset``; None if it has none in any version.
 
-    Raises ``InvalidModel`` for an operator that ``opset`` has not, ``UnsupportedModel`` for one that is too old.
+    Raises ``InvalidModel`` for an operator missing in ``opset``, ``UnsupportedModel`` for one that is too old.
     """
     op_type, domain = node.op_type, own_domain(node.domain)
     if not onnx.defs.has(op_type, domain):
@@ -330,7 +330,7 @@ def schema_of(node: onnx.NodeProto, opset: int, place: str) -> onnx.defs.OpSchem
 
 
 def check_node(node: onnx.NodeProto, schema: onnx.defs.OpSchema, opset: int, place: str) -> None:
-    """Whether inputs, outputs and attributes are as ONNX's definition of the operator says. Raises ``InvalidModel``."""
+    """Check inputs, outputs and attributes against ONNX's definition of the operator. Raises ``InvalidModel``."""
     named = max((position for position, name in enumerate(node.output, 1) if name), default=0)
     if len(node.output) < schema.min_output or named > schema.max_output:
         wanted = f"{schema.min_output} to {schema.max_output}"
@@ -355,10 +355,10 @@ def check_node(node: onnx.NodeProto, schema: onnx.defs.OpSchema, opset: int, pla
 
 
 def check_types(node: onnx.NodeProto, schema: onnx.defs.OpSchema, inputs: Sequence[Value | None], place: str) -> None:
-    """Whether the element types of inputs are as ONNX says: of one type where it demands that, and of a known kind.
+    """Check the element types of inputs against ONNX's definition: equal types where required, and known kinds.
 
-    What the newest opset says counts: models have types that their opset had not yet. Integers and floats of other
-    sizes than those that ONNX lists are taken, too. Raises ``InvalidModel``.
+    The newest opset is used, as models have types that their opset lacks. Integers and floats of other sizes than those
+    listed are accepted, too. Raises ``InvalidModel``.
     """
     newest = onnx.defs.get_schema(node.op_type, schema.domain)
     seen: dict[str, tuple[str, DType]] = {}
@@ -382,7 +382,7 @@ def check_types(node: onnx.NodeProto, schema: onnx.defs.OpSchema, inputs: Sequen
 
 @cache
 def _kind_of(name: str) -> str:
-    """Of ONNX's name of a type: integers, floats, or itself."""
+    """The kind of ONNX's type name: integers, floats, or itself."""
     return "integer" if "int" in name else "float" if "float" in name or "double" in name else name
 
 

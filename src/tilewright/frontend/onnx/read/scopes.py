@@ -1,4 +1,4 @@
-"""Names and places in a model: what a name stands for, where a node is, and why a name stands for nothing."""
+"""Scopes: bindings of names in a model, places of nodes, and errors for unbound names."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from tilewright.frontend.onnx.read.order import cycle_through, makers_of, topolo
 from tilewright.graph import Value
 
 MAX_DEPTH = 64
-"""Functions and branches inside each other."""
+"""Maximum nesting of functions and branches."""
 _INSIDE = " / "
 
 
@@ -26,28 +26,28 @@ class Scope:
     nodes: Sequence[onnx.NodeProto]
     opsets: Mapping[str, int]
     place: str = ""
-    """Where this body is in the model: a node and a separator. Empty at the top."""
+    """The place of this body in the model: a node and a separator. Empty at the top."""
     outer: "Scope | None" = None
     depth: int = 0
     is_own: bool = False
-    """The body of one of ONNX's own functions, which does not see those of the model."""
+    """Whether this is the body of an ONNX function, which does not see the model's functions."""
     values: dict[str, Value | None] = field(default_factory=dict[str, Value | None])
-    """None: an input of a function that the call leaves out."""
+    """The bindings; None: an omitted input of a function."""
 
     def inside(self, nodes: Sequence[onnx.NodeProto], place: str, *, is_branch: bool) -> "Scope":
-        """The scope of a body in the node at ``place``. Raises ``ResourceLimit`` if too many are in each other."""
+        """The scope of a body in the node at ``place``. Raises ``ResourceLimit`` for too deep nesting."""
         if self.depth == MAX_DEPTH:
             raise ResourceLimit(f"{place}: more than {MAX_DEPTH} functions and branches are inside each other")
         return Scope(nodes, self.opsets, f"{place}{_INSIDE}", self if is_branch else None, self.depth + 1, self.is_own)
 
     def define(self, name: str, value: Value, place: str) -> None:
-        """Let ``name`` stand for ``value``. Raises ``InvalidModel`` if it stands for something already."""
+        """Bind ``name`` to ``value``. Raises ``InvalidModel`` if it is bound already."""
         if name in self.values:
             raise InvalidModel(f"{place} makes `{readable(name)}`, which exists already; rename one of them")
         self.values[name] = value
 
     def find(self, name: str, place: str) -> Value | None:
-        """What ``name`` stands for. Raises ``InvalidModel`` if that is nothing."""
+        """The value of ``name``. Raises ``InvalidModel`` if it is unbound."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.values:
@@ -56,7 +56,7 @@ class Scope:
         raise InvalidModel(f"{place} uses `{readable(name)}`, {_why_missing(name, self)}")
 
     def placed(self) -> Iterator[tuple[onnx.NodeProto, str]]:
-        """The nodes in topological order, each with its place in the file. That they are sorted is logged."""
+        """The nodes in topological order, each with its place in the file. Sorting is logged."""
         order = topological_order(self.nodes)
         if not isinstance(order, range):
             moved = next(position for at, position in enumerate(order) if at != position)
@@ -70,12 +70,12 @@ class Scope:
 
 
 def place_of(node: onnx.NodeProto, position: int) -> str:
-    """How errors call a node."""
+    """The description of a node for errors."""
     return f"node {readable(node.name) if node.name else position} ({readable(node.op_type)})"
 
 
 def _why_missing(name: str, scope: Scope) -> str:
-    """What is wrong with the use of ``name`` in ``scope``: nothing makes it, or nodes need each other."""
+    """Why ``name`` is unbound in ``scope``: it has no producer, or nodes form a cycle."""
     around: Scope | None = scope
     while around is not None:
         nodes = around.nodes
@@ -91,6 +91,6 @@ _SHOWN_OF_CYCLE = 8
 
 
 def _shown(cycle: list[int]) -> list[int]:
-    """All of a short cycle; of a long one, both ends."""
+    """The whole of a short cycle; both ends of a long one."""
     half = _SHOWN_OF_CYCLE // 2
     return cycle if len(cycle) <= _SHOWN_OF_CYCLE else [*cycle[:half], *cycle[-half:]]

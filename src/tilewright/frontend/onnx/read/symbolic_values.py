@@ -1,9 +1,9 @@
-"""Values of a model that follow from run-time extents: the shapes that it computes.
+"""Symbolic values: integer tensors of a model that depend on run-time extents only, such as shapes.
 
-``Shape`` of a tensor with run-time extents makes such a value; nodes that read only constants and such values make
-others, by evaluating the te programs of their operators over expressions (``tensor.elements``). Where one is an
-operator's parameter (the target of a Reshape), its expressions are that parameter. Where it is data, a node of the
-graph makes it, from the extents alone.
+``Shape`` of a tensor with run-time extents gives such a value; nodes that read only constants and such values give
+others, by evaluation of the te programs of their operators over expressions (``tensor.elements``). If one is an
+operator's parameter (the target of a Reshape), its expressions are used directly. If it is data, a node of the graph
+computes it from the extents.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,25 +36,25 @@ def can_be_extent(element: Expr) -> bool:
 
 
 class SymbolicValues:
-    """Those of one model; and what was found out about its run-time extents on the way."""
+    """The symbolic values of one model, and the limits of its run-time extents found on the way."""
 
     def __init__(self, most: Mapping[str, int]) -> None:
         """``most``: upper bounds of run-time extents, by the names that users give them."""
         self.limits: dict[Limit, None] = {}
-        """What must hold for the elements to be right."""
+        """Conditions under which the elements are valid."""
         self.caps: dict[Extent, int] = {}
-        """Bounds of extents under which slices would not have to be cut off where their input ends."""
+        """Bounds of extents under which slices need not be clipped at the end of their input."""
         self.bounds = Bounds()
         self._most = most
         self._known: dict[Value, Elements] = {}
         self._made: set[Value] = set()
 
     def declare(self, inputs: Iterable[Value]) -> None:
-        """Note the run-time extents of the model's inputs."""
+        """Record the run-time extents of the model's inputs."""
         self.bounds = Bounds(dims={extent: self._most.get(extent.given) for extent in extents_of(inputs)})
 
     def require(self, extent: Expr) -> None:
-        """Refuse inputs at run time for which ``extent`` is negative, if there may be any."""
+        """Let the runtime refuse inputs for which ``extent`` is negative, if that is possible."""
         low = interval(extent, self.bounds).lo
         if low is None or low < 0:
             self.limits[Limit(extent)] = None
@@ -63,17 +63,17 @@ class SymbolicValues:
         return value in self._known
 
     def define(self, value: Value, elements: Elements) -> None:
-        """Let ``value`` have these elements."""
+        """Set the elements of ``value``."""
         self._known[value] = elements
 
     def rename(self, old: Value, new: Value) -> None:
-        """Let ``new`` stand for what ``old`` was."""
+        """Let ``new`` have the elements of ``old``."""
         self._known[new] = self._known.pop(old)
         if old in self._made:
             self._made.add(new)
 
     def elements(self, value: Value, constants: Mapping[Value, Array]) -> Elements | None:
-        """The elements of ``value``, if it is one of these or a small constant without fractions."""
+        """The elements of ``value``, if it is symbolic or a small constant without fractions."""
         if value in self._known or value not in constants:
             return self._known.get(value)
         array = constants[value]
@@ -83,7 +83,7 @@ class SymbolicValues:
         return tuple(const(element, dtype) for element in np.ravel(array).tolist())
 
     def results(self, node: Node, constants: Mapping[Value, Array]) -> Known | None:
-        """What ``node`` makes, if that follows from run-time extents, and does not do so without them."""
+        """The elements of the results of ``node``, if they depend on run-time extents only, and on at least one."""
         inputs = {value: as_placeholder(value) for value in node.inputs if value is not None}
         if not (node.dims or any(value in self._known for value in inputs)):
             return None
@@ -101,22 +101,22 @@ class SymbolicValues:
         return found
 
     def missing(self, node: Node, place: str) -> list[Node]:
-        """The nodes that make those inputs of ``node`` that are such values, and that no node makes so far."""
+        """Nodes for those inputs of ``node`` that are symbolic and have no producer yet."""
         inputs = dict.fromkeys(value for value in node.inputs if value is not None)
         return [self.node(value, place) for value in inputs if self.is_missing(value)]
 
     def is_missing(self, value: Value) -> bool:
-        """Whether ``value`` is one of these, and no node makes it."""
+        """Whether ``value`` is symbolic, without a producer."""
         return value in self._known and value not in self._made
 
     def node(self, value: Value, place: str) -> Node:
-        """A node that makes ``value``."""
+        """A node that computes ``value``."""
         self._made.add(value)
         attributes = (("values", self._known[value]), ("shape", static(value.shape)), ("dtype", value.dtype))
         return Node(require("Elements"), (), (value,), attributes, place)
 
     def at_most(self, bound: Expr, extent: Expr) -> Expr:
-        """The smaller of the two, where that is ``bound`` unless a slice is cut off at the end of its input."""
+        """The minimum of the two, if it is ``bound`` unless a slice is clipped at the end of its input."""
         smaller = simplify(minimum(bound, extent), self.bounds)
         form = linear_form(bound, self.bounds)
         if smaller != bound and isinstance(extent, Const) and len(form.terms) == 1:

@@ -1,4 +1,4 @@
-"""Whether the names in a model are text: in a damaged file they may be any bytes."""
+"""Checks that names in a model are valid UTF-8: in a damaged file they may be any bytes."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,7 @@
-"""The encoding of Protocol Buffers, as far as it says what a model's file is, without parsing it.
+"""Checks the Protocol Buffers encoding of a model's file, without parsing all of it.
 
-Parsing takes many times the file's size in memory, and hashing reads all of it. So it is looked at first: the lengths
-of its fields must lead from its beginning to its end, and one of them must be the graph.
+Parsing takes many times the file's size in memory, and hashing reads all of it. So the outer structure is checked
+first: the lengths of the fields must add up to the file's size, and one field must be the graph.
 
 Source: https://protobuf.dev/programming-guides/encoding
 """
@@ -13,11 +13,11 @@ _LOCATION = b"location"
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
 _WINDOW = 1 << 16
 _MOST_FIELDS = 1 << 22
-"""Of one message: more than any model has; each takes a step here."""
+"""Maximum fields of one message: more than in any model; each takes a step here."""
 
 
 class Bytes:
-    """A file's bytes at any place, read as they are asked for. (A mapped file that is cut short ends the process.)"""
+    """Random access to a file's bytes, read on demand. (A mapped file that is truncated ends the process.)"""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -47,21 +47,21 @@ class Bytes:
 
 
 def check_model(content: Bytes) -> None:
-    """Raises ``ValueError`` unless the fields of a message fill the file, and one of them is a graph."""
+    """Raises ``ValueError`` unless the fields of a message cover the file, and one of them is a graph."""
     if not list(_fields(content, [(0, content.size)], _GRAPH)):
         raise ValueError("it holds no graph")
 
 
 def may_name_locations(content: Bytes) -> bool:
-    """Whether a tensor of the model may be in another file. Raises ``ValueError`` if the file is no model.
+    """Whether a tensor of the model may be in another file. Raises ``ValueError`` if the file is not a model.
 
-    The key of such an entry is in the file as it is: a model without it need not be parsed to know that it has none.
+    The key of such an entry occurs literally in the file, so a model without it need not be parsed.
     """
     return any(content.contains(_LOCATION, start, end) for start, end in _without_weights(content))
 
 
 def _without_weights(content: Bytes) -> Iterator[tuple[int, int]]:
-    """All parts of a model's file but ``graph.initializer.raw_data``."""
+    """All parts of a model's file except ``graph.initializer.raw_data``."""
     known = 0
     for tensor in _fields(content, _fields(content, [(0, content.size)], _GRAPH), _INITIALIZER):
         for start, end in _fields(content, [tensor], _RAW_DATA):
@@ -71,7 +71,7 @@ def _without_weights(content: Bytes) -> Iterator[tuple[int, int]]:
 
 
 def _fields(content: Bytes, messages: Iterable[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
-    """Where the fields with the number ``wanted`` of these messages are; they are messages or bytes themselves.
+    """The ranges of the fields ``wanted`` of these messages; they are messages or bytes themselves.
 
     A field of another wire type than these can't be large.
     """
@@ -101,7 +101,7 @@ def _fields(content: Bytes, messages: Iterable[tuple[int, int]], wanted: int) ->
 
 
 def _varint(content: Bytes, at: int) -> tuple[int, int]:
-    """The number that starts at byte ``at``, and where the next thing starts."""
+    """The number at byte ``at``, and the position after it."""
     value = shift = 0
     while at < content.size and shift < 64:
         byte = content.byte(at)

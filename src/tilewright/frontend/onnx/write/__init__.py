@@ -1,8 +1,8 @@
-"""Graphs to ONNX: standard models, which other runtimes run.
+"""Writes graphs as standard ONNX models, for other runtimes.
 
 In: ``graph.Graph``. Out: an ONNX file or ``ModelProto``.
 
     exporter.save(graph, Path("other.onnx"))
 
-``forms/`` says how the node of an operator is written, ``exporter.py`` puts it together.
+``forms/`` translates the nodes of each operator, ``exporter.py`` assembles the model.
 """

@@ -1,4 +1,4 @@
-"""Graphs to ONNX models: standard ones, which other runtimes run.
+"""Exports graphs as standard ONNX models, for other runtimes.
 
     save(graph, Path("out.onnx"))
 
@@ -23,17 +23,18 @@ from tilewright.graph import Graph, Value
 from tilewright.symbolic.expr import Const, Expr, Extent
 
 IR_VERSION = 10
-"""That of ONNX 1.16 (2024)."""
+"""The IR version of ONNX 1.16 (2024)."""
 _ROOM = 1 << 24
-"""Bytes for all but the weights."""
+"""Bytes reserved for the model without its weights."""
 _PAGE = 1 << 12
-"""Alignment in bytes of tensors in a file of their own, so that they can be mapped."""
+"""Alignment in bytes of tensors in an external file, for mapping."""
 
 
 def export(graph: Graph, operators: Iterable[OnnxOperator] = ()) -> onnx.ModelProto:
-    """``graph`` as an ONNX model; ``operators``: of other domains, those by plain rules are written as their nodes.
+    """``graph`` as an ONNX model; ``operators``: user-defined ones; those with declarative rules are written as their
+    nodes.
 
-    Raises ``UnsupportedModel`` naming a node that ONNX can't say, and what helps.
+    Raises ``UnsupportedModel`` naming a node that ONNX can't express, and a remedy.
     """
     writer, foreign = Writer(graph), _Foreign(operators)
     opset = max([OLD, *(_write(Writing(node, writer), foreign) for node in graph.nodes)])
@@ -49,14 +50,14 @@ def export(graph: Graph, operators: Iterable[OnnxOperator] = ()) -> onnx.ModelPr
 
 
 class _Foreign:
-    """Operators of other domains, and the versions of these that were needed so far."""
+    """User-defined operators, and the versions of their domains used so far."""
 
     def __init__(self, operators: Iterable[OnnxOperator]) -> None:
         self._known = {operator_of(one): one for one in (*operators,)[::-1]}
         self.versions: dict[str, int] = {}
 
     def writes(self, writing: Writing) -> bool:
-        """Write the node, if it is of one of them."""
+        """Write the node, if it is one of them."""
         given = self._known.get(writing.node.op)
         if given is None or not isinstance(given.rule, Rule) or given.rule.constant_inputs:
             return False
@@ -70,7 +71,7 @@ class _Foreign:
 
 
 def _write(writing: Writing, foreign: _Foreign) -> int:
-    """Write a node; the opset that it needs."""
+    """Write a node; returns the opset that it needs."""
     op, writer = writing.node.op.name, writing.writer
     if foreign.writes(writing):
         return OLD
@@ -90,7 +91,7 @@ def _write(writing: Writing, foreign: _Foreign) -> int:
 
 
 def _info(value: Value) -> onnx.ValueInfoProto:
-    """The type of an input or output; an extent that is no name or number is left open."""
+    """The type of an input or output; an extent that is neither a name nor a number is left open."""
     return helper.make_tensor_value_info(value.name, code_of(value.dtype), [_dim(extent) for extent in value.shape])
 
 
@@ -123,7 +124,7 @@ def save(
 
 
 def _moved_weights(model: onnx.ModelProto, location: str) -> list[bytes]:
-    """The content of the file ``location``, in which large initializers of ``model`` are from now on."""
+    """The content of the file ``location``, to which large initializers of ``model`` are moved."""
     parts: list[bytes] = []
     offset = 0
     for tensor in model.graph.initializer:

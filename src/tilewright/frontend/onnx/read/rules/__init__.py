@@ -1,10 +1,10 @@
-"""Rules: which nodes of the graph an ONNX node becomes, one file per family of operators.
+"""Import rules: translate ONNX nodes to nodes of the graph, one file per family of operators.
 
 In: a ``Request`` (one node of the model). Out: the values of its outputs. Most rules are declarations:
 
     "Gemm": Rule("Gemm", {"alpha": "alpha", "transA": "transpose_a"})
 
-Others are functions that apply several operators or look at the opset. To add an operator: write it in ``ops``, and
+Others are functions that apply several operators or depend on the opset. To add an operator: write it in ``ops``, and
 put a line into the table of its family here.
 """
 

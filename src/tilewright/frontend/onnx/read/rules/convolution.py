@@ -34,7 +34,7 @@ def kernel_of(request: Request, weight: Value) -> Shape:
 
 
 def _conv_transpose(request: Request) -> Sequence[Value]:
-    """By phases of the strides. Places are computed in whole strides, and cut off afterwards where there are more."""
+    """By phases of the strides. Outputs are computed in whole strides, and cropped afterwards."""
     data, weight, bias = request.input(0), request.input(1), request.optional(2)
     own = sliding(request, data, kernel_of(request, weight))
     group = request.integer("group", 1)
@@ -70,7 +70,7 @@ def _convolved(
 
 
 def _transposed_extents(request: Request, own: Sliding) -> tuple[list[int], list[Expr]]:
-    """The padding that is cut off before, and the extents of the output."""
+    """The padding to crop at the begin, and the extents of the output."""
     rank = len(own.kernel)
     more = request.ints("output_padding") or (0,) * rank
     moves = zip(own.spatial, own.kernel, own.strides, own.dilations, more, strict=True)
@@ -96,7 +96,7 @@ def _transposed_extents(request: Request, own: Sliding) -> tuple[list[int], list
 
 
 def _output_extents(request: Request, own: Sliding) -> list[Expr] | None:
-    """The output's spatial extents, where the node fixes them."""
+    """The output's spatial extents, if the node specifies them."""
     given = request.ints("output_shape")
     if given is not None:
         check_entries(request, "output_shape", given[-len(own.kernel) :], len(own.kernel), 1)
@@ -158,7 +158,7 @@ def _qlinear_conv(request: Request) -> Sequence[Value]:
 
 
 def _integer_convolution(request: Request, data: tuple[int, int], weight: tuple[int, int]) -> Value:
-    """Of two inputs, each with its zero point, if that is there: by their positions."""
+    """The zero points of two inputs, if present, by position."""
     x, filters = request.input(data[0]), request.input(weight[0])
     zero, zeros = request.optional(data[1]), request.optional(weight[1])
     zero = None if zero is None else _scalar(request, zero)
@@ -175,7 +175,7 @@ def _by_channel(request: Request, parameter: Value, axis: int, rank: int) -> Val
 
 
 def _scalar(request: Request, value: Value) -> Value:
-    """One number, without dimensions. Raises ``InvalidModel`` for several."""
+    """One number, as a scalar. Raises ``InvalidModel`` for several."""
     if any(extent != const(1) for extent in value.shape):
         raise request.invalid(f"the zero point {value!r} should be one number")
     return request.apply("Squeeze", value) if value.shape else value

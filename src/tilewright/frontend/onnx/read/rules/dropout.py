@@ -1,4 +1,4 @@
-"""ONNX's Dropout, which drops nothing in a compiled model: that is inference."""
+"""ONNX's Dropout, which is the identity in inference."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""ONNX's Einsum: operands are joined two at a time, from the left."""
+"""ONNX's Einsum: contracts operands two at a time, from the left."""
 
 import string
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def _einsum(request: Request) -> Sequence[Value]:
 
 
 def _letters(request: Request, terms: Sequence[Subscripts]) -> dict[str, str]:
-    """A letter for each subscript, those of the ellipsis, too."""
+    """A letter for each subscript, including those of the ellipsis."""
     used = dict.fromkeys(name for term in terms for name in term)
     free = (c for c in string.ascii_letters if c not in used)
     try:

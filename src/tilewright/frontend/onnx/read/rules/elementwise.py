@@ -15,7 +15,7 @@ _PLAIN = """
 _WITH_ALPHA = "Celu Elu LeakyRelu Swish ThresholdedRelu"
 
 LARGEST_UNROLLED_POWER = 8
-"""Constant exponents up to this become products: of floats as exact as the function, up to the exponent 3."""
+"""Constant exponents up to this become products, which are as accurate for floats up to the exponent 3."""
 
 
 def _clip(request: Request) -> Sequence[Value]:

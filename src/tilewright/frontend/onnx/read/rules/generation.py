@@ -1,4 +1,4 @@
-"""ONNX's operators that make tensors out of numbers and shapes."""
+"""ONNX's operators that generate tensors from numbers and shapes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def _range(request: Request) -> Sequence[Value]:
 
 
 def _symbolic_count(request: Request) -> Expr | None:
-    """How many numbers there are if that depends on run-time extents, for a constant step."""
+    """The number of elements if it depends on run-time extents, for a constant step."""
     given = [number for position in range(3) for number in request.extents(position) or ()]
     if len(given) != 3 or all(isinstance(number, int) for number in given):
         return None

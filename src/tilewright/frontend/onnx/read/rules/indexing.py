@@ -1,7 +1,7 @@
-"""ONNX's operators that read and write at places that are data.
+"""ONNX's operators that read and write at data-dependent positions.
 
-A constant index out of range is a fault of the model. One that is known at run time only reads the nearest element, and
-writes nothing (``ops.indexing``, ``ops.scatter``).
+A constant index out of range makes the model invalid. Others are checked at run time (``ops.indexing``,
+``ops.scatter``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ def _axis(request: Request, data: Value, default: int = 0) -> int:
 
 
 def _check_constant(request: Request, indices: Value, extents: Sequence[Expr], what: str) -> None:
-    """Raises ``InvalidModel`` if a known index exceeds its extent: the only one, or that of its column."""
+    """Raises ``InvalidModel`` if a constant index exceeds its extent: the only one, or that of its column."""
     known = request.importer.known(indices)
     if known is None or not known.size or not np.issubdtype(known.dtype, np.integer):
         return
@@ -104,7 +104,7 @@ def _non_zero(request: Request) -> Sequence[Value]:
 
 
 def _with_checked_labels(request: Request) -> tuple[Value | None, ...]:
-    """The inputs of a loss, whose definition takes a negative label for one that counts from the end."""
+    """The inputs of a loss, in whose definition a negative label counts from the end."""
     scores, target = request.input(0), request.input(1)
     if len(scores.shape) < 2:
         raise request.invalid(f"the scores {scores!r} have no dimension of classes")
@@ -123,7 +123,7 @@ CHECKED_INPUTS: Mapping[str, Callable[[Request], tuple[Value | None, ...]]] = {
     "NegativeLogLikelihoodLoss": _with_checked_labels,
     "SoftmaxCrossEntropyLoss": _with_checked_labels,
 }
-"""For operators that are imported by their definitions: their inputs, with checks that these do not have."""
+"""For operators imported by their function bodies: their inputs, with additional checks."""
 
 RULES: Mapping[str, RuleFunction] = {
     "Compress": _compress,

@@ -13,7 +13,7 @@ from tilewright.symbolic.simplify import simplify
 
 
 def _axes_of(request: Request, given: Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """Axes counted from the front, in the order given; all, if none are. Raises ``InvalidModel``."""
+    """Axes counted from the front, in the given order; by default all. Raises ``InvalidModel``."""
     axes = tuple(range(rank)) if given is None else tuple(given)
     if any(not -rank <= axis < rank for axis in axes) or len({axis % rank for axis in axes}) != len(axes):
         raise request.invalid(f"axes {axes} are not different axes of {rank} dimensions")
@@ -35,7 +35,7 @@ _SLICE = Rule("Slice", same("starts", "ends", "axes"), {1: "starts", 2: "ends", 
 
 
 def _slice(request: Request) -> Sequence[Value]:
-    """Bounds may follow from run-time extents."""
+    """Bounds may depend on run-time extents."""
     starts, ends = request.extents(1) or (), request.extents(2) or ()
     if all(isinstance(bound, int) for bound in (*starts, *ends)):
         return _SLICE(request)
@@ -51,7 +51,7 @@ def _slice(request: Request) -> Sequence[Value]:
 
 
 def _place_in(request: Request, bound: int | Expr, extent: Expr) -> int | Expr:
-    """A bound that is an expression, counted from the front and within the dimension."""
+    """A bound that is an expression, counted from the front and clipped to the dimension."""
     symbolic = request.importer.symbolic
     if isinstance(bound, int):
         return bound
@@ -113,7 +113,7 @@ def _pad(request: Request) -> Sequence[Value]:
 
 
 def _center_crop_pad(request: Request) -> Sequence[Value]:
-    """Where an odd number of elements is cut off or added, one more at the end."""
+    """Crops or pads to the center; an odd element at the end."""
     data, wanted = request.input(0), request.integers(1)
     axes = _axes_of(request, request.ints("axes"), len(data.shape))
     if wanted is None or len(wanted) != len(axes):

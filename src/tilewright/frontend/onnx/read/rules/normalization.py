@@ -11,7 +11,7 @@ from tilewright.ops.shapes import element_count
 from tilewright.symbolic.expr import Const, Expr
 
 AXES_OPSET = 13
-"""From here on softmax normalizes along one axis; before, over all axes from the given one on."""
+"""The first opset in which softmax normalizes along one axis; before, over all axes from the given one on."""
 
 
 def _batch_normalization(request: Request) -> Sequence[Value]:
@@ -24,7 +24,7 @@ def _batch_normalization(request: Request) -> Sequence[Value]:
 
 
 def _trained(request: Request, parameters: Sequence[Value]) -> Sequence[Value]:
-    """Training mode: the batch's own statistics, which also move the running ones."""
+    """Training mode: uses the batch's own statistics, and updates the running ones."""
     if request.opset < 14 or not request.integer("training_mode", 0):
         raise request.unsupported("outputs besides the first need training_mode of opset 14; leave them out")
     data, scale, bias, old_mean, old_variance = parameters
@@ -78,7 +78,7 @@ def _by_groups(request: Request, groups: int | Expr) -> Value:
 
 
 def _layer_normalization(request: Request) -> Sequence[Value]:
-    """The statistics have a dtype of their own."""
+    """The statistics have their own dtype."""
     operands = [request.input(0), request.input(1), request.optional(2)]
     attributes = {"axis": request.integer("axis", -1), "epsilon": request.number("epsilon", 1e-5)}
     result, *statistics = request.apply_many("LayerNormalization", operands, request.outputs, **attributes)
@@ -87,7 +87,7 @@ def _layer_normalization(request: Request) -> Sequence[Value]:
 
 
 def _along_axis(operator: str) -> RuleFunction:
-    """Softmax and its relatives. Old opsets see a matrix, whose columns are all dimensions from the axis on."""
+    """Softmax and its relatives. Old opsets flatten to a matrix, with all dimensions from the axis on as columns."""
 
     def rule(request: Request) -> Sequence[Value]:
         data = request.input(0)

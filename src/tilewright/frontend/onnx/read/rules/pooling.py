@@ -34,7 +34,7 @@ def _attributes(request: Request) -> dict[str, Attribute]:
 
 
 def _global(reduction: str) -> RuleFunction:
-    """Pooling over all spatial dimensions is a reduction; if there are none, the data themselves."""
+    """Pooling over all spatial dimensions is a reduction; without any, the identity."""
 
     def rule(request: Request) -> Sequence[Value]:
         data, axes = _spatial(request)

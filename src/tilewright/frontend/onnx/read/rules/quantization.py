@@ -1,4 +1,4 @@
-"""ONNX's operators on quantized numbers, but for convolutions, which are with their kind."""
+"""ONNX's operators on quantized numbers, except convolutions."""
 
 from collections.abc import Mapping, Sequence
 

@@ -12,14 +12,14 @@ from tilewright.ops.recurrent_activations import FORMS
 from tilewright.symbolic.expr import Const, const
 
 _RANKS = {0: 3, 1: 3, 2: 3, 3: 2, 5: 3, 6: 3, 7: 2}
-"""How many dimensions each input has: data, weights, biases, initial states, peepholes."""
+"""The rank of each input: data, weights, biases, initial states, peepholes."""
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 """For each direction: whether time runs backwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of layer: its gates, its activations, and which inputs hold states (peepholes aside)."""
+    """A kind of layer: its gates, its activations, and its state inputs (without peepholes)."""
 
     gates: int
     activations: tuple[str, ...]
@@ -29,7 +29,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True)
 class _Direction:
-    """One direction of a layer: what the model's inputs hold for it. ``position`` is its place among the directions."""
+    """One direction of a layer and its parts of the model's inputs. ``position``: its index among the directions."""
 
     request: Request
     kind: _Kind
@@ -38,7 +38,7 @@ class _Direction:
     hidden: int
 
     def part(self, position: int, axis: int = 0) -> Value | None:
-        """What an input that has a dimension of directions holds for this one, without that dimension."""
+        """The part of an input with a dimension of directions for this one, without that dimension."""
         value = self.request.optional(position)
         if value is None:
             return None
@@ -57,7 +57,7 @@ class _Direction:
         return self.part(position, axis=self.request.integer("layout", 0))
 
     def biases(self) -> tuple[Value, Value] | None:
-        """That of the inputs' product, and that of the recurrent one, if there are any."""
+        """The biases of the inputs' product and of the recurrent one, if there are any."""
         bias = self.part(3)
         if bias is None:
             return None
@@ -76,7 +76,7 @@ class _Direction:
         return apply("Reshape", product, shape=(x.shape[0], x.shape[1], product.shape[1]))
 
     def summed_bias(self) -> Value | None:
-        """Both biases in one, ``[gates * hidden]``."""
+        """The sum of both biases, ``[gates * hidden]``."""
         biases = self.biases()
         return None if biases is None else self.request.apply("Add", *biases)
 
@@ -103,7 +103,7 @@ def _lstm(direction: _Direction) -> Sequence[Value]:
 
 
 def _gru(direction: _Direction) -> Sequence[Value]:
-    """Where the reset follows the product, the recurrent bias of the last gate does, too."""
+    """If the reset follows the product, so does the recurrent bias of the last gate."""
     request, hidden = direction.request, direction.hidden
     linear = bool(request.integer("linear_before_reset", 0))
     weights, biases = direction.weight(2), direction.biases()
@@ -154,7 +154,7 @@ def _recurrent(request: Request) -> Sequence[Value]:
 
 
 def _check_inputs(request: Request) -> None:
-    """Raises ``InvalidModel`` unless all inputs have as many dimensions as their axes need."""
+    """Raises ``InvalidModel`` unless all inputs have the required ranks."""
     for position, rank in _RANKS.items():
         value = request.optional(position)
         if value is not None and len(value.shape) != rank:
@@ -187,7 +187,7 @@ def _directions(request: Request, kind: _Kind) -> list[_Direction]:
 def _options(request: Request, kind: _Kind, directions: int) -> list[dict[str, Attribute]]:
     """The activations with their parameters, and the threshold, for each direction.
 
-    Functions take from the lists of parameters in turn, those that have the parameter; then come the defaults.
+    Functions that have the parameter take values from the lists in order; then defaults.
     """
     names = request.texts("activations") or kind.activations * directions
     if len(names) != directions * len(kind.activations):

@@ -16,13 +16,13 @@ from tilewright.ops.shapes import normalize_axes, static
 from tilewright.symbolic.expr import Const, const
 
 MAX_EXTENT = 1 << 24
-"""The longest resized axis: each element has a row in a table."""
+"""Maximum length of a resized axis: each element has a row in a table."""
 
 _NAMED = TypeVar("_NAMED", bound=Enum)
 
 
 def _resize(request: Request) -> Sequence[Value]:
-    """Axis by axis; axes that do not change are left alone."""
+    """Axis by axis; unchanged axes are skipped."""
     data = request.input(0)
     chosen = _filter(request)
     result = data
@@ -56,7 +56,7 @@ def _resampled(request: Request, data: Value, axis: int, known: Table, chosen: F
 
 
 def _filled(request: Request, data: Value, axis: int, known: Table) -> Value:
-    """With the extrapolation value where the table lies outside."""
+    """With the extrapolation value outside of the input."""
     mask = known.outside.reshape(-1, *(1,) * (len(data.shape) - axis - 1))
     value = np.array(request.number("extrapolation_value", 0.0)).astype(data.dtype.numpy)
     return request.apply("Where", request.constant(mask), request.constant(value), data)
@@ -68,7 +68,7 @@ def _does_nothing(line: Line, chosen: Filter) -> bool:
 
 
 def _repeats(known: Table, line: Line) -> bool:
-    """Whether each element only comes several times."""
+    """Whether each element is only repeated."""
     if known.weights.shape[1] != 1 or not line.before or line.after % line.before or known.outside.any():
         return False
     times = line.after // line.before
@@ -105,7 +105,7 @@ def _named(request: Request, attribute: str, kind: type[_NAMED], value: str) -> 
 
 
 def _lines(request: Request, data: Value, chosen: Filter) -> dict[int, Line]:
-    """What happens along each axis that the node names."""
+    """The interpolation along each axis of the node."""
     axes = normalize_axes(request.ints("axes"), len(data.shape)) if request.ints("axes") != () else ()
     listed = request.ints("axes") or axes
     order = [axis % len(data.shape) for axis in listed] if len(data.shape) else []
@@ -146,7 +146,7 @@ def _floor(before: int, scale: float) -> int:
 
 
 def _parameters(request: Request, count: int) -> tuple[list[float], list[int] | None, list[tuple[float, float]]]:
-    """Scales, sizes and crops, one for each axis; the inputs that hold them moved with the opsets."""
+    """Scales, sizes and crops, one for each axis; their inputs' positions depend on the opset."""
     if request.opset < 9 and request.op_type == "Upsample":
         return _checked_scales(request, list(request.numbers("scales")), count), None, [(0.0, 1.0)] * count
     if request.opset < 11:
@@ -178,7 +178,7 @@ def _checked_scales(request: Request, scales: list[float], count: int) -> list[f
 
 
 def _keep_aspect(request: Request, data: Value, axes: Sequence[int], sizes: list[int]) -> tuple[list[float], list[int]]:
-    """The scales for ``sizes``; with a policy, all are equal and the sizes follow."""
+    """The scales for ``sizes``; with a policy, all are equal and the sizes are adapted."""
     extents = static(tuple(data.shape[axis] for axis in axes))
     if extents is None:
         raise request.unsupported(f"sizes for run-time extents of {data!r} are not supported; give shapes=")
@@ -204,7 +204,7 @@ def _affine_grid(request: Request) -> Sequence[Value]:
 
 
 _SAMPLES = {"bilinear": "linear", "bicubic": "cubic"}
-"""What opset 16 called the modes."""
+"""Names of the modes in opset 16."""
 
 
 def _grid_sample(request: Request) -> Sequence[Value]:

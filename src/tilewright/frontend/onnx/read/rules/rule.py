@@ -1,4 +1,4 @@
-"""How an ONNX node becomes nodes of the graph: a declaration (``Rule``), or a function of the node (``Request``)."""
+"""Import rules of single operators: a declaration (``Rule``), or a function of the node (``Request``)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from tilewright.tensor.elements import Elements
 
 
 class Importer(Protocol):
-    """What the rules need of the importer."""
+    """The importer's services for rules."""
 
     def add(
         self,
@@ -30,7 +30,7 @@ class Importer(Protocol):
         outputs: int,
         place: str,
     ) -> tuple[Value, ...]:
-        """A node of the graph; its results get fresh names."""
+        """Add a node to the graph; its results get fresh names."""
         ...
 
     def known(self, value: Value) -> Array | None:
@@ -42,7 +42,7 @@ class Importer(Protocol):
         ...
 
     def elements(self, value: Value) -> Elements | None:
-        """The elements of a small constant, or of a value that follows from run-time extents."""
+        """The elements of a small constant, or of a value that depends on run-time extents only."""
         ...
 
     def symbolic_value(self, elements: Elements, shape: Sequence[int], dtype: DType, place: str) -> Value:
@@ -51,15 +51,15 @@ class Importer(Protocol):
 
     @property
     def symbolic(self) -> SymbolicValues:
-        """What is known of run-time extents."""
+        """Facts about run-time extents."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One node of the model, for which a rule makes nodes of the graph.
+    """One node of the model, to be translated by a rule.
 
-    ``outputs`` is how many results the model wants, those left out in the middle included.
+    ``outputs``: the number of results, including omitted ones in the middle.
     """
 
     op_type: str
@@ -71,7 +71,7 @@ class Request:
     importer: Importer
 
     def apply(self, op: str | Operator, *inputs: Value | None, **attributes: Attribute) -> Value:
-        """The one result of ``op``, by name one of ``ops``. Raises ``InvalidModel`` if the inputs do not fit."""
+        """The only result of ``op``, by name one of ``ops``. Raises ``InvalidModel`` if the inputs do not fit."""
         return self.apply_many(op, inputs, 1, **attributes)[0]
 
     def apply_many(
@@ -85,23 +85,23 @@ class Request:
         return self.importer.constant(array, self.place)
 
     def input(self, position: int) -> Value:
-        """An input that must be there. Raises ``InvalidModel``."""
+        """A required input. Raises ``InvalidModel``."""
         value = self.optional(position)
         if value is None:
             raise InvalidModel(f"{self.place}: input {position} is missing")
         return value
 
     def optional(self, position: int) -> Value | None:
-        """An input, if it is given."""
+        """An optional input."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     def array(self, position: int) -> Array | None:
-        """The elements of an input, if it is given. Raises ``UnsupportedModel`` if they are known at run time only."""
+        """The elements of an optional input. Raises ``UnsupportedModel`` if they are known only at run time."""
         value = self.optional(position)
         return None if value is None else self._known(value)
 
     def integers(self, position: int) -> tuple[int, ...] | None:
-        """The elements of an integer input, if it is given. Raises ``UnsupportedModel`` or ``InvalidModel``."""
+        """The elements of an optional integer input. Raises ``UnsupportedModel`` or ``InvalidModel``."""
         value = self.optional(position)
         if value is None:
             return None
@@ -110,9 +110,9 @@ class Request:
         return tuple(int(x) for x in np.ravel(self._known(value)))
 
     def extents(self, position: int) -> tuple[int | Expr, ...] | None:
-        """The elements of an integer input, if it is given, as numbers or expressions over run-time extents.
+        """The elements of an optional integer input, as numbers or expressions over run-time extents.
 
-        Raises ``UnsupportedModel`` if they depend on more than that, ``InvalidModel`` if they are no integers.
+        Raises ``UnsupportedModel`` if they depend on data, ``InvalidModel`` if they are not integers.
         """
         value = self.optional(position)
         elements = None if value is None or not value.dtype.is_int else self.importer.elements(value)
@@ -167,12 +167,12 @@ class Request:
         return value
 
     def dtype(self, name: str) -> DType | None:
-        """The element type that an attribute names by its number; None for 0, or if it is not given."""
+        """The element type of an attribute, given by number; None for 0, or if it is omitted."""
         code = self.integer(name, 0)
         return dtype_of(code, self.place) if code else None
 
     def extent(self, value: Value, axis: int) -> int:
-        """The extent of ``value`` along ``axis``. Raises ``UnsupportedModel`` if it is known at run time only."""
+        """The extent of ``value`` along ``axis``. Raises ``UnsupportedModel`` if it is known only at run time."""
         extent = value.shape[axis]
         if not isinstance(extent, Const):
             raise self.unsupported(f"extent {extent} of {value!r} is known at run time only; give it by shapes=")
@@ -191,7 +191,7 @@ class Request:
         return tuple(map(str, value))
 
     def unsupported(self, what: str) -> UnsupportedModel:
-        """The error for a form that can't be compiled; ``what`` says which, and what would help."""
+        """The error for an unsupported form; ``what`` names it, and a remedy."""
         return UnsupportedModel(f"{self.place}: {what}")
 
     def invalid(self, what: str) -> InvalidModel:
@@ -200,7 +200,7 @@ class Request:
 
 
 RuleFunction: TypeAlias = Callable[[Request], Sequence[Value]]
-"""Makes nodes by ``request.apply`` and returns the values of the node's outputs, as many as are wanted.
+"""Adds nodes by ``request.apply`` and returns the values of the node's outputs, as many as requested.
 
 A ``BadProgram`` of a helper of ``ops`` becomes ``InvalidModel`` with the node's place.
 """
@@ -208,16 +208,16 @@ A ``BadProgram`` of a helper of ``ops`` becomes ``InvalidModel`` with the node's
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An ONNX operator that is one operator here: by name one of ``ops``, else anybody's.
+    """An ONNX operator that maps to one operator: by name one of ``ops``, or a given one.
 
-    ``constant_inputs``: positions of inputs that become attributes. ``attributes``: ONNX's name to ours.
+    ``constant_inputs``: positions of inputs that become attributes. ``attributes``: ONNX's names to ours.
     """
 
     operator: str | Operator
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     constant_inputs: Mapping[int, str] = field(default_factory=dict[int, str])
     ignored: frozenset[str] = frozenset()
-    """Attributes that change nothing here."""
+    """Attributes without effect here."""
 
     def __call__(self, request: Request) -> Sequence[Value]:
         """The results. Raises ``UnsupportedModel`` for an attribute that is not listed."""

@@ -1,7 +1,8 @@
-"""ONNX's signal processing: Fourier transforms as matrix products, and windows and filter banks, which are constants.
+"""ONNX's signal processing: Fourier transforms as matrix products, and windows and filter banks as constants.
 
 A transform of ``n`` points by a matrix takes ``n ** 2`` steps, but full vectors: for the lengths of speech models (a
-few hundred) that is affordable. Sums of ``n`` terms round more often than a fast transform, so they are made in f64.
+few hundred) that is affordable. Sums of ``n`` terms accumulate more rounding than a fast transform, so they are
+computed in f64.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,8 @@ from tilewright.graph import Value
 from tilewright.ops.shapes import normalize_axis
 
 MAX_MATRIX = 1 << 24
-"""Most elements of a constant made here: the matrix of a transform (2048 complex points), a filter bank, a window."""
+"""Maximum elements of a constant computed here: the matrix of a transform (2048 complex points), a filter bank, a
+window."""
 
 _Matrix = NDArray[np.float64]
 
@@ -77,13 +79,14 @@ def _fourier(count: int, length: int) -> NDArray[np.complex128]:
 
 
 def _from_half(count: int, length: int) -> NDArray[np.complex128]:
-    """The same for a spectrum of which one half is given: all but the ends stand for two frequencies."""
+    """The same for half of a spectrum: all but the ends stand for two frequencies."""
     twice = np.where((np.arange(count) == 0) | (2 * np.arange(count) == length), 1.0, 2.0)
     return _fourier(count, length) * twice[:, None]
 
 
 def _as_real(matrix: NDArray[np.complex128], parts: int, results: int) -> _Matrix:
-    """The matrix on numbers of ``parts`` parts, interleaved in rows and columns: ``[n * parts, k * results]``."""
+    """The matrix on complex numbers with ``parts`` parts, interleaved in rows and columns: ``[n * parts, k *
+    results]``."""
     blocks = np.array([[matrix.real, matrix.imag], [-matrix.imag, matrix.real]])[:parts, :results]
     return blocks.transpose(2, 0, 3, 1).reshape(matrix.shape[0] * parts, matrix.shape[1] * results)
 

@@ -1,4 +1,4 @@
-"""ONNX's operators that order, count and accumulate."""
+"""ONNX's operators for sorting, counting and accumulation."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ def _place_of_extreme(request: Request) -> Sequence[Value]:
 
 
 def _top_k(request: Request) -> Sequence[Value]:
-    """``k`` is an attribute before opset 10. Where the order is free (``sorted=0``), best first is one."""
+    """``k`` is an attribute before opset 10. With free order (``sorted=0``), best first is valid."""
     counts = (request.integer("k", 0),) if request.opset < 10 else request.integers(1)
     if counts is None or len(counts) != 1:
         raise request.invalid(f"K must be one number, not {counts}")

@@ -1,4 +1,4 @@
-"""ONNX's operators that take any number of inputs. Many of them become several nodes, so that no kernel gets large."""
+"""ONNX's variadic operators. Many inputs become several nodes, to bound the size of kernels."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from tilewright.graph import Value
 from tilewright.ops.build import accumulator
 
 MOST_OPERANDS = 64
-"""Inputs of one node."""
+"""Maximum inputs of one node."""
 
 
 def _from_left(name: str) -> RuleFunction:
@@ -30,7 +30,7 @@ def _folded(name: str, request: Request, values: Sequence[Value]) -> Value:
 
 
 def _mean(request: Request) -> Sequence[Value]:
-    """Of many, the sum over their number; of 16-bit floats in f32, as the operator does it."""
+    """For many inputs, the sum divided by their number; 16-bit floats in f32, like the operator."""
     if not _is_long(request):
         return Rule("Mean")(request)
     values: Sequence[Value] = _inputs(request)
@@ -42,7 +42,7 @@ def _mean(request: Request) -> Sequence[Value]:
 
 
 def _concat(request: Request) -> Sequence[Value]:
-    """Of many, a tree of joins: each element is copied once for each level."""
+    """For many inputs, a tree of joins: each element is copied once per level."""
     if not _is_long(request):
         return Rule("Concat", {"axis": "axis"})(request)
     axis, values = request.integer("axis", 0), _inputs(request)

@@ -16,7 +16,7 @@ from tilewright.symbolic.expr import Const, Expr
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """How a window of ``kernel`` moves over the spatial dimensions of ``data``, as the node says."""
+    """The movement of a window of ``kernel`` over the spatial dimensions of ``data``, by the node's attributes."""
 
     data: Value
     kernel: Shape
@@ -29,14 +29,14 @@ class Sliding:
         return self.data.shape[2:]
 
     def rooms(self, pads: Sequence[int | Expr]) -> list[Expr]:
-        """By how much the padded input is larger than the window; below 0, the window does not fit once."""
+        """The difference of the padded input and the window; negative if the window does not fit."""
         rank = len(self.kernel)
         places = zip(self.spatial, pads[:rank], pads[rank:], self.kernel, self.dilations, strict=True)
         return [simplified(extent + begin + end - ((k - 1) * d + 1)) for extent, begin, end, k, d in places]
 
 
 def sliding(request: Request, data: Value, kernel: Shape) -> Sliding:
-    """The node's window over ``data``. Raises ``InvalidModel`` or ``ResourceLimit`` for attributes that can't be."""
+    """The node's window over ``data``. Raises ``InvalidModel`` or ``ResourceLimit`` for invalid attributes."""
     rank = len(data.shape) - 2
     if rank < 1 or len(kernel) != rank:
         raise request.invalid(f"a window of {len(kernel)} dimensions can't slide over {data!r} of shape [N, C, ...]")
@@ -70,7 +70,7 @@ def window_attributes(request: Request, data: Value, kernel: Shape) -> dict[str,
     padded = static(data.shape[:2] + tuple(map(_sum, own.spatial, pads[:rank], pads[rank:])))
     protos.check_size(padded or (), f"{request.place}: its input with pads [{', '.join(map(str, pads))}]")
     for room in own.rooms(pads):
-        if not isinstance(room, Const):  # the operator itself refuses what is known
+        if not isinstance(room, Const):  # the operator itself refuses known cases
             request.importer.symbolic.require(room)
     return {"strides": own.strides, "dilations": own.dilations, "pads": pads}
 

@@ -1,4 +1,4 @@
-"""Forms: how a node of the graph is written in ONNX, one file per family of operators; the inverse of ``read/rules``.
+"""Export forms: write nodes of the graph in ONNX, one file per family of operators; the inverse of ``read/rules``.
 
 In: a ``Writing`` (one node of the graph). Out: nodes of the model, the last of which makes the node's results. Where
 what is read is a declaration (``Rule``), so is what is written: its inverse. To add another operator: put a line into

@@ -1,7 +1,7 @@
 """Convolutions and their relatives.
 
-A transposed convolution is here one with the filters of all phases of the strides (``ops.transposed_convolution``);
-which tap of a phase is which of the weight is asked of that operator.
+A transposed convolution has the filters of all phases of the strides here (``ops.transposed_convolution``); that
+operator maps taps of phases to taps of the weight.
 """
 
 import math
@@ -38,7 +38,7 @@ _PLAIN = _sliding("Conv", around="")
 
 
 def _conv(writing: Writing) -> None:
-    """A convolution whose result is much larger than the data multiplies zeros: its transpose does not."""
+    """A convolution whose result is much larger than its data multiplies zeros: its transpose does not."""
     cut = _cut_of_transpose(writing)
     if cut is None:
         _PLAIN(writing)
@@ -47,11 +47,11 @@ def _conv(writing: Writing) -> None:
 
 
 _MUCH = 2
-"""How many times as many elements make it worth to transpose a convolution."""
+"""The ratio of elements from which a convolution is transposed."""
 
 
 def _cut_of_transpose(writing: Writing) -> list[int] | None:
-    """What the transpose of a convolution cuts off its result; None if it is not to be transposed."""
+    """The crop of the transpose of a convolution; None if it is not transposed."""
     before, after = static(writing.value(0).shape[2:]), static(writing.output.shape[2:])
     kernel, pads = static(writing.value(1).shape[2:]), writing.extents("pads")
     if before is None or after is None or kernel is None or pads is None or writing.integer("group") > 1:
@@ -112,7 +112,7 @@ def _phase_filters(writing: Writing) -> None:
 
 
 def _phase_conv(writing: Writing) -> None:
-    """ONNX's ConvTranspose, which cuts off after the output what is not wanted, or adds to it."""
+    """ONNX's ConvTranspose, which crops or pads the end of the output."""
     x, filters = writing.value(0), writing.value(1)
     rank = len(x.shape) - 2
     kernel, dilations, begins = (writing.ints(name) or () for name in ("kernel", "dilations", "begins"))
@@ -121,7 +121,7 @@ def _phase_conv(writing: Writing) -> None:
         raise writing.unsupported("its weight has run-time extents; give the model's shapes")
     strides = shape[1 : rank + 1]
     ends = _ends(writing, strides)
-    # More than a stride can't be added: then the data have zeros behind them.
+    # At most a stride can be added: for more, the data are padded with zeros.
     limits = [max(pair) for pair in zip(strides, dilations, strict=True)]
     missing = [max(-(end + limit - 1), 0) for end, limit in zip(ends, limits, strict=True)]
     zeros = [-(-lack // stride) for lack, stride in zip(missing, strides, strict=True)]
@@ -144,7 +144,7 @@ def _phase_conv(writing: Writing) -> None:
 
 
 def _ends(writing: Writing, strides: Sequence[int]) -> list[int]:
-    """How much of the output of a transposed convolution is cut off at the end; below zero: is added."""
+    """The crop at the end of a transposed convolution's output; negative: padding."""
     kernel, dilations, begins = (writing.ints(name) or () for name in ("kernel", "dilations", "begins"))
     spatial = map(as_expr, writing.extents("spatial") or ())
     moves = zip(writing.value(0).shape[2:], strides, kernel, dilations, begins, spatial, strict=True)
@@ -158,7 +158,7 @@ def _ends(writing: Writing, strides: Sequence[int]) -> list[int]:
 def _weight(
     writing: Writing, filters: Value, shape: Sequence[int], kernel: Sequence[int], dilations: Sequence[int]
 ) -> str:
-    """The weight that the filters of all phases come from."""
+    """The weight from which the filters of all phases are derived."""
     rank, group = len(kernel), writing.integer("group")
     strides, inputs, outputs = shape[1 : rank + 1], shape[rank + 1], shape[0] // group
     taps = _taps(kernel, strides, dilations).reshape(-1)

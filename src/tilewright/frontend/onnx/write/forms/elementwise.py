@@ -18,7 +18,7 @@ def _swish(writing: Writing) -> None:
 
 
 def _mod(writing: Writing) -> None:
-    """Of floats, older opsets have only the remainder with the sign of the dividend."""
+    """For floats, older opsets only have the remainder with the sign of the dividend."""
     a, b = writing.inputs
     if writing.integer("fmod") or not writing.value(0).dtype.is_float:
         writing.result("Mod", [a, b], fmod=writing.integer("fmod"))

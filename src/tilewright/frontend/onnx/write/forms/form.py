@@ -1,4 +1,4 @@
-"""How a node of the graph is written in ONNX: a declaration (``Form``), or a function of the node (``Writing``)."""
+"""Export forms of single operators: a declaration (``Form``), or a function of the node (``Writing``)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,31 +19,31 @@ from tilewright.symbolic.expr import ZERO, Const, Expr
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """One node of the graph, for which a form writes nodes of the model."""
+    """One node of the graph, to be written by a form."""
 
     node: Node
     writer: Writer
 
-    # What the node is
+    # Properties of the node
 
     @property
     def inputs(self) -> list[str]:
-        """The names of all inputs; ``""`` is one that is left out."""
+        """The names of all inputs; ``""`` is an omitted one."""
         return ["" if value is None else value.name for value in self.node.inputs]
 
     def input(self, position: int) -> str:
-        """The name of an input; ``""`` if it is left out."""
+        """The name of an input; ``""`` if it is omitted."""
         value = self.optional(position)
         return "" if value is None else value.name
 
     def value(self, position: int) -> Value:
-        """An input that must be there."""
+        """A required input."""
         value = self.optional(position)
         assert value is not None, "the operator checked its inputs"
         return value
 
     def optional(self, position: int) -> Value | None:
-        """An input, if it is given."""
+        """An optional input."""
         return self.node.inputs[position] if position < len(self.node.inputs) else None
 
     def known(self, value: Value) -> Array | None:
@@ -97,7 +97,7 @@ class Writing:
         return value
 
     def extents(self, name: str) -> tuple[int | Expr, ...] | None:
-        """A list of integers, which may depend on run-time extents; None if it is not given."""
+        """A list of integers, which may depend on run-time extents; None if it is omitted."""
         value = self.attributes[name]
         if value is None:
             return None
@@ -105,14 +105,14 @@ class Writing:
         return tuple(_integer(part) for part in value if isinstance(part, int | Expr))
 
     def ints(self, name: str) -> tuple[int, ...] | None:
-        """A list of integers; None if it is not given. Raises ``UnsupportedModel`` if one is known at run time only."""
+        """A list of integers; None if it is omitted. Raises ``UnsupportedModel`` if one is known only at run time."""
         extents = self.extents(name)
         known = [extent for extent in extents or () if isinstance(extent, int)]
         if len(known) != len(extents or ()):
             raise self.unsupported(f"{name} depends on run-time extents; give the model's shapes")
         return None if extents is None else tuple(known)
 
-    # What is written
+    # Output
 
     def apply(self, op: str, inputs: Sequence[str], **attributes: OnnxAttribute | None) -> str:
         """A node with one result, which gets a fresh name."""
@@ -127,11 +127,11 @@ class Writing:
         return names
 
     def result(self, op: str, inputs: Sequence[str], **attributes: OnnxAttribute | None) -> None:
-        """The node that makes what the graph's node makes."""
+        """The node that gives the results of the graph's node."""
         self.writer.add(op, inputs, [value.name for value in self.node.outputs], attributes)
 
     def result_at(self, position: int, op: str, inputs: Sequence[str], **attributes: OnnxAttribute | None) -> None:
-        """The node that makes one of several results, if the graph's node makes it."""
+        """The node that gives one of several results, if the graph's node has it."""
         if position < len(self.node.outputs):
             self.writer.add(op, inputs, [self.node.outputs[position].name], attributes)
 
@@ -153,7 +153,7 @@ class Writing:
         self.result("Reshape", [name, self.vector(_target(before, after))], allowzero=int(ZERO in after))
 
     def scalar(self, value: float, dtype: DType) -> str:
-        """An initializer without dimensions."""
+        """An initializer of rank 0."""
         return self.constant(np.asarray(value, dtype.numpy))
 
     def cast(self, name: str, before: DType, after: DType) -> str:
@@ -161,7 +161,7 @@ class Writing:
         return name if before == after else self.apply("Cast", [name], to=code_of(after))
 
     def as_scalar(self, value: Value) -> str:
-        """A value of one element without dimensions."""
+        """A value of one element as a scalar."""
         array = self.known(value)
         if not value.shape:
             return value.name
@@ -177,13 +177,13 @@ class Writing:
         return self.apply("Unsqueeze", [value.name, self.vector(axes)])
 
     def unsupported(self, what: str) -> UnsupportedModel:
-        """The error for what can't be written; ``what`` says why, and what would help."""
+        """The error for a node that can't be written; ``what`` has the reason and a remedy."""
         place = self.node.source or f"node that makes {readable(self.output.name)}"
         return UnsupportedModel(f"{place}: operator {self.node.op} can't be written as ONNX: {what}")
 
 
 def _target(before: Shape, after: Shape) -> list[int | Expr]:
-    """What Reshape is told: 0 (as it was) or -1 (what is left) where that saves computing an extent."""
+    """The target of Reshape: 0 (copied) or -1 (inferred) where that saves computing an extent."""
     if ZERO in after:
         return list(after)
     kept = [p < len(before) and not isinstance(e, Const) and same_extent(e, before[p]) for p, e in enumerate(after)]
@@ -204,9 +204,9 @@ FormFunction: TypeAlias = Callable[[Writing], None]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """An operator that ONNX has, too.
+    """An operator that exists in ONNX.
 
-    ``attributes``: our name to ONNX's. ``inputs``: attributes that are inputs in ONNX, in the order in which they
+    ``attributes``: our names to ONNX's. ``inputs``: attributes that are inputs in ONNX, in the order in which they
     follow the operands.
     """
 
@@ -214,7 +214,7 @@ class Form:
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     inputs: Sequence[str] = ()
     operands: int | None = None
-    """How many operands there are where inputs follow them, those left out included."""
+    """The number of operands before these inputs, including omitted ones."""
 
     @staticmethod
     def inverse(name: str, rule: Rule) -> "Form":
@@ -238,7 +238,7 @@ class Form:
 
 
 def onnx_attribute(writing: Writing, name: str) -> OnnxAttribute | None:
-    """An attribute as ONNX spells it: bools as 0 and 1, dtypes by their numbers."""
+    """An attribute in ONNX's encoding: bools as 0 and 1, dtypes by their numbers."""
     value = writing.attributes[name]
     match value:
         case bool():

@@ -1,4 +1,4 @@
-"""Operators that make tensors of numbers and of extents."""
+"""Operators that generate tensors from numbers and extents."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from tilewright.symbolic.expr import as_expr
 
 
 def _range(writing: Writing) -> None:
-    """ONNX has a limit in the place of a count; for floats it lies half a step before the next element."""
+    """ONNX has a limit in place of a count; for floats it is half a step before the next element."""
     start, delta = (writing.as_scalar(writing.value(position)) for position in range(2))
     dtype = writing.output.dtype
     extent = writing.apply("Reshape", [writing.vector(writing.output.shape), writing.vector(())])
@@ -20,7 +20,7 @@ def _range(writing: Writing) -> None:
 
 
 def _elements(writing: Writing) -> None:
-    """Numbers that follow from run-time extents."""
+    """Numbers that depend on run-time extents."""
     values, dtype = writing.attributes["values"], writing.output.dtype
     assert isinstance(values, tuple), "values of Elements is a list"
     own = boolean if dtype.is_bool else index

@@ -1,4 +1,4 @@
-"""Operators that read and write at places that are data, that order, count and accumulate."""
+"""Operators that read and write at data-dependent positions; sorting, counting and accumulation."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from tilewright.ops.shapes import static
 
 
 def _one_hot(writing: Writing) -> None:
-    # A depth may have any type: ONNX Runtime has kernels for a float beside these values, for an integer beside others.
+    # A depth may have any type: ONNX Runtime has kernels for a float with these values, for an integer with others.
     dtype = f32 if writing.value(1).dtype in (f32, i32) else i64
     depth = writing.scalar(writing.integer("depth"), dtype)
     writing.result("OneHot", [writing.input(0), depth, writing.input(1)], axis=writing.integer("axis"))
@@ -30,7 +30,7 @@ def _sum(writing: Writing) -> None:
 
 
 def _max_unpool(writing: Writing) -> None:
-    """As of a window that is as large as to make the output, and moves by 1: only the places matter."""
+    """With a window of the size that gives the output, moved by 1: only the positions matter."""
     extents, wanted = static(writing.value(0).shape[2:]), writing.ints("spatial") or ()
     if extents is None:
         raise writing.unsupported("its input has run-time extents; give the model's shapes")
@@ -43,7 +43,7 @@ def _max_unpool(writing: Writing) -> None:
 
 
 def _labels(writing: Writing) -> None:
-    """Of labels that are classes; ONNX can't say that they must be."""
+    """For labels that are classes; ONNX can't express that check."""
     writing.result("Identity", [writing.input(0)])
 
 

@@ -11,7 +11,7 @@ from tilewright.ops.shapes import normalize_axis, same_extent
 from tilewright.symbolic.expr import ONE, Const
 
 _IMAGE_RANK = 3
-"""Of data from which on repetition is written as resizing."""
+"""Number of elements from which on repetition is written as resizing."""
 
 
 def _reshape(writing: Writing) -> None:
@@ -19,14 +19,14 @@ def _reshape(writing: Writing) -> None:
 
 
 def _squeeze(writing: Writing) -> None:
-    """Without axes ONNX removes also what happens to be 1 at run time."""
+    """Without axes ONNX also removes extents that are 1 only at run time."""
     shape, axes = writing.value(0).shape, writing.ints("axes")
     chosen = [p for p, extent in enumerate(shape) if extent == ONE] if axes is None else axes
     writing.result("Squeeze", [writing.input(0), writing.vector(chosen)])
 
 
 def _expand(writing: Writing) -> None:
-    """Extents that the input has already are written as 1."""
+    """Extents equal to the input's are written as 1."""
     before, after = writing.value(0).shape, writing.output.shape
     own = (ONE,) * (len(after) - len(before)) + before
     target = [1 if not isinstance(b, Const) and same_extent(a, b) else b for a, b in zip(own, after, strict=True)]
@@ -49,7 +49,7 @@ def _pad(writing: Writing) -> None:
 
 
 def _repeat(writing: Writing) -> None:
-    """Of an image it is resizing to the nearest neighbour, along several axes at once."""
+    """For an image, resizing to the nearest neighbour, along several axes at once."""
     source = writing.value(0)
     if source.dtype in (f16, f32) and len(source.shape) >= _IMAGE_RANK:
         source, factors = _resized(writing)
@@ -65,7 +65,7 @@ def _repeat(writing: Writing) -> None:
 
 
 def _resized(writing: Writing) -> tuple[Value, list[int]]:
-    """What a chain of repetitions starts from, and how often each axis is repeated."""
+    """The start of a chain of repetitions, and the repetitions of each axis."""
     factors = [1] * len(writing.output.shape)
     node: Node | None = writing.node
     source = writing.output

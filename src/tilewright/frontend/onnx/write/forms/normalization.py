@@ -17,7 +17,7 @@ def _layer_normalization(writing: Writing) -> None:
 
 
 def _rms_normalization(writing: Writing) -> None:
-    """ONNX has it from opset 23 on. These parts are what runtimes know it by."""
+    """ONNX has it from opset 23 on. Runtimes recognize it by these parts."""
     x, rank, wide = writing.value(0), len(writing.value(0).shape), _wide(writing)
     axes = writing.vector(range(normalize_axis(writing.integer("axis"), rank), rank))
     data = writing.cast(x.name, x.dtype, wide)
@@ -30,7 +30,7 @@ def _rms_normalization(writing: Writing) -> None:
 
 
 def _group_normalization(writing: Writing) -> None:
-    """Of f32 and f16 each group is what ONNX calls an instance: that has its own kernel in runtimes."""
+    """For f32 and f16 each group becomes an instance of ONNX, for which runtimes have a kernel."""
     x, scale, bias = (writing.value(position) for position in range(3))
     extents, channels = static(x.shape[1:2]), static(scale.shape)
     if extents is None or channels is None:
@@ -55,10 +55,10 @@ def _group_normalization(writing: Writing) -> None:
 
 
 def _mean_variance(writing: Writing) -> None:
-    """ONNX's own is of f32, and has one epsilon."""
+    """ONNX's own is for f32, and has one epsilon."""
     x, epsilon, wide = writing.value(0), writing.number("epsilon"), _wide(writing)
     chosen = writing.ints("axes")
-    if x.dtype == f32 and epsilon == _EPSILON and chosen:  # runtimes do not handle no axes
+    if x.dtype == f32 and epsilon == _EPSILON and chosen:  # runtimes do not support empty axes
         writing.result("MeanVarianceNormalization", [x.name], axes=chosen)
         return
     axes = writing.vector(normalize_axes(chosen, len(x.shape)))
@@ -72,7 +72,7 @@ def _mean_variance(writing: Writing) -> None:
 
 
 _EPSILON = 1e-9
-"""That of ONNX's MeanVarianceNormalization."""
+"""The epsilon of ONNX's MeanVarianceNormalization."""
 
 
 def _wide(writing: Writing) -> DType:

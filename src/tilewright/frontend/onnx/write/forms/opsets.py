@@ -1,7 +1,7 @@
 """The opset that a model needs.
 
-Models are written for the older of two if that has all of their operators: runtimes have their fastest kernels for what
-has been there for long. (ONNX Runtime 1.31 runs NasNet, which pools much, a fifth faster.)
+Models are written for the older of two opsets if it has all of their operators: runtimes have faster kernels for older
+operators. (ONNX Runtime 1.31 runs NasNet, with much pooling, a fifth faster.)
 """
 
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from tilewright.base.dtypes import DType
 from tilewright.frontend.onnx.read.protos import type_name
 
 OLD = 18
-"""Of ONNX 1.13 (2022)."""
+"""The opset of ONNX 1.13 (2022)."""
 NEW = 21
-"""Of ONNX 1.16 (2024): the first with Gelu, group normalization by channels, quantization by blocks."""
+"""The opset of ONNX 1.16 (2024): the first with Gelu, group normalization by channels, quantization by blocks."""
 
 _CHANGED = frozenset({"GridSample", "GroupNormalization"})
-"""Operators of the old opset that mean something else there."""
+"""Operators of the old opset with other semantics there."""
 _NEW_TEXTS = frozenset({b"wrap"})
-"""Values of attributes that the old opset has not."""
+"""Values of attributes missing in the old opset."""
 
 
 def objection(node: onnx.NodeProto, dtypes: Mapping[str, DType], opset: int) -> str | None:
-    """Why ``opset`` has not this node, some of whose inputs have ``dtypes``; None if it has."""
+    """Why ``opset`` lacks this node, some of whose inputs have ``dtypes``; None if it has it."""
     try:
         schema = onnx.defs.get_schema(node.op_type, opset, "")
     except onnx.defs.SchemaError:

@@ -10,7 +10,7 @@ from tilewright.symbolic.expr import const
 
 
 def _pooling(operator: str, **options: str) -> FormFunction:
-    """``options``: attributes of ONNX's operator besides those of the window, and what they are called here."""
+    """``options``: attributes of ONNX's operator besides those of the window, by our names."""
 
     def form(writing: Writing) -> None:
         kernel = writing.ints("kernel_shape") or ()
@@ -23,7 +23,7 @@ def _pooling(operator: str, **options: str) -> FormFunction:
 
 
 def _trimmed(writing: Writing, kernel: tuple[int, ...]) -> dict[str, OnnxAttribute]:
-    """Pads in the place of ``ceil_mode`` where that would make windows of padding only, which older opsets keep."""
+    """Pads in place of ``ceil_mode`` if that would give windows of padding only, which older opsets keep."""
     extents, counts = static(writing.value(0).shape[2:]), static(writing.output.shape[2:])
     if not writing.integer("ceil_mode") or extents is None or counts is None:
         return {}

@@ -23,7 +23,7 @@ def _quantize(writing: Writing) -> None:
 
 
 def _dequantize(writing: Writing) -> None:
-    """The result has the type of the scale; another one is rounded to from f32."""
+    """The result has the type of the scale; other types are rounded from f32."""
     scale = writing.value(1)
     wide = scale.dtype if writing.output.dtype == scale.dtype else f32
     operands = [writing.input(0), writing.cast(scale.name, scale.dtype, wide), writing.input(2)]
@@ -36,7 +36,7 @@ def _dequantize(writing: Writing) -> None:
 
 
 def _range(writing: Writing) -> None:
-    """What quantizing the two ends finds out."""
+    """The scale and zero point from both ends of the range."""
     ends = [writing.apply("Reshape", [name, writing.vector((1,))]) for name in writing.inputs]
     both = writing.apply("Concat", ends, axis=0)
     _, scale, zero = writing.apply_many("DynamicQuantizeLinear", [both], 3)

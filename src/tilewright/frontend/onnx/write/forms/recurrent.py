@@ -1,7 +1,7 @@
-"""Recurrent layers: one direction of a layer of ONNX each.
+"""Recurrent layers: each becomes one direction of an ONNX layer.
 
-Here what the inputs contribute is a product of its own, before the layer; ONNX's layer has it inside. Where that
-product is found, its weight becomes the layer's; else the layer has the identity for a weight, which is right and slow.
+Here the inputs' contribution is a separate product before the layer; ONNX's layer contains it. If that product is
+found, its weight becomes the layer's; else the layer gets the identity as a weight, which is correct but slow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from tilewright.symbolic.expr import const
 
 @dataclass(frozen=True, slots=True)
 class _Entering:
-    """What comes into ONNX's layer: the data and its weight, by name, and the bias of the gates."""
+    """Inputs of ONNX's layer: the data and its weight, by name, and the bias of the gates."""
 
     x: str
     weight: str
@@ -27,7 +27,7 @@ class _Entering:
 
 
 def _entering(writing: Writing, gates: int) -> _Entering:
-    """The product before the layer taken apart, or the identity."""
+    """The operands of the product before the layer, or the identity."""
     found = _product(writing, gates)
     if found is not None:
         return found
@@ -36,7 +36,7 @@ def _entering(writing: Writing, gates: int) -> _Entering:
 
 
 def _product(writing: Writing, gates: int) -> _Entering | None:
-    """The Gemm that makes the gates' sums of all steps, of the data as a matrix."""
+    """The Gemm that computes the gates' sums of all steps, from the data as a matrix."""
     outer = _maker(writing, "Reshape")
     gemm = None if outer is None else _maker(outer, "Gemm")
     rows = None if gemm is None else _maker(gemm, "Reshape")
@@ -53,13 +53,13 @@ def _product(writing: Writing, gates: int) -> _Entering | None:
 
 
 def _maker(writing: Writing, op: str) -> Writing | None:
-    """The node that makes the first input, if it is an ``op``."""
+    """The node that computes the first input, if it is an ``op``."""
     node = writing.writer.producers.get(writing.value(0))
     return Writing(node, writing.writer) if node is not None and node.op.name == op else None
 
 
 def _biases(writing: Writing, parts: Sequence[Value | Array]) -> str:
-    """Vectors one after the other, with a dimension of directions: ``[1, elements]``."""
+    """Concatenated vectors, with a dimension of directions: ``[1, elements]``."""
     arrays = [part if isinstance(part, np.ndarray) else writing.known(part) for part in parts]
     known = [array for array in arrays if array is not None]
     if len(known) == len(parts):
@@ -121,7 +121,7 @@ def _lstm(writing: Writing) -> None:
 
 
 def _gru(writing: Writing) -> None:
-    """The recurrent weights are in two parts; the bias of the last one takes part only after the reset."""
+    """The recurrent weights have two parts; the bias of the last one is added only after the reset."""
     hidden, dtype = _hidden(writing), writing.value(0).dtype.numpy
     entering = _entering(writing, 3 * hidden)
     linear, late = writing.integer("linear_before_reset"), writing.optional(3)

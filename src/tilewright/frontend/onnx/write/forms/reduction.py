@@ -7,7 +7,8 @@ from tilewright.frontend.onnx.write.forms.form import Form, FormFunction, Writin
 from tilewright.ops.shapes import normalize_axes
 
 _IMAGE_RANK = 4
-"""Of data from which on a mean over all spatial dimensions is pooling: runtimes keep its input in their own layout."""
+"""Rank of data from which on a mean over all spatial dimensions is pooling: runtimes keep its input in their own
+layout."""
 
 
 def _pooling(reduction: str, pooling: str) -> FormFunction:
@@ -27,7 +28,7 @@ def _pooling(reduction: str, pooling: str) -> FormFunction:
 
 
 def _norm(writing: Writing) -> None:
-    """The ``p``-norm: ONNX has the first and the second."""
+    """The ``p``-norm: ONNX has those for p = 1 and 2."""
     data, p = writing.value(0), writing.integer("p")
     options = {"keepdims": writing.integer("keepdims")}
     axes = writing.vector(normalize_axes(writing.ints("axes"), len(data.shape)))

@@ -33,7 +33,7 @@ def _roi_align(writing: Writing) -> None:
 
 
 def _resample(writing: Writing) -> None:
-    """The elements of all taps, weighted and added up."""
+    """The weighted sum of the elements of all taps."""
     x, indices, weights = (writing.value(position) for position in range(3))
     wide = x.dtype if x.dtype.is_float else f32
     axis = normalize_axis(writing.integer("axis"), len(x.shape))

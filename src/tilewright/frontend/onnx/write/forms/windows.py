@@ -1,4 +1,4 @@
-"""The attributes of windows: ``pads`` as ONNX allows them."""
+"""The attributes of windows, with ``pads`` in a form valid in ONNX."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from tilewright.symbolic.expr import Expr, as_expr
 
 @dataclass(frozen=True, slots=True)
 class Slid:
-    """The data that a window slides over, and the attributes that say how."""
+    """The data that a window slides over, and its attributes."""
 
     data: str
     attributes: dict[str, OnnxAttribute | None]
 
 
 def slid(writing: Writing, kernel: Shape, around: str | None) -> Slid:
-    """What the node's window is in ONNX, where pads are numbers that are not negative, or follow from ``auto_pad``.
+    """The node's window in ONNX, where pads are non-negative numbers, or derived from ``auto_pad``.
 
-    Others are a Pad before it with the value ``around`` (``""``: zero). Raises ``UnsupportedModel`` if that is None.
+    Other pads become a Pad node with the value ``around`` (``""``: zero). Raises ``UnsupportedModel`` if that is None.
     """
     strides, dilations, pads = writing.ints("strides"), writing.ints("dilations"), writing.extents("pads")
-    apart = None if dilations is None or max(dilations) == 1 else dilations  # old pooling has none
+    apart = None if dilations is None or max(dilations) == 1 else dilations  # missing in old pooling
     moves: dict[str, OnnxAttribute | None] = {"strides": strides, "dilations": apart}
     data = writing.input(0)
     known = [pad for pad in pads or () if isinstance(pad, int) and pad >= 0]
@@ -45,7 +45,7 @@ def _mode(
     dilations: Sequence[int] | None,
     pads: Sequence[int | Expr],
 ) -> str | None:
-    """The ``auto_pad`` that makes these pads, if one does."""
+    """The ``auto_pad`` with these pads, if there is one."""
     spatial = writing.value(0).shape[2:]
     ones = (1,) * len(spatial)
     for upper in (True, False):

@@ -1,4 +1,4 @@
-"""The parts of an ONNX model that is being written: nodes, initializers, and what computes run-time extents."""
+"""The ONNX model under construction: nodes, initializers, and computations of run-time extents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Extent, Select, 
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 
 OnnxAttribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str]
-"""What an attribute of an ONNX node may be; None in its place: it is left out."""
+"""Types of an ONNX node's attribute; None: it is omitted."""
 
 _BINARY: Mapping[BinaryOp, str] = {
     BinaryOp.ADD: "Add",
@@ -43,17 +43,17 @@ def code_of(dtype: DType) -> int:
 
 @dataclass(slots=True)
 class Writer:
-    """Collects what a model consists of. Values of the graph keep their names."""
+    """Collects the parts of a model. Values of the graph keep their names."""
 
     graph: Graph
     nodes: list[onnx.NodeProto] = field(default_factory=list[onnx.NodeProto])
     literals: dict[str, Array] = field(default_factory=dict[str, Array])
-    """Constants that the graph has not, by name."""
+    """Added constants, by name."""
     producers: Mapping[Value, Node] = field(init=False)
     _names: Names = field(init=False)
     _bounds: Bounds = field(init=False)
     _dims: dict[Extent, tuple[Value, int]] = field(init=False)
-    """Which axis of which input tells a run-time extent."""
+    """The axis of an input tensor from which a run-time extent is read."""
     _extents: dict[Expr, str] = field(default_factory=dict[Expr, str])
     _shared: dict[tuple[str, tuple[int, ...], bytes], str] = field(
         default_factory=dict[tuple[str, tuple[int, ...], bytes], str]
@@ -69,7 +69,7 @@ class Writer:
     def add(
         self, op: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, OnnxAttribute | None]
     ) -> None:
-        """A node. ``""`` is an input that is left out; such at the end are dropped, as are attributes that are None."""
+        """Add a node. ``""`` is an omitted input; trailing ones are dropped, and so are attributes that are None."""
         given = list(inputs)
         while given and not given[-1]:
             given.pop()
@@ -78,11 +78,11 @@ class Writer:
         self.nodes.append(node)
 
     def fresh(self, wanted: str) -> str:
-        """A name that nothing has."""
+        """An unused name."""
         return self._names.fresh(wanted)
 
     def literal(self, array: Array) -> str:
-        """The name of a constant that holds ``array``; equal ones are one."""
+        """The name of a constant with the value ``array``; equal ones are shared."""
         key = str(array.dtype), array.shape, array.tobytes()
         if key not in self._shared:
             self._shared[key] = self.fresh("constant")
@@ -158,7 +158,7 @@ def tensor_of(array: Array, name: str) -> onnx.TensorProto:
 
 
 def _attribute(name: str, value: OnnxAttribute) -> onnx.AttributeProto:
-    is_empty = not isinstance(value, int | float | str) and not value  # then nothing tells the type
+    is_empty = not isinstance(value, int | float | str) and not value  # its type is not determined otherwise
     return helper.make_attribute(name, value, attr_type=onnx.AttributeProto.INTS if is_empty else None)
 
 
