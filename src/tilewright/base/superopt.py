@@ -1,4 +1,4 @@
-"""Options of the superoptimizer: effort and strategy of the search for a faster graph."""
+"""Options of the super-optimizer: effort and strategy of the search for a faster graph."""
 
 from enum import Enum
 

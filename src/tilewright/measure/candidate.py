@@ -28,7 +28,7 @@ Say = Callable[[Said], None]
 Turns = tuple[Mapping[str, Array], ...]
 
 _MOST_COPIES = 512
-"""Bytes below which an input is not made cold: it loads in no time."""
+"""Maximum copies of cold inputs: smaller inputs load in no time."""
 _TIMING_FRACTION = 0.5
 """The fraction of a phase's time limit that repeats may use."""
 

@@ -124,7 +124,7 @@ _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
 
 
 FIGURES: Mapping[str, float] = MappingProxyType(asdict(Machine()))
-"""The names of the parameters."""
+"""Default values of the parameters, by name."""
 MEASURED = ("fma_latency", "near_bytes", "far_bytes", "stream_bytes", "region_cycles")
 """Parameters that one experiment measures directly: on the machines of the fit, it gives the fitted value."""
 _FOLLOWING = MappingProxyType({"apart_bytes": "stream_bytes", "parallel_work": "region_cycles"})

@@ -45,7 +45,7 @@ from tilewright.te.stage import TeSchedule
 from tilewright.te.values import meaning
 
 _MOST_SECONDS = 60.0
-"""Options for timing one kernel."""
+"""Maximum seconds for timing one kernel."""
 
 
 @checked(BadInput)

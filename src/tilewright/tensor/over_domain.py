@@ -80,7 +80,7 @@ class _Run:
 
     domain: Domain
     samples: Shape = ()
-    """Number of samples of all inputs together."""
+    """The sample axes of all inputs, broadcast together."""
     values: dict[tuple[Operation, int], Array] = field(default_factory=dict[tuple[Operation, int], Array])
     """Known values: flat arrays ``[elements, *samples]``."""
 

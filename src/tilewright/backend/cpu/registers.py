@@ -18,7 +18,7 @@ class _Held:
     lines: dict[int, int] = field(default_factory=dict[int, int])
     """Stores that have not been read yet, by their positions in the text of the scope."""
     remainders: set[int] = field(default_factory=set[int])
-    """The offsets, by number of lanes: with a single number, no vectors overlap."""
+    """The remainders of the offsets by the number of lanes: if all are equal, no vectors overlap."""
 
     def overlapping(self, offset: int) -> list[int]:
         """The offsets of the other vectors that overlap the one at ``offset``, which is known from now on."""

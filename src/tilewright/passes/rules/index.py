@@ -34,7 +34,7 @@ class Index(Lookup):
 
     graph: Graph
     positions: Mapping[str, int]
-    """The nodes' producers, by value."""
+    """Positions of nodes, by each value that they compute."""
     leaving: frozenset[str]
 
 

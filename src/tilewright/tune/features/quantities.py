@@ -60,7 +60,7 @@ class Extractor:
     _lengths: Function
     _places: tuple["_Path", ...]
     _reductions: tuple["_Path | None", ...]
-    """Steps of inits."""
+    """Paths of the reduction sums of inits, else None."""
 
     @staticmethod
     def of(program: Program) -> "Extractor":

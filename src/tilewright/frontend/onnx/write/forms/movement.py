@@ -11,7 +11,7 @@ from tilewright.ops.shapes import normalize_axis, same_extent
 from tilewright.symbolic.expr import ONE, Const
 
 _IMAGE_RANK = 3
-"""Number of elements from which on repetition is written as resizing."""
+"""Rank of data from which on repetition is written as resizing."""
 
 
 def _reshape(writing: Writing) -> None:
