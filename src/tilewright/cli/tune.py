@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     said = f"{searches}, or one that is installed (default: annealing for templates, else evolution)"
     parser.add_argument("--search", metavar="NAME", help=said)
     said = f"what is searched: {', '.join(kind.value for kind in Spaces)} (default: %(default)s)"
-    parser.add_argument("--space", choices=[kind.value for kind in Spaces], default=Spaces.ALL.value, help=said)
+    parser.add_argument("--space", choices=[kind.value for kind in Spaces], default=Spaces.TEMPLATES.value, help=said)
     said = f"that the search asks: {models}, or one that is installed (default: %(default)s)"
     parser.add_argument("--cost-model", default=Model.TREES.value, metavar="NAME", help=said)
     said = "do not use the records of similar kernels: the search depends only on the seed"

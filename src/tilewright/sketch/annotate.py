@@ -207,7 +207,8 @@ def _finish_plain(s: Schedule, name: str, decided: _Decided, lanes: int) -> None
         if extent_of(s, last) > width:
             part, last = s.split(last, (None, width))
             outer.append(part)
-        s.reorder(*outer, *reducing, last)
+        if loops[-1] != last:
+            s.reorder(*outer, *reducing, last)
         operations = -(-extent_of(s, last) // lanes)
         s.vectorize(last)
         loops = [*outer, *reducing]

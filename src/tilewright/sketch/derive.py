@@ -60,7 +60,7 @@ class Sketch:
 def sketches(
     naive: Program, target: Target, rules: Sequence[SketchRule] = (), *, standard: bool = True
 ) -> tuple[Sketch, ...]:
-    """All sketches of a naive program with fixed extents.
+    """All sketches of a naive program with fixed extents. A rule that a primitive refuses makes none.
 
     ``rules``: of one's own, which are asked before those of the target; ``standard``: whether these are asked at all.
     """
@@ -69,7 +69,10 @@ def sketches(
     left = [Sketch()]
     while left and len(found) < MOST_SKETCHES:
         sketch = left.pop(0)
-        draft = sketch.draft(Schedule(naive), Collector(), target)
+        try:
+            draft = sketch.draft(Schedule(naive), Collector(), target)
+        except ScheduleError:  # a primitive refuses what the rule wants: the other rules make sketches still
+            continue
         name = draft.next
         if name is None:
             found.append(sketch)
