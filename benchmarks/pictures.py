@@ -12,6 +12,7 @@ COLORS = {
     "torch_compile": "#ca5b2b",
     "torch_max_autotune": "#7b3f1d",
     "tilewright": "#1a7f37",
+    "tilewright_searched": "#0b4f1e",
     "tilewright_strict": "#7bc47f",
 }
 WIDTH, LINE, FRAME = 7.9, 0.23, 1.1  # inches: of a picture, of a case, around the cases

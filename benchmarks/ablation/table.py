@@ -54,6 +54,10 @@ class TableSpace:
         """Which candidates are in the table."""
         return self.rows(digits) >= 0
 
+    def sample(self, count: int, random: np.random.Generator) -> Digits:
+        """Candidates at random, in the table or not."""
+        return random.integers(0, np.array(self.radices, np.int64), (count, len(self.radices)))
+
     def rows(self, digits: Digits) -> NDArray[np.int64]:
         """Where candidates are in the table; -1 for those that are not."""
         return self._row[self._flat(digits)]

@@ -98,7 +98,7 @@ def read_timing(value: object) -> Timing:
     cold, between = tuple(map(fields.text, fields.items(timing["cold"]))), fields.whole(timing["between_bytes"])
     if not 0 <= between <= MOST_BETWEEN:
         raise ValueError(f"between two runs there may be up to {MOST_BETWEEN} bytes, not {between}")
-    hopeless = fields.number(timing["hopeless"])
+    hopeless = fields.number(timing.get("hopeless", 0.0))
     return Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"]), cold, between, hopeless)
 
 
