@@ -39,6 +39,10 @@ class Timing:
     between_bytes: int = 0
     hopeless: float = 0.0
 
+    def described(self) -> dict[str, object]:
+        """As JSON has it. What is not asked for is left out: records that do not know of it stay valid."""
+        return {name: value for name, value in asdict(self).items() if name != "hopeless" or value}
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -88,7 +92,7 @@ class Job:
     @property
     def id(self) -> str:
         """Hash of everything that determines the measurement."""
-        config = self.threads, self.seed, asdict(self.timing), *map(asdict, self.intrinsics)
+        config = self.threads, self.seed, self.timing.described(), *map(asdict, self.intrinsics)
         return job_id(self.workload, _parsed(self.trace), target_fingerprint(self.target), config)
 
 

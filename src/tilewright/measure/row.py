@@ -57,7 +57,7 @@ class Row:
     @staticmethod
     def of(job: Job, outcome: Outcome, state: State = State.SEARCHED) -> "Row":
         """The row of a record."""
-        config: dict[str, object] = {"threads": job.threads, "seed": job.seed, "timing": asdict(job.timing)}
+        config: dict[str, object] = {"threads": job.threads, "seed": job.seed, "timing": job.timing.described()}
         own: dict[str, object] = {
             "intrinsics": [asdict(form) for form in job.intrinsics],
             "digits": job.digits,

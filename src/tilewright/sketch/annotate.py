@@ -87,7 +87,11 @@ def _ask(draft: Draft) -> _Decided:
         places[block.name] = config.choice(f"{block.name}.at", range(least, ROOT + deepest + 1))
     plain = [block for block in blocks if block.name not in draft.tiles]
     vectors = {block.name: config.choice(f"{block.name}.vectors", VECTORS) for block in plain}
-    unrolled = {block.name: config.choice(f"{block.name}.unroll", UNROLLED) for block in blocks if is_reduction(block)}
+    unrolled = {
+        block.name: config.choice(f"{block.name}.unroll", UNROLLED)
+        for block in blocks
+        if is_reduction(block) or block.name in draft.tiles
+    }
     parallel: dict[str, int] = {}
     if draft.target.cores > 1:
         for block in blocks:
