@@ -75,3 +75,18 @@ def test_what_others_use_stays_in_memory() -> None:
     loop = sums(ROW, LANE)
     reading = Store(A, (STEP, STEP), C[const(0), const(0)])
     assert not has_tile(Loop(STEP, const(N), seq(loop.body, reading)))
+
+
+def test_names_of_loops_are_not_captured() -> None:
+    """Somebody's loop is called as a copy of another one might be."""
+    a, b = te.placeholder((8, 40), name="A"), te.placeholder((40, 16), name="B")
+    k = te.reduce_axis((0, 40), "k")
+    whole = te.create_schedule(te.compute((8, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C"))
+    for suffix in ("in", "out", "1", "2", "tile"):
+        s = whole.schedule.copy()
+        i, j, steps = s.get_loops("C")
+        outer, inner = s.split(i, (None, 4), names=(f"x_{suffix}", "x"))
+        s.reorder(outer, steps, inner, j)
+        s.unroll(inner)
+        s.vectorize(j)
+        assert te.build(whole.scheduled(s), threads=1).check()["C"].worst < 1e-5

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.base.names import Names
 from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Seq, Stmt, Store
 from tilewright.loops.memory import LOCAL
 from tilewright.loops.visit import (
@@ -23,6 +24,7 @@ from tilewright.loops.visit import (
     walk,
     with_children,
 )
+from tilewright.loops.visit import free_vars as free_vars_of
 from tilewright.symbolic.expr import Const, Expr, Read, Var
 from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.traversal import free_vars, reads_in, substitute, transform_reads
@@ -35,15 +37,17 @@ _WRITTEN_OUT = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 def accumulate(stmt: Stmt) -> Stmt:
     """``stmt``, without blocks, in which loops accumulate in private tiles."""
     literal = {node.buffer for node in walk(stmt) if isinstance(node, Alloc) and _is_literal(node)}
-    return _rewritten(stmt, literal)
+    loops = {node.var.name for node in walk(stmt) if isinstance(node, Loop)}
+    outside = {variable.name for variable in free_vars_of(stmt)}
+    return _rewritten(stmt, literal, Names({*loops, *outside, *(buffer.name for buffer in buffers(stmt))}))
 
 
-def _rewritten(stmt: Stmt, literal: set[Buffer]) -> Stmt:
+def _rewritten(stmt: Stmt, literal: set[Buffer], names: Names) -> Stmt:
     around, stmt = allocations(stmt)
     if not isinstance(stmt, Loop) or stmt.kind is not LoopKind.VECTORIZED:  # a buffer of a lane is another matter
-        parts = tuple([_rewritten(part, literal) for part in children(stmt)])
+        parts = tuple([_rewritten(part, literal, names) for part in children(stmt)])
         stmt = stmt if all(map(operator.is_, parts, children(stmt))) else with_children(stmt, parts)
-        stmt = _with_tiles(stmt, literal) if isinstance(stmt, Loop) else stmt
+        stmt = _with_tiles(stmt, literal, names) if isinstance(stmt, Loop) else stmt
     for alloc in reversed(around):
         stmt = Alloc(alloc.buffer, stmt)
     return stmt
@@ -63,13 +67,13 @@ class _Update:
         return tuple(loop for loop in self.around if loop.var in used)
 
 
-def _with_tiles(loop: Loop, literal: set[Buffer]) -> Stmt:
+def _with_tiles(loop: Loop, literal: set[Buffer], names: Names) -> Stmt:
     if loop.kind is not LoopKind.SERIAL or not isinstance(loop.extent, Const) or loop.extent.value < 1:
         return loop
     result: Stmt = loop
     for update in _updates(loop.body, ()):
         if update.store.buffer not in literal and _can_stay(update, loop):
-            result = _in_registers(result, update)
+            result = _in_registers(result, update, names)
     return result
 
 
@@ -130,18 +134,17 @@ def _uses(stmt: Stmt, buffer: Buffer) -> Iterator[bool]:
             yield mentions(node, buffer)
 
 
-def _in_registers(stmt: Stmt, update: _Update) -> Stmt:
+def _in_registers(stmt: Stmt, update: _Update, names: Names) -> Stmt:
     """``stmt`` with a tile of its own for what ``update`` accumulates."""
-    store, names = update.store, {buffer.name for buffer in buffers(stmt)}
-    name = next(n for i in range(len(names) + 1) if (n := f"{store.buffer.name}_tile{i or ''}") not in names)
+    store, name = update.store, names.fresh(f"{update.store.buffer.name}_tile")
     variables = tuple(loop.var for loop in update.of_tile)
     tile = Buffer(name, store.buffer.dtype, tuple(loop.extent for loop in update.of_tile), LOCAL)
 
     def moved(node: Stmt) -> Stmt | None:
         return _on_tile(node, tile, variables) if node == store else None
 
-    before = _over(update.of_tile, Store(tile, variables, Read(store.buffer, store.indices)), "in")
-    after = _over(update.of_tile, Store(store.buffer, store.indices, Read(tile, variables)), "out")
+    before = _over(update.of_tile, Store(tile, variables, Read(store.buffer, store.indices)), names)
+    after = _over(update.of_tile, Store(store.buffer, store.indices, Read(tile, variables)), names)
     return Alloc(tile, seq(before, transform_stmts(stmt, moved), after))
 
 
@@ -151,9 +154,9 @@ def _on_tile(store: Stmt, tile: Buffer, variables: tuple[Var, ...]) -> Store:
     return Store(tile, variables, value)
 
 
-def _over(loops: tuple[Loop, ...], store: Store, suffix: str) -> Stmt:
-    """``store`` in copies of ``loops``."""
-    renamed: dict[Var, Expr] = {loop.var: Var(f"{loop.var.name}_{suffix}", loop.var.dtype) for loop in loops}
+def _over(loops: tuple[Loop, ...], store: Store, names: Names) -> Stmt:
+    """``store`` in copies of ``loops``, over variables of their own."""
+    renamed: dict[Var, Expr] = {loop.var: Var(names.fresh(loop.var.name), loop.var.dtype) for loop in loops}
     indices = tuple(substitute(index, renamed) for index in store.indices)
     result: Stmt = Store(store.buffer, indices, substitute(store.value, renamed))
     for loop in reversed(loops):
