@@ -1,6 +1,7 @@
 """Times that count: steady ones."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,24 @@ def test_a_run_that_is_as_long_as_a_repeat_is_one(monkeypatch: pytest.MonkeyPatc
     assert candidate.sample(Timing(3, 1.0), 30.0) == (3.0, 4.0, 5.0)
     assert asked[:2] == [1, 1]
     assert min(asked[2:]) > 1
+
+
+def test_a_hopeless_candidate_is_timed_once_when_it_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+    candidate = Timed(image_of(product("mm", 8), Target.host()).executable(1), draw(product("mm", 8), 0))
+    times = iter([90.0, 30.0, 31.0, 32.0, 90.0, 50.0])
+    monkeypatch.setattr(Timed, "_mean_us", lambda *_: next(times))
+    assert candidate.sample(Timing(3, 0.0), 30.0, hopeless_us=40.0) == (30.0, 31.0, 32.0)
+    assert candidate.sample(Timing(3, 0.0), 30.0, hopeless_us=40.0) == (50.0,)
+    attempt, made = attempts(0.9, 0.9)
+    assert steadiest(attempt, 1000.0, hopeless_us=0.5).times_us == (1.0,)
+    assert len(made) == 1
+
+
+def test_who_is_hopeless() -> None:
+    job = Job(str(product("mm", 8)), EMPTY, HOST, timing=Timing(hopeless=2.0))
+    assert Request(0, job, 1.0, best_us=30.0).hopeless_us == 60.0
+    assert Request(0, job, 1.0).hopeless_us == float("inf"), "nothing is known"
+    assert Request(0, replace(job, timing=Timing()), 1.0, best_us=30.0).hopeless_us == float("inf")
 
 
 def test_runs_have_cold_inputs_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.sketch import programs
+from tilewright import te
+from tilewright.base.errors import BadInput
 from tilewright.loops.ir import Block
 from tilewright.schedule.tree import BlockRef
 from tilewright.sketch import Answer, Draft, sketch_spaces, sketches
@@ -48,6 +50,14 @@ def test_what_is_derived() -> None:
     ]
     (nothing,) = sketches(programs.naive(programs.max_pool(56, 1)), FOUR_CORES)
     assert str(nothing) == "no rule"
+
+
+def test_run_time_extents_are_refused() -> None:
+    n = te.var("n")
+    x = te.placeholder((n,), name="X")
+    naive = programs.naive(te.compute((n,), lambda i: x[i] + 1.0, name="Y"))
+    with pytest.raises(BadInput, match="run-time extents"):
+        sketches(naive, FOUR_CORES)
 
 
 class FirstAxisAlone:

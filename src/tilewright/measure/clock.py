@@ -57,9 +57,11 @@ class Timed:
         end = time.perf_counter() + budget
         first = self._mean_us(1)  # also warms the caches
         begin = time.perf_counter()
-        if begin > end or first > hopeless_us:
+        if begin > end:
             return (first,)
         warm = self._mean_us(1)
+        if warm > hopeless_us:  # the first run tells nothing: it also maps memory
+            return (warm,)
         runs = max(1, math.ceil(timing.least_seconds / (time.perf_counter() - begin)))
         # If one run is a repeat, this was already the first.
         samples = [warm if runs == 1 else self._mean_us(runs)]

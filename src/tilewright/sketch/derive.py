@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import BadInput, ScheduleError
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.sketch.annotate import annotate
@@ -60,10 +60,14 @@ class Sketch:
 def sketches(
     naive: Program, target: Target, rules: Sequence[SketchRule] = (), *, standard: bool = True
 ) -> tuple[Sketch, ...]:
-    """All sketches of a naive program with fixed extents. A rule that a primitive refuses makes none.
+    """All sketches of a naive program, ``MOST_SKETCHES`` at most. A rule that a primitive refuses makes none.
+
+    Raises ``BadInput`` for run-time extents.
 
     ``rules``: of one's own, which are asked before those of the target; ``standard``: whether these are asked at all.
     """
+    if naive.dims:
+        raise BadInput(f"{naive.name} has run-time extents: sketches are of fixed ones")
     asked = (*rules, *(CPU_RULES if standard else ()))
     found: list[Sketch] = []
     left = [Sketch()]

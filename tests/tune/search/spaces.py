@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.space.space import Digits, Mask
 from tilewright.tune.search.annealing import AnnealingSearcher
+from tilewright.tune.search.evolution import EvolutionSearcher
 from tilewright.tune.search.genetic import GeneticSearcher
 from tilewright.tune.search.grid import GridSearcher
 from tilewright.tune.search.random import RandomSearcher
@@ -41,6 +42,8 @@ class Numbers:
     def vary(self, digits: Digits, random: np.random.Generator) -> Digits:
         """One digit is another."""
         result = digits.copy()
+        if not len(digits):
+            return result
         place = random.integers(0, len(digits))
         result[place] = (result[place] + random.integers(1, max(self.radices[place], 2))) % self.radices[place]
         return result
@@ -64,6 +67,7 @@ MAKERS: dict[str, Callable[[Numbers, int], Searcher]] = {
     "random": RandomSearcher,
     "grid": lambda space, seed: GridSearcher(space),
     "genetic": GeneticSearcher,
+    "evolution": lambda space, seed: EvolutionSearcher(space, peaks, seed),  # type: ignore[arg-type]
     "annealing": lambda space, seed: AnnealingSearcher(space, peaks, seed),
     "annealing without a model": lambda space, seed: AnnealingSearcher(space, constant, seed),
 }
