@@ -32,7 +32,8 @@ class Model(Enum):
     milliseconds each, so fewer of them are looked at. Needs torch."""
     STATEMENTS = "statements"
     """Gradient-boosted trees over the innermost statements of a candidate (Zheng et al., 2020), one model for all
-    kernels that are tuned together. Candidates must be scheduled for that, too."""
+    kernels that are tuned together. Those of sketches are looked at by patterns, thousands a second; others must be
+    scheduled for that, too."""
     RANDOM = "random"
     """Scores that say nothing: what is found with them is found without a model."""
 

@@ -1,7 +1,8 @@
 """Annotation: what all sketches leave open (Zheng et al., OSDI 2020, section 4.2).
 
 First everything is asked, in an order that depends on the sketch alone: where each block that no rule has placed is
-computed, how many lanes it has, what is unrolled, how much is parallel. Then the schedule is made of the answers.
+computed, how many lanes it has, what is unrolled, how much is parallel. Then the schedule is made of the answers: first
+its structure (``place``), then lanes, unrolled and parallel loops (``finish``), which depend on how long loops are.
 """
 
 from dataclasses import dataclass
@@ -39,8 +40,8 @@ LOCAL_BYTES = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class _Decided:
-    """The answers."""
+class Decided:
+    """The answers, by the names of blocks."""
 
     places: dict[str, int]
     vectors: dict[str, int]
@@ -50,12 +51,22 @@ class _Decided:
 
 def annotate(draft: Draft) -> None:
     """Ask ``draft.config``, and finish ``draft.schedule``. Raises ``ScheduleError`` if answers do not go together."""
+    finish(draft, place(draft))
+
+
+def place(draft: Draft) -> Decided:
+    """Ask, move blocks to where they are computed, and make partial results. Raises ``ScheduleError`` as above."""
     decided = _ask(draft)
-    s, lanes = draft.schedule, _lanes(draft)
-    for name, place in decided.places.items():
-        _place(s, name, place)
+    for name, chosen in decided.places.items():
+        _place(draft, name, chosen)
     for name in [name for name in draft.names() if name in draft.factored]:
         _factor(draft, name, draft.factored[name])
+    return decided
+
+
+def finish(draft: Draft, decided: Decided) -> None:
+    """Lanes, unrolled and parallel loops, and buffers on the stack. ``finishing.py`` does this for many candidates."""
+    s, lanes = draft.schedule, lanes_of(draft)
     for block in all_blocks(s.program.body):
         if block.name in draft.tiles:
             _finish_tile(draft, block.name, decided.unrolled[block.name], lanes)
@@ -66,7 +77,7 @@ def annotate(draft: Draft) -> None:
         _spread(s, name, count)
 
 
-def _lanes(draft: Draft) -> int:
+def lanes_of(draft: Draft) -> int:
     """Elements of a register, by the widest type of a result."""
     widest = max(buffer.dtype.itemsize for buffer in draft.schedule.program.params)
     return draft.target.lanes(8 * widest)
@@ -75,7 +86,7 @@ def _lanes(draft: Draft) -> int:
 # --- asking ------------------------------------------------------------------------------------------------------
 
 
-def _ask(draft: Draft) -> _Decided:
+def _ask(draft: Draft) -> Decided:
     program, config = draft.schedule.program, draft.config
     blocks = all_blocks(program.body)
     deepest = max((_spatial_loops(draft, block) for block in blocks), default=0)
@@ -97,7 +108,7 @@ def _ask(draft: Draft) -> _Decided:
         for block in blocks:
             most = _spatial_loops(draft, block)
             parallel[block.name] = config.choice(f"{block.name}.parallel", range(most, -1, -1))
-    return _Decided(places, vectors, unrolled, parallel)
+    return Decided(places, vectors, unrolled, parallel)
 
 
 def _spatial_loops(draft: Draft, block: Block) -> int:
@@ -110,32 +121,39 @@ def _spatial_loops(draft: Draft, block: Block) -> int:
 # --- places ------------------------------------------------------------------------------------------------------
 
 
-def _place(s: Schedule, name: str, place: int) -> None:
+def _place(draft: Draft, name: str, place: int) -> None:
     """Compute a block where it is decided; as far in as its consumers have loops in common, at most."""
-    block = BlockRef(name)
+    s, block = draft.schedule, BlockRef(name)
     if place == INLINED:
         s.compute_inline(block)
         return
-    around = _common_loops(s, consumers(s.program, block_at(s.program, block).stmt))
+    around = _common_loops(draft, consumers(s.program, block_at(s.program, block).stmt))
     if place > ROOT and around:
-        s.compute_at(block, around[min(place - ROOT, len(around)) - 1])
+        depth = next((depth for depth in range(1, len(around)) if place <= ROOT + depth), len(around))
+        s.compute_at(block, around[depth - 1])
 
 
-def _common_loops(s: Schedule, blocks: tuple[Block, ...]) -> list[LoopRef]:
-    """The loops around all of ``blocks`` that no reduction of theirs runs over, outermost first."""
+def _common_loops(draft: Draft, blocks: tuple[Block, ...]) -> list[LoopRef]:
+    """The loops around all of ``blocks`` that are outside of their reductions, outermost first."""
+    s = draft.schedule
     common: list[LoopRef] | None = None
     for block in blocks:
-        reducing = {loop.var.name for loop in _reducing(s, block.name)}
+        # By the structure, where it is known: reductions that run once are not seen in bindings.
+        tile = draft.tiles.get(block.name)
+        if tile is not None:
+            inside = {loop.name for level in tile.levels[2:] for loop in level}
+        else:
+            inside = {loop.var.name for loop in reducing_loops(s, block.name)}
         own: list[LoopRef] = []
         for loop in loops_of(s.program, BlockRef(block.name)):
-            if loop.var.name in reducing:
+            if loop.var.name in inside:
                 break
             own.append(ref(loop))
         common = own if common is None else [loop for loop in common if loop in own]
     return common or []
 
 
-def _reducing(s: Schedule, name: str) -> list[Loop]:
+def reducing_loops(s: Schedule, name: str) -> list[Loop]:
     """The loops that drive reduction axes of a block."""
     place = block_at(s.program, BlockRef(name))
     driven = {
@@ -165,12 +183,12 @@ def _factor(draft: Draft, name: str, wanted: Factored) -> None:
 
 def _steps(s: Schedule, name: str) -> int:
     """How many iterations all loops over a reduction have together."""
-    return prod(extent_of(s, ref(loop)) for loop in _reducing(s, name))
+    return prod(extent_of(s, ref(loop)) for loop in reducing_loops(s, name))
 
 
 def _one_reducing_loop(s: Schedule, name: str) -> LoopRef:
     """The innermost loop, which runs over all that a block reduces."""
-    reducing = [ref(loop) for loop in _reducing(s, name)]
+    reducing = [ref(loop) for loop in reducing_loops(s, name)]
     others = [loop for loop in s.get_loops(name) if loop not in reducing]
     s.reorder(*[loop for loop in others if _is_inside(s, name, reducing[0], loop)], *reducing)
     return s.fuse(*reducing) if len(reducing) > 1 else reducing[0]
@@ -199,10 +217,10 @@ def _finish_tile(draft: Draft, name: str, unrolled: int, lanes: int) -> None:
         s.unroll(loop)
 
 
-def _finish_plain(s: Schedule, name: str, decided: _Decided, lanes: int) -> None:
+def _finish_plain(s: Schedule, name: str, decided: Decided, lanes: int) -> None:
     """Lanes along the last spatial loop of a block that is not tiled; within a reduction, innermost."""
-    loops = [ref(loop) for loop in _own_loops(s, name)]
-    reducing = [ref(loop) for loop in _reducing(s, name) if ref(loop) in loops]
+    loops = [ref(loop) for loop in own_loops(s, name)]
+    reducing = [ref(loop) for loop in reducing_loops(s, name) if ref(loop) in loops]
     spatial = [loop for loop in loops if loop not in reducing]
     width = lanes * decided.vectors.get(name, 1)
     operations = 1
@@ -224,7 +242,7 @@ def _finish_plain(s: Schedule, name: str, decided: _Decided, lanes: int) -> None
         s.unroll(loop)
 
 
-def _own_loops(s: Schedule, name: str) -> list[Loop]:
+def own_loops(s: Schedule, name: str) -> list[Loop]:
     """The serial loops around one block only, outermost first."""
     own = loops_of(s.program, BlockRef(name))
     others = {
@@ -272,4 +290,4 @@ def _spread(s: Schedule, name: str, count: int) -> None:
 
 
 def _is_reduced(s: Schedule, loop: Loop) -> bool:
-    return any(loop in _reducing(s, block.name) for block in all_blocks(loop.body))
+    return any(loop in reducing_loops(s, block.name) for block in all_blocks(loop.body))

@@ -7,7 +7,6 @@ as a template is.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from tilewright.base.errors import BadInput, ScheduleError
 from tilewright.loops.program import Program
@@ -57,6 +56,17 @@ class Sketch:
         annotate(self.draft(schedule, config, target))
 
 
+@dataclass(frozen=True, slots=True)
+class OfSketch:
+    """The generator (``space.config.Generator``) of a sketch for a target."""
+
+    sketch: Sketch
+    target: Target
+
+    def __call__(self, schedule: Schedule, config: Config) -> None:
+        self.sketch.generate(schedule, config, target=self.target)
+
+
 def sketches(
     naive: Program, target: Target, rules: Sequence[SketchRule] = (), *, standard: bool = True
 ) -> tuple[Sketch, ...]:
@@ -101,7 +111,7 @@ def sketch_spaces(naive: Program, target: Target, rules: Sequence[SketchRule] = 
     found: list[tuple[Sketch, Space]] = []
     for sketch in sketches(naive, target, rules):
         opened, collector = Schedule(naive), Collector()
-        generator = partial(sketch.generate, target=target)
+        generator = OfSketch(sketch, target)
         try:
             generator(opened.copy(), collector)
         except ScheduleError:

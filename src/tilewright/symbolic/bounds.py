@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tilewright.base.dtypes import index
 from tilewright.symbolic.check import Check
-from tilewright.symbolic.expr import Binary, Cast, Const, Expr, ExprLike, Select, Unary, Var, as_expr
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, ExprLike, Factor, Select, Unary, Var, as_expr
 from tilewright.symbolic.linear import Polynomial, polynomial
 from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import conjuncts, free_vars
@@ -110,7 +110,9 @@ class Bounds:
         """The least value of ``var``, if it is a known number."""
         if var in self._lows:
             return self._lows[var]
-        return 0 if var in self.extents or var in self.dims else None
+        if var in self.extents or var in self.dims:
+            return 1 if isinstance(var, Factor) else 0
+        return None
 
     def high(self, var: Var) -> int | None:
         """The largest value of ``var``, if it is a known number."""

@@ -283,6 +283,15 @@ class Symbol(Extent):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Factor(Extent):
+    """An extent that is at least 1: the size of a tile that is decided later."""
+
+    @property
+    def unique(self) -> str:
+        return f"{self.name}\2"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Unary(Expr):
     """``op(a)``."""
 

@@ -41,13 +41,15 @@ MOST_TRIALS, MOST_THREADS, MOST_MINUTES = 1_000_000, 1024, 1e6
 class TunedKernel:
     """The fastest schedule that was found, and what it takes; ``analytic_microseconds``: what the analytic
     choice takes, infinity if it is not right. ``tried``: candidates, those that failed included. ``is_kept``: it is
-    faster, ``records`` have it, and ``compile`` can use it: it needs nothing that is not installed."""
+    faster, ``records`` have it, and ``compile`` can use it: it needs nothing that is not installed. ``looked_at``: how
+    the cost model looked at candidates, with what it left out; empty if it does not say."""
 
     schedule: Schedule
     microseconds: float
     analytic_microseconds: float
     tried: int
     is_kept: bool
+    looked_at: str = ""
 
 
 @checked(BadInput)
@@ -125,7 +127,8 @@ def tune_kernel(
             measurer.put(best.job, State.CONFIRMED)
     schedule = best.schedule.copy()
     schedule.program = replace(schedule.program, name=naive.name)
-    return TunedKernel(schedule, best.microseconds, first.microseconds, len(tuner.history.digits), is_kept)
+    tried = len(tuner.history.digits)
+    return TunedKernel(schedule, best.microseconds, first.microseconds, tried, is_kept, tuner.looked_at)
 
 
 def _is_known(trace: str, naive: Program) -> bool:

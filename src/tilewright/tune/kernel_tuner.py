@@ -23,6 +23,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.space.space import Candidates, Digits, Floats
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.models.model import Measured
+from tilewright.tune.models.rater import Reporting
 from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING
 from tilewright.tune.strategy import Models, Searches, rater_of, searcher_of
 
@@ -188,6 +189,11 @@ class KernelTuner:
         """The time of the analytic model's choice, if the search began with it and it was correct."""
         first = self.history.throughputs[:1] if self._setup.start is Start.ANALYTIC else []
         return 1 / first[0] if first and first[0] > 0 else None
+
+    @property
+    def looked_at(self) -> str:
+        """How the cost model looked at candidates; empty if it does not say."""
+        return self._rater.looked_at() if isinstance(self._rater, Reporting) else ""
 
     def round(self) -> None:
         """Propose a batch, measure it, and learn from it."""

@@ -17,7 +17,7 @@ from tilewright.tune.models.statements import Statements
 from tilewright.tune.models.transfer import Transfer
 from tilewright.tune.search.annealing import AnnealingSearcher, Plan
 from tilewright.tune.search.chains import Annealing
-from tilewright.tune.search.evolution import EvolutionSearcher
+from tilewright.tune.search.evolution import Breeding, EvolutionSearcher
 from tilewright.tune.search.genetic import GeneticSearcher
 from tilewright.tune.search.grid import GridSearcher
 from tilewright.tune.search.random import RandomSearcher
@@ -32,6 +32,8 @@ Other = TypeVar("Other")
 
 FEW = Plan(annealing=Annealing(chains=16, steps=8, patience=8))
 """Annealing parameters for a model that takes milliseconds per candidate."""
+LARGE = Breeding(population=2048)
+"""Evolution, as in the paper, for a model that looks at whole populations at once."""
 
 
 def searcher_of(search: Searches, model: Models, space: Candidates, score: Score, seed: int) -> Searcher:
@@ -42,7 +44,7 @@ def searcher_of(search: Searches, model: Models, space: Candidates, score: Score
         case Search.GENETIC:
             return GeneticSearcher(space, seed)
         case Search.EVOLUTION:
-            return EvolutionSearcher(space, score, seed)
+            return EvolutionSearcher(space, score, seed, LARGE if _sees_statements(model) else None)
         case Search.RANDOM:
             return RandomSearcher(space, seed)
         case Search.GRID:
@@ -52,7 +54,11 @@ def searcher_of(search: Searches, model: Models, space: Candidates, score: Score
 
 
 def _sees_programs(model: Models) -> bool:
-    return model in (Model.TREE_GRU, Model.STATEMENTS) or isinstance(model, Statements)
+    return model is Model.TREE_GRU or _sees_statements(model)
+
+
+def _sees_statements(model: Models) -> bool:
+    return model is Model.STATEMENTS or isinstance(model, Statements)
 
 
 def shared(model: Models, seed: int) -> Models:

@@ -37,7 +37,7 @@ from tilewright.tune.features.walk import Floats
 
 BUFFERS = 5
 SAMPLES = 10
-_GROUPS = {"vectorize": LoopKind.VECTORIZED, "unroll": LoopKind.UNROLLED, "parallel": LoopKind.PARALLEL}
+GROUPS = {"vectorize": LoopKind.VECTORIZED, "unroll": LoopKind.UNROLLED, "parallel": LoopKind.PARALLEL}
 
 
 class Position(Enum):
@@ -55,7 +55,7 @@ class Position(Enum):
 
 _SPATIAL = (Position.INNER_SPATIAL, Position.MIDDLE_SPATIAL, Position.OUTER_SPATIAL)
 _REDUCE = (Position.INNER_REDUCE, Position.MIDDLE_REDUCE, Position.OUTER_REDUCE)
-_LENGTHS = {
+LENGTHS = {
     "block_x": LoopKind.BLOCK_X,
     "block_y": LoopKind.BLOCK_Y,
     "block_z": LoopKind.BLOCK_Z,
@@ -64,7 +64,7 @@ _LENGTHS = {
     "thread_z": LoopKind.THREAD_Z,
     "virtual": LoopKind.VIRTUAL_THREAD,
 }
-_OF_BUFFER = (
+OF_BUFFER = (
     *("is_read", "is_written", "is_read_and_written"),
     *("bytes", "unique_bytes", "lines", "unique_lines"),
     *("reused_in_loop", "reused_by_statements", "not_reused"),
@@ -76,12 +76,12 @@ NAMES: tuple[str, ...] = (
     *(f"op.{operation.value}" for operation in Operation),
     *(
         f"{group}.{name}"
-        for group in _GROUPS
+        for group in GROUPS
         for name in ("count", "product", "length", *(f"is_{position.value}" for position in Position))
     ),
     "gpu.is_gpu",
-    *(f"gpu.{name}" for name in _LENGTHS),
-    *(f"buffer{place}.{name}" for place in range(BUFFERS) for name in _OF_BUFFER),
+    *(f"gpu.{name}" for name in LENGTHS),
+    *(f"buffer{place}.{name}" for place in range(BUFFERS) for name in OF_BUFFER),
     *(f"intensity.{place}" for place in range(SAMPLES)),
     *("allocated.bytes", "allocated.elements", "allocated.times", "allocated.iterations"),
     *("outer.iterations", "outer.loops", "outer.vectors"),
@@ -205,7 +205,7 @@ def _iterations(loops: Sequence[LoopAround]) -> int:
 
 def _annotations(site: Site, mode: Mode) -> list[int]:
     numbers: list[int] = []
-    for kind in _GROUPS.values():
+    for kind in GROUPS.values():
         own = [loop for loop in site.loops if loop.kind is kind]
         if not own:
             numbers += [0, 0, 0, *(int(one is Position.NONE) for one in Position)]
@@ -230,15 +230,15 @@ def _position(loop: LoopAround, site: Site) -> Position:
 
 def _lengths(loops: Sequence[LoopAround]) -> list[int]:
     if not any(loop.kind.is_of_device for loop in loops):
-        return [0, *(1 for _ in _LENGTHS)]
-    return [1, *(_iterations([loop for loop in loops if loop.kind is kind]) for kind in _LENGTHS.values())]
+        return [0, *(1 for _ in LENGTHS)]
+    return [1, *(_iterations([loop for loop in loops if loop.kind is kind]) for kind in LENGTHS.values())]
 
 
 def _buffers(loops: Sequence[LoopAround], accesses: Sequence[_Accessed], traffic: _Traffic) -> list[float]:
     rows = [_buffer(loops, accessed, traffic) for accessed in accesses]
-    lines, size = _OF_BUFFER.index("lines"), _OF_BUFFER.index("bytes")
+    lines, size = OF_BUFFER.index("lines"), OF_BUFFER.index("bytes")
     rows.sort(key=lambda row: (-row[lines], -row[size]))
-    rows += [[0.0] * len(_OF_BUFFER)] * (BUFFERS - len(rows))
+    rows += [[0.0] * len(OF_BUFFER)] * (BUFFERS - len(rows))
     return [number for row in rows[:BUFFERS] for number in row]
 
 

@@ -34,6 +34,15 @@ class Rater(Protocol):
 
 
 @runtime_checkable
+class Reporting(Protocol):
+    """A ``Rater`` that says how it looked at candidates."""
+
+    def looked_at(self) -> str:
+        """How many candidates were looked at in which way; for people."""
+        ...
+
+
+@runtime_checkable
 class Rating(Protocol):
     """A kind of cost model: creates a rater for each space. For ``Setup.model``, or an entry point."""
 

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from tilewright.base.errors import BadInput
 from tilewright.space.space import Candidates, Digits, Floats
-from tilewright.tune.features.statements import NAMES, StatementRows, statement_features
+from tilewright.tune.features.individuals import Individuals
+from tilewright.tune.features.statements import StatementRows
 from tilewright.tune.models.boosting import SETTINGS, Part, Settings, best_count, grown
 from tilewright.tune.models.model import FloatArray, relative
 from tilewright.tune.models.optional import require
-from tilewright.tune.models.rater import Rater, Seen
+from tilewright.tune.models.rater import Rater
 
 if TYPE_CHECKING:
     import lightgbm
@@ -164,21 +165,21 @@ class Statements:
 
 
 class _OfStatements:
-    """A ``Rater`` of one space. What has no schedule has no statements, and the score 0."""
+    """A ``Rater`` of one space. What has no schedule has no statements, and the score 0; so has what is left out."""
 
     def __init__(self, space: Candidates, shared: Statements, task: int) -> None:
-        self._seen = Seen(space, lambda program: statement_features(program, space.target))
+        self._individuals = Individuals(space)
         self._shared = shared
         self._task = task
 
     def fit(self, digits: Digits, throughputs: Floats) -> None:
         """See ``Rater``."""
-        self._shared.learn(self._task, MeasuredPrograms(self._rows(digits), throughputs))
+        self._shared.learn(self._task, MeasuredPrograms(self._individuals.of(digits, limited=False), throughputs))
 
     def score(self, digits: Digits) -> Floats:
         """See ``Rater``."""
-        return self._shared.score(self._rows(digits))
+        return self._shared.score(self._individuals.of(digits))
 
-    def _rows(self, digits: Digits) -> StatementRows:
-        nothing = np.empty((0, len(NAMES)))
-        return StatementRows.of([nothing if seen is None else seen for seen in self._seen.of(digits)])
+    def looked_at(self) -> str:
+        """See ``Reporting``."""
+        return str(self._individuals.counts)

@@ -1,0 +1,150 @@
+"""Candidates that patterns tell about have the features of their schedules; what has no pattern is counted."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from benchmarks.unseen.programs import PROGRAMS
+from tests.sketch.programs import convolution, everything_summed, matmul, max_pool, naive, norm, softmax, two_products
+from tilewright import te
+from tilewright.base.errors import ScheduleError
+from tilewright.loops.ir import Block
+from tilewright.loops.program import Program
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef
+from tilewright.sketch import Answer, Draft, sketch_spaces
+from tilewright.sketch.pattern import pattern_of
+from tilewright.sketch.sizes import Noted
+from tilewright.space.config import Config
+from tilewright.space.knobs import choice_knob, split_knob
+from tilewright.space.space import Digits, Space
+from tilewright.target.target import Target
+from tilewright.tune.features.individuals import Individuals, Limits
+from tilewright.tune.features.statements import statement_features
+
+TARGET = Target.parse("x86_64,znver4,cores=8")
+
+
+def unseen(name: str, divisor: int) -> Program:
+    return te.create_schedule(PROGRAMS[name].outputs(divisor)).program
+
+
+FAST = {
+    "matmul": lambda: naive(matmul(96, 64, 48)),
+    "two_products": lambda: naive(two_products(24, 32, 16)),
+    "convolution": lambda: naive(convolution(12, 6, 8)),
+    "max_pool": lambda: naive(max_pool(13, 3)),
+    "softmax": lambda: naive(softmax(12, 48)),
+}
+SLOW = {
+    "everything_summed": lambda: naive(everything_summed(24, 36)),
+    "norm": lambda: naive(norm(64)),
+    **{name: lambda name=name: unseen(name, 2) for name in PROGRAMS if name != "triangular_solves"},
+}
+"""All programs of which sketches have patterns for every candidate."""
+
+
+def siblings(space: Space, count: int, random: np.random.Generator) -> Iterator[Digits]:
+    """A candidate at random, and others of its pattern."""
+    first = space.sample(1, random)
+    pattern = pattern_of(space, first[0])
+    others = space.sample(count, random)
+    for knob, allowed in pattern.options.items():
+        others[:, knob] = random.choice(np.flatnonzero(allowed), count)
+    assert pattern.matches(others).all()
+    yield first[0]
+    yield from others
+
+
+def check(program: Program, spaces: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    found = sketch_spaces(program, TARGET)
+    places: list[int] = random.permutation(len(found))[:spaces].tolist()
+    for place in places:
+        space = found[place][1]
+        individuals = Individuals(space)
+        digits = np.stack(list(siblings(space, 5, random)))
+        rows = individuals.of(digits)
+        for candidate, own in enumerate(digits):
+            expected = statement_features(space.schedule(own).program, TARGET)
+            got = rows.rows[rows.offsets[candidate] : rows.offsets[candidate + 1]]
+            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-9, err_msg=str(space.describe(own)))
+        assert not individuals.counts.untreated
+        assert individuals.counts.by_pattern == len(digits)
+        assert individuals.counts.by_replay == individuals.counts.left_out == 0
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_features_are_those_of_schedules(name: str) -> None:
+    check(FAST[name](), 2, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*FAST, *SLOW])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_features_of_many_schedules(name: str, seed: int) -> None:
+    check({**FAST, **SLOW}[name](), 4, seed)
+
+
+class DoubledTile:
+    """Uses a size in arithmetic: what it makes is known for this size only."""
+
+    name = "own.doubled"
+
+    def answer(self, draft: Draft, block: Block) -> Answer:
+        return Answer.APPLY_ALONE
+
+    def variants(self, draft: Draft, block: Block) -> int:
+        return 1
+
+    def apply(self, draft: Draft, block: Block, variant: int) -> None:
+        first, *_ = draft.schedule.get_loops(BlockRef(block.name))
+        draft.schedule.split(first, (None, 2 * draft.config.choice("C.own", [1, 2, 4])))
+        draft.done.add(block.name)
+
+
+def test_numbers_that_are_calculated_with_have_a_pattern_each() -> None:
+    (_, space), *_ = sketch_spaces(naive(matmul(16, 16, 16)), TARGET, [DoubledTile()])
+    digits = np.zeros((3, len(space.radices)), np.int64)
+    own = [knob.name for knob in space.knobs].index("C.own")
+    digits[:, own] = range(3)
+    individuals = Individuals(space)
+    rows = individuals.of(digits)
+    for candidate, one in enumerate(digits):
+        expected = statement_features(space.schedule(one).program, TARGET)
+        np.testing.assert_allclose(rows.take(np.array([candidate])).rows, expected, rtol=0, atol=1e-9)
+    assert individuals.counts.patterns == 3
+
+
+def unrolled(s: Schedule, config: Config) -> None:
+    loops = s.get_loops("C")
+    if config.choice("which", [0, 1, 2, 3]) == 3:
+        raise ScheduleError("not this one")
+    s.unroll(loops[0])
+
+
+def test_templates_are_scheduled_and_counted() -> None:
+    space = Space.of(unrolled, naive(matmul(4, 4, 4)), TARGET)
+    individuals = Individuals(space, Limits(replays=2))
+    rows = individuals.of(np.arange(4)[:, None])
+    assert np.diff(rows.offsets).tolist() == [1, 1, 0, 0]
+    assert (individuals.counts.by_replay, individuals.counts.left_out, individuals.counts.by_pattern) == (2, 2, 0)
+    assert str(individuals.counts) == "0 candidates by 0 patterns, 2 scheduled, 2 left out"
+    assert np.diff(individuals.of(np.arange(4)[:, None], limited=False).offsets).tolist() == [1, 1, 1, 0]
+
+
+def test_what_is_noted_of_numbers() -> None:
+    knobs = (choice_knob("a", [1, 2, 3, 4]), split_knob("b", 8, 2), choice_knob("c", [5, 6]), choice_knob("d", [7, 8]))
+    config = Noted(knobs, (2, 1, 0, 1))
+    a, (_, inner), c = config.decide(knobs[0]), config.decide(knobs[1]), config.decide(knobs[2])
+    config.decide(knobs[3])
+    assert 1 < a < 9
+    assert inner == 2
+    assert c + 1 == 6
+    options = config.notes.options(knobs, np.array([2, 1, 0, 1]))
+    assert {knob: mask.tolist() for knob, mask in options.items()} == {
+        0: [False, True, True, True],
+        1: [False, True, False, False],
+        2: [True, False],
+    }
