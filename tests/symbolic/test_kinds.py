@@ -7,12 +7,12 @@ import pytest
 from tests.names.hostile import HOSTILE
 from tilewright.base.names import quoted, unquoted
 from tilewright.symbolic.bounds import Bounds, interval
-from tilewright.symbolic.expr import Expr, Extent, Symbol, Var, const, format_expr, minimum, unique_text
+from tilewright.symbolic.expr import Expr, Extent, Factor, Symbol, Var, const, format_expr, minimum, unique_text
 from tilewright.symbolic.linear import order, polynomial
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.traversal import free_vars, substitute
 
-KINDS = (Var("k"), Extent("k"), Extent("k", label="batch"), Symbol("k"))
+KINDS = (Var("k"), Extent("k"), Extent("k", label="batch"), Symbol("k"), Factor("k"))
 
 
 def test_one_name_of_several_kinds_is_several_variables() -> None:

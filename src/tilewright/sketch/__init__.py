@@ -5,7 +5,8 @@ High-Performance Tensor Programs for Deep Learning" (OSDI 2020).
 
 ``rules/`` has the derivation rules, a file for each: whether a rule applies to a block, and what it does. ``derive``
 applies them to all blocks, from the outputs to the inputs; ``annotate`` asks for what all sketches leave open: where
-blocks are computed, lanes, unrolled and parallel loops.
+blocks are computed, lanes, unrolled and parallel loops. ``pattern`` has what candidates that differ in numbers have in
+common, for cost models that look at many.
 """
 
 from tilewright.sketch.derive import Sketch, sketch_spaces, sketches

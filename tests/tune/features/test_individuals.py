@@ -19,9 +19,14 @@ from tilewright.sketch.sizes import Noted
 from tilewright.space.config import Config
 from tilewright.space.knobs import choice_knob, split_knob
 from tilewright.space.space import Digits, Space
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.expr import ZERO, Extent, Factor
+from tilewright.symbolic.simplify import simplify
 from tilewright.target.target import Target
 from tilewright.tune.features.individuals import Individuals, Limits
 from tilewright.tune.features.statements import statement_features
+from tilewright.tune.models.rater import Reporting
+from tilewright.tune.models.statements import Statements
 
 TARGET = Target.parse("x86_64,znver4,cores=8")
 
@@ -132,6 +137,21 @@ def test_templates_are_scheduled_and_counted() -> None:
     assert (individuals.counts.by_replay, individuals.counts.left_out, individuals.counts.by_pattern) == (2, 2, 0)
     assert str(individuals.counts) == "0 candidates by 0 patterns, 2 scheduled, 2 left out"
     assert np.diff(individuals.of(np.arange(4)[:, None], limited=False).offsets).tolist() == [1, 1, 1, 0]
+
+
+def test_raters_say_how_they_look_at_candidates() -> None:
+    (_, space), *_ = sketch_spaces(naive(matmul(16, 16, 16)), TARGET)
+    rater = Statements().rater(space, 0)
+    assert rater.score(space.sample(30, np.random.default_rng(0))).shape == (30,)
+    assert isinstance(rater, Reporting)
+    assert rater.looked_at() == "30 candidates by 1 patterns, 0 scheduled, 0 left out"
+
+
+def test_sizes_of_tiles_are_not_empty() -> None:
+    a, b = Factor("a"), Factor("b")
+    assert simplify((a * b - 1) // (a * b), Bounds(dims={a: 8, b: 8})) == ZERO
+    x, y = Extent("a"), Extent("b")
+    assert simplify((x * y - 1) // (x * y), Bounds(dims={x: 8, y: 8})) != ZERO
 
 
 def test_what_is_noted_of_numbers() -> None:
