@@ -96,6 +96,10 @@ def pattern_of(space: Space, digits: Digits, *, tiles_only: bool = False) -> Pat
     ]
     opened = _replayed(Trace(tuple(steps)), _opened(space.naive, scheduled.program, symbols), scheduled)
     known = tuple(symbols.known.values())
+    left = (*decided.vectors.values(), *decided.unrolled.values(), *decided.parallel.values())
+    followed = {size.knob for size in left if isinstance(size, Size)} | {symbol.knob for symbol in known}
+    # What is done with others can't be seen, such as that they select an item of a list: so their values matter.
+    config.notes.used |= set(range(len(space.knobs))) - followed - config.notes.compared
     plan = finishing(dataclasses.replace(draft, schedule=opened), decided)
     return Pattern(opened.program, known, config.notes.options(space.knobs, digits), plan)
 

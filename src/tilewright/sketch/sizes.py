@@ -41,6 +41,11 @@ class Notes:
     answers: list[tuple[int, int, str, int, bool]] = field(default_factory=list[tuple[int, int, str, int, bool]])
     """Comparisons: of which knob, of which part, how, with what, and the result."""
 
+    @property
+    def compared(self) -> set[int]:
+        """Knobs whose values were compared."""
+        return {knob for knob, *_ in self.answers}
+
     def options(self, knobs: Sequence[Knob[Value]], digits: Digits) -> Mapping[int, Mask]:
         """For each knob that something depends on: which of its values would have given the same answers."""
         found: dict[int, Mask] = {}
