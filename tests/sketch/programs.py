@@ -17,6 +17,13 @@ def two_products(m: int, k: int, n: int) -> Tensor:
     return te.compute((m, n), lambda i, j: te.sum(c[i, r] * e[r, j], axis=r), name="D")
 
 
+def products_of_one_row(batch: int, m: int, n: int, k: int) -> Tensor:
+    """As in minimal filtering: with axes of one element, over which nothing runs."""
+    a, b = te.placeholder((batch, m, 1, k), name="A"), te.placeholder((batch, k, 1, n), name="B")
+    r = te.reduce_axis((0, k), "k")
+    return te.compute((batch, m, 1, n), lambda g, i, z, j: te.sum(a[g, i, z, r] * b[g, r, z, j], axis=r), name="C")
+
+
 def convolution(size: int, inner: int, outer: int) -> Tensor:
     """With padding, bias and ReLU."""
     x, w = te.placeholder((1, inner, size, size), name="X"), te.placeholder((outer, inner, 3, 3), name="W")

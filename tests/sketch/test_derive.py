@@ -18,6 +18,7 @@ FOUR_CORES = replace(Target.host(), cores=4)
 
 COUNTS = {
     "a matrix product": (programs.matmul(512, 512, 512), 3),
+    "axes of one element": (programs.products_of_one_row(1, 16, 256, 64), 3),
     "few elements, long sums": (programs.matmul(8, 8, 512), 5),
     "two products": (programs.two_products(512, 512, 512), 9),
     "a convolution and what follows": (programs.convolution(56, 512, 512), 3),

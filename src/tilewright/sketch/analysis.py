@@ -105,7 +105,7 @@ def fusible_consumer(program: Program, block: Block) -> Block | None:
         return None
     regions = [region for region in reader.reads if region.buffer in written]
     own = tuple(axis.var for axis in reader.axes if extent(axis.extent) > 1)
-    kept = all(tuple(s for s, _ in region.ranges if free_vars(s)) == own for region in regions)
+    kept = all(tuple(s for s, _ in region.ranges if not free_vars(s).isdisjoint(own)) == own for region in regions)
     return reader if kept else None
 
 

@@ -14,6 +14,8 @@ class CacheWrite:
 
     def answer(self, draft: Draft, block: Block) -> Answer:
         """See ``SketchRule``."""
+        if block.name in draft.cached:
+            return Answer.SKIP
         is_alone = fusible_consumer(draft.schedule.program, block) is None
         return Answer.APPLY if has_reuse(block) and is_alone and len(block.writes) == 1 else Answer.SKIP
 
