@@ -15,6 +15,9 @@ LABELS = {
     "torch_max_autotune": "torch.compile, max-autotune",
     "tilewright": "Tilewright",
     "tilewright_searched": "Tilewright, searched",
+    "tilewright_sketches": "Tilewright, tuned in sketches",
+    "tilewright_templates": "Tilewright, tuned in templates",
+    "tilewright_all": "Tilewright, tuned in all spaces",
     "tilewright_strict": "Tilewright, strict",
 }
 
