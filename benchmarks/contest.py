@@ -27,6 +27,7 @@ PEERS = (
     "tilewright",
     "tilewright_strict",
 )  # of candidates.py
+TVM = "tvm_metaschedule"
 TILEWRIGHT = ("tilewright", "tilewright_strict")
 RUN_FROM_SOURCE = ("torch_eager", "torch_compile", "torch_max_autotune")
 PROBES = 50
@@ -58,6 +59,8 @@ class Terms:
     """What Tilewright compiles for."""
     records: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Tilewright with what was found by searches: the files of records, by the names that the peers have."""
+    tvm: Path | None = None
+    """The folder of TVM's search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def run_case(case: Case, threads: int, terms: Terms) -> list[Row]:
     """A row per peer, in the order of `terms.peers`. All build side by side and then run in turns."""
     with tempfile.TemporaryDirectory() as folder:
         feeds = write_feeds(case.samples, Path(folder))
-        specs = [_spec(case, peer, feeds[0], threads, terms.target) for peer in terms.peers]
+        specs = [_spec(case, peer, feeds[0], threads, terms) for peer in terms.peers]
         specs += [_tuned(case, peer, feeds[0], threads, terms) for peer in terms.records]
         outcome = run_in_turns(specs, case.samples, feeds, terms)
     with exclusive(terms.lock):
@@ -109,12 +112,14 @@ def write_feeds(samples: Sequence[Sample], folder: Path) -> list[Path]:
     return paths
 
 
-def _spec(case: Case, peer: str, feeds: Path, threads: int, target: str) -> Spec:
+def _spec(case: Case, peer: str, feeds: Path, threads: int, terms: Terms) -> Spec:
     arguments = {"model": str(case.model), "feeds": str(feeds)}
+    if peer == TVM:
+        return Spec(peer, f"benchmarks.metaschedule:{TVM}", arguments | {"folder": str(terms.tvm)}, threads)
     if peer in RUN_FROM_SOURCE:
         arguments["source"] = case.source
     if peer in TILEWRIGHT:
-        arguments["target"] = target
+        arguments["target"] = terms.target
     return Spec(peer, f"benchmarks.candidates:{peer}", arguments, threads)
 
 

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with TemporaryDirectory(prefix="tilewright-searched-") as folder:
                 found = {f"{OURS}_{space}": Path(folder) / f"{space}.db" for space in options.spaces}
                 for space in options.spaces:
-                    tune(case, threads, space, options, found[f"{OURS}_{space}"])
+                    tune(case, threads, options.minutes, space, options.target, found[f"{OURS}_{space}"])
                 results = results.with_rows(run_case(case, threads, replace(terms, records=found)))
             save(results, options.results)
     print(report(results))
@@ -48,11 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("\n".join(gains(results, threads, ours)))
 
 
-def tune(case: Case, threads: int, space: str, options: argparse.Namespace, records: Path) -> None:
+def tune(case: Case, threads: int, minutes: float, space: str, target: str, records: Path) -> None:
     """Tune the model as a user does. Raises CalledProcessError."""
     command = [sys.executable, "-m", "tilewright", "tune", str(case.model), "--threads", str(threads)]
-    command += ["--minutes", str(options.minutes), "--space", space, "--records", str(records)]
-    command += ["--target", options.target, "--json"]
+    command += ["--minutes", str(minutes), "--space", space, "--records", str(records), "--target", target, "--json"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -13,6 +13,7 @@ LABELS = {
     "torch_eager": "PyTorch",
     "torch_compile": "torch.compile",
     "torch_max_autotune": "torch.compile, max-autotune",
+    "tvm_metaschedule": "TVM, MetaSchedule",
     "tilewright": "Tilewright",
     "tilewright_searched": "Tilewright, searched",
     "tilewright_sketches": "Tilewright, tuned in sketches",
