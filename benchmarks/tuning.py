@@ -61,7 +61,7 @@ def compare_ways(
 def searched(base: CompiledModel, options: argparse.Namespace, measurer: Measurer, end: float) -> ModelTuner:
     """The search, when its time is over."""
     setup = Setup(seed=options.seed, start=Start(options.start), threads=options.threads)
-    tuner = ModelTuner(computed(base), base.options.target, measurer, setup)
+    tuner = ModelTuner([computed(base)], base.options.target, measurer, setup)
     for _ in tuner.run(lambda: time.monotonic() < end):
         pass
     return tuner

@@ -2435,9 +2435,9 @@ MUTANTS = (
     ),
     Mutant(
         "what wins half of the rounds is kept",
-        "cli/tune.py",
-        "_MOST = 0.75",
-        "_MOST = 0.5",
+        "networks/comparison.py",
+        "MOST = 0.75",
+        "MOST = 0.5",
         ("tests/cli/test_tune.py::test_what_was_found_is_kept_where_it_wins_most_rounds",),
     ),
     Mutant(
