@@ -338,8 +338,8 @@ def test_a_space_that_is_mostly_invalid_finishes_and_says_why() -> None:
 def test_weights_are_cold_where_a_model_has_more_than_a_cache_holds() -> None:
     target = replace(HOST, l2_bytes=1 << 12, l3_bytes=1 << 16)
 
-    def timing(*computed: Computed) -> Timing:
-        first = ModelTuner([computed], target, MadeUp(), Setup()).kernels[0].tuner
+    def timing(*computed: Computed, beside: tuple[Computed, ...] = ()) -> Timing:
+        first = ModelTuner([computed, beside], target, MadeUp(), Setup()).kernels[0].tuner
         analytic = first.space.analytic()
         assert analytic is not None
         return first.job(analytic).timing
@@ -350,3 +350,5 @@ def test_weights_are_cold_where_a_model_has_more_than_a_cache_holds() -> None:
     assert (larger.cold, larger.between_bytes) == (("A", "B"), 1 << 17)  # twice the largest cache
     small = timing(Computed(product("b", 8), 1, ("B",)))
     assert (small.cold, small.between_bytes) == ((), 0)
+    shared = timing(Computed(product("b", 8), 1, ("B",)), beside=(Computed(product("c", 8), 100, ("B",)),))
+    assert (shared.cold, shared.between_bytes) == (("B",), 1 << 15)  # as in the network that reads more
