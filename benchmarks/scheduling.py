@@ -48,8 +48,9 @@ def schedulers(seed: int) -> dict[str, TaskScheduler]:
     return {
         "round robin": RoundRobin(),
         "gradient": Gradient(seed=seed),
-        "without groups": Gradient(seed=seed, beta=np.inf),
+        "without decay": Gradient(seed=seed, decay=0.0),
         "without epsilon": Gradient(seed=seed, epsilon=0.0),
+        "without groups": Gradient(seed=seed, beta=np.inf),
     }
 
 

@@ -85,7 +85,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     plan = _plan(options)
     path = prepared(_records(options))
     errors = Console(stderr=True, quiet=options.quiet or options.json)
-    networks = [_compiled(model, options, errors) for model in options.models]
+    given = zip(options.models, _shapes(options), strict=True)
+    networks = [_compiled(model, shapes, options, errors) for model, shapes in given]
     gc.freeze()  # the models stay alive; exempt them from garbage collection while candidates are scheduled
     try:
         with _Display(errors) as display:
@@ -152,10 +153,10 @@ def _seconds(text: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def _compiled(model: Path, options: argparse.Namespace, errors: Console) -> "Untuned":
+def _compiled(model: Path, shapes: list[str], options: argparse.Namespace, errors: Console) -> "Untuned":
     from tilewright.networks.network import Network, Untuned
 
-    own = argparse.Namespace(**{**vars(options), "model": model, "shapes": _shapes_of(model, options)})
+    own = argparse.Namespace(**{**vars(options), "model": model, "shapes": shapes})
 
     def compile_it(settings: Settings, listener: Listener) -> "CompiledModel":
         return compiled(own, listener, settings)
@@ -164,18 +165,18 @@ def _compiled(model: Path, options: argparse.Namespace, errors: Console) -> "Unt
         return Untuned.of(Network(str(model), compile_it), listener)
 
 
-def _shapes_of(model: Path, options: argparse.Namespace) -> list[str]:
-    """Of several models, each gets the shapes of its inputs. Raises ``BadInput`` for an input that no model has."""
+def _shapes(options: argparse.Namespace) -> list[list[str]]:
+    """Of each model: of several, each gets those of its inputs. Raises ``BadInput`` for an input that no model has."""
     if len(options.models) == 1 or not options.shapes:
-        return options.shapes
+        return [options.shapes for _ in options.models]
     from tilewright.frontend.opening import opened
 
-    inputs = {path: {value.name for value in opened(path).inputs({})} for path in options.models}
-    for text in options.shapes:
-        name = text.rpartition("=")[0]
-        if not any(name in names for names in inputs.values()):
+    inputs = [{value.name for value in opened(model).inputs({})} for model in options.models]
+    named = {text: text.rpartition("=")[0] for text in options.shapes}
+    for text, name in named.items():
+        if not any(name in of_model for of_model in inputs):
             raise BadInput(f"--shape {text}: no model has an input {shown(name)}")
-    return [text for text in options.shapes if text.rpartition("=")[0] in inputs[model]]
+    return [[text for text, name in named.items() if name in of_model] for of_model in inputs]
 
 
 def _config(options: argparse.Namespace) -> dict[str, object]:
@@ -293,7 +294,7 @@ def _told(network: "NetworkResult", path: Path, *, is_alone: bool) -> Iterable[s
     if network.is_kept:
         verdict = f"what was found is in {path}, and compile uses it"
     elif shared:
-        verdict = f"the analytic choices stay, but for {shared} kernels with which other models are faster"
+        verdict = f"the analytic choices stay, but in {shared} of these kernels, by which other models are faster"
     else:
         verdict = "the analytic choices stay"
     yield f"{'the whole model' if is_alone else network.name}: {times}; {verdict}"

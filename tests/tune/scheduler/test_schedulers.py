@@ -15,6 +15,7 @@ from tilewright.tune.scheduler.round_robin import RoundRobin
 from tilewright.tune.scheduler.state import Point, TaskScheduler, TaskState
 
 GREEDY = Gradient(epsilon=0.0)
+PAPER = Gradient(epsilon=0.0, decay=0.0)
 
 
 def points(*seconds: float, size: int = 1) -> tuple[Point, ...]:
@@ -45,7 +46,7 @@ def test_gradients_by_hand() -> None:
         TaskState((1,), points(inf)),
         TaskState((0,), points(inf)),
     ]
-    falls = GREEDY.gradients(tasks)
+    falls = PAPER.gradients(tasks)
     assert falls[0] == pytest.approx(3 * (0.2 * (4.0 - 8.0) / 3 + 0.8 * (-4.0 / 5)))
     assert falls[1] == pytest.approx(0.8 * min(-8.0 / 1, 2 * 100 / 50 - 8.0))
     assert falls[2] == pytest.approx(2 * (0.2 * 0.0 + 0.8 * min(-2.0 / 2, 4.0 - 2.0)))
@@ -57,9 +58,9 @@ def test_similar_tasks_promise_more_than_the_past() -> None:
     """A task of ten rounds that is four times as slow as its like could still become twice as fast."""
     slow = TaskState((1,), points(*[8.0] * (LEAVING - 1)), flops=400, tag="a")
     fast = TaskState((1,), points(2.0), flops=400, tag="a")
-    (fall, _) = GREEDY.gradients([slow, fast])
+    (fall, _) = PAPER.gradients([slow, fast])
     assert fall == pytest.approx(0.8 * (2 * 2.0 - 8.0))
-    (alone, _) = GREEDY.gradients([slow, replace(fast, tag="b")])
+    (alone, _) = PAPER.gradients([slow, replace(fast, tag="b")])
     assert alone == pytest.approx(0.8 * -8.0 / 5)
 
 
@@ -67,8 +68,17 @@ def test_changes_are_per_candidate() -> None:
     """Rounds of eight: an eighth of the change for each candidate."""
     task = TaskState((1,), points(9.0, 6.0, size=8), flops=100, tag="a", next_trials=8)
     fast = TaskState((1,), points(1.0, size=8), flops=100, tag="a", next_trials=8)
-    (fall, _) = GREEDY.gradients([task, fast])
+    (fall, _) = PAPER.gradients([task, fast])
     assert fall == pytest.approx(0.2 * (6.0 - 9.0) / 8 + 0.8 * (2.0 - 6.0) / 8)
+
+
+def test_a_tasks_own_promise_falls_with_its_candidates() -> None:
+    """After its first round of four it is as in the paper; after 8 and 16 candidates a half and a quarter of that."""
+    for rounds, part in ((1, 1.0), (2, 0.5), (4, 0.25)):
+        task = TaskState((1,), points(*[3.0] * rounds, size=4))
+        (fall, paper) = (each.gradients([task])[0] for each in (GREEDY, PAPER))
+        assert paper == pytest.approx(0.8 * -3.0 / (4 * rounds))
+        assert fall == pytest.approx(part * paper)
 
 
 def test_a_task_that_stays_slow_leaves_its_group() -> None:
