@@ -36,6 +36,7 @@ _HOMES = _ERRORS | {
     "Target": "tilewright.target.target",
     "TunedKernel": "tilewright.tune.kernel",
     "tune_kernel": "tilewright.tune.kernel",
+    "tune_models": "tilewright.networks.models",
 }
 __all__ = [*_HOMES, "te"]  # the types are in __init__.pyi  # pyright: ignore[reportUnsupportedDunderAll]
 

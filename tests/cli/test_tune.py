@@ -14,10 +14,10 @@ from tests.cli.schema import report
 from tests.frontend.models import model as make_model
 from tilewright.base.errors import BadInput
 from tilewright.cli import main
-from tilewright.cli.tune import Comparison
 from tilewright.measure.records import Records
 from tilewright.measure.row import State
 from tilewright.measure.turns import Timing
+from tilewright.networks.comparison import Comparison
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import FINALISTS, Setup
 
@@ -126,7 +126,7 @@ def test_a_search_that_ends_before_the_model_was_compared_changes_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tilewright.tune.model_tuner.CLEARLY", 1e9)
-    monkeypatch.setattr("tilewright.cli.tune._compared", killed)
+    monkeypatch.setattr("tilewright.networks.tuning.settle", killed)
     assert tune(model, path, "--minutes", "0.001") == 130
     with Records.open(path) as records:
         states = [record.state for record in records.all()]

@@ -1,4 +1,4 @@
-"""Options of the tuner: searchers and cost models."""
+"""Options of the tuner: searchers, cost models, goals and schedulers."""
 
 from enum import Enum
 
@@ -46,3 +46,23 @@ class Spaces(Enum):
     """What is derived from the program alone (Zheng et al., 2020)."""
     ALL = "all"
     """Both."""
+
+
+class Goal(Enum):
+    """What is minimized over the networks that are tuned together (Zheng et al., 2020, table 2)."""
+
+    SUM = "sum"
+    """The sum of their latencies."""
+    REQUIREMENTS = "requirements"
+    """The same, but nothing is gained by a network that is faster than required."""
+    SPEEDUP = "speedup"
+    """The negated geometric mean of speedups."""
+
+
+class Scheduling(Enum):
+    """Which kernel is searched next."""
+
+    GRADIENT = "gradient"
+    """The one by which the goal is expected to come nearest (Zheng et al., 2020)."""
+    ROUND_ROBIN = "round-robin"
+    """One after the other: the baseline."""

@@ -189,9 +189,14 @@ class KernelTuner:
         first = self.history.throughputs[:1] if self._setup.start is Start.ANALYTIC else []
         return 1 / first[0] if first and first[0] > 0 else None
 
+    @property
+    def next_size(self) -> int:
+        """The number of candidates of the next round."""
+        return self._setup.round_size(len(self.history.digits))
+
     def round(self) -> None:
         """Propose a batch, measure it, and learn from it."""
-        wanted = self._setup.round_size(len(self.history.digits))
+        wanted = self.next_size
         batch = self._proposed(wanted)
         if not len(batch):
             self.is_over = True

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 from tilewright.base.errors import BadInput
 from tilewright.base.names import shown
 from tilewright.base.plugins import installed
-from tilewright.base.search import Model, Search, Spaces
+from tilewright.base.search import Goal, Model, Scheduling, Search, Spaces
 from tilewright.space.space import Candidates
 from tilewright.tune.models.boosted import BoostedTrees
 from tilewright.tune.models.model import Measured
@@ -100,6 +100,16 @@ def search_for(search: Searches | str | None, spaces: Spaces) -> Searches:
 def spaces_named(name: str) -> Spaces:
     """What is searched. Raises ``BadInput`` that says what there is."""
     return _named(name, "space", Spaces, ())
+
+
+def goal_named(name: str) -> Goal:
+    """What is minimized. Raises ``BadInput`` that says what there is."""
+    return _named(name, "objective", Goal, ())
+
+
+def scheduling_named(name: str) -> Scheduling:
+    """Which kernel is searched next. Raises ``BadInput`` that says what there is."""
+    return _named(name, "scheduler", Scheduling, ())
 
 
 def model_named(name: str) -> Models:
