@@ -69,7 +69,7 @@ def compile_by_rules(prepared: Graph, options: Options, services: Services) -> C
         done = list(sweeps(prepared, _others(options), fold=False))
     except InternalError as error:
         false = "".join(f"; {told}" for rule in _others(options) if (told := _told_if_false(rule)))
-        raise BadInput(f"{error}{false or '; leave one of them out'}") from error
+        raise BadInput(f"{error}{false or '; leave one of them out, or exchange its from and to'}") from error
     if not done or not _is_finite(folded(done[-1][0]), prepared):
         return compile_prepared(prepared, options, services)
     steps = tuple(applied_by(one, 0.0, 0.0) for _, made in done for one in made)
