@@ -136,13 +136,9 @@ def try_instances(rule: Rule, instances: Iterable[Instance], shapes: int, seed: 
     """Evaluate both sides at up to ``shapes`` of ``instances``, each once."""
     found = 0
     exact, real = Evaluator(Modular(seed)), Evaluator(Real(1e-7))
-    seen: set[str] = set()
-    for instance in instances:
+    for instance in _distinct(instances):
         if found == shapes:
             break
-        if str(instance) in seen:
-            continue
-        seen.add(str(instance))
         agrees = _agrees(rule, instance, exact, real, with_floats=found < _FLOATS)
         if agrees is False:
             return Trial(found, instance)
@@ -150,10 +146,18 @@ def try_instances(rule: Rule, instances: Iterable[Instance], shapes: int, seed: 
     return Trial(found)
 
 
+def _distinct(instances: Iterable[Instance]) -> Iterator[Instance]:
+    seen: set[str] = set()
+    for instance in instances:
+        if str(instance) not in seen:
+            seen.add(str(instance))
+            yield instance
+
+
 def try_floats(rule: Rule, instances: Iterable[Instance], shapes: int) -> Trial:
     """Evaluate both sides in float64 only: for functions that are unknown over a finite field."""
     found, real = 0, Evaluator(Real(1e-7))
-    for instance in instances:
+    for instance in _distinct(instances):
         agrees = _agrees(rule, instance, real, real, with_floats=False)
         if agrees is False:
             return Trial(found, instance)
@@ -256,12 +260,19 @@ def sampled(rule: Rule, largest: int, seed: int, tries: int) -> Iterator[Instanc
         yield _solved(names, sizes, rests, equations, names.leading_extents(random, largest))
 
 
-def at_every_size(rule: Rule, largest: int, seed: int) -> Iterator[Instance]:
-    """Each choice of sizes from 1 to ``largest`` (of places, from 0), once; all else is drawn."""
+def has_leading(rule: Rule) -> bool:
+    """Whether some variable or attribute of ``rule`` has leading dimensions, of which there is no number."""
+    names = _Names.of(rule)
+    return bool(names.declared or names.targets)
+
+
+def at_every_size(rule: Rule, largest: int, seed: int, draws: int = 1) -> Iterator[Instance]:
+    """Each choice of sizes from 1 to ``largest`` (of places, from 0), ``draws`` times; all else is drawn."""
     random = Random(f"{seed} {rule.name}")
     equations, names = _equations(rule), _Names.of(rule)
     symbols = sorted(names.extents | names.others, key=lambda symbol: symbol.name)
-    for choice in product(*(range(1 if symbol in names.extents else 0, largest + 1) for symbol in symbols)):
+    ranges = [range(1 if symbol in names.extents else 0, largest + 1) for symbol in symbols]
+    for choice in (choice for choice in product(*ranges) for _ in range(draws)):
         rests = {name: names.attributes(name, random) for name in names.rests}
         sizes = dict(zip(symbols, choice, strict=True))
         yield _solved(names, sizes, rests, equations, names.leading_extents(random, largest))

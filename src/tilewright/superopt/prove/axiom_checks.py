@@ -6,20 +6,23 @@ from dataclasses import dataclass, replace
 from tilewright.base.errors import InternalError
 from tilewright.ops.operator import require
 from tilewright.passes.rules import Apply, Rule, Variable
-from tilewright.superopt.evaluate.instances import Instance, at_every_size, sampled, try_floats, try_instances
+from tilewright.superopt.evaluate.instances import Instance, at_every_size, has_leading, sampled, try_floats, try_instances
 from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.proofs import all_axioms, is_redundant
 from tilewright.superopt.prove.witness import unknown_functions
 
 LARGEST = 4
 """Sizes go up to it."""
+LISTS = 12
+"""How many lists of leading dimensions are drawn for each choice of sizes, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class AxiomCheck:
     """What was found about one axiom.
 
-    ``shapes``: at how many sizes it was evaluated; ``is_complete``: whether that are all. ``contradiction``: what
+    ``shapes``: at how many choices of sizes it was evaluated; ``is_complete``: whether all choices up to ``LARGEST``
+    were tried, though not all lists of leading dimensions. ``contradiction``: what
     becomes equal, in an e-graph of its sides and all axioms, though it is not; empty if nothing does.
     """
 
@@ -37,7 +40,9 @@ class AxiomCheck:
 
 
 def check_axioms(axioms: Sequence[Rule], most: int = 500, own: tuple[Rule, ...] = ()) -> Iterator[AxiomCheck]:
-    """Each axiom at every size of up to ``most``, else at so many that are drawn. Needs the extra ``superopt``.
+    """Each axiom at every choice of sizes, if there are at most ``most``, else at ``most`` random ones.
+
+    Leading dimensions are drawn up to ``LISTS`` times for each choice. Needs the extra ``superopt``.
 
     What differs over a finite field only because a function is unknown there is held against float64. ``own``: axioms
     of a user, beside those that are built in.
@@ -58,7 +63,9 @@ def check_axioms(axioms: Sequence[Rule], most: int = 500, own: tuple[Rule, ...] 
 
 
 def _instances(axiom: Rule, count: int, most: int) -> Iterator[Instance]:
-    return at_every_size(axiom, LARGEST, 0) if count <= most else sampled(axiom, LARGEST, 0, 4 * most)
+    if count > most:
+        return sampled(axiom, LARGEST, 0, 4 * most)
+    return at_every_size(axiom, LARGEST, 0, min(LISTS, most // count) if has_leading(axiom) else 1)
 
 
 def _count(axiom: Rule) -> int:
