@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from tilewright.base.errors import InternalError
 from tilewright.ops.operator import require
 from tilewright.passes.rules import Apply, Rule, Variable
-from tilewright.superopt.evaluate.instances import Instance, at_every_size, has_leading, sampled, try_floats, try_instances
+from tilewright.superopt.evaluate.instances import (
+    Instance,
+    at_every_size,
+    has_leading,
+    sampled,
+    try_floats,
+    try_instances,
+)
 from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.proofs import all_axioms, is_redundant
 from tilewright.superopt.prove.witness import unknown_functions
