@@ -26,6 +26,7 @@ from tilewright.cli.options import add_compile_arguments, compiled, refuse_for, 
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
+from tilewright.insight.console import plain_console
 from tilewright.measure.turns import Plan, Timing, measure, ratio
 from tilewright.runtime.sizing import default_threads
 
@@ -76,7 +77,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     path = _records(options)
     spaces = spaces_named(options.space)
     who = search_for(options.search, spaces), model_named(options.cost_model)
-    errors = Console(stderr=True, quiet=options.quiet or options.json)
+    errors = plain_console(stderr=True, quiet=options.quiet or options.json)
     with reporting(f"compiling {options.model}", errors) as listener:
         before = compiled(options, listener, replace(Settings.from_environment(), records=None))
     config = {**_config(options), "kernels": _named(before)}
@@ -86,7 +87,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         try:
             search = _search(before, options, who, records, measurer, errors)
         except KeyboardInterrupt:
-            errors.print(f"interrupted; {path} has all that was measured, and the same command goes on from there")
+            told = f"interrupted; {path} has all that was measured, and the same command goes on from there"
+            errors.print(told, soft_wrap=True)
             raise
         comparison = _compared(before, search, records, options)
         _settle(comparison, search, measurer)

@@ -17,6 +17,7 @@ from tilewright.base.choices import Choice
 from tilewright.base.store import Store
 from tilewright.compilation import Compiled
 from tilewright.graph import Array, Value
+from tilewright.insight.console import plain_console
 from tilewright.insight.names import cell, plain
 from tilewright.insight.places import calls_of, sources
 from tilewright.insight.references import Reference
@@ -81,7 +82,7 @@ class Comparison:
 
     def show(self, console: Console | None = None) -> None:
         """Print the table and the verdict."""
-        out = console or Console()
+        out = console or plain_console()
         table = Table(title=f"Difference from {self.against}")
         for heading in ("value", "kernel", "|y-r|/|r|", "max|y-r|/max|r|", "nodes"):
             table.add_column(heading, justify="right" if "|" in heading else "left")

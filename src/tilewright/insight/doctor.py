@@ -17,6 +17,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tilewright.base import host
 from tilewright.base.events import Recorder, ignore
@@ -24,6 +25,7 @@ from tilewright.base.plugins import offered
 from tilewright.base.settings import PREFIX, Settings
 from tilewright.base.sizes import format_size
 from tilewright.base.store import Store
+from tilewright.insight.console import plain_console
 from tilewright.insight.figures import Finding, kept, measure_figures
 from tilewright.insight.peak import Peak, measure_peak
 from tilewright.insight.probes import fma_probe
@@ -131,12 +133,12 @@ class Diagnosis:
 
     def show(self, console: Console | None = None) -> None:
         """Print a table of facts, then warnings."""
-        out = console or Console()
+        out = console or plain_console()
         table = Table(show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in _facts(self):
-            table.add_row(name, value)
+            table.add_row(name, Text(value))
         out.print(table)
         if self.figures.found is not None:
             out.print(_figure_table(self.figures, self.figures.found))

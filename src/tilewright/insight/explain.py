@@ -17,6 +17,7 @@ from tilewright.base.superopt import Superopt
 from tilewright.compilation import Compiled, ScheduledKernel
 from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import walk_back
+from tilewright.insight.console import plain_console
 from tilewright.insight.names import cell, plain
 from tilewright.insight.places import sources
 from tilewright.loops.ir import Block, Loop, LoopKind
@@ -139,7 +140,7 @@ class Explanation:
 
     def show(self, console: Console | None = None) -> None:
         """Print rules, kernels, then nodes that have none, then findings."""
-        out = console or Console()
+        out = console or plain_console()
         compiled = f"compiled for {self.target}; threads: {self.threads}; math: {self.math}; checks: {self.checks}"
         out.print(compiled, highlight=False, markup=False, soft_wrap=True)
         out.print(str(self.memory), highlight=False, markup=False, soft_wrap=True)

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from tilewright.compilation import Compiled, ScheduledKernel
 from tilewright.cost.work import Work, count
+from tilewright.insight.console import plain_console
 from tilewright.insight.names import cell
 from tilewright.insight.peak import Peak, Roof
 from tilewright.insight.places import calls_of, sources
@@ -81,7 +82,7 @@ class Profile:
 
     def show(self, trace: bool = False, console: Console | None = None) -> None:
         """Print the table; with ``trace``, also the steps of each kernel's schedule."""
-        out = console or Console()
+        out = console or plain_console()
         out.print(_table(self, is_wide=out.width >= WIDE))
         if out.width < WIDE:
             out.print(f"(with {WIDE} columns, there is room for the nodes of each kernel)", highlight=False)
@@ -95,7 +96,7 @@ class Profile:
             roofs = f"compute: {self.peak.gflops:.0f} GFLOP/s (float32); GB/s: {reads}"
             out.print(f"measured roofs: {roofs}", highlight=False, soft_wrap=True)
         for reason in _above(self.kernels):
-            out.print(reason, highlight=False, soft_wrap=True)
+            out.print(reason, highlight=False, markup=False, soft_wrap=True)
         for name, steps in {row.kernel: row.trace for row in self.kernels}.items() if trace else ():
             out.print(f"\n{name}\n{steps or '(no trace)'}", highlight=False, markup=False)
 

@@ -20,6 +20,7 @@ from tilewright.compilation import Options, build_program
 from tilewright.driver import compile_graph
 from tilewright.frontend.opening import opened
 from tilewright.insight.compare import TOLERANCE, all_values, compare
+from tilewright.insight.console import plain_console
 from tilewright.insight.profile import extents_of
 from tilewright.insight.references import in_float64
 from tilewright.insight.repro import PROGRAM, SETTINGS, TRACE
@@ -59,7 +60,7 @@ def rerun(folder: Path, console: Console | None = None) -> bool:
 
     Raises ``BadInput`` if it is no bundle, and what compiling does.
     """
-    asked, out = _read(folder), console or Console()
+    asked, out = _read(folder), console or plain_console()
     return _rerun_model(folder / asked.model, asked, out) if asked.kind is _Kind.MODEL else _rerun_kernel(asked, out)
 
 
