@@ -6,8 +6,8 @@
 
     model = tilewright.load("model.tw")  # needs no compiler
 
-``docs/architecture.md`` has the way that a model goes and the floors of the house. Importing this package imports no
-compiler: what is named here is loaded when it is first used.
+``docs/architecture.md`` describes the pipeline and the folders. Importing this package does not import the compiler:
+names are loaded at first use.
 """
 
 from importlib import import_module

@@ -36,6 +36,7 @@ from tilewright.cli.options import (
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
+from tilewright.insight.console import plain_console
 
 if TYPE_CHECKING:
     from tilewright.model import CompiledModel
@@ -84,7 +85,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     _refuse_twice(options.models)
     plan = _plan(options)
     path = prepared(_records(options))
-    errors = Console(stderr=True, quiet=options.quiet or options.json)
+    errors = plain_console(stderr=True, quiet=options.quiet or options.json)
     given = zip(options.models, _shapes(options), strict=True)
     networks = [_compiled(model, shapes, options, errors) for model, shapes in given]
     gc.freeze()  # the models stay alive; exempt them from garbage collection while candidates are scheduled
@@ -92,7 +93,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         with _Display(errors) as display:
             tuned = tune_networks(networks, plan, path, _config(options), display)
     except KeyboardInterrupt:
-        errors.print(f"interrupted; {path} has all that was measured, and the same command goes on from there")
+        told = f"interrupted; {path} has all that was measured, and the same command goes on from there"
+        errors.print(told, soft_wrap=True)
         raise
     if options.json:
         emit(_report(tuned, options, path))
