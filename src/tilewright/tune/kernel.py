@@ -57,6 +57,7 @@ def tune_kernel(
     template: Generator | None = None,
     space: Spaces | str = Spaces.TEMPLATES,
     sketch_rules: Sequence[SketchRule] = (),
+    standard_rules: bool = True,
     trials: Annotated[int, Within(1, MOST_TRIALS)] | None = None,
     minutes: Annotated[float, Within(0.0, MOST_MINUTES)] | None = None,
     search: Searches | str | None = None,
@@ -71,7 +72,8 @@ def tune_kernel(
     the compiler does with it. (Neither is given: 64 trials.)
 
     ``template``: whose space is searched; without one, ``space`` says what: the compiler's own spaces, sketches, which
-    are derived from the program alone (with ``sketch_rules`` of one's own), or all.
+    are derived from the program alone (with ``sketch_rules`` of one's own; without those of the target if not
+    ``standard_rules``), or all.
     ``search``, ``cost_model``: by name, or objects of one's own. ``records``: a database, in which what was measured is
     remembered, and from which the cost model learns what was measured of similar kernels (``transfer``); ``compile``
     uses the best if it is not the analytic choice. Each candidate is built, checked and timed in
@@ -88,7 +90,7 @@ def tune_kernel(
     def space_for(program: Program, target: Target) -> Candidates | None:
         if template is not None:
             return Space.of(template, program, target)
-        return candidates_of(program, target, what, sketch_rules)
+        return candidates_of(program, target, what, sketch_rules, standard=standard_rules)
 
     candidates = space_for(kernel, for_target)
     if candidates is None:

@@ -1,0 +1,121 @@
+"""Beam search over incomplete programs, with early pruning: the way of the Halide auto-scheduler.
+
+Adams et al., "Learning to Optimize Halide with Tree Search and Random Programs" (SIGGRAPH 2019); the baseline of Zheng
+et al., "Ansor" (OSDI 2020), sections 2 and 7.4. Decisions are made one after the other, in the order in which the
+generator of the space asks for them: an *incomplete candidate* has the first of them, and of all its continuations by
+one more decision only those stay that the cost model prefers. The model rates complete programs: what is not decided
+yet is as ``Candidates.completed`` says, the analytic choice's value where a space has one, and else the knob's first.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilewright.space.space import Candidates, Digits
+from tilewright.tune.search.ledger import Ledger, keys_of
+from tilewright.tune.search.searcher import FloatArray, Score
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """Parameters of a search."""
+
+    width: int = 32
+    """Incomplete candidates that stay after each decision."""
+    rated: int = 512
+    """Continuations that are rated after each decision, at most; of more, equally many of each incomplete candidate."""
+    dropout: float = 0.1
+    """The probability with which a continuation is left out, so that a batch and the next one are not all alike."""
+    passes: int = 4
+    """How often all decisions are made for a batch, at most: until it is full."""
+    random: float = 0.05
+    """The probability with which a candidate of a batch is a random one (epsilon)."""
+
+
+NARROW = Beam(width=8, rated=64)
+"""For a model that takes milliseconds for each candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeamSearch:
+    """A ``Searching``: beam search with other parameters."""
+
+    beam: Beam = field(default_factory=Beam)
+    asks_a_model: bool = True
+
+    def searcher(self, space: Candidates, score: Score, seed: int) -> "BeamSearcher":
+        """See ``Searching``."""
+        return BeamSearcher(space, score, seed, self.beam)
+
+
+class BeamSearcher:
+    """What is left of the beam when everything is decided (``Searcher``).
+
+    Where ``score`` tells nothing apart, what stays is drawn at random.
+    """
+
+    def __init__(self, space: Candidates, score: Score, seed: int = 0, beam: Beam | None = None) -> None:
+        self._space = space
+        self._ledger = Ledger(space, seed)
+        self._score = score
+        self._beam = beam or Beam()
+
+    def propose(self, count: int) -> Digits:
+        """The best of a few passes; then random ones, which also take the place of missing ones."""
+        random = self._ledger.generator()
+        planned = count - int(random.binomial(count, self._beam.random))
+        found = np.empty((0, len(self._ledger.radices)), np.int64)
+        for _ in range(self._beam.passes):
+            if len(found) >= planned:
+                break
+            best = self._complete(planned - len(found), random)
+            found = np.concatenate([found, self._ledger.propose(best)])
+        others = self._ledger.propose(self._ledger.draw(count - len(found), random))
+        return np.concatenate([found, others])
+
+    def learn(self, digits: Digits, throughputs: FloatArray) -> None:
+        """Marks them as measured: throughputs come back through ``score``."""
+        self._ledger.learn(digits)
+
+    def _complete(self, count: int, random: np.random.Generator) -> Digits:
+        """Up to ``count`` candidates that may be proposed, best first: all decisions, once."""
+        knobs = len(self._ledger.radices)
+        states = np.zeros((1, knobs), np.int64)
+        for decided in range(1, knobs + 1):
+            states = self._continued(states, decided, random)
+            if decided == knobs:
+                states = states[self._ledger.untaken(states)]
+            states = self._best(states, count if decided == knobs else self._beam.width)
+        return states if knobs else states[:0]
+
+    def _continued(self, states: Digits, decided: int, random: np.random.Generator) -> Digits:
+        """Continuations of ``states`` by the decision before ``decided``, completed, in random order."""
+        radix = int(self._ledger.radices[decided - 1])
+        made = np.repeat(states, radix, axis=0)
+        made[:, decided - 1] = np.tile(np.arange(radix), len(states))
+        parents = np.repeat(np.arange(len(states)), radix)
+        made = self._space.completed(made, decided)
+        order = random.permutation(len(made))
+        order = order[self._space.allowed(made[order])]
+        each = max(self._beam.rated // max(len(states), 1), 1)
+        order = order[_places(parents[order]) < each]
+        kept = random.random(len(order)) >= self._beam.dropout
+        return made[order[kept]] if kept.any() else made[order]
+
+    def _best(self, states: Digits, count: int) -> Digits:
+        """The ``count`` best, each once; of equally good ones the first."""
+        if len(states) <= 1:
+            return states[:count]
+        ordered = states[np.argsort(-self._score(states), kind="stable")]
+        _, first = np.unique(np.array(keys_of(ordered)), return_index=True)
+        return ordered[np.sort(first)[:count]]
+
+
+def _places(groups: Digits) -> Digits:
+    """For each element, how many of the same group are before it."""
+    order = np.argsort(groups, kind="stable")
+    grouped = groups[order]
+    starts = np.searchsorted(grouped, grouped, side="left")
+    places = np.empty(len(groups), np.int64)
+    places[order] = np.arange(len(groups)) - starts
+    return places
