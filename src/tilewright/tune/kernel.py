@@ -27,6 +27,7 @@ from tilewright.space.config import Generator
 from tilewright.space.space import Candidates, Space
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import KernelTuner, Setup
+from tilewright.tune.known import measured_before
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.nearest import measured_nearby
 from tilewright.tune.recorded import named, replayed
@@ -112,6 +113,8 @@ def tune_kernel(
         measurer = Measurer(stack.enter_context(Pool(for_target.cores)), kept, session)
         history = measured_nearby(kept, candidates, setup, space_for) if transfer else ()
         tuner = KernelTuner(candidates, measurer, setup, history=history)
+        if transfer:
+            tuner.start_from(measured_before(kept, candidates, threads, tuner.timing))
         end = None if minutes is None else time.monotonic() + 60 * minutes
         most = DEFAULT_TRIALS if trials is None and minutes is None else trials or MOST_TRIALS
         while not tuner.is_over and len(tuner.history.digits) < most:

@@ -20,6 +20,9 @@ from tilewright.space.union import Union
 from tilewright.target.target import Target
 from tilewright.tune.contraction_space import contraction_space
 
+TEMPLATE = "template"
+"""What the compiler's own space is called in a union and in records; sketches are called by their rules."""
+
 
 def candidates_of(
     naive: Program,
@@ -35,7 +38,7 @@ def candidates_of(
     """
     members: list[tuple[str, Space]] = []
     if spaces is not Spaces.SKETCHES:
-        members.append(("template", space_of(naive, target)))
+        members.append((TEMPLATE, space_of(naive, target)))
     if spaces is not Spaces.TEMPLATES and not is_recurrent(naive):
         members += [(str(sketch), space) for sketch, space in sketch_spaces(naive, target, rules, standard=standard)]
     members = [(label, space) for label, space in members if space.knobs]
