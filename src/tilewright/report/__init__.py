@@ -7,6 +7,7 @@ In: a database of records, or an optimized graph. Out: text of a page.
 
     history     records by what was searched        charts      lines and dots, by Matplotlib
     tuning      the page of a database of records   page        HTML around it
+    sketches    the tree of a search's sketches
     superopt    the page of an optimized graph      changes     where two graphs differ
     layers      vertices from top to bottom         placement   ... and from left to right
     graphs      boxes and edges, as SVG

@@ -76,7 +76,7 @@ def chart(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
                 axes.scatter(across, up, s=12, c=one.color, alpha=0.6, label=one.name)
             else:
                 axes.plot(across, up, one.color, drawstyle=_STYLES[one.mark], label=one.name)
-        if y.scale is Scale.LINEAR:
+        if y.scale is Scale.LINEAR and all(value >= 0 for _, points in shown for _, value in points):
             axes.set_ylim(bottom=0.0)  # what looks twice as large is
         if len(shown) > 1:
             axes.legend()

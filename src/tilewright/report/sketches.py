@@ -1,0 +1,127 @@
+"""What a search in sketches looked at: the tree of its sketches, and charts of where it was when.
+
+A record says which sketch its candidate is of by the rules that made it, outputs first (decision ``space``).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from statistics import median
+
+from tilewright.report.charts import Axis, Mark, Scale, Series, chart
+from tilewright.report.history import Search, Trial
+
+GENERATION = 32
+"""Trials whose scores are told together: as many as a round of a long search has."""
+COLORS = ("#1a7f37", "#0068b5", "#ca5b2b", "#8d4bb3", "#3aa6a6", "#b33a3a")
+"""Of the fastest sketches, in charts; of all others: ``OTHERS``."""
+OTHERS = "#999999"
+_STEP = re.compile(r"[^,()]+(?:\([^()]*\))?")
+
+
+@dataclass(slots=True)
+class Branch:
+    """Sketches that begin with the same steps. ``ends``: whether one has no more steps. ``best_us``: of the fastest of
+    their ``tried`` candidates; None if none was right."""
+
+    step: str = ""
+    tried: int = 0
+    right: int = 0
+    best_us: float | None = None
+    ends: bool = False
+    branches: dict[str, "Branch"] = field(default_factory=dict[str, "Branch"])
+
+    def add(self, steps: Sequence[str], us: float | None) -> None:
+        """One candidate that has these steps more."""
+        self.tried += 1
+        if us is not None:
+            self.right += 1
+            self.best_us = us if self.best_us is None else min(self.best_us, us)
+        if not steps:
+            self.ends = True
+            return
+        first, *rest = steps
+        self.branches.setdefault(first, Branch(first)).add(rest, us)
+
+
+def sketch_of(trial: Trial) -> str | None:
+    """The sketch of a candidate, or ``template``; None for one of a search in a single space."""
+    return dict(trial.record.job.decisions).get("space")
+
+
+def sketch_tree(search: Search) -> Branch | None:
+    """All sketches of which candidates were measured; None for a search in a single space."""
+    root = Branch()
+    for trial in search.trials:
+        label = sketch_of(trial)
+        if label is not None:
+            root.add([step.strip() for step in _STEP.findall(label)], trial.outcome.median_us)
+    return root if root.tried else None
+
+
+def sketch_section(search: Search) -> str:
+    """The tree as HTML; empty for a search in a single space."""
+    tree = sketch_tree(search)
+    if tree is None:
+        return ""
+    return f"<p>Sketches, by the rules that were applied, outputs first:</p>{_listed(tree, tree.best_us)}"
+
+
+def _listed(branch: Branch, best: float | None) -> str:
+    """The fastest branches first."""
+    ordered = sorted(branch.branches.values(), key=lambda one: (one.best_us is None, one.best_us or 0.0))
+    items = "".join(f"<li>{_told(one, best)}{_listed(one, best)}</li>" for one in _joined(ordered))
+    return f'<ul class="sketches">{items}</ul>' if items else ""
+
+
+def _joined(branches: Sequence[Branch]) -> list[Branch]:
+    """Steps that are always followed by the same one are a line with it."""
+    return [_chain(branch) for branch in branches]
+
+
+def _chain(branch: Branch) -> Branch:
+    while not branch.ends and len(branch.branches) == 1:
+        (only,) = branch.branches.values()
+        branch = Branch(f"{branch.step}, {only.step}", only.tried, only.right, only.best_us, only.ends, only.branches)
+    return branch
+
+
+def _told(branch: Branch, best: float | None) -> str:
+    step = f"<code>{escape(branch.step)}</code>"
+    name = f"<b>{step}</b>" if best is not None and branch.best_us == best else step
+    time = "none right" if branch.best_us is None else f"best {branch.best_us:.1f} us"
+    failed = branch.tried - branch.right
+    return f"{name}: {branch.tried} measured{f', {failed} failed' if failed else ''}, {time}"
+
+
+def sketch_charts(search: Search) -> list[str]:
+    """When which sketch was tried, and what the cost model thought of what was measured; none for other searches."""
+    if sketch_tree(search) is None:
+        return []
+    times = [(number, sketch_of(trial), trial.outcome.median_us) for number, trial in enumerate(search.trials, 1)]
+    points: dict[str, list[tuple[float, float]]] = {}
+    for number, label, us in times:
+        if label is not None and us is not None:
+            points.setdefault(label, []).append((float(number), us))
+    ordered = sorted(points, key=lambda label: min(us for _, us in points[label]))
+    shown = [Series(label, points[label], color) for label, color in zip(ordered, COLORS, strict=False)]
+    others = [point for label in ordered[len(COLORS) :] for point in points[label]]
+    if others:
+        shown.append(Series("others", others, OTHERS))
+    return [
+        chart("Sketches, by trials", Axis("trials"), Axis("microseconds", Scale.LOGARITHMIC), shown),
+        chart("Scores of what was measured", Axis("trials"), Axis("predicted"), _scores(search)),
+    ]
+
+
+def _scores(search: Search) -> list[Series]:
+    """Of each generation of trials: the highest score, the one in the middle, and the lowest."""
+    parts: list[tuple[float, list[float]]] = []
+    for begin in range(0, len(search.trials), GENERATION):
+        group = search.trials[begin : begin + GENERATION]
+        scores = [trial.outcome.predicted for trial in group if trial.outcome.predicted is not None]
+        if scores:
+            parts.append((float(begin + len(group)), scores))
+    kinds = (("highest", max, COLORS[0]), ("median", median, COLORS[1]), ("lowest", min, COLORS[2]))
+    return [Series(name, [(at, of(scores)) for at, scores in parts], color, Mark.LINE) for name, of, color in kinds]
