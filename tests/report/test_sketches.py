@@ -51,7 +51,7 @@ def test_the_tree_has_a_branch_for_each_rule_and_block() -> None:
     assert list(tree.branches) == [TILED, "cache_write(C)", "template", "no rule"]
     cached = tree.branches["cache_write(C)"]
     assert counts(cached) == (3, 2, 4.0)
-    assert not cached.ends
+    assert cached.alone is None
     assert {step: counts(one) for step, one in cached.branches.items()} == {
         "tile_and_fuse(C)": (2, 1, 5.0),
         "tile_and_fuse(C, 1)": (1, 1, 4.0),
@@ -82,6 +82,16 @@ def test_steps_without_an_alternative_are_one_line() -> None:
     text = sketch_section(search((DEEPER, ok(4.0)), (TILED, ok(5.0))))
     assert f"<code>{DEEPER}</code>" in text
     assert text.count("<li>") == 2
+
+
+def test_a_sketch_to_which_others_add_steps_is_a_line_of_its_own() -> None:
+    text = sketch_section(search(("rfactor(S)", ok(4.0)), ("rfactor(S), tile(C)", ok(5.0)), ("rfactor(S)", ok(6.0))))
+    assert re.findall(r"<code>(.*?)</code>(?:</b>)?: (\d)", text) == [
+        ("rfactor(S)", "3"),
+        ("nothing more", "2"),
+        ("tile(C)", "1"),
+    ]
+    assert re.findall(r"<b><code>(.*?)</code>", text) == ["rfactor(S)", "nothing more"]
 
 
 def test_charts_tell_sketches_and_scores() -> None:

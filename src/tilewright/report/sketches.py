@@ -5,7 +5,7 @@ A record says which sketch its candidate is of by the rules that made it, output
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from statistics import median
 
@@ -17,19 +17,23 @@ GENERATION = 32
 COLORS = ("#1a7f37", "#0068b5", "#ca5b2b", "#8d4bb3", "#3aa6a6", "#b33a3a")
 """Of the fastest sketches, in charts; of all others: ``OTHERS``."""
 OTHERS = "#999999"
+NO_MORE = "nothing more"
+"""A sketch to which others add steps."""
+MOST_LETTERS = 40
+"""Of a sketch in the legend of a chart."""
 _STEP = re.compile(r"[^,()]+(?:\([^()]*\))?")
 
 
 @dataclass(slots=True)
 class Branch:
-    """Sketches that begin with the same steps. ``ends``: whether one has no more steps. ``best_us``: of the fastest of
-    their ``tried`` candidates; None if none was right."""
+    """Sketches that begin with the same steps. ``best_us``: of the fastest of their ``tried`` candidates; None if none
+    was right. ``alone``: the one that has no more steps."""
 
     step: str = ""
     tried: int = 0
     right: int = 0
     best_us: float | None = None
-    ends: bool = False
+    alone: "Branch | None" = None
     branches: dict[str, "Branch"] = field(default_factory=dict[str, "Branch"])
 
     def add(self, steps: Sequence[str], us: float | None) -> None:
@@ -38,11 +42,20 @@ class Branch:
         if us is not None:
             self.right += 1
             self.best_us = us if self.best_us is None else min(self.best_us, us)
-        if not steps:
-            self.ends = True
-            return
-        first, *rest = steps
-        self.branches.setdefault(first, Branch(first)).add(rest, us)
+        if steps:
+            first, *rest = steps
+            self.branches.setdefault(first, Branch(first)).add(rest, us)
+        elif self.step != NO_MORE:
+            self.alone = self.alone or Branch(NO_MORE)
+            self.alone.add((), us)
+
+    @property
+    def parts(self) -> list["Branch"]:
+        """The branches, and among others what is not one of them; the fastest first."""
+        found = [*self.branches.values()]
+        if found and self.alone is not None:
+            found.append(self.alone)
+        return sorted(found, key=lambda one: (one.best_us is None, one.best_us or 0.0))
 
 
 def sketch_of(trial: Trial) -> str | None:
@@ -70,20 +83,15 @@ def sketch_section(search: Search) -> str:
 
 def _listed(branch: Branch, best: float | None) -> str:
     """The fastest branches first."""
-    ordered = sorted(branch.branches.values(), key=lambda one: (one.best_us is None, one.best_us or 0.0))
-    items = "".join(f"<li>{_told(one, best)}{_listed(one, best)}</li>" for one in _joined(ordered))
+    items = "".join(f"<li>{_told(one, best)}{_listed(one, best)}</li>" for one in map(_joined, branch.parts))
     return f'<ul class="sketches">{items}</ul>' if items else ""
 
 
-def _joined(branches: Sequence[Branch]) -> list[Branch]:
+def _joined(branch: Branch) -> Branch:
     """Steps that are always followed by the same one are a line with it."""
-    return [_chain(branch) for branch in branches]
-
-
-def _chain(branch: Branch) -> Branch:
-    while not branch.ends and len(branch.branches) == 1:
-        (only,) = branch.branches.values()
-        branch = Branch(f"{branch.step}, {only.step}", only.tried, only.right, only.best_us, only.ends, only.branches)
+    while len(branch.parts) == 1:
+        (only,) = branch.parts
+        branch = replace(only, step=f"{branch.step}, {only.step}")
     return branch
 
 
@@ -105,7 +113,7 @@ def sketch_charts(search: Search) -> list[str]:
         if label is not None and us is not None:
             points.setdefault(label, []).append((float(number), us))
     ordered = sorted(points, key=lambda label: min(us for _, us in points[label]))
-    shown = [Series(label, points[label], color) for label, color in zip(ordered, COLORS, strict=False)]
+    shown = [Series(_short(label), points[label], color) for label, color in zip(ordered, COLORS, strict=False)]
     others = [point for label in ordered[len(COLORS) :] for point in points[label]]
     if others:
         shown.append(Series("others", others, OTHERS))
@@ -113,6 +121,12 @@ def sketch_charts(search: Search) -> list[str]:
         chart("Sketches, by trials", Axis("trials"), Axis("microseconds", Scale.LOGARITHMIC), shown),
         chart("Scores of what was measured", Axis("trials"), Axis("predicted"), _scores(search)),
     ]
+
+
+def _short(label: str) -> str:
+    """The beginning and the end of a long one."""
+    half = MOST_LETTERS // 2 - 2
+    return label if len(label) <= MOST_LETTERS else f"{label[:half]} .. {label[-half:]}"
 
 
 def _scores(search: Search) -> list[Series]:
