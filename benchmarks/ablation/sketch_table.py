@@ -6,7 +6,6 @@ The knobs are in the file, so that what was recorded is replayed whatever sketch
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from pathlib import Path
 
@@ -130,7 +129,7 @@ class TableCandidates:
         """See `Candidates`."""
         return self._union.target
 
-    @cached_property
+    @property
     def radices(self) -> tuple[int, ...]:
         """See `Searchable`."""
         return self._union.radices

@@ -234,9 +234,9 @@ class Records:
         Only of completed sessions, as by ``candidates``.
         """
         key = identity(program)
-        keys = (target_fingerprint(target), threads, State.SEARCHED.value, key, count)
+        keys = (State.SEARCHED.value, key, target_fingerprint(target), threads, count)
         chosen = (
-            "WHERE t.fp = ? AND json_extract(r.config_json, '$.threads') = ? AND r.state = ? AND w.hash = ?"
+            "WHERE r.state = ? AND w.hash = ? AND t.fp = ? AND json_extract(r.config_json, '$.threads') = ?"
             " AND json_extract(r.config_json, '$.digits') IS NOT NULL"
             " AND r.session_id IN (SELECT id FROM session WHERE outcome = 'done') ORDER BY r.id DESC LIMIT ?"
         )

@@ -87,7 +87,9 @@ def test_incomplete_candidates_of_a_union_are_completed_in_their_member() -> Non
     assert analytic.any()
     digits = union.sample(200, np.random.default_rng(0))
     for decided in (1, 2, 4, len(union.radices)):
-        completed = union.completed(digits, decided)
+        undecided = np.random.default_rng(1).integers(0, union.radices, digits.shape)
+        undecided[:, :decided] = digits[:, :decided]
+        completed = union.completed(undecided, decided)
         assert (completed[:, :decided] == digits[:, :decided]).all()
         for row in completed:
             member, found = union.own_digits(row)
