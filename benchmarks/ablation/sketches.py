@@ -2,7 +2,8 @@
 
 The ablation of Zheng et al., "Ansor" (OSDI 2020), section 7.4: the whole search, and searches without one of its parts.
 Prints for each program after how many trials a search has something within 5 % of the table's best, and how good its
-best is after some trials: medians over seeds, and quartiles. `--write` puts that into `docs/appendix/searches.md`.
+best is after some trials: medians over seeds, and quartiles. `--write` puts that into `docs/appendix/searches.md`, with
+a picture of the curves.
 
 A box has a few thousand candidates where the space of a sketch has millions, so fewer are bred, kept in a beam and
 measured in a round, all by about the same factor: a search must not see the whole table in a batch.
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.base.search import Model
+from tilewright.report.charts import HEIGHT, WIDTH, Axis, Mark, Series, chart
 from tilewright.space.space import Candidates, Digits, Floats
 from tilewright.tune.kernel_tuner import Setup
 from tilewright.tune.search.beam import Beam, BeamSearch
@@ -35,6 +37,10 @@ from .sketch_table import SketchTable, TableCandidates
 from .table import FOLDER
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "appendix" / "searches.md"
+PICTURE = DOCUMENT.parents[1] / "ablation-sketches.svg"
+CAPTION = "The table's best as a part of what was found, over trials: medians and quartiles"
+COLUMNS = 2
+COLORS = ("#1a7f37", "#0068b5", "#8d4bb3", "#3aa6a6", "#b33a3a", "#c98b2b", "#7f7f7f")
 BLOCK = "sketch ablation"
 GOAL = 1.05
 AFTER = (64, 256, 1000)
@@ -142,6 +148,28 @@ def report(tables: Mapping[str, SketchTable], curves: Mapping[tuple[str, str], F
     return "\n\n".join(parts)
 
 
+def picture(tables: Mapping[str, SketchTable], curves: Mapping[tuple[str, str], Floats]) -> str:
+    """An SVG with a chart for each program: the table's best as a part of what was found, over trials; medians, and
+    between quartiles."""
+    rows = -(-len(tables) // COLUMNS)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS * WIDTH} {rows * HEIGHT}">']
+    parts.append('<rect width="100%" height="100%" fill="white"/>')
+    for number, program in enumerate(tables):
+        series = [_drawn(way, curves[program, way], color) for way, color in zip(WAYS, COLORS, strict=True)]
+        at = f"translate({number % COLUMNS * WIDTH} {number // COLUMNS * HEIGHT})"
+        parts.append(f'<g transform="{at}">{chart(program, Axis("trials"), Axis("of the best"), series)}</g>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _drawn(way: str, curves: Floats, color: str) -> Series:
+    """A point where the median or a quartile changes."""
+    low, middle, high = np.quantile(1.0 / curves, (0.25, 0.5, 0.75), axis=0, method="nearest")
+    changes = np.any(np.diff(np.stack([low, middle, high]), axis=1) != 0, axis=0)
+    places = [0, *(np.flatnonzero(changes) + 1).tolist(), curves.shape[1] - 1]
+    band = [(place + 1.0, float(low[place]), float(high[place])) for place in places]
+    return Series(way, [(place + 1.0, float(middle[place])) for place in places], color, Mark.STEPS, band)
+
+
 def _cells(curves: Floats) -> list[str]:
     trials = curves.shape[1]
     counts = [count for count in AFTER if count <= trials]
@@ -181,10 +209,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"no table of {', '.join(missing)} in {options.folder}: python -m benchmarks.ablation.record_sketches"
         )
     tables = {name: SketchTable.load(path) for name, path in paths.items()}
-    text = report(tables, replayed(tables, options.trials, options.seeds))
+    curves = replayed(tables, options.trials, options.seeds)
+    text = report(tables, curves)
     print(text)
     if options.write:
-        options.document.write_text(splice(options.document.read_text(), BLOCK, text))
+        options.picture.write_text(picture(tables, curves))
+        link = f"![{CAPTION}](../{options.picture.name})"
+        options.document.write_text(splice(options.document.read_text(), BLOCK, f"{text}\n\n{link}"))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -194,7 +225,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=8, help="searches of each kind, default %(default)s")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="of the tables, default %(default)s")
     parser.add_argument("--document", type=Path, default=DOCUMENT, help="default %(default)s")
-    parser.add_argument("--write", action="store_true", help="put the tables into the document")
+    parser.add_argument("--picture", type=Path, default=PICTURE, help="written beside it, default %(default)s")
+    parser.add_argument("--write", action="store_true", help="put the tables into the document, and draw the picture")
     return parser.parse_args(arguments)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -190,14 +191,17 @@ def test_recording_goes_on_and_what_it_recorded_is_reported(
     replay = ["--programs", "product", "--folder", str(tmp_path), "--seeds", "1", "--trials", "64"]
     capsys.readouterr()
     monkeypatch.setattr(sketches, "ProcessPoolExecutor", InThisProcess)
-    sketches.main([*replay, "--write", "--document", str(page)])
+    sketches.main([*replay, "--write", "--document", str(page), "--picture", str(tmp_path / "p.svg")])
     printed = capsys.readouterr().out
     assert "Trials until something is within 5 % of the table's best, fewest first" in printed
     assert all(f"| {way} |" in printed for way in WAYS)
     assert "best after 64" in printed
     assert "best after 256" not in printed
     assert printed.strip() in page.read_text()
-    assert page.read_text().endswith("after\n")
+    assert page.read_text().endswith("(../p.svg)\n<!-- end sketch ablation -->\nafter\n")
+    drawn = (tmp_path / "p.svg").read_text()
+    ElementTree.fromstring(drawn)
+    assert all(f">{way}<" in drawn for way in WAYS)
     with pytest.raises(SystemExit, match="record_sketches"):
         sketches.main(["--programs", "other", "--folder", str(tmp_path)])
     with pytest.raises(SystemExit, match="another box"):
