@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.space.space import Candidates, Digits
-from tilewright.tune.search.ledger import Ledger, keys_of
+from tilewright.tune.search.ledger import Ledger
 from tilewright.tune.search.searcher import FloatArray, Score
 
 
@@ -89,7 +89,7 @@ class BeamSearcher:
         return states if knobs else states[:0]
 
     def _continued(self, states: Digits, decided: int, random: np.random.Generator) -> Digits:
-        """Continuations of ``states`` by the decision before ``decided``, completed, in random order."""
+        """Continuations of ``states`` to so many decisions, completed, in random order; all are different."""
         radix = int(self._ledger.radices[decided - 1])
         made = np.repeat(states, radix, axis=0)
         made[:, decided - 1] = np.tile(np.arange(radix), len(states))
@@ -103,12 +103,10 @@ class BeamSearcher:
         return made[order[kept]] if kept.any() else made[order]
 
     def _best(self, states: Digits, count: int) -> Digits:
-        """The ``count`` best, each once; of equally good ones the first."""
+        """The ``count`` best; of equally good ones the first."""
         if len(states) <= 1:
             return states[:count]
-        ordered = states[np.argsort(-self._score(states), kind="stable")]
-        _, first = np.unique(np.array(keys_of(ordered)), return_index=True)
-        return ordered[np.sort(first)[:count]]
+        return states[np.argsort(-self._score(states), kind="stable")[:count]]
 
 
 def _places(groups: Digits) -> Digits:
