@@ -6,7 +6,7 @@ in the whole space: it changes a decision, crosses blocks, or decides one knob a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log, prod
 from zlib import crc32
 
@@ -23,6 +23,8 @@ from tilewright.tune.search.ledger import consecutive
 
 Kept = dict[Knob[Value], tuple[int, ...]]
 """Of each knob, the places of the values that stay, in ascending order."""
+MOST_DOUBLED = 6
+"""How often a box is made twice as large, if the space allows few of its candidates."""
 
 
 @dataclass(frozen=True)
@@ -35,32 +37,53 @@ class SketchBox:
 
     @staticmethod
     def of(naive: Program, target: Target, most: int, seed: int = 0) -> "SketchBox":
-        """`most` candidates at most, all sketches together; at least one of each."""
+        """At most `most` candidates that the space allows, all sketches together."""
         found = sketch_spaces(naive, target)
-        members, labels = tuple(space for _, space in found), tuple(str(sketch) for sketch, _ in found)
-        kept = _kept(members, most, seed)
-        smaller = (replace(member, knobs=tuple(_smaller(knob, kept) for knob in member.knobs)) for member in members)
-        return SketchBox(Union(members, labels), Union(tuple(smaller), labels), kept)
+        whole = Union(tuple(space for _, space in found), tuple(str(sketch) for sketch, _ in found))
+        box = SketchBox._with(whole, _kept(whole.members, most, seed))
+        for doubled in range(1, MOST_DOUBLED):
+            larger = SketchBox._with(whole, _kept(whole.members, most << doubled, seed))
+            if len(larger.everything()) > most:
+                break
+            box = larger
+        return box
+
+    @staticmethod
+    def _with(whole: Union, kept: Kept) -> "SketchBox":
+        smaller = tuple(_smaller(member, kept) for member in whole.members)
+        return SketchBox(whole, Union(smaller, whole.labels), kept)
 
     def everything(self) -> Digits:
-        """All candidates of the box."""
-        each = [self.union.digits_in(place, _all(member)) for place, member in enumerate(self.union.members)]
-        return np.concatenate(each)
+        """All candidates of the box that the whole space allows."""
+        found: list[Digits] = []
+        for place, (member, smaller) in enumerate(zip(self.whole.members, self.union.members, strict=True)):
+            everything = _all(smaller)
+            allowed = member.allowed(self._chosen(member, everything))
+            found.append(self.union.digits_in(place, everything[allowed]))
+        return np.concatenate(found)
 
     def schedule(self, digits: Digits) -> Schedule:
         """The schedule of one candidate of the box. Raises `ScheduleError` if it is invalid."""
         place, own = self.union.own_digits(digits)
         member = self.whole.members[place]
-        chosen = [self.kept[knob][digit] for knob, digit in zip(member.knobs, own.tolist(), strict=True)]
-        return member.schedule(np.array(chosen, np.int64))
+        return member.schedule(self._chosen(member, own[None])[0])
+
+    def _chosen(self, member: Space, digits: Digits) -> Digits:
+        """Candidates of a member in the box as candidates of the whole one."""
+        columns = [
+            np.array(self.kept[knob], np.int64)[column] for knob, column in zip(member.knobs, digits.T, strict=True)
+        ]
+        return np.stack(columns, axis=1)
 
 
 def _all(space: Space) -> Digits:
     return consecutive(0, prod(space.radices), space.radices)
 
 
-def _smaller(knob: Knob[Value], kept: Kept) -> Knob[Value]:
-    return Knob(knob.name, tuple(knob.values[place] for place in kept[knob]))
+def _smaller(member: Space, kept: Kept) -> Space:
+    """With the values that stay, and without what is known of candidates by the places of all values."""
+    knobs = tuple(Knob(knob.name, tuple(knob.values[place] for place in kept[knob])) for knob in member.knobs)
+    return Space(member.naive, member.target, member.opened, member.generator, knobs)
 
 
 def _kept(members: Sequence[Space], most: int, seed: int) -> Kept:

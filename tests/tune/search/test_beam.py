@@ -66,7 +66,8 @@ def test_what_looks_bad_early_is_pruned() -> None:
 def test_the_optimum_of_a_score_is_found_where_random_is_far_away() -> None:
     """With a perfect model, of three million candidates: at once if knobs do not depend on each other."""
     large = Numbers((12,) * 6)
-    assert all(best_after(beam(large, bowl, Beam(), seed), bowl, 50) == 1 for seed in range(3))
+    whole = Beam(dropout=0.0)
+    assert all(best_after(beam(large, bowl, whole, seed), bowl, 50) == 1 for seed in range(3))
     found = [best_after(beam(large, peaks, Beam(), seed), peaks, 200) for seed in range(5)]
     drawn = [best_after(RandomSearcher(large, seed), peaks, 200) for seed in range(5)]
     assert np.median(found) > 1.1 * np.median(drawn)
@@ -115,3 +116,18 @@ def test_parameters_reach_the_searcher(width: int) -> None:
     search = BeamSearch(replace(EXACT, width=width, rated=1000))
     search.searcher(Numbers((10,) * 3), score, 0).propose(5)  # type: ignore[arg-type]
     assert asked == [10, 10 * width, 10 * width]
+
+
+def test_what_first_values_do_not_complete_is_completed_at_random() -> None:
+    """All candidates have a digit above 0 at the end: without that, every incomplete one would be pruned."""
+    asked: list[Digits] = []
+    space = Numbers((6, 6, 6, 6), lambda digits: digits[:, 3] > 2)
+
+    def score(digits: Digits) -> FloatArray:
+        asked.append(digits)
+        return bowl(digits)
+
+    found = beam(space, score, EXACT).propose(8)
+    assert all(space.allowed(digits).all() for digits in asked)
+    assert [len(digits) >= 5 for digits in asked] == [True] * 4
+    assert rows(found)[0] == (5, 5, 5, 5)

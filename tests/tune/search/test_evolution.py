@@ -35,7 +35,6 @@ class Watched(Numbers):
     ids=["full", "without crossover", "without mutation", "without evolution"],
 )
 def test_parts_are_switched_off(breeding: Breeding, *, varies: bool, crosses: bool, generations: int) -> None:
-    Watched.varied = Watched.crossed = 0
     rated: list[int] = []
 
     def score(digits: Digits) -> FloatArray:
@@ -45,6 +44,8 @@ def test_parts_are_switched_off(breeding: Breeding, *, varies: bool, crosses: bo
     searcher = EvolutionSearch(breeding).searcher(Watched((12,) * 6), score, 0)  # type: ignore[arg-type]
     first = searcher.propose(8)
     searcher.learn(first, peaks(first))
+    Watched.varied = Watched.crossed = 0
+    rated.clear()
     assert len(searcher.propose(8)) == 8
     assert (Watched.varied > 0, Watched.crossed > 0) == (varies, crosses)
     assert rated == [40] * generations

@@ -5,13 +5,15 @@ et al., "Ansor" (OSDI 2020), sections 2 and 7.4. Decisions are made one after th
 generator of the space asks for them: an *incomplete candidate* has the first of them, and of all its continuations by
 one more decision only those stay that the cost model prefers. The model rates complete programs: what is not decided
 yet is as ``Candidates.completed`` says, the analytic choice's value where a space has one, and else the knob's first.
+Where that is no candidate of the space, it is as in a random one; an incomplete candidate for which none of a few makes
+a candidate is pruned.
 """
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilewright.space.space import Candidates, Digits
+from tilewright.space.space import Candidates, Digits, Mask
 from tilewright.tune.search.ledger import Ledger
 from tilewright.tune.search.searcher import FloatArray, Score
 
@@ -32,6 +34,10 @@ class Beam:
     """The probability with which a candidate of a batch is a random one (epsilon)."""
 
 
+_DRAWN = 512
+"""Random candidates whose last decisions complete others."""
+_TRIES = 4
+"""Of completing an incomplete candidate so."""
 NARROW = Beam(width=8, rated=64)
 """For a model that takes milliseconds for each candidate."""
 
@@ -80,33 +86,71 @@ class BeamSearcher:
     def _complete(self, count: int, random: np.random.Generator) -> Digits:
         """Up to ``count`` candidates that may be proposed, best first: all decisions, once."""
         knobs = len(self._ledger.radices)
-        states = np.zeros((1, knobs), np.int64)
+        states, tails = np.zeros((1, knobs), np.int64), _Tails.drawn(self._space, random)
         for decided in range(1, knobs + 1):
-            states = self._continued(states, decided, random)
+            states = self._continued(states, decided, tails, random)
             if decided == knobs:
                 states = states[self._ledger.untaken(states)]
             states = self._best(states, count if decided == knobs else self._beam.width)
         return states if knobs else states[:0]
 
-    def _continued(self, states: Digits, decided: int, random: np.random.Generator) -> Digits:
+    def _continued(self, states: Digits, decided: int, tails: "_Tails", random: np.random.Generator) -> Digits:
         """Continuations of ``states`` to so many decisions, completed, in random order; all are different."""
         radix = int(self._ledger.radices[decided - 1])
         made = np.repeat(states, radix, axis=0)
         made[:, decided - 1] = np.tile(np.arange(radix), len(states))
         parents = np.repeat(np.arange(len(states)), radix)
-        made = self._space.completed(made, decided)
+        made, is_allowed = self._completed(made, decided, tails, random)
         order = random.permutation(len(made))
-        order = order[self._space.allowed(made[order])]
+        order = order[is_allowed[order]]
         each = max(self._beam.rated // max(len(states), 1), 1)
         order = order[_places(parents[order]) < each]
         kept = random.random(len(order)) >= self._beam.dropout
         return made[order[kept]] if kept.any() else made[order]
+
+    def _completed(
+        self, made: Digits, decided: int, tails: "_Tails", random: np.random.Generator
+    ) -> tuple[Digits, Mask]:
+        """``made``, completed, and which of them are candidates."""
+        made = self._space.completed(made, decided)
+        is_allowed = self._space.allowed(made)
+        for _ in range(_TRIES):
+            rows = np.flatnonzero(~is_allowed)
+            if not len(rows):
+                break
+            made[rows, decided:] = tails.like(made[rows], random)[:, decided:]
+            is_allowed[rows] = self._space.allowed(made[rows])
+        return made, is_allowed
 
     def _best(self, states: Digits, count: int) -> Digits:
         """The ``count`` best; of equally good ones the first."""
         if len(states) <= 1:
             return states[:count]
         return states[np.argsort(-self._score(states), kind="stable")[:count]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tails:
+    """Random candidates, in the order of their first decisions: in a union, of their members."""
+
+    digits: Digits
+
+    @staticmethod
+    def drawn(space: Candidates, random: np.random.Generator) -> "_Tails":
+        """Of a space; none, if it has none."""
+        if 0 in space.radices or not space.radices:
+            return _Tails(np.zeros((0, len(space.radices)), np.int64))
+        drawn = space.sample(_DRAWN, random)
+        return _Tails(drawn[np.argsort(drawn[:, 0], kind="stable")])
+
+    def like(self, states: Digits, random: np.random.Generator) -> Digits:
+        """For each of ``states`` a candidate, with the same first decision if there is one."""
+        if not len(self.digits):
+            return states
+        begin = np.searchsorted(self.digits[:, 0], states[:, 0], side="left")
+        end = np.searchsorted(self.digits[:, 0], states[:, 0], side="right")
+        begin, end = np.where(begin < end, begin, 0), np.where(begin < end, end, len(self.digits))
+        return self.digits[begin + (random.random(len(states)) * (end - begin)).astype(np.int64)]
 
 
 def _places(groups: Digits) -> Digits:
