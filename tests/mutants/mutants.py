@@ -2476,6 +2476,27 @@ MUTANTS = (
         ("tests/tune/test_kernel_tuner.py",),
     ),
     Mutant(
+        "beam: all continuations are rated",
+        "tune/search/beam.py",
+        "[_places(parents[order]) < each]",
+        "",
+        ("tests/tune/search/test_beam.py",),
+    ),
+    Mutant(
+        "union: what is not decided stays as it was",
+        "space/union.py",
+        "        result[:, decided:] = 0\n",
+        "",
+        ("tests/tune/search/test_beam.py",),
+    ),
+    Mutant(
+        "what another template measured is known",
+        "tune/known.py",
+        "if not all(",
+        "if False and not all(",
+        ("tests/tune/test_known.py",),
+    ),
+    Mutant(
         "finalists are compared by their best rounds",
         "tune/kernel_tuner.py",
         "min(own[0]) * median(of_one)",

@@ -12,6 +12,8 @@ class Search(Enum):
     """What was fast is crossed and mutated."""
     EVOLUTION = "evolution"
     """What the cost model says is good among the descendants of what was fast (Zheng et al., 2020)."""
+    BEAM = "beam"
+    """Decisions one after the other; after each, only what the cost model prefers goes on (Adams et al., 2019)."""
     RANDOM = "random"
     GRID = "grid"
     """All candidates in order, for small spaces."""
@@ -19,7 +21,7 @@ class Search(Enum):
     @property
     def asks_a_model(self) -> bool:
         """Whether candidates are rated before they are measured."""
-        return self in (Search.ANNEALING, Search.EVOLUTION)
+        return self in (Search.ANNEALING, Search.EVOLUTION, Search.BEAM)
 
 
 class Model(Enum):

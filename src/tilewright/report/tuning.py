@@ -10,6 +10,7 @@ from tilewright.measure.verdicts import Verdict
 from tilewright.report.charts import Axis, Mark, Scale, Series, chart
 from tilewright.report.history import Search
 from tilewright.report.page import Section, folded, pictures, table
+from tilewright.report.sketches import sketch_charts, sketch_section
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace
 
@@ -95,7 +96,8 @@ def _details(search: Search) -> str:
     about = f"<p><code>{escape(search.shapes)}</code></p><p>{told}; {escape(search.target)}</p>{nodes}"
     decisions = search.decisions
     compared = table(("knob", "fastest", "analytic choice"), decisions) if decisions else ""
-    return about + pictures(_curves(search)) + compared + _best_schedule(search)
+    charts = pictures([*_curves(search), *sketch_charts(search)])
+    return about + sketch_section(search) + charts + compared + _best_schedule(search)
 
 
 def _curves(search: Search) -> list[str]:

@@ -96,10 +96,12 @@ def _applicable(draft: Draft, name: str, rules: Sequence[SketchRule]) -> list[Ap
     return found
 
 
-def sketch_spaces(naive: Program, target: Target, rules: Sequence[SketchRule] = ()) -> tuple[tuple[Sketch, Space], ...]:
-    """Each sketch of ``naive`` with its space. A sketch that has no schedule at all is left out."""
+def sketch_spaces(
+    naive: Program, target: Target, rules: Sequence[SketchRule] = (), *, standard: bool = True
+) -> tuple[tuple[Sketch, Space], ...]:
+    """Each of ``sketches`` with its space. A sketch that has no schedule at all is left out."""
     found: list[tuple[Sketch, Space]] = []
-    for sketch in sketches(naive, target, rules):
+    for sketch in sketches(naive, target, rules, standard=standard):
         opened, collector = Schedule(naive), Collector()
         generator = partial(sketch.generate, target=target)
         try:

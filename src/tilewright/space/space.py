@@ -70,6 +70,11 @@ class Candidates(Searchable, Protocol):
         """The candidate that is thought best before anything is measured; None if nothing is known."""
         ...
 
+    def completed(self, digits: Digits, decided: int) -> Digits:
+        """A population whose first ``decided`` knobs count: the others as in the analytic choice, or else the first
+        values of knobs."""
+        ...
+
     def estimates(self, digits: Digits) -> Floats | None:
         """(candidates,): what each is thought to take, in any unit; None if nothing is known."""
         ...
@@ -165,6 +170,12 @@ class Space:
     def analytic(self) -> Digits | None:
         """The candidate predicted to be the fastest without measurements; None without a prediction."""
         return None if self.known is None else self.known.first
+
+    def completed(self, digits: Digits, decided: int) -> Digits:
+        """A population, in which all knobs from ``decided`` on are as in ``analytic``, or have their first values."""
+        result, analytic = digits.copy(), self.analytic()
+        result[:, decided:] = 0 if analytic is None else analytic[decided:]
+        return result
 
     def estimates(self, digits: Digits) -> Floats | None:
         """Predicted times, (candidates,), in any unit; None without a prediction."""

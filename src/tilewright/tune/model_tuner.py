@@ -17,6 +17,7 @@ from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import Cold, KernelTuner, Setup
+from tilewright.tune.known import measured_before
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.nearest import measured_nearby, nearest_schedule
 from tilewright.tune.recorded import named
@@ -220,7 +221,10 @@ def _kernels(
             history = (
                 measured_nearby(similar, space, setup, partial(candidates_of, spaces=setup.spaces)) if similar else ()
             )
-            yield Kernel.of(naive, one.calls, KernelTuner(space, measurer, setup, cold, borrowed, history))
+            tuner = KernelTuner(space, measurer, setup, cold, borrowed, history)
+            if similar:
+                tuner.start_from(measured_before(similar, space, setup.threads, tuner.timing))
+            yield Kernel.of(naive, one.calls, tuner)
 
 
 def between_bytes(computed: Sequence[Computed], target: Target) -> int:

@@ -16,6 +16,7 @@ from tilewright.tune.models.rater import OfKnobs, Rater, Rating, of_loops
 from tilewright.tune.models.statements import Statements
 from tilewright.tune.models.transfer import Transfer
 from tilewright.tune.search.annealing import AnnealingSearcher, Plan
+from tilewright.tune.search.beam import NARROW, BeamSearcher
 from tilewright.tune.search.chains import Annealing
 from tilewright.tune.search.evolution import EvolutionSearcher
 from tilewright.tune.search.genetic import GeneticSearcher
@@ -43,6 +44,8 @@ def searcher_of(search: Searches, model: Models, space: Candidates, score: Score
             return GeneticSearcher(space, seed)
         case Search.EVOLUTION:
             return EvolutionSearcher(space, score, seed)
+        case Search.BEAM:
+            return BeamSearcher(space, score, seed, NARROW if _sees_programs(model) else None)
         case Search.RANDOM:
             return RandomSearcher(space, seed)
         case Search.GRID:

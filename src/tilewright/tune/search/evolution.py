@@ -4,7 +4,7 @@ Each batch is bred anew: from random candidates and the fastest ones that were m
 the parents are those that the cost model prefers. What is proposed follows from what was learned alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,6 +25,18 @@ class Breeding:
     """The probability with which a child has one parent, and one decision changed; else it has two parents."""
     random: float = 0.05
     """The part of a batch that is random (epsilon)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionSearch:
+    """A ``Searching``: evolution that breeds in another way, such as without crossover or without generations."""
+
+    breeding: Breeding = field(default_factory=Breeding)
+    asks_a_model: bool = True
+
+    def searcher(self, space: Candidates, score: Score, seed: int) -> "EvolutionSearcher":
+        """See ``Searching``."""
+        return EvolutionSearcher(space, score, seed, self.breeding)
 
 
 class EvolutionSearcher:
