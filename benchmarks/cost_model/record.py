@@ -134,5 +134,7 @@ def _drawn(progress: Progress, random: np.random.Generator) -> Iterator[Digits]:
 
 
 def _child(space: Candidates, parents: list[Digits], random: np.random.Generator) -> Digits:
-    first, second = (parents[place] for place in random.integers(0, len(parents), 2))
-    return space.vary(first, random) if random.random() < MUTATION else space.cross(first, second, random)
+    first, second = random.integers(0, len(parents), 2).tolist()
+    if random.random() < MUTATION:
+        return space.vary(parents[first], random)
+    return space.cross(parents[first], parents[second], random)

@@ -18,7 +18,9 @@ from tilewright.measure.pool import Pool
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace
 from tilewright.space.space import Floats
+from tilewright.symbolic.expr import Var
 from tilewright.target.target import Target
+from tilewright.tensor.ir import Reduction
 from tilewright.tune.spaces import candidates_of
 
 FILE = Path(__file__).with_suffix(".json.xz")
@@ -30,7 +32,11 @@ def product() -> Program:
     """192 x 256 elements, each a sum of 320 products; both operands are read along their rows."""
     a, b = te.placeholder((192, 320), name="A"), te.placeholder((256, 320), name="B")
     k = te.reduce_axis((0, 320), "k")
-    return te.create_schedule(te.compute((192, 256), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="C")).program
+
+    def element(i: Var, j: Var) -> Reduction:
+        return te.sum(a[i, k] * b[j, k], axis=k)
+
+    return te.create_schedule(te.compute((192, 256), element, name="C")).program
 
 
 def load() -> tuple[list[Program], Floats]:

@@ -169,7 +169,7 @@ class StatementModel:
         About the part of the best throughput of a task that a program has.
         """
         scores = self._margins(statements.rows) + self.learned.score(statements.rows)
-        return np.bincount(statements.programs, scores, len(statements))
+        return np.bincount(statements.programs, scores, len(statements)).astype(np.float64)
 
     def _margins(self, rows: Floats) -> FloatArray:
         """(statements,): what the prior says of each, as far as it counts."""
