@@ -14,6 +14,7 @@ from tilewright.kernels.dot_products import all_dot_products
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.measure.records import Records
+from tilewright.measure.verdicts import Outcome, Phase
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace
 from tilewright.space.space import Floats
@@ -97,13 +98,13 @@ class _Chunk:
 
 
 def collected(path: Path, known: Sequence[Task]) -> Data:
-    """All right candidates in the records; those whose programs have no features are left out."""
+    """All right candidates in the records; those that were interrupted, or have no features, are left out."""
     places = {task.key: place for place, task in enumerate(known)}
     with Records.open(path) as records:
         found = [
             (places[one.job.workload], min(one.outcome.times_us), one.job.trace)
             for one in records.all()
-            if one.job.workload in places and one.outcome.median_us is not None
+            if one.job.workload in places and is_believed(one.outcome)
         ]
     found.sort(key=lambda one: one[0])
     with ProcessPoolExecutor() as processes:
@@ -116,6 +117,15 @@ def collected(path: Path, known: Sequence[Task]) -> Data:
         np.array([us for _, us, _ in kept]),
         StatementRows.of([row for _, _, row in kept]),
     )
+
+
+def is_believed(outcome: Outcome) -> bool:
+    """Whether it is right, and its least time is not more than that of the two runs in which it was checked.
+
+    A candidate that seems hopeless is timed once, and on a busy machine that may be when something else runs.
+    """
+    checked_us = 1e6 * outcome.seconds.get(Phase.CHECK.value, np.inf)
+    return outcome.median_us is not None and 2 * min(outcome.times_us) <= checked_us
 
 
 def _chunks(found: Sequence[tuple[int, float, str]], known: Sequence[Task]) -> Iterator[_Chunk]:

@@ -7,13 +7,14 @@ import pytest
 
 from benchmarks.cost_model import record as recording
 from benchmarks.cost_model.__main__ import main
-from benchmarks.cost_model.data import Data, collected
+from benchmarks.cost_model.data import Data, collected, is_believed
 from benchmarks.cost_model.networks import NETWORKS
 from benchmarks.cost_model.quality import TOP, of_networks, quality, recall, split
 from benchmarks.cost_model.tasks import Task
 from tests.loops.workloads import matmul
 from tilewright.loops.identity import identity
 from tilewright.loops.lower import lower
+from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.tune.features.statements import NAMES, StatementRows
 from tilewright.tune.models.pretrained import unpacked
 from tilewright.tune.recorded import named
@@ -89,6 +90,13 @@ def test_data_are_read_back_and_the_steps_write_what_is_promised(
     printed = capsys.readouterr().out
     assert "a fifth of the programs of each task | 40 |" in printed
     assert "all of other | 100 |" in printed
+
+
+def test_what_was_interrupted_is_not_believed() -> None:
+    checked = {"check": 0.001}
+    assert is_believed(Outcome(Verdict.OK, times_us=(480.0, 600.0), seconds=checked))
+    assert not is_believed(Outcome(Verdict.OK, times_us=(600.0,), seconds=checked))
+    assert not is_believed(Outcome(Verdict.TIMEOUT, seconds=checked))
 
 
 def task() -> Task:
