@@ -11,6 +11,7 @@ from tilewright.base.search import Goal, Model, Scheduling, Search, Spaces
 from tilewright.space.space import Candidates
 from tilewright.tune.models.boosted import BoostedTrees
 from tilewright.tune.models.model import Measured
+from tilewright.tune.models.pretrained import pretrained
 from tilewright.tune.models.random import RandomScores
 from tilewright.tune.models.rater import OfKnobs, Rater, Rating, of_loops
 from tilewright.tune.models.statements import Statements
@@ -60,7 +61,7 @@ def _sees_programs(model: Models) -> bool:
 
 def shared(model: Models, seed: int) -> Models:
     """``model`` for several kernels that are tuned together: if it can learn from all of them, an object that does."""
-    return Statements(seed) if model is Model.STATEMENTS else model
+    return Statements(seed, pretrained()) if model is Model.STATEMENTS else model
 
 
 def rater_of(
@@ -81,7 +82,7 @@ def rater_of(
         case Model.TREE_GRU:
             return of_loops(space, seed)
         case Model.STATEMENTS:
-            return Statements(seed).rater(space, seed)
+            return Statements(seed, pretrained()).rater(space, seed)
         case Model.RANDOM:
             return OfKnobs(space, RandomScores(seed), with_estimates=with_estimates)
         case _:
