@@ -170,13 +170,17 @@ def _kernels(
         merged[key] = replace(known, calls=known.calls + one.calls)
     between = between_bytes(computed, target)
     for one in merged.values():
-        space = None if one.naive.dims else candidates_of(named(one.naive), target, setup.spaces)
+        space = None if one.naive.dims else candidates_of(named(one.naive), target, setup.spaces, threads=setup.threads)
         if space is not None:
             cold = Cold(one.weights, between) if between else Cold()
             similar = records if setup.transfer else None
             borrowed = nearest_schedule(similar, space.naive, target, setup.threads) if similar else None
             history = (
-                measured_nearby(similar, space, setup, partial(candidates_of, spaces=setup.spaces)) if similar else ()
+                measured_nearby(
+                    similar, space, setup, partial(candidates_of, spaces=setup.spaces, threads=setup.threads)
+                )
+                if similar
+                else ()
             )
             yield Kernel(one.naive.name, one.calls, KernelTuner(space, measurer, setup, cold, borrowed, history))
 

@@ -22,14 +22,19 @@ from tilewright.tune.contraction_space import contraction_space
 
 
 def candidates_of(
-    naive: Program, target: Target, spaces: Spaces = Spaces.TEMPLATES, rules: Sequence[SketchRule] = ()
+    naive: Program,
+    target: Target,
+    spaces: Spaces = Spaces.TEMPLATES,
+    rules: Sequence[SketchRule] = (),
+    threads: int | None = None,
 ) -> Candidates | None:
-    """What is searched for a naive program; None if there is nothing to choose. ``rules``: one's own, of sketches."""
+    """What is searched for a naive program; None if there is nothing to choose. ``rules``: one's own, of sketches;
+    ``threads``: that sketches are for, by default one for each core."""
     members: list[tuple[str, Space]] = []
     if spaces is not Spaces.SKETCHES:
         members.append(("template", space_of(naive, target)))
     if spaces is not Spaces.TEMPLATES and not is_recurrent(naive):
-        members += [(str(sketch), space) for sketch, space in sketch_spaces(naive, target, rules)]
+        members += [(str(sketch), space) for sketch, space in sketch_spaces(naive, target, rules, threads)]
     members = [(label, space) for label, space in members if space.knobs]
     if not members:
         return None
