@@ -78,5 +78,32 @@ def norm(size: int) -> Tensor:
     return te.compute((1,), lambda b: te.sqrt(squares[b]), name="Y")
 
 
+def product_of_rows(m: int, n: int, k: int) -> Tensor:
+    """The rows of one matrix by those of another: both are contiguous along the reduction."""
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k), name="B")
+    r = te.reduce_axis((0, k), "k")
+    return te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[j, r], axis=r), name="C")
+
+
+def gram(m: int, k: int) -> Tensor:
+    """The products of all pairs of rows."""
+    a, r = te.placeholder((m, k), name="A"), te.reduce_axis((0, k), "k")
+    return te.compute((m, m), lambda i, j: te.sum(a[i, r] * a[j, r], axis=r), name="C")
+
+
+def smoothed_twice(rows: int, columns: int) -> Tensor:
+    """Two stencils of five points."""
+    x = te.placeholder((rows + 4, columns + 4), name="X")
+
+    def step(of: Tensor, border: int, name: str) -> Tensor:
+        return te.compute(
+            (rows + border, columns + border),
+            lambda i, j: of[i + 1, j + 1] + of[i, j + 1] + of[i + 2, j + 1] + of[i + 1, j] + of[i + 1, j + 2],
+            name=name,
+        )
+
+    return step(step(x, 2, "once"), 0, "twice")
+
+
 def naive(output: Tensor) -> Program:
     return te.create_schedule(output).program

@@ -25,6 +25,9 @@ OUTPUTS = {
     "softmax": programs.softmax(5, 36),
     "sum": programs.everything_summed(12, 40),
     "norm": programs.norm(16),
+    "product of rows": programs.product_of_rows(12, 24, 40),
+    "gram": programs.gram(12, 32),
+    "stencils": programs.smoothed_twice(13, 30),
 }
 MOST_REFUSED = 0.05
 

@@ -3,9 +3,10 @@
 All are about a naive program, or one whose blocks were tiled: they look at axes, not at loops.
 """
 
+from itertools import combinations, starmap
 from math import prod
 
-from tilewright.loops.ir import Block, Store
+from tilewright.loops.ir import Block, Buffer, Store
 from tilewright.loops.program import Program
 from tilewright.schedule.tree import buffers_written, consumers
 from tilewright.symbolic.domain import IterKind
@@ -84,14 +85,51 @@ def _is_moved(index: Expr, var: Var) -> bool:
             return False
 
 
+def overlaps(block: Block) -> frozenset[Buffer]:
+    """The buffers that ``block`` reads at several places for each of its points, as a stencil does."""
+    if not isinstance(block.body, Store):
+        return frozenset()
+    places: dict[Buffer, set[tuple[Expr, ...]]] = {}
+    for read in reads_in(block.body.value):
+        if isinstance(read.source, Buffer):
+            places.setdefault(read.source, set()).add(read.indices)
+    found = (buffer for buffer, own in places.items() if any(starmap(_is_beside, combinations(own, 2))))
+    return frozenset(found) - buffers_written(block)
+
+
+def is_stencil(block: Block) -> bool:
+    """Whether each point of ``block`` is computed from neighbours, in any order."""
+    return all(axis.kind is IterKind.SPATIAL for axis in block.axes) and bool(overlaps(block))
+
+
+def _is_beside(one: tuple[Expr, ...], other: tuple[Expr, ...]) -> bool:
+    """Whether two places are some steps of an axis apart."""
+    moved = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+    return all(free_vars(a) and free_vars(a) == free_vars(b) for a, b in moved)
+
+
+def operations(block: Block) -> int:
+    """How many operations make one element, besides reading it."""
+    nodes = walk(block.body.value) if isinstance(block.body, Store) else ()
+    return sum(isinstance(node, Unary | Binary | Select) for node in nodes)
+
+
 def has_reuse(block: Block) -> bool:
     """Whether tiling pays: a reduction of which an operand does not depend on some axis, or a product of two such."""
     spatial = {axis.var for axis in block.axes if axis.kind is IterKind.SPATIAL and extent(axis.extent) > 1}
-    written = buffers_written(block)
-    sources = [region for region in block.reads if region.buffer not in written]
-    missing = [spatial - frozenset[Var]().union(*(free_vars(s) for s, _ in region.ranges)) for region in sources]
+    missing = [spatial - used for used in _used_by_reads(block)]
     without = sum(bool(axes) for axes in missing)
     return without >= 1 if is_reduction(block) else without >= 2
+
+
+def _used_by_reads(block: Block) -> list[frozenset[Var]]:
+    """The variables in the indices of each read of what ``block`` does not write; by buffer, if it is no statement."""
+    written = buffers_written(block)
+    if isinstance(block.body, Store):
+        reads = dict.fromkeys(read for read in reads_in(block.body.value) if read.source not in written)
+        return [frozenset[Var]().union(*map(free_vars, read.indices)) for read in reads]
+    sources = [region for region in block.reads if region.buffer not in written]
+    return [frozenset[Var]().union(*(free_vars(start) for start, _ in region.ranges)) for region in sources]
 
 
 def fusible_consumer(program: Program, block: Block) -> Block | None:

@@ -6,15 +6,18 @@ as a template is.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tilewright.base.errors import BadInput, ScheduleError
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
-from tilewright.sketch.annotate import annotate
+from tilewright.sketch.annotate import annotate, register_lanes
+from tilewright.sketch.fitting import Fitting
 from tilewright.sketch.rule import Answer, Draft, SketchRule
 from tilewright.sketch.rules import CPU_RULES
+from tilewright.sketch.rules.tile import TileBlock
+from tilewright.sketch.rules.tile_and_fuse import TileAndFuse
 from tilewright.space.config import Collector, Config
 from tilewright.space.space import Space
 from tilewright.target.target import Target
@@ -44,6 +47,11 @@ class Sketch:
     def __str__(self) -> str:
         steps = [str(one) for one in self.applied if one.rule.name != "skip"]
         return ", ".join(steps) or "no rule"
+
+    @property
+    def tiled(self) -> tuple[str, ...]:
+        """The blocks that get the standard structure of tiles."""
+        return tuple(one.block for one in self.applied if isinstance(one.rule, TileBlock | TileAndFuse))
 
     def draft(self, schedule: Schedule, config: Config, target: Target) -> Draft:
         """The structure of the sketch on ``schedule``, which is changed."""
@@ -97,16 +105,27 @@ def _applicable(draft: Draft, name: str, rules: Sequence[SketchRule]) -> list[Ap
 
 
 def sketch_spaces(
-    naive: Program, target: Target, rules: Sequence[SketchRule] = (), *, standard: bool = True
+    naive: Program,
+    target: Target,
+    rules: Sequence[SketchRule] = (),
+    *,
+    standard: bool = True,
+    threads: int | None = None,
 ) -> tuple[tuple[Sketch, Space], ...]:
-    """Each of ``sketches`` with its space. A sketch that has no schedule at all is left out."""
+    """Each of ``sketches`` with its space. A sketch that has no schedule at all is left out.
+
+    ``threads``: how many cores of the target are used; by default all. What one core would not do is not asked for it.
+    """
     found: list[tuple[Sketch, Space]] = []
-    for sketch in sketches(naive, target, rules, standard=standard):
+    used = target if threads is None else replace(target, cores=min(threads, target.cores))
+    for sketch in sketches(naive, used, rules, standard=standard):
         opened, collector = Schedule(naive), Collector()
-        generator = partial(sketch.generate, target=target)
+        generator = partial(sketch.generate, target=used)
         try:
             generator(opened.copy(), collector)
         except ScheduleError:
             continue
-        found.append((sketch, Space(naive, target, opened, generator, tuple(collector.knobs))))
+        knobs = tuple(collector.knobs)
+        fitting = Fitting.of(knobs, sketch.tiled, used, register_lanes(naive, used))
+        found.append((sketch, Space(naive, target, opened, generator, knobs, sensible=fitting.sensible)))
     return tuple(found)

@@ -91,7 +91,7 @@ def tune_kernel(
     def space_for(program: Program, target: Target) -> Candidates | None:
         if template is not None:
             return Space.of(template, program, target)
-        return candidates_of(program, target, what, sketch_rules, standard=standard_rules)
+        return candidates_of(program, target, what, sketch_rules, standard=standard_rules, threads=threads)
 
     candidates = space_for(kernel, for_target)
     if candidates is None:

@@ -213,13 +213,17 @@ def _kernels(
 ) -> Iterator[Kernel]:
     for one in _merged(networks, target):
         naive = one.first.naive
-        space = None if naive.dims else candidates_of(named(naive), target, setup.spaces)
+        space = None if naive.dims else candidates_of(named(naive), target, setup.spaces, threads=setup.threads)
         if space is not None:
             cold = Cold(one.first.weights, one.between) if one.between else Cold()
             similar = records if setup.transfer else None
             borrowed = nearest_schedule(similar, space.naive, target, setup.threads) if similar else None
             history = (
-                measured_nearby(similar, space, setup, partial(candidates_of, spaces=setup.spaces)) if similar else ()
+                measured_nearby(
+                    similar, space, setup, partial(candidates_of, spaces=setup.spaces, threads=setup.threads)
+                )
+                if similar
+                else ()
             )
             tuner = KernelTuner(space, measurer, setup, cold, borrowed, history)
             if similar:

@@ -9,6 +9,7 @@ from tilewright.schedule.tree import BlockRef, LoopRef
 from tilewright.sketch.analysis import extent, has_reuse
 from tilewright.sketch.rule import Answer, Draft, Tile
 from tilewright.symbolic.domain import IterKind
+from tilewright.target.target import Target
 
 STRUCTURE = "SSRSRS"
 MOST_INNERMOST = 64
@@ -38,14 +39,19 @@ def tile_block(draft: Draft, block: Block) -> Tile:
     """Tile ``block`` by ``STRUCTURE``; the sizes are knobs of ``draft.config``, called by the block and the axis."""
     s, ref = draft.schedule, BlockRef(block.name)
     loops = s.get_loops(ref)
+    last = [axis for axis in block.axes if axis.kind is IterKind.SPATIAL][-1]
     levels: list[list[LoopRef]] = [[] for _ in STRUCTURE]
     vector: LoopRef | None = None
     for axis, loop in zip(block.axes, loops, strict=True):
         letter = "S" if axis.kind is IterKind.SPATIAL else "R"
         places = [place for place, own in enumerate(STRUCTURE) if own == letter]
         size = extent(axis.extent)
+        least = _least_lanes(size, block, draft.target) if axis == last else 1
         sizes = draft.config.split(
-            f"{block.name}.{axis.name}", size, len(places), filter=lambda sizes: sizes[-1] <= MOST_INNERMOST
+            f"{block.name}.{axis.name}",
+            size,
+            len(places),
+            filter=lambda sizes, least=least: least <= sizes[-1] <= MOST_INNERMOST,
         )
         made = s.split(loop, (None, *sizes[1:]))
         for place, part in zip(places, made, strict=True):
@@ -56,3 +62,9 @@ def tile_block(draft: Draft, block: Block) -> Tile:
     tile = Tile(tuple(map(tuple, levels)), vector)
     draft.tiles[block.name] = tile
     return tile
+
+
+def _least_lanes(size: int, block: Block, target: Target) -> int:
+    """The least number of lanes for an axis of ``size`` points: half a register, if some factor is as much."""
+    most = max(factor for factor in range(1, min(size, MOST_INNERMOST) + 1) if size % factor == 0)
+    return min(most, target.lanes(8 * block.writes[0].buffer.dtype.itemsize) // 2)
