@@ -53,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{count:,} candidates are in {options.records}")
         case "collect":
             data = collected(options.records, tasks())
+            options.output.parent.mkdir(parents=True, exist_ok=True)
             data.save(options.output)
             print(f"{len(data):,} programs; {options.output.stat().st_size / 1e6:.1f} MB")
         case "evaluate":

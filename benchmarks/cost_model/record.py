@@ -58,6 +58,7 @@ class Progress:
 
 def record(path: Path, minutes: float, most: int | None = None) -> int:
     """Measure for ``minutes``, or ``most`` candidates; returns how many records there are then."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with (
         Records.open(path) as records,
         records.session({"benchmark": "cost_model"}) as session,
@@ -71,9 +72,11 @@ def record(path: Path, minutes: float, most: int | None = None) -> int:
         end, start = time.monotonic() + 60 * minutes, time.monotonic()
         while time.monotonic() < end and (most is None or measurer.measured < most):
             progress = min(everything, key=lambda one: one.seconds)
+            if progress.seconds == np.inf:
+                break  # nothing is left of any task
             begin = time.monotonic()
-            _measure(progress, measurer)
-            progress.seconds += time.monotonic() - begin
+            is_left = _measure(progress, measurer)
+            progress.seconds += time.monotonic() - begin if is_left else np.inf
             rate = measurer.measured / (time.monotonic() - start)
             best = min((us for _, us in progress.known.values()), default=np.inf)
             print(f"{measurer.measured} ({rate:.1f} a second): {progress.task.name}, best {best:.1f} us", flush=True)
@@ -81,7 +84,7 @@ def record(path: Path, minutes: float, most: int | None = None) -> int:
 
 
 def _remember(begun: dict[str, Progress], known: Record) -> None:
-    """A record of an earlier run. What it took is taken to be the same for each: time is not kept."""
+    """A record of an earlier run. How long it took is kept by phase."""
     progress = begun.get(known.job.workload)
     if progress is not None and known.job.digits:
         us = known.outcome.times_us
@@ -89,8 +92,8 @@ def _remember(begun: dict[str, Progress], known: Record) -> None:
         progress.seconds += sum(known.outcome.seconds.values())
 
 
-def _measure(progress: Progress, measurer: Measurer) -> None:
-    """One batch."""
+def _measure(progress: Progress, measurer: Measurer) -> bool:
+    """One batch; whether there was anything new to measure."""
     random = np.random.default_rng(len(progress.known))
     batch: list[Digits] = []
 
@@ -114,6 +117,7 @@ def _measure(progress: Progress, measurer: Measurer) -> None:
     outcomes = measurer.measure(jobs())
     for digits, outcome in zip(batch, outcomes, strict=True):
         progress.add(digits, min(outcome.times_us) if outcome.median_us is not None else np.inf)
+    return bool(batch)
 
 
 def _drawn(progress: Progress, random: np.random.Generator) -> Iterator[Digits]:
