@@ -87,6 +87,9 @@ class Trait(Flag):
     """Each element of the result is one of an input or a constant, mostly from another place: not by broadcasting."""
     DIVIDES = 256
     """Divides by its second input."""
+    COMPOSITE = 512
+    """Is computed by nodes of other operators, which an alternative makes (``passes/alternatives``), and which have
+    alternatives and layouts of their own."""
 
 
 @dataclass(frozen=True, slots=True)
