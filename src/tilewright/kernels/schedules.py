@@ -21,13 +21,15 @@ from tilewright.symbolic.traversal import free_vars
 from tilewright.target.machine import ENOUGH_CHUNKS
 
 REGISTERS = 4
-"""Vector registers that a vectorized loop fills at a time, to overlap the latencies of a chain of operations."""
+"""Vector registers that a vectorized loop fills at a time, to overlap the latencies of a chain of operations.
 
-
+A shape of schedules, and no figure of a processor: how many lanes a loop has is open (``Lanes``)."""
 MOSTLY_EMPTY = 4
-"""Loops of fewer iterations than the lanes of a register divided by this are fused with the loop around."""
+"""Loops of fewer iterations than the lanes of a register divided by this are fused with the loop around: a quarter of
+a register is called full, whatever its width."""
 RUN_TIME = 1 << 30
-"""Estimate of extents known only at run time."""
+"""In place of an extent known only at run time: more than any number that it is compared with. No time is estimated
+from it (``GUESSED_EXTENT``)."""
 
 
 def is_reduction(block: Block) -> bool:
