@@ -38,12 +38,17 @@ def is_reduction(block: Block) -> bool:
 
 
 def inline_all(s: Schedule, keep: frozenset[str]) -> None:
-    """Inline every elementwise block, except those that write a result or a buffer in ``keep``."""
+    """Inline every elementwise block, except those that write a result or a buffer in ``keep``.
+
+    Blocks stay for which ``compute_inline`` is refused: loop programs (an ``extern``), and values that would get too
+    large. The size is that of the simplified value in each of its readers, which is known after rewriting them: a query
+    would do what the primitive does. A refused primitive leaves ``s`` as it was.
+    """
     results = {p.name for p in s.program.params} | keep
     for block in all_blocks(s.program.body):
         written = {region.buffer.name for region in block.writes}
         if not is_reduction(block) and not written & results:
-            with suppress(ScheduleError):  # others (such as a gather by data) stay steps
+            with suppress(ScheduleError):
                 s.compute_inline(BlockRef(block.name))
 
 
