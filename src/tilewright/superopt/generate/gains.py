@@ -15,6 +15,7 @@ from random import Random
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops import FusionKind, Trait
+from tilewright.ops.operator import require
 from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
@@ -29,12 +30,16 @@ _STARTED, _FUSED = 64, 16
 """What an operator takes beyond its elements, in these; and what one takes that is computed together with others."""
 _LESS = 0.95
 """The target's share of the source's work, at most."""
+_MATMUL = require("MatMul")
+_WINDOW = 9
+"""Points of a window."""
 _ANCHORS = (FusionKind.CONTRACTION, FusionKind.REDUCTION)
 """Kinds of operators that make kernels of their own."""
 _RENAMING = (Trait.REGROUPS, Trait.ELEMENTWISE | Trait.MOVES)
 """Of operators whose results are their operands, in the same order: no work at all."""
 _CONSTANTS = frozenset({"EyeLike", "Expand", "Pad"})
-"""They make weights; models have them as constants, in which nobody recognizes them."""
+"""They make weights in the families of terms that are enumerated (``families``): what they make, models have as
+constants, in which nobody recognizes them. Of data, all three are found in models: this is no trait of theirs."""
 
 
 def paying(rule: Rule) -> Iterator[Rule]:
@@ -142,15 +147,11 @@ class _Counter:
         return prod(map(self.sizes.integer, shape.dims)) * (_LEADING if shape.leading else 1)
 
     def _per_element(self, term: Apply) -> int:
-        match term.op.name:
-            case "MatMul":
-                return self.sizes.integer(self.forms.shape(term.operands[0]).extent(-1))
-            case "Conv":
-                return prod(map(self.sizes.integer, self.forms.shape(term.operands[1]).dims[1:]))
-            case "AveragePool" | "MaxPool":
-                return 9
-            case _:
-                return 1
+        if term.op.has(Trait.SUMS_CHANNELS):
+            return prod(map(self.sizes.integer, self.forms.shape(term.operands[1]).dims[1:]))
+        if term.op == _MATMUL:
+            return self.sizes.integer(self.forms.shape(term.operands[0]).extent(-1))
+        return _WINDOW if term.op.has(Trait.POOLS) else 1
 
 
 def _with_weights(rule: Rule, names: frozenset[str]) -> Rule:
