@@ -22,11 +22,10 @@ from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
 from tilewright.loops.positions import with_checks
 from tilewright.loops.program import Program
-from tilewright.passes.alternatives import BUILT_IN, Alternative, facts_of
+from tilewright.passes.alternatives import BUILT_IN, Alternative, expand, facts_of
 from tilewright.passes.choose import Choices, choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
-from tilewright.passes.integer_products import expand_integer_products
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.main_program import Step, main_program, used_constants
@@ -236,8 +235,8 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
 
     ``spare``: maximum bytes by which alternatives may enlarge weights; None for no limit.
     """
-    graph = expand_integer_products(graph, options.target)
     asked, tuned = (options.target, options.math), services.tuned
+    graph = expand(graph, facts_of(graph, *asked, options.alternatives))
     has_times = tuned is not None and tuned.has_ways()
     facts = facts_of(graph, *asked, options.alternatives)
     times = times_of(graph, facts, tuned.microseconds) if tuned is not None and has_times else None

@@ -2975,14 +2975,14 @@ MUTANTS = (
     ),
     Mutant(
         "integer products: the zero point of bytes that became signed stays",
-        "passes/integer_products.py",
+        "passes/alternatives/integer_products.py",
         "        zeros = zeros - moved\n",
         "",
         _INTEGERS,
     ),
     Mutant(
         "integer products: the sum of a column is not corrected for its own zero point",
-        "passes/integer_products.py",
+        "passes/alternatives/integer_products.py",
         "words.sum(0, dtype=np.int32) - depth * zeros",
         "words.sum(0, dtype=np.int32)",
         _INTEGERS,
@@ -2996,7 +2996,7 @@ MUTANTS = (
     ),
     Mutant(
         "integer products: images are padded with 0 instead of their zero point",
-        "passes/integer_products.py",
+        "passes/alternatives/integer_products.py",
         "            return self._unsigned(zero)\n",
         "            return None\n",
         _INTEGERS,

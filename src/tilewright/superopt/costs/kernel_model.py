@@ -20,7 +20,7 @@ from tilewright.cost.kernels import kernel_cycles
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.ops import FusionKind, Trait
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, candidates
+from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, candidates, expand, facts_of
 from tilewright.passes.choose import choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
@@ -72,10 +72,7 @@ class KernelCosts:
 
     def of_graph(self, graph: Graph) -> float:
         """The cycles of a run of ``graph``: the sum over its kernels."""
-        known = normalize(_with_stand_ins(eliminate_common_subexpressions(graph)))
-        laid_out = flatten_reductions(
-            choose(known, self.target, self.math, alternatives=self.alternatives).apply(self.target)
-        )
+        laid_out = self._laid_out(normalize(_with_stand_ins(eliminate_common_subexpressions(graph))))
         lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
         return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph, laid_out.leaving_blocks))
 
@@ -121,11 +118,15 @@ class KernelCosts:
         given = list(dict.fromkeys(value for value in node.inputs if value is not None))
         zeros = {value: _zeros(value) for value in given if value.name in weights}
         graph = Graph("node", tuple(v for v in given if v not in zeros), node.outputs, (node,), zeros)
-        laid_out = flatten_reductions(
-            choose(graph, self.target, self.math, alternatives=self.alternatives).apply(self.target)
-        )
+        laid_out = self._laid_out(graph)
         lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
         return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph))
+
+    def _laid_out(self, graph: Graph) -> LaidOut:
+        """``graph`` as it is computed."""
+        expanded = expand(graph, facts_of(graph, self.target, self.math, self.alternatives))
+        choices = choose(expanded, self.target, self.math, alternatives=self.alternatives)
+        return flatten_reductions(choices.apply(self.target))
 
 
 def _with_stand_ins(graph: Graph) -> Graph:

@@ -14,6 +14,7 @@ from random import Random
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops import FusionKind, Trait
+from tilewright.ops.operator import require
 from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
@@ -28,12 +29,16 @@ _STARTED, _FUSED = 64, 16
 """The constant work of an operator, in elements; and that of a fused operator."""
 _LESS = 0.95
 """The maximum ratio of the target's work to the source's."""
+_MATMUL = require("MatMul")
+_WINDOW = 9
+"""Points of a window."""
 _ANCHORS = (FusionKind.CONTRACTION, FusionKind.REDUCTION)
 """Kinds of operators that are not fused into others."""
 _RENAMING = (Trait.REGROUPS, Trait.ELEMENTWISE | Trait.MOVES)
 """Traits of operators that only reinterpret their operand, without any work."""
 _CONSTANTS = frozenset({"EyeLike", "Expand", "Pad"})
-"""Operators that produce constants: in models, these are folded, and can't be matched."""
+"""Operators that produce constants in the families of terms that are enumerated (``families``). In models, these are
+folded, and can't be matched. All three are found in models as functions of data, too: this is no trait of theirs."""
 
 
 def paying(rule: Rule) -> Iterator[Rule]:
@@ -141,15 +146,11 @@ class _Counter:
         return prod(map(self.sizes.integer, shape.dims)) * (_LEADING if shape.leading else 1)
 
     def _per_element(self, term: Apply) -> int:
-        match term.op.name:
-            case "MatMul":
-                return self.sizes.integer(self.forms.shape(term.operands[0]).extent(-1))
-            case "Conv":
-                return prod(map(self.sizes.integer, self.forms.shape(term.operands[1]).dims[1:]))
-            case "AveragePool" | "MaxPool":
-                return 9
-            case _:
-                return 1
+        if term.op.has(Trait.SUMS_CHANNELS):
+            return prod(map(self.sizes.integer, self.forms.shape(term.operands[1]).dims[1:]))
+        if term.op == _MATMUL:
+            return self.sizes.integer(self.forms.shape(term.operands[0]).extent(-1))
+        return _WINDOW if term.op.has(Trait.POOLS) else 1
 
 
 def _with_weights(rule: Rule, names: frozenset[str]) -> Rule:

@@ -143,8 +143,8 @@ def _named(value: Attribute) -> Attribute:
 
 def relations(use: Use) -> list[Relation]:
     """The known constraints of a step on extents; unknown ones show when the operator is applied."""
-    special = _regrouped if use.op.has(Trait.REGROUPS) else _SPECIAL.get(use.op.name)
-    return [*(_of_shapes(use) if special is None else special(use))]
+    by_trait = next((made for trait, made in _BY_TRAIT.items() if use.op.has(trait)), _of_shapes)
+    return list(_SPECIAL.get(use.op.name, by_trait)(use))
 
 
 def counts(use: Use) -> list[Relation]:
@@ -236,8 +236,8 @@ def _pooled(use: Use) -> Iterator[Relation]:
     return _of_shapes(use)
 
 
+_BY_TRAIT: Mapping[Trait, Callable[[Use], Iterator[Relation]]] = {Trait.REGROUPS: _regrouped, Trait.POOLS: _pooled}
 _SPECIAL: Mapping[str, Callable[[Use], Iterator[Relation]]] = {
-    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pooled),
     "Conv": _convolved,
     "PhaseConv": _convolved_by_phases,
     "Slice": _cut,
