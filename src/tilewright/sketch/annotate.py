@@ -188,7 +188,7 @@ def _finish_tile(draft: Draft, name: str, unrolled: int, lanes: int) -> None:
     """Lanes, and loops around them that are written out, as long as they are no more than ``unrolled`` vectors."""
     s, tile = draft.schedule, draft.tiles[name]
     inner = [loop for loop in tile.levels[-1] if loop != tile.vector]
-    operations = -(-extent_of(s, tile.vector) // lanes)
+    operations = -(-extent_of(s, tile.vector) // lanes) * tile.written
     if extent_of(s, tile.vector) > 1:
         s.vectorize(tile.vector)
     own = [*tile.levels[-3], *tile.levels[-2], *inner]

@@ -29,6 +29,8 @@ class Tile:
     """``SSRSRS``: three levels of spatial loops and two of reduction loops are around the innermost spatial ones."""
     vector: LoopRef
     """The innermost loop: it becomes lanes."""
+    written: int = 1
+    """Operations that are written out between these loops."""
 
     @property
     def loops(self) -> tuple[LoopRef, ...]:
@@ -59,6 +61,8 @@ class Draft:
     tiles: dict[str, Tile] = field(default_factory=dict[str, Tile])
     fixed: set[str] = field(default_factory=set[str])
     """Blocks whose place among the loops of others is decided."""
+    written: set[str] = field(default_factory=set[str])
+    """Sums with constants, whose terms are written out."""
     factored: dict[str, Factored] = field(default_factory=dict[str, Factored])
     """Reductions that get partial results once it is decided where they are computed."""
 
