@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tilewright import te
+from tilewright.base.dtypes import DType
 from tilewright.loops.program import Program
 from tilewright.tensor.ir import Tensor
 
@@ -132,3 +133,10 @@ def norm(size: int) -> Tensor:
 
 def naive(output: Tensor) -> Program:
     return te.create_schedule(output).program
+
+
+def dot_product(m: int, n: int, k: int, left: DType, right: DType, wide: DType) -> Tensor:
+    """Rows by rows, of narrow numbers, added up in wide ones."""
+    a, b = te.placeholder((m, k), left, "A"), te.placeholder((n, k), right, "B")
+    r = te.reduce_axis((0, k), "k")
+    return te.compute((m, n), lambda i, j: te.sum(te.cast(a[i, r], wide) * te.cast(b[j, r], wide), axis=r), name="C")

@@ -7,17 +7,19 @@ multiplied by zero is never read. (Zheng et al., OSDI 2020: sums over constant t
 
 import dataclasses
 from collections.abc import Iterator
+from functools import reduce
+from operator import mul
 
 from tilewright.loops.ir import Store
 from tilewright.loops.program import Program
 from tilewright.schedule.tree import BlockRef, block_at, refuse, rewrite
-from tilewright.symbolic.expr import Binary, Expr, Read, const, not_equal, select
+from tilewright.symbolic.expr import Binary, Expr, Read, const, equal, not_equal, select
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import all_of, free_vars
 
 
 def skip_zeros(program: Program, block: BlockRef) -> tuple[Program, None]:
-    """Add up only those terms of ``block``'s sum whose constant factors are not zero.
+    """Add up only those terms of ``block``'s sum whose constant factors are not zero; nothing is multiplied by one.
 
     Products with zero count as zero, also those of an infinite number or NaN; a result of -0 may be 0. Refuses if the
     block is no plain sum of products, or if no factor depends on its axes alone.
@@ -29,11 +31,18 @@ def skip_zeros(program: Program, block: BlockRef) -> tuple[Program, None]:
     old = Read(store.buffer, store.indices)
     if not (isinstance(store.value, Binary) and store.value.op is BinaryOp.ADD and store.value.a == old):
         raise refuse(f"`{block}` adds nothing to what it has, or only where a condition holds", block)
-    known = [factor for factor in factors(store.value.b) if free_vars(factor) and not factor.has_reads]
-    if not known:
-        raise refuse(f"no factor of the terms of `{block}` depends on its axes alone; inline the constants first", block)
+    parts = [*factors(store.value.b)]
+    known = [part for part in parts if free_vars(part) and not part.has_reads]
+    others = [part for part in parts if part not in known]
+    if not known or not others:
+        raise refuse(
+            f"no factor of the terms of `{block}` depends on its axes alone; inline the constants first", block
+        )
+    term = reduce(mul, others)
+    for factor in known:
+        term = select(equal(factor, const(1, factor.dtype)), term, term * factor)
     condition = all_of(*(not_equal(factor, const(0, factor.dtype)) for factor in known))
-    body = dataclasses.replace(store, value=select(condition, store.value, old))
+    body = dataclasses.replace(store, value=select(condition, old + term, old))
     return rewrite(program, place, dataclasses.replace(place.stmt, body=body)), None
 
 

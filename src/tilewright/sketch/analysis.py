@@ -3,7 +3,7 @@
 All are about a naive program, or one whose blocks were tiled: they look at axes, not at loops.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 
 from tilewright.loops.ir import Block, Buffer, Store
@@ -97,10 +97,13 @@ def has_reuse(block: Block) -> bool:
     return without >= 1 if is_reduction(block) else without >= 2
 
 
-def fusible_consumer(program: Program, block: Block) -> Block | None:
-    """The one block that reads what ``block`` makes, if it computes as many elements, each from its own."""
+def fusible_consumer(program: Program, block: Block, placed: Collection[str] = ()) -> Block | None:
+    """The one block that reads what ``block`` makes, if it computes as many elements, each from its own.
+
+    ``placed``: blocks whose place is fixed.
+    """
     readers = consumers(program, block)
-    if len(readers) != 1 or is_result(program, block):
+    if len(readers) != 1 or readers[0].name in placed or is_result(program, block):
         return None
     reader, written = readers[0], buffers_written(block)
     spatial = [axis for axis in block.axes if axis.kind is IterKind.SPATIAL]
@@ -108,7 +111,7 @@ def fusible_consumer(program: Program, block: Block) -> Block | None:
         return None
     regions = [region for region in reader.reads if region.buffer in written]
     own = tuple(axis.var for axis in reader.axes if extent(axis.extent) > 1)
-    kept = all(tuple(s for s, _ in region.ranges if free_vars(s)) == own for region in regions)
+    kept = all(tuple(s for s, _ in region.ranges if free_vars(s) & {*own}) == own for region in regions)
     return reader if kept else None
 
 

@@ -125,7 +125,7 @@ def _common_loops(s: Schedule, blocks: tuple[Block, ...]) -> list[LoopRef]:
     """The loops around all of ``blocks`` that no reduction of theirs runs over, outermost first."""
     common: list[LoopRef] | None = None
     for block in blocks:
-        reducing = {loop.var.name for loop in _reducing(s, block.name)}
+        reducing = {loop.var.name for loop in reducing_loops(s, block.name)}
         own: list[LoopRef] = []
         for loop in loops_of(s.program, BlockRef(block.name)):
             if loop.var.name in reducing:
@@ -135,7 +135,7 @@ def _common_loops(s: Schedule, blocks: tuple[Block, ...]) -> list[LoopRef]:
     return common or []
 
 
-def _reducing(s: Schedule, name: str) -> list[Loop]:
+def reducing_loops(s: Schedule, name: str) -> list[Loop]:
     """The loops that drive reduction axes of a block."""
     place = block_at(s.program, BlockRef(name))
     driven = {
@@ -165,12 +165,12 @@ def _factor(draft: Draft, name: str, wanted: Factored) -> None:
 
 def _steps(s: Schedule, name: str) -> int:
     """How many iterations all loops over a reduction have together."""
-    return prod(extent_of(s, ref(loop)) for loop in _reducing(s, name))
+    return prod(extent_of(s, ref(loop)) for loop in reducing_loops(s, name))
 
 
 def _one_reducing_loop(s: Schedule, name: str) -> LoopRef:
     """The innermost loop, which runs over all that a block reduces."""
-    reducing = [ref(loop) for loop in _reducing(s, name)]
+    reducing = [ref(loop) for loop in reducing_loops(s, name)]
     others = [loop for loop in s.get_loops(name) if loop not in reducing]
     s.reorder(*[loop for loop in others if _is_inside(s, name, reducing[0], loop)], *reducing)
     return s.fuse(*reducing) if len(reducing) > 1 else reducing[0]
@@ -189,7 +189,10 @@ def _finish_tile(draft: Draft, name: str, unrolled: int, lanes: int) -> None:
     s, tile = draft.schedule, draft.tiles[name]
     inner = [loop for loop in tile.levels[-1] if loop != tile.vector]
     operations = -(-extent_of(s, tile.vector) // lanes) * tile.written
-    if extent_of(s, tile.vector) > 1:
+    if tile.instruction is not None:
+        operations = 1
+        s.tensorize(tile.vector, tile.instruction.intrinsic)
+    elif extent_of(s, tile.vector) > 1:
         s.vectorize(tile.vector)
     own = [*tile.levels[-3], *tile.levels[-2], *inner]
     for loop in reversed(own):
@@ -201,8 +204,8 @@ def _finish_tile(draft: Draft, name: str, unrolled: int, lanes: int) -> None:
 
 def _finish_plain(s: Schedule, name: str, decided: _Decided, lanes: int) -> None:
     """Lanes along the last spatial loop of a block that is not tiled; within a reduction, innermost."""
-    loops = [ref(loop) for loop in _own_loops(s, name)]
-    reducing = [ref(loop) for loop in _reducing(s, name) if ref(loop) in loops]
+    loops = [ref(loop) for loop in own_loops(s, name)]
+    reducing = [ref(loop) for loop in reducing_loops(s, name) if ref(loop) in loops]
     spatial = [loop for loop in loops if loop not in reducing]
     width = lanes * decided.vectors.get(name, 1)
     operations = 1
@@ -224,7 +227,7 @@ def _finish_plain(s: Schedule, name: str, decided: _Decided, lanes: int) -> None
         s.unroll(loop)
 
 
-def _own_loops(s: Schedule, name: str) -> list[Loop]:
+def own_loops(s: Schedule, name: str) -> list[Loop]:
     """The serial loops around one block only, outermost first."""
     own = loops_of(s.program, BlockRef(name))
     others = {
@@ -272,4 +275,4 @@ def _spread(s: Schedule, name: str, count: int) -> None:
 
 
 def _is_reduced(s: Schedule, loop: Loop) -> bool:
-    return any(loop in _reducing(s, block.name) for block in all_blocks(loop.body))
+    return any(loop in reducing_loops(s, block.name) for block in all_blocks(loop.body))

@@ -1,4 +1,4 @@
-"""``constant_matrix``: sums of products with small matrices of constants are written out, the rest is tiled in two levels.
+"""``constant_matrix``: sums of products with small matrices of constants are written out; the rest is tiled.
 
 So are the transforms of Winograd's convolutions: after the loops over the matrices' indices are unrolled, their numbers
 are known, and terms with zeros vanish. (Zheng et al., OSDI 2020; in the released code ``simplify compute with const

@@ -1,4 +1,4 @@
-"""``special_location``: what a sum with constants reads is computed at its innermost place, so that it stays in registers.
+"""``special_location``: what a sum with constants reads is computed at its innermost place, in registers.
 
 For targets with blocks and threads; on CPUs, the annotation asks for that place among others.
 """
