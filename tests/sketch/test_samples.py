@@ -18,6 +18,7 @@ from tilewright.te.stage import TeSchedule
 
 FOUR_CORES = replace(Target.host(), cores=4)
 MOST_REFUSED = 0.05
+MANY = 500
 MOST_WRONG = 2e-4
 """Of float32: sums are added up in other orders than the interpreter's."""
 
@@ -52,26 +53,24 @@ def test_forty_computations() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_samples(name: str) -> None:
-    """Many are scheduled, two are built."""
+    """Some are scheduled, one is built."""
     whole = te.create_schedule(outputs(name))
-    found = [*samples(whole, 6, seed=0)]
+    found = [*samples(whole, 5, seed=0)]
     scheduled = [one for one in found if isinstance(one, Schedule)]
     assert len(scheduled) >= len(found) - 1, Counter(one for one in found if isinstance(one, str))
-    for one in scheduled[:2]:
-        check(whole, one)
+    check(whole, scheduled[0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("name", NAMES)
-def test_many_samples(name: str, seed: int) -> None:
-    """20,000 over all computations and seeds."""
+def test_many_samples(name: str) -> None:
+    """20,000 over all computations."""
     whole = te.create_schedule(outputs(name))
     refused: Counter[str] = Counter()
-    for one in samples(whole, 50, seed + 1):
+    for one in samples(whole, MANY, seed=1):
         if isinstance(one, str):
             refused[one] += 1
         else:
             check(whole, one)
     print(name, dict(refused))
-    assert refused.total() <= max(2, MOST_REFUSED * 50), refused
+    assert refused.total() <= MOST_REFUSED * MANY, refused

@@ -126,7 +126,8 @@ class _Placing:
         outside = self._bounds
         if loop.extent == ONE:  # no dependences between iterations: loops in one another are visited many times
             self._bounds = outside.extended({loop.var: ONE})
-            body, self._bounds = self._visit(loop.body), outside
+            body = self._visit(loop.body)
+            self._bounds = outside
             return dataclasses.replace(loop, body=body)
         waits = any(self._conflict(before, after) for before in self._pending for after in self._starts(loop))
         entered: list[_Touch] = [] if waits else self._pending

@@ -1,6 +1,6 @@
 """``cross_thread``: the threads of a block share the steps of a reduction, and one of them combines what they have.
 
-For few elements with long sums. A consumer that computes a row from the row's result joins the block.
+For few elements with long sums. A consumer is a launch of its own.
 """
 
 from tilewright.loops.ir import Block
