@@ -3,17 +3,20 @@
 All are about a naive program, or one whose blocks were tiled: they look at axes, not at loops.
 """
 
+from collections.abc import Collection, Sequence
 from itertools import combinations, starmap
 from math import prod
 
 from tilewright.loops.ir import Block, Buffer, Store
 from tilewright.loops.program import Program
-from tilewright.schedule.tree import buffers_written, consumers
+from tilewright.schedule.tree import all_blocks, buffers_read, buffers_written, consumers
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, reads_in, walk
 
+MOST_CONSTANTS = 64
+"""Of a matrix that is written into code."""
 POINTS_PER_CORE = 16
 """Parallel pieces of work that a core should have, so that all cores are done at about the same time."""
 
@@ -132,10 +135,13 @@ def _used_by_reads(block: Block) -> list[frozenset[Var]]:
     return [frozenset[Var]().union(*(free_vars(start) for start, _ in region.ranges)) for region in sources]
 
 
-def fusible_consumer(program: Program, block: Block) -> Block | None:
-    """The one block that reads what ``block`` makes, if it computes as many elements, each from its own."""
+def fusible_consumer(program: Program, block: Block, placed: Collection[str] = ()) -> Block | None:
+    """The one block that reads what ``block`` makes, if it computes as many elements, each from its own.
+
+    ``placed``: blocks whose place is fixed.
+    """
     readers = consumers(program, block)
-    if len(readers) != 1 or is_result(program, block):
+    if len(readers) != 1 or readers[0].name in placed or is_result(program, block):
         return None
     reader, written = readers[0], buffers_written(block)
     spatial = [axis for axis in block.axes if axis.kind is IterKind.SPATIAL]
@@ -145,6 +151,27 @@ def fusible_consumer(program: Program, block: Block) -> Block | None:
     own = tuple(axis.var for axis in reader.axes if extent(axis.extent) > 1)
     kept = all(tuple(s for s, _ in region.ranges if not free_vars(s).isdisjoint(own)) == own for region in regions)
     return reader if kept else None
+
+
+def is_constant(program: Program, block: Block) -> bool:
+    """Whether ``block`` writes down a small matrix of constants: numbers that follow from the indices alone."""
+    size = points(block, IterKind.SPATIAL)
+    is_plain = not block.reads and isinstance(block.body, Store) and not is_result(program, block)
+    return is_plain and all(axis.kind is IterKind.SPATIAL for axis in block.axes) and size <= MOST_CONSTANTS
+
+
+def constants_of(program: Program, block: Block) -> tuple[Block, ...]:
+    """The blocks that write down the matrices of constants that ``block`` adds up products with."""
+    read = buffers_read(block)
+    made = [b for b in all_blocks(program.body) if is_constant(program, b) and buffers_written(b) & read]
+    return tuple(made) if is_reduction(block) and isinstance(block.body, Store) else ()
+
+
+def constant_axes(block: Block, constants: Sequence[Block]) -> frozenset[Var]:
+    """The axes of ``block`` that index one of the matrices ``constants``."""
+    made = frozenset[Buffer]().union(*map(buffers_written, constants))
+    starts = (start for region in block.reads if region.buffer in made for start, _ in region.ranges)
+    return frozenset[Var]().union(*map(free_vars, starts)) & {axis.var for axis in block.axes}
 
 
 def wants_rfactor(block: Block, cores: int) -> bool:

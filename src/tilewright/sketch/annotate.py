@@ -164,7 +164,7 @@ def _common_loops(s: Schedule, blocks: tuple[Block, ...]) -> list[LoopRef]:
     """The loops around all of ``blocks`` that no reduction of theirs runs over, outermost first."""
     common: list[LoopRef] | None = None
     for block in blocks:
-        reducing = {loop.var.name for loop in _reducing(s, block.name)}
+        reducing = {loop.var.name for loop in reducing_loops(s, block.name)}
         own: list[LoopRef] = []
         for loop in loops_of(s.program, BlockRef(block.name)):
             if loop.var.name in reducing:
@@ -174,7 +174,7 @@ def _common_loops(s: Schedule, blocks: tuple[Block, ...]) -> list[LoopRef]:
     return common or []
 
 
-def _reducing(s: Schedule, name: str) -> list[Loop]:
+def reducing_loops(s: Schedule, name: str) -> list[Loop]:
     """The loops that drive reduction axes of a block."""
     place = block_at(s.program, BlockRef(name))
     driven = {
@@ -210,19 +210,19 @@ def _factor(draft: Draft, name: str, wanted: Factored, lanes: int) -> list[str]:
 
 def _loop_over(s: Schedule, name: str, parts: int, place: int) -> LoopRef:
     """The first (0) or last (-1) loop over what a block reduces, if ``parts`` divide it; else one over all of it."""
-    reducing = _reducing(s, name)
+    reducing = reducing_loops(s, name)
     extent = extent_of(s, ref(reducing[place]))
     return ref(reducing[place]) if extent % parts == 0 else _one_reducing_loop(s, name)
 
 
 def _steps(s: Schedule, name: str) -> int:
     """How many iterations all loops over a reduction have together."""
-    return prod(extent_of(s, ref(loop)) for loop in _reducing(s, name))
+    return prod(extent_of(s, ref(loop)) for loop in reducing_loops(s, name))
 
 
 def _one_reducing_loop(s: Schedule, name: str) -> LoopRef:
     """The innermost loop, which runs over all that a block reduces."""
-    reducing = [ref(loop) for loop in _reducing(s, name)]
+    reducing = [ref(loop) for loop in reducing_loops(s, name)]
     others = [loop for loop in s.get_loops(name) if loop not in reducing]
     s.reorder(*[loop for loop in others if _is_inside(s, name, reducing[0], loop)], *reducing)
     return s.fuse(*reducing) if len(reducing) > 1 else reducing[0]
@@ -240,8 +240,11 @@ def _finish_tile(draft: Draft, name: str, unrolled: int, lanes: int) -> None:
     """Lanes, and loops around them that are written out, as long as they are no more than ``unrolled`` vectors."""
     s, tile = draft.schedule, draft.tiles[name]
     inner = [loop for loop in tile.levels[-1] if loop != tile.vector]
-    operations = -(-extent_of(s, tile.vector) // lanes)
-    if extent_of(s, tile.vector) > 1:
+    operations = -(-extent_of(s, tile.vector) // lanes) * tile.written
+    if tile.instruction is not None:
+        operations = 1
+        s.tensorize(tile.vector, tile.instruction.intrinsic)
+    elif extent_of(s, tile.vector) > 1:
         s.vectorize(tile.vector)
     own = [*tile.levels[-3], *tile.levels[-2], *inner]
     for loop in reversed(own):
@@ -254,11 +257,11 @@ def _finish_tile(draft: Draft, name: str, unrolled: int, lanes: int) -> None:
 def _finish_plain(s: Schedule, name: str, decided: _Decided, lanes: int, *, is_partial: bool) -> None:
     """Lanes along the last spatial loop of a block that is not tiled; within a reduction, innermost: all of them, if
     they are partial results."""
-    loops = [ref(loop) for loop in _own_loops(s, name)]
+    loops = [ref(loop) for loop in own_loops(s, name)]
     if (square := crossed_axes(block_at(s.program, BlockRef(name)).stmt, lanes)) is not None:
         transpose(s, BlockRef(name), loops, square, lanes)
         return
-    reducing = [ref(loop) for loop in _reducing(s, name) if ref(loop) in loops]
+    reducing = [ref(loop) for loop in reducing_loops(s, name) if ref(loop) in loops]
     spatial = [loop for loop in loops if loop not in reducing]
     width = MOST_LANES if is_partial else lanes * decided.vectors.get(name, 1)
     rows = decided.rows.get(name, 1)
@@ -288,7 +291,7 @@ def _finish_plain(s: Schedule, name: str, decided: _Decided, lanes: int, *, is_p
         s.unroll(loop)
 
 
-def _own_loops(s: Schedule, name: str) -> list[Loop]:
+def own_loops(s: Schedule, name: str) -> list[Loop]:
     """The serial loops around one block only, outermost first."""
     own = loops_of(s.program, BlockRef(name))
     others = {
@@ -336,4 +339,4 @@ def _spread(s: Schedule, name: str, count: int) -> None:
 
 
 def _is_reduced(s: Schedule, loop: Loop) -> bool:
-    return any(loop in _reducing(s, block.name) for block in all_blocks(loop.body))
+    return any(loop in reducing_loops(s, block.name) for block in all_blocks(loop.body))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.sketch.rules.tile import STRUCTURE
+from tilewright.sketch.structure import CORES
 from tilewright.space.knobs import Knob, Value
 from tilewright.space.space import Digits, Mask
 from tilewright.target.target import Target
@@ -44,7 +44,7 @@ class Fitting:
 
     @staticmethod
     def of(knobs: Sequence[Knob[Value]], blocks: Iterable[str], target: Target, lanes: int) -> "Fitting":
-        """Of a sketch that tiles ``blocks`` by ``STRUCTURE``; the last spatial axis of each becomes lanes."""
+        """Of a sketch that tiles ``blocks`` by ``CORES``; the last spatial axis of each becomes lanes."""
         found: list[_Tiled] = []
         for block in blocks:
             sizes = {
@@ -52,7 +52,7 @@ class Fitting:
                 for column, knob in enumerate(knobs)
                 if knob.name.startswith(f"{block}.")
             }
-            spatial = {c: values for c, values in sizes.items() if values and len(values[0]) == STRUCTURE.count("S")}
+            spatial = {c: values for c, values in sizes.items() if values and len(values[0]) == CORES.levels.count("S")}
             if spatial:
                 found.append(_tiled(spatial, lanes, target.vector_registers))
         return Fitting(tuple(found))

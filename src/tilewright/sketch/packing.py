@@ -47,7 +47,7 @@ class Operand:
 def operands(draft: Draft) -> Iterator[Operand]:
     """What may be packed, block by block."""
     for name in draft.names():
-        if name in draft.tiles:
+        if name in draft.tiles and name not in draft.instructions and name not in draft.written:
             yield from _across(draft.block(name), draft.tiles[name])
 
 
