@@ -21,6 +21,7 @@ operators.py   single operators and subgraphs by all peers: `python -m benchmark
 operator_models.py   the table of them, as ONNX models
 operator_modules.py  the same models as PyTorch modules
 choices.py     the model's schedules against the best of many measured ones: `python -m benchmarks.choices`
+scheduling.py  schedulers of tasks, replayed in the tables of the ablation: `python -m benchmarks.scheduling`
 unseen/        sixteen programs that no template names, searched and by PyTorch: `python -m benchmarks.unseen`
 odd_shapes.py  what the zoo's contractions keep of their rate with one more of each: `python -m benchmarks.odd_shapes`
 serving.py     an artifact's start, and many threads on one model: `python -m benchmarks.serving`

@@ -136,22 +136,29 @@ def _arrays(result: "torch.Tensor | tuple[torch.Tensor, ...]") -> list[np.ndarra
     return [tensor.numpy() for tensor in (result if isinstance(result, tuple) else (result,))]
 
 
-def tilewright(model: str, feeds: str, threads: int) -> Session:
+def tilewright(model: str, feeds: str, threads: int, target: str = "host") -> Session:
     """Tilewright, as a user calls it who has tuned nothing."""
-    return _tilewright(model, feeds, threads, math="default")
+    return _tilewright(model, feeds, threads, target)
 
 
-def tilewright_strict(model: str, feeds: str, threads: int) -> Session:
+def tilewright_strict(model: str, feeds: str, threads: int, target: str = "host") -> Session:
     """As `tilewright`, without algorithms of larger errors, such as Winograd's."""
-    return _tilewright(model, feeds, threads, math="strict")
+    return _tilewright(model, feeds, threads, target, math="strict")
 
 
-def _tilewright(model: str, feeds: str, threads: int, math: str) -> Session:
+def tilewright_tuned(model: str, feeds: str, threads: int, target: str, records: str) -> Session:
+    """As `tilewright`, with what `tilewright tune` found."""
+    return _tilewright(model, feeds, threads, target, records=Path(records))
+
+
+def _tilewright(
+    model: str, feeds: str, threads: int, target: str, math: str = "default", records: Path | None = None
+) -> Session:
     import tilewright as tw  # each worker loads one peer only
     from tilewright.base.settings import Settings
 
-    untuned = replace(Settings.from_environment(), records=None)
-    compiled = tw.compile(Path(model), threads=threads, math=math, settings=untuned)
+    settings = replace(Settings.from_environment(), records=records)
+    compiled = tw.compile(Path(model), threads=threads, math=math, target=target, settings=settings)
     return Session(lambda inputs: compiled.run(None, inputs), load_feeds(feeds))
 
 

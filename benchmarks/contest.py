@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,8 @@ PEERS = (
     "tilewright",
     "tilewright_strict",
 )  # of candidates.py
+TVM = "tvm_metaschedule"
+TILEWRIGHT = ("tilewright", "tilewright_strict")
 RUN_FROM_SOURCE = ("torch_eager", "torch_compile", "torch_max_autotune")
 PROBES = 50
 
@@ -53,6 +55,12 @@ class Terms:
     """Seconds that a peer may take until it has run once."""
     lock: Path | None = None
     """Held while timing, where several people measure on one machine."""
+    target: str = "host"
+    """What Tilewright compiles for."""
+    records: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """Tilewright with what was found by searches: the files of records, by the names that the peers have."""
+    tvm: Path | None = None
+    """The folder of TVM's search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +76,12 @@ def run_case(case: Case, threads: int, terms: Terms) -> list[Row]:
     """A row per peer, in the order of `terms.peers`. All build side by side and then run in turns."""
     with tempfile.TemporaryDirectory() as folder:
         feeds = write_feeds(case.samples, Path(folder))
-        outcome = run_in_turns(
-            [_spec(case, peer, feeds[0], threads) for peer in terms.peers], case.samples, feeds, terms
-        )
+        specs = [_spec(case, peer, feeds[0], threads, terms) for peer in terms.peers]
+        specs += [_tuned(case, peer, feeds[0], threads, terms) for peer in terms.records]
+        outcome = run_in_turns(specs, case.samples, feeds, terms)
     with exclusive(terms.lock):
         roof = measure_roof(case.work, threads)
-    return [_row(case, threads, peer, outcome, roof) for peer in terms.peers]
+    return [_row(case, threads, peer, outcome, roof) for peer in (*terms.peers, *terms.records)]
 
 
 def run_in_turns(specs: Sequence[Spec], samples: Sequence[Sample], feeds: Sequence[Path], terms: Terms) -> Outcome:
@@ -104,11 +112,21 @@ def write_feeds(samples: Sequence[Sample], folder: Path) -> list[Path]:
     return paths
 
 
-def _spec(case: Case, peer: str, feeds: Path, threads: int) -> Spec:
+def _spec(case: Case, peer: str, feeds: Path, threads: int, terms: Terms) -> Spec:
     arguments = {"model": str(case.model), "feeds": str(feeds)}
+    if peer == TVM:
+        return Spec(peer, f"benchmarks.metaschedule:{TVM}", arguments | {"folder": str(terms.tvm)}, threads)
     if peer in RUN_FROM_SOURCE:
         arguments["source"] = case.source
+    if peer in TILEWRIGHT:
+        arguments["target"] = terms.target
     return Spec(peer, f"benchmarks.candidates:{peer}", arguments, threads)
+
+
+def _tuned(case: Case, peer: str, feeds: Path, threads: int, terms: Terms) -> Spec:
+    arguments = {"model": str(case.model), "feeds": str(feeds), "target": terms.target}
+    arguments["records"] = str(terms.records[peer])
+    return Spec(peer, "benchmarks.candidates:tilewright_tuned", arguments, threads)
 
 
 def _errors(

@@ -1,9 +1,9 @@
 """How many individuals of an evolution are looked at in a second: `python -m benchmarks.scoring [PROGRAM ...]`.
 
 For each program of benchmarks/unseen, a population of all its sketches (`--population`, 2048): CPU seconds of one core
-for the features of all of them, when their patterns are new and when they are known; the same for siblings, which are
-of one pattern, as in an evolution that has converged; with the scores of a statement model (trees fitted on made-up
-times); and what scheduling one candidate and looking at its statements takes, which is what was done for each before.
+for the features of all of them, when their patterns are new and when they are known (others are scheduled, once); the
+same for siblings, which are of one pattern, as in an evolution that has converged; with the scores of a statement model
+(trees fitted on made-up times); and what scheduling one candidate and looking at its statements takes.
 """
 
 import argparse
@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tilewright import te
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import BadInput, ScheduleError
 from tilewright.sketch import sketch_spaces
-from tilewright.sketch.pattern import pattern_of
-from tilewright.space.space import Digits
+from tilewright.sketch.pattern import NoPattern, Pattern, pattern_of
+from tilewright.space.space import Digits, Space
 from tilewright.space.union import Union
 from tilewright.target.target import Target
 from tilewright.tune.features.individuals import Individuals
@@ -29,7 +29,7 @@ REPLAYED = 20
 """Candidates that are scheduled one by one."""
 FITTED = 256
 """Candidates that the model is fitted on."""
-COLUMNS = ("new patterns", "known", "patterns", "scheduled", "left out", "one pattern", "and scores", "one by one")
+COLUMNS = ("new patterns", "known", "patterns", "by patterns", "scheduled", "one pattern", "and scores", "one by one")
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -43,11 +43,22 @@ def siblings(union: Union, count: int, random: np.random.Generator) -> Digits:
     """Candidates of one pattern: that of the first candidate that has one."""
     member = int(random.integers(len(union.members)))
     space = union.members[member]
-    pattern = pattern_of(space, space.sample(1, random)[0], tiles_only=True)
-    found = space.sample(count, random)
+    pattern = first_pattern(space, space.sample(count, random))
+    found = space.sample(2 * count, random)
     for knob, allowed in pattern.options.items():
-        found[:, knob] = random.choice(np.flatnonzero(allowed), count)
-    return union.digits_in(member, found)
+        found[:, knob] = random.choice(np.flatnonzero(allowed), len(found))
+    alike = found[pattern.matches(found)]
+    return union.digits_in(member, alike[np.arange(count) % len(alike)])
+
+
+def first_pattern(space: Space, digits: Digits) -> Pattern:
+    """The pattern of the first candidate that has one."""
+    for own in digits:
+        try:
+            return pattern_of(space, own, tiles_only=True)
+        except (NoPattern, ScheduleError):
+            continue
+    raise BadInput("no candidate has a pattern")
 
 
 def measured(name: str, population: int, target: Target) -> list[str]:
@@ -58,7 +69,7 @@ def measured(name: str, population: int, target: Target) -> list[str]:
     individuals, digits = Individuals(union), union.sample(population, random)
     new = seconds(lambda: individuals.of(digits))
     counts = individuals.counts
-    patterns, scheduled, left_out = counts.patterns, counts.by_replay, counts.left_out
+    patterns, looked_at, scheduled = counts.patterns, counts.by_pattern, counts.by_replay
     known = seconds(lambda: individuals.of(digits))
     alike = siblings(union, population, random)
     individuals.of(alike)
@@ -68,10 +79,9 @@ def measured(name: str, population: int, target: Target) -> list[str]:
     model.fit([MeasuredPrograms(rows, random.random(len(rows)))])
     scored = seconds(lambda: model.score(individuals.of(alike)))
     each = seconds(lambda: [_scheduled(union, own, target) for own in digits[:REPLAYED]]) / REPLAYED
-    looked_at = population - left_out
     return [
-        *(f"{looked_at / spent:,.0f}" for spent in (new, known)),
-        *map(str, (patterns, scheduled, left_out)),
+        *(f"{population / spent:,.0f}" for spent in (new, known)),
+        *map(str, (patterns, looked_at, scheduled)),
         *(f"{population / spent:,.0f}" for spent in (one, scored)),
         f"{1 / each:,.0f}",
     ]

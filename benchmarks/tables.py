@@ -13,8 +13,12 @@ LABELS = {
     "torch_eager": "PyTorch",
     "torch_compile": "torch.compile",
     "torch_max_autotune": "torch.compile, max-autotune",
+    "tvm_metaschedule": "TVM, MetaSchedule",
     "tilewright": "Tilewright",
     "tilewright_searched": "Tilewright, searched",
+    "tilewright_sketches": "Tilewright, tuned in sketches",
+    "tilewright_templates": "Tilewright, tuned in templates",
+    "tilewright_all": "Tilewright, tuned in all spaces",
     "tilewright_strict": "Tilewright, strict",
 }
 

@@ -23,9 +23,10 @@ from tilewright.measure.records import Records
 from tilewright.measure.row import State
 from tilewright.measure.turns import Plan, measure, ratio
 from tilewright.model import CompiledModel
+from tilewright.networks.network import computed_of
 from tilewright.tune.kernel_tuner import Setup, Start
 from tilewright.tune.measurer import Measurer
-from tilewright.tune.model_tuner import Computed, ModelTuner, between_bytes
+from tilewright.tune.model_tuner import ModelTuner, between_bytes
 from tilewright.tune.recorded import SEARCHING
 from tilewright.tune.ways import WayTuner
 
@@ -39,16 +40,11 @@ def compiled(options: argparse.Namespace, records: Path | None) -> CompiledModel
     return compile_model(path, threads=options.threads, target=options.target, math=options.math, settings=settings)
 
 
-def computed(model: CompiledModel) -> list[Computed]:
-    """What is searched."""
-    return [Computed(kernel.naive, len(kernel.groups), kernel.constants) for kernel in model.compiled.kernels]
-
-
 def compare_ways(
     before: CompiledModel, options: argparse.Namespace, measurer: Measurer, records: Records, draft: Records
 ) -> None:
     """Measure all ways to compute convolutions, and write the times to `draft`."""
-    between = between_bytes(computed(before), before.options.target)
+    between = between_bytes(computed_of(before), before.options.target)
     ways = WayTuner(before.compiled.choices, options.threads, between)
     for _ in ways.measure(measurer, lambda: True):
         pass
@@ -61,7 +57,7 @@ def compare_ways(
 def searched(base: CompiledModel, options: argparse.Namespace, measurer: Measurer, end: float) -> ModelTuner:
     """The search, when its time is over."""
     setup = Setup(seed=options.seed, start=Start(options.start), threads=options.threads)
-    tuner = ModelTuner(computed(base), base.options.target, measurer, setup)
+    tuner = ModelTuner([computed_of(base)], base.options.target, measurer, setup)
     for _ in tuner.run(lambda: time.monotonic() < end):
         pass
     return tuner

@@ -6,6 +6,7 @@ source tree is found by chance.
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -18,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 MOST_RUNTIME_BYTES = 5_000_000
 """Of what running an artifact takes beside NumPy and ml-dtypes, installed."""
+VERSIONS = ("python3.11", "python3.12", "python3.13", "python3.14")
+"""Names of interpreters for which the wheel is installed and used, if they are on PATH."""
 KEPT = ("HOME", "LANG", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 """Variables that programs get, beside those of pip and of proxies."""
 
@@ -39,17 +42,41 @@ assert np.array_equal(tilewright.load("m.tw", trust=True)(given), np.maximum(giv
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--python", action="append", default=[], help="another interpreter to install for")
+    parser.add_argument("--python", action="append", help=f"an interpreter to use, instead of all of {VERSIONS}")
     options = parser.parse_args()
     wheel, sdist = build()
     check_contents(wheel, sdist)
-    for python in (sys.executable, *options.python):
+    for python in options.python or interpreters():
         begin = time.monotonic()
         version = run([python, "-c", "import platform; print(platform.python_version())"], ROOT).strip()
         with tempfile.TemporaryDirectory(prefix="tilewright-release-") as name:
             use(python, wheel, Path(name))
         print(f"{version}: compiles and runs in clean environments ({time.monotonic() - begin:.0f} s)")
     return 0
+
+
+def interpreters() -> list[str]:
+    """This interpreter, and that of each other name in ``VERSIONS``; absent ones are skipped with a printed line."""
+    found = [sys.executable]
+    for name in VERSIONS:
+        if name == f"python{sys.version_info.major}.{sys.version_info.minor}":
+            continue
+        other = interpreter(name)
+        if other is None:
+            print(f"{name}: not found, skipped")
+        else:
+            found.append(other)
+    return found
+
+
+def interpreter(name: str) -> str | None:
+    """The path of an interpreter on PATH. None also if it does not start: pyenv has names of versions not selected."""
+    path = shutil.which(name)
+    if path is None:
+        return None
+    command = [path, "-c", "import sys; print(sys.executable)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
 
 
 def build() -> tuple[Path, Path]:

@@ -69,7 +69,7 @@ def name_of(page: Path) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the models that pages name: ``model.onnx`` reads ids and a mask, ``net.onnx`` has a dense layer."""
+    """A folder with the models that pages name: ``model.onnx`` reads ids and a mask, others have a dense layer."""
     nodes = [
         helper.make_node("Gather", ["table", "input_ids"], ["words"], name="embed"),
         helper.make_node("MatMul", ["words", "w"], ["h"], name="project"),
@@ -87,7 +87,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     onnx.save(proto, tmp_path / "model.onnx")
     dense = [helper.make_node("MatMul", ["x", "w"], ["h"], name="first"), helper.make_node("Relu", ["h"], ["y"])]
     x = np.ones((2, 16), np.float32)
-    onnx.save(model(dense, {"x": x}, ["y"], {"w": constants["w"]}), tmp_path / "net.onnx")
+    for name in ("net", "a", "b"):
+        onnx.save(model(dense, {"x": x}, ["y"], {"w": constants["w"]}), tmp_path / f"{name}.onnx")
     shutil.copy(ROOT / "tests" / "extending" / "factor_out.rules", tmp_path)
     monkeypatch.chdir(tmp_path)
     for variable in ("KEY_DIR", "CACHE_DIR", "RECORDS", "REPRO_DIR"):
@@ -95,7 +96,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("folder", "short_turns")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_page_runs(page: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, object] = {"ids": IDS, "mask": IDS}

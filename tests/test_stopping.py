@@ -130,16 +130,15 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 _INTERRUPTED = """
-import sys, threading, time, numpy as np, tilewright
+import sys, numpy as np, tilewright
 from tests.test_stopping import products
 model = tilewright.compile(products(4), threads=int(sys.argv[1]))
 x = np.ones((384, 384), np.float32)
 (expected,) = model.run(None, {"x": x})
 long = tilewright.compile(products(150, 1024, 1024), threads=int(sys.argv[1]))
 y = np.ones((1024, 1024), np.float32)
-print("ready", flush=True)
-begin = time.monotonic()
 try:
+    print("ready", flush=True)
     long.run(None, {"x": y})
 except KeyboardInterrupt:
     print("stopped", flush=True)
@@ -152,8 +151,8 @@ _COMPILING = """
 import tilewright
 from tests.test_stopping import scan
 from tilewright.base.settings import Settings
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     while True:
         tilewright.compile(scan(1000), settings=Settings())
 except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """``te.build``, ``te.autoschedule`` and ``te.evaluate``: against NumPy."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tilewright import te
 from tilewright.base.errors import BadFeed, BadInput, NotEquivalent, ResourceLimit, UnsupportedKernel
 from tilewright.base.settings import Settings
 from tilewright.loops.parser import parse_program
+from tilewright.runtime.sizing import processors_for
 from tilewright.schedule.schedule import Schedule
 
 A, B = te.placeholder((40, 24), name="A"), te.placeholder((24, 48), name="B")
@@ -43,6 +45,23 @@ def test_a_kernel_takes_arrays_and_returns_them(tmp_path: Path) -> None:
     kernel.save(tmp_path / "kernel.tw", settings=settings)
     loaded = tilewright.load(tmp_path / "kernel.tw", settings=settings)
     np.testing.assert_array_equal(loaded(LEFT, RIGHT), kernel(LEFT, RIGHT))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_each_thread_is_timed_on_a_processor_of_its_own(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed, found = sorted(os.sched_getaffinity(0)), list[set[int]]()
+    kernel = te.build(tiled(), threads=threads)
+    run = kernel.executable.timed_run
+
+    def watched(*given: object, **options: int) -> object:
+        found.extend(os.sched_getaffinity(int(task)) for task in os.listdir("/proc/self/task"))
+        return run(*given, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kernel.executable, "timed_run", watched)
+    kernel.time(repeats=2, least_seconds=0)
+    pinned = {one for mask in found if len(mask) == 1 for one in mask}
+    assert pinned == set(processors_for(threads) or allowed)
+    assert os.sched_getaffinity(0) == set(allowed)
 
 
 def test_wrong_feeds_name_the_input() -> None:

@@ -435,6 +435,7 @@ PRIMITIVES: Mapping[str, tuple[object, ...]] = {
     "transform_layout": ("C", "C", "y, x -> y // 4, x, y % 4"),
     "pad": ("C", (4, 4, 4)),
     "storage_align": ("C", "C", 0, 4, 1),
+    "skip_zeros": ("C",),
     "double_buffer": ("C",),
     "lower_virtual_thread": ("y",),
     "place_barriers": (),

@@ -6,8 +6,8 @@
 
     model = tilewright.load("model.tw")  # needs no compiler
 
-``docs/architecture.md`` has the way that a model goes and the floors of the house. Importing this package imports no
-compiler: what is named here is loaded when it is first used.
+``docs/architecture.md`` describes the pipeline and the folders. Importing this package does not import the compiler:
+names are loaded at first use.
 """
 
 from importlib import import_module
@@ -36,6 +36,7 @@ _HOMES = _ERRORS | {
     "Target": "tilewright.target.target",
     "TunedKernel": "tilewright.tune.kernel",
     "tune_kernel": "tilewright.tune.kernel",
+    "tune_models": "tilewright.networks.models",
 }
 __all__ = [*_HOMES, "te"]  # the types are in __init__.pyi  # pyright: ignore[reportUnsupportedDunderAll]
 

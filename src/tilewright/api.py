@@ -50,7 +50,7 @@ from tilewright.tune.recorded import recorded, stamp
 _LOG = logging.getLogger("tilewright")
 
 MOST_EXTENT = 1 << 62
-"""Maximum of a dimension: what native code counts with, with a margin."""
+"""Maximum of a dimension: the range of native counters, with a margin."""
 
 
 @checked(BadInput)
@@ -78,11 +78,11 @@ def compile(
 ) -> CompiledModel:
     """Compile an ONNX model (a path or a ``ModelProto``) for this machine or another ``target``.
 
-    Models of other forms are opened by ``frontends``, which are asked first; ``operators`` say what nodes of other
-    domains mean; ``alternatives`` are algorithms for single operators, chosen where they are estimated or measured to
-    pay, as those built in are; ``rules``: one or several files of rules, applied wherever they match, or with
-    ``superopt`` where the search finds that they pay (proofs in them are replayed). All are also found in packages that
-    are installed (``base.plugins``, ``docs/extending.md``).
+    ``frontends`` import models of other formats, and take precedence; ``operators`` define operators of other domains;
+    ``alternatives`` are algorithms for single operators, chosen where they are estimated or measured to be faster, like
+    the built-in ones; ``rules``: one or several files of rules, applied wherever they match, or with ``superopt`` where
+    the search rates them as faster (proofs in them are replayed). All of these are also loaded from installed packages
+    (``base.plugins``, ``docs/extending.md``).
 
     ``shapes``: shapes of inputs by name; ``bounds``: upper bounds of dimensions known only at run time, by name.
     ``dynamic``: one model for all sizes of these, or a version for each size (a ``SpecializingModel``). ``math``:
@@ -161,12 +161,12 @@ def compile(
 Shapes = Mapping[str, tuple[int | str, ...]]
 
 _TRIED = (64, 1, 7, 224)
-"""Sizes with which it is tried out whether a model can be compiled at all."""
+"""Sizes for a trial whether a model can be compiled at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Compilation:
-    """What stays the same for all shapes that a model is compiled for."""
+    """The parameters of a compilation that do not depend on shapes."""
 
     source: Source
     options: Options
@@ -175,18 +175,18 @@ class _Compilation:
     models: ModelCache | None
 
     def run(self, shapes: Shapes) -> CompiledModel:
-        """The model compiled for ``shapes``, now or before."""
+        """The model compiled for ``shapes``, or loaded from the cache."""
         asked = self.ask(shapes)
         return self.recall(asked, shapes) or self.finish(self.load(shapes), shapes, asked)
 
     def ask(self, shapes: Shapes) -> Asked | None:
-        """What the cache of models knows this by; None if it is not to be asked. Who wants to see stages gets them."""
+        """The request to the cache of models; None without a cache, and if stages are printed."""
         if self.models is None or self.settings.print_stages or self.options.backend != CPU:
             return None
         return self.models.ask(self.source, self.options, shapes, stamp(self.settings.records))
 
     def recall(self, asked: Asked | None, shapes: Shapes) -> CompiledModel | None:
-        """The model compiled before, if it is known."""
+        """The model from the cache, if it is there."""
         parts = None if self.models is None or asked is None else self.models.find(asked)
         if asked is None or parts is None:
             return None
@@ -207,7 +207,7 @@ class _Compilation:
         )
 
     def elsewhere(self, shapes: Shapes, way: Dynamic, limits: Isolation) -> CompiledModel:
-        """The model compiled by a process of its own."""
+        """The model compiled in a separate process."""
         if way is Dynamic.SPECIALIZE:
             raise BadInput("isolate= makes one model, and dynamic='specialize' one for each size; leave one out")
         asked = IsolatedRequest(self.source, shapes, self.options, self.settings)
@@ -222,12 +222,12 @@ class _Compilation:
         return CompiledModel(executable, parts, origin)
 
     def load(self, shapes: Shapes) -> Graph:
-        """The model as it is imported."""
+        """The imported graph."""
         with self._faults_reported(shapes), seldom_collecting():
             return self.source.load(shapes, self.options.bounds, self.settings.model_bytes)
 
     def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None) -> CompiledModel:
-        """``graph`` compiled, and kept."""
+        """``graph`` compiled, and stored in the cache."""
         made = self._make(graph, shapes)
         executable, target = made.compiled.executable, self.options.target
         source = self.source.sha256() if asked is None else asked.source
@@ -251,7 +251,7 @@ class _Compilation:
 
     @contextmanager
     def _faults_reported(self, shapes: Shapes) -> Generator[None]:
-        """With a note that says where there is a bundle to reproduce them; that memory ended is none."""
+        """Adds a note with the path of a bundle to internal errors; running out of memory is none."""
         try:
             with memory_guarded("the model was compiled"):
                 yield
@@ -267,9 +267,9 @@ class _Compilation:
             raise fault from error
 
     def instead(self, error: TilewrightError, shapes: Shapes, attempt: Callable[[Shapes], object]) -> CompiledModel:
-        """The model specialized for each size, as ``error`` kept it from being symbolic.
+        """The model specialized for each size, after ``error`` in compiling it for symbolic sizes.
 
-        Raises ``error`` if the sizes are not the reason for it: if ``attempt`` fails for sizes that are known, too.
+        Raises ``error`` if the sizes are not its cause: if ``attempt`` also fails for fixed sizes.
         """
         model = self.specializing(shapes, str(error))
         if model is None or not self._is_possible(model, attempt):
@@ -278,7 +278,7 @@ class _Compilation:
         return model
 
     def specializing(self, shapes: Shapes, reason: str) -> SpecializingModel | None:
-        """The model that compiles a version for each size of its inputs; None if all sizes are known."""
+        """A model that compiles a version for each size of its inputs; None if all sizes are fixed."""
         inputs = [input_spec(value) for value in self.source.inputs(shapes)]
         if all(spec.static_shape is not None for spec in inputs):
             return None
@@ -302,7 +302,7 @@ class _Compilation:
 
 
 def _refuse_unknown(source: Source, shapes: Shapes, bounds: Mapping[str, int]) -> None:
-    """Raise ``BadInput`` for a bound of what is no dimension of an input, as the model has it or ``shapes`` does."""
+    """Raise ``BadInput`` for a bound whose name is no dimension of an input, in the model or in ``shapes``."""
     known: list[str] = []
     as_given: Shapes = {}
     for given in (shapes, as_given) if bounds else ():
@@ -317,7 +317,7 @@ def _refuse_unknown(source: Source, shapes: Shapes, bounds: Mapping[str, int]) -
 
 
 def _both(first: Listener, second: Listener) -> Listener:
-    """Both hear of everything."""
+    """A listener that passes events to both."""
 
     def listen(event: Event) -> None:
         first(event)
@@ -327,7 +327,7 @@ def _both(first: Listener, second: Listener) -> Listener:
 
 
 def _memory_limit(given: int | str | None) -> int | None:
-    """In bytes. Raises ``BadInput``."""
+    """The limit in bytes. Raises ``BadInput``."""
     limit = parse_size(given) if isinstance(given, str) else given
     if given is not None and (limit is None or limit < 0):
         raise BadInput(f"memory_limit={shown(given)}: give a number of bytes, such as 536870912 or 512MiB")

@@ -1,4 +1,4 @@
-"""The stages of compiling a graph as it is; ``driver`` puts a search for a better graph between them."""
+"""The stages of a compilation; ``driver`` adds the search for a better graph."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +22,10 @@ from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
 from tilewright.loops.positions import with_checks
 from tilewright.loops.program import Program
-from tilewright.passes.alternatives import BUILT_IN, Alternative, facts_of
+from tilewright.passes.alternatives import BUILT_IN, Alternative, expand, facts_of
 from tilewright.passes.choose import Choices, choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
-from tilewright.passes.integer_products import expand_integer_products
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.main_program import Step, main_program, used_constants
@@ -48,21 +47,21 @@ from tilewright.tune.ways import times_of
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
 _INDEX_MAP = re.compile(r'"[^"]*->[^"]*"')
-"""In a trace. Its variables are its own."""
+"""Matches an index map in a trace; its variables are local."""
 
 Watch = Callable[[Stage, object], None]
-"""Called with each stage and what it made: printing and timing hang on it."""
+"""Called with each stage and its result, for printing and timing."""
 
 
 def _unwatched(stage: Stage, made: object) -> None:
-    """The watcher of stages by default: it does nothing."""
+    """The default watcher of stages, which does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Optional services; what the model computes does not depend on them.
+    """Optional services, which do not change the results of the model.
 
-    ``cache``: object code of earlier runs; ``watch`` and ``listener`` are called with stages and with progress;
+    ``cache``: object code of earlier compilations; ``watch`` and ``listener`` are called with stages and with progress;
     ``tuned``: schedules from records of measurements.
     """
 
@@ -78,12 +77,11 @@ ALONE = Services()
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may choose. ``threads``: None for all; ``bounds``: upper bounds of run-time extents, by name.
+    """Options of a compilation. ``threads``: None for all; ``bounds``: upper bounds of run-time extents, by name.
 
-    ``memory_limit``: the most bytes of packed weights and workspace together; None for no limit. ``superopt``: how hard
-    ``superoptimizer`` looks for a better graph. ``checks``: of indices that are data.
-    ``backend``: what makes code of kernels and runs it.
-    ``alternatives``: algorithms to choose among, for each node. ``rules``: of others, for ``superoptimizer``.
+    ``memory_limit``: maximum bytes of packed weights and workspace together; None for no limit. ``superopt``: effort of
+    the search for a better graph. ``checks``: of indices in input data. ``backend``: compiles and runs kernels.
+    ``alternatives``: algorithms to choose among, for each node. ``rules``: given by users, for ``superoptimizer``.
     """
 
     target: Target
@@ -101,15 +99,15 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledKernel:
-    """A kernel as it is compiled, how it came about, and what of the user's model it computes."""
+    """A scheduled kernel, with its naive program, its trace, and its nodes of the user's model."""
 
     naive: Program
     schedule: Schedule
     groups: tuple[Group, ...]
     constants: tuple[str, ...]
-    """Those parameters that are constants of the model."""
+    """The parameters that are constants of the model."""
     measured_us: float | None = None
-    """What was measured of this schedule when it was tuned; None: it is the analytic choice."""
+    """The time of this schedule when it was tuned; None for the analytic choice."""
 
     def __str__(self) -> str:
         return self._in_model_names(f"{self.program}\n{self.schedule.trace}")
@@ -119,13 +117,13 @@ class ScheduledKernel:
         return self.schedule.program
 
     def naive_text(self) -> str:
-        """The program before its schedule, printed."""
+        """The unscheduled program as text."""
         return self._in_model_names(str(self.naive))
 
     def _in_model_names(self, text: str) -> str:
-        """``text`` with the model's names of those parameters and results in which all calls agree.
+        """``text`` with the model's names for parameters and results, where all calls have the same.
 
-        They are made words, and none that the kernel has: a program parses back, and is the same but for these names.
+        Names become identifiers that differ from those of the kernel, so that the program can be parsed.
         """
         own = _INDEX_MAP.sub("", f"{self.naive} {self.program} {self.schedule.trace}")
         names = Names({*RESERVED, *_WORD.findall(own)})
@@ -140,7 +138,7 @@ class ScheduledKernel:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Everything that compiling made. ``objects``: the code that ``executable`` runs."""
+    """All results of a compilation. ``objects``: the code that ``executable`` runs."""
 
     executable: Executable
     objects: tuple[bytes, ...]
@@ -149,22 +147,22 @@ class Compiled:
     kernels: tuple[ScheduledKernel, ...]
     options: Options
     layouts: Mapping[Value, IndexMap]
-    """How those values of ``graph`` are stored that are not stored row-major."""
+    """The layouts of those values of ``graph`` that are not row-major."""
     copies: Mapping[str, str]
-    """Names of values in other layouts, and what the model calls these values."""
+    """The model's names of values, by the names of their copies in other layouts."""
     choices: Choices
-    """How each node is computed, and what else it could be."""
+    """The algorithm of each node, and its alternatives."""
     applied: tuple[Applied, ...] = ()
-    """The rules that a search applied before (``superoptimizer``), in order."""
+    """The rules that the search applied (``superoptimizer``), in order."""
 
     def name_in_model(self, name: str) -> str:
-        """What the model calls the value ``name`` of ``graph``."""
+        """The model's name of the value ``name`` of ``graph``."""
         return self.copies.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text that is made only if somebody prints it."""
+    """A text that is computed only when printed."""
 
     write: Callable[[], str]
 
@@ -174,7 +172,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """All that is decided about a model, and its code as text: what is left is LLVM's."""
+    """All decisions about a model, and its code as LLVM IR: the input of the final stage."""
 
     choices: Choices
     laid_out: LaidOut
@@ -185,24 +183,24 @@ class _Planned:
 
     @property
     def weight_bytes(self) -> int:
-        """Of the constants as they are stored."""
+        """Bytes of the constants as stored."""
         return sum(array.nbytes for array in self.constants.values())
 
     @property
     def unpacked_bytes(self) -> int:
-        """Of the constants as the graph has them."""
+        """Bytes of the constants in the graph."""
         graph = self.laid_out.graph
         read = {value for node in graph.nodes for value in node.inputs}
         return sum(array.nbytes for value, array in graph.constants.items() if value in read)
 
     @property
     def bytes(self) -> int:
-        """Of constants and workspace, that of the latter which depends on run-time extents left out."""
+        """Bytes of constants and workspace, without workspace that depends on run-time extents."""
         return self.weight_bytes + self.code.needs.workspace_bytes
 
 
 def prepare(graph: Graph, watch: Watch = _unwatched) -> Graph:
-    """``graph`` normalized, in composite operators, with all rules applied that always pay."""
+    """``graph`` normalized, with composite operators, and with all rules applied that always reduce work."""
     watch(Stage.GRAPH, graph)
     graph = normalize(graph)
     watch(Stage.NORMALIZE, graph)
@@ -217,7 +215,7 @@ def compile_prepared(graph: Graph, options: Options, services: Services = ALONE)
     """Compile a graph that ``prepare`` returned.
 
     Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``, ``ResourceLimit`` if the
-    model can't be kept within ``options.memory_limit``.
+    model does not fit in ``options.memory_limit``.
     """
     options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
     planned = _plan_within_limit(graph, options, services)
@@ -233,12 +231,12 @@ def compile_prepared(graph: Graph, options: Options, services: Services = ALONE)
 
 
 def decide(graph: Graph, options: Options, services: Services = ALONE, spare: int | None = None) -> Choices:
-    """How each node of a prepared graph is to be computed.
+    """Choose the algorithm of each node of a prepared graph.
 
-    ``spare``: the most bytes by which alternatives may enlarge weights; None for no limit.
+    ``spare``: maximum bytes by which alternatives may enlarge weights; None for no limit.
     """
-    graph = expand_integer_products(graph, options.target)
     asked, tuned = (options.target, options.math), services.tuned
+    graph = expand(graph, facts_of(graph, *asked, options.alternatives))
     has_times = tuned is not None and tuned.has_ways()
     facts = facts_of(graph, *asked, options.alternatives)
     times = times_of(graph, facts, tuned.microseconds) if tuned is not None and has_times else None
@@ -248,7 +246,7 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
 
 
 def transform(choices: Choices, options: Options, watch: Watch = _unwatched) -> LaidOut:
-    """The graph as it is computed, and how its values are stored."""
+    """The graph with the chosen algorithms, and the layouts of its values."""
     laid_out = choices.apply(options.target)
     watch(Stage.LAYOUT, laid_out)
     laid_out = flatten_reductions(laid_out)
@@ -258,7 +256,7 @@ def transform(choices: Choices, options: Options, watch: Watch = _unwatched) -> 
 
 
 def _plan(graph: Graph, options: Options, services: Services, spare: int | None = None) -> _Planned:
-    """Graph to kernels, main program and LLVM IR. ``spare``: see ``decide``."""
+    """The kernels, main program and LLVM IR of a graph. ``spare``: see ``decide``."""
     note = services.watch
     choices = decide(graph, options, services, spare)
     laid_out = transform(choices, options, note)
@@ -288,11 +286,11 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
 
 
 _ATTEMPTS = 4
-"""Plans between the fastest and the leanest that are tried for a memory limit."""
+"""Maximum plans that are tried for a memory limit, between the fastest and the smallest."""
 
 
 def _plan_within_limit(graph: Graph, options: Options, services: Services) -> _Planned:
-    """The fastest plan within ``options.memory_limit``: what costs memory is left out until the rest fits."""
+    """The fastest plan within ``options.memory_limit``: algorithms that need memory are excluded until it fits."""
     planned = _plan(graph, options, services)
     limit = options.memory_limit
     if limit is None or _fits(planned, limit):
@@ -310,12 +308,12 @@ def _plan_within_limit(graph: Graph, options: Options, services: Services) -> _P
         if _fits(planned, limit):
             return planned
         used, excess = planned.unpacked_bytes - leanest.unpacked_bytes, planned.bytes - limit
-        spare = used - excess if excess < used else used // 2  # workspace may be what is too large
+        spare = used - excess if excess < used else used // 2  # the excess may be workspace
     return leanest
 
 
 def _fits(planned: _Planned, limit: int) -> bool:
-    """Raises ``UnsupportedModel`` if that depends on inputs."""
+    """Whether the plan is within ``limit`` bytes. Raises ``UnsupportedModel`` if that depends on inputs."""
     if planned.code.needs.more_workspace != ZERO:
         names = ", ".join(given_name(dim.var) for dim in planned.main.dims if dim.bound is None)
         raise UnsupportedModel(
@@ -328,7 +326,7 @@ def _fits(planned: _Planned, limit: int) -> bool:
 def _schedule_all(
     groups: Sequence[Group], laid_out: LaidOut, options: Options, services: Services
 ) -> tuple[list[ScheduledKernel], list[Step], dict[Value, Array]]:
-    """Kernels (equal groups share one), the calls of main, and the constants that were packed for them."""
+    """The kernels (equal groups share one), the calls of main, and the packed constants."""
     kernels: dict[str, ScheduledKernel] = {}
     steps: list[Step] = []
     packed: dict[Value, Array] = {}
@@ -355,7 +353,7 @@ def _schedule_all(
 
 
 def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned: Recorded | None) -> ScheduledKernel:
-    """By the best record, or the analytic choice."""
+    """The kernel scheduled by the best record, or by the analytic choice."""
     found = None if tuned is None else tuned.find(naive)
     if found is None:
         return ScheduledKernel(naive, schedule(Schedule(naive), target), (), constants)
@@ -363,19 +361,19 @@ def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned
 
 
 def _explained(reason: str, graph: Graph) -> str:
-    """``reason``, which comes from a kernel, and what the model calls the run-time extents in it."""
+    """``reason``, the text of a kernel's error, with the model's names of the run-time extents in it."""
     named = [e for e in graph.extents if e.label and re.search(rf"\b{re.escape(e.name)}\b", reason)]
     called = ", ".join(f"{extent.name} is the model's `{given_name(extent)}`" for extent in named)
     return f"{reason} ({called})" if called else reason
 
 
 def _sources(group: Group) -> str:
-    """The nodes of the user's model that a group computes."""
+    """The nodes of the user's model that a group computes, as text."""
     return ", ".join(dict.fromkeys(node.source or node.op.name for node in group.nodes))
 
 
 def _place(group: Group, origin: Origin) -> str:
-    """The node of the user's model, and its operand, that indices come from."""
+    """The node of the user's model that reads indices, and its operand."""
     nodes = [node for node in group.nodes if node.op.name == origin.operator]
     if origin.number >= len(nodes):
         return f"{_sources(group)}: {origin}"
@@ -383,7 +381,7 @@ def _place(group: Group, origin: Origin) -> str:
 
 
 def _stored(value: Value, kernel: Kernel, laid_out: LaidOut) -> Value:
-    """``value`` as it lies in memory for ``kernel``. Constants may be stored in several ways, for several kernels."""
+    """``value`` as stored for ``kernel``. Constants may have different layouts for different kernels."""
     packing, layout = kernel.packings.get(value), laid_out.layouts.get(value)
     if packing is not None:
         return Value(f"{value.name}[{packing}]", value.dtype, packing.shape(value.shape))
@@ -401,8 +399,8 @@ def build_program(
 ) -> Executable:
     """One scheduled loop program as native code: its parameters are the inputs, then the outputs.
 
-    An access that can't be seen to lie within its buffer is checked when it happens, with ``checked`` every one. Raises
-    ``BadProgram`` for one that is provably outside, unless that is left to the mode that checks every one.
+    Accesses that are not provably inside of their buffer are checked at run time; with ``checked``, all are. Raises
+    ``BadProgram`` for an access that is provably outside, unless ``checked``.
     """
     program = program if checked else with_checks(program)
     made, manifest = program_image(program, target, Emission(checked=checked, checks=checks), cache=cache)
@@ -412,7 +410,7 @@ def build_program(
 def program_image(
     program: Program, target: Target, emission: Emission, *, backend: Backend = CPU, cache: Cache | None = None
 ) -> tuple[Image, Manifest]:
-    """One scheduled loop program as compiled code, and what a call of it must know."""
+    """One scheduled loop program as compiled code, with its manifest."""
     made = backend.emit(main_for(program), [program], target, emission).link(cache)
     values = [Value(p.name, p.dtype, p.shape) for p in program.params]
     count = len(values) - program.outputs

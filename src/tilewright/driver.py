@@ -1,10 +1,10 @@
-"""The pipeline of a compilation, on one page.
+"""The pipeline of a compilation.
 
 graph -> normalize -> recognize -> algebra (-> superopt) -> choose -> layout -> flatten -> fuse -> loops -> schedule ->
 main -> llvm, asm
 
-The names are those of ``base.settings.Stage``, which ``TILEWRIGHT_PRINT`` takes. What follows is no text: the image
-(relocatable objects and what they need) and the executable.
+The names are those of ``base.settings.Stage``, for ``TILEWRIGHT_PRINT``. They are followed by the image (relocatable
+objects and their requirements) and the executable, which are not printed.
 """
 
 from tilewright.base.superopt import Superopt
@@ -14,11 +14,11 @@ from tilewright.superoptimizer import compile_by_rules, superoptimize
 
 
 def compile_graph(graph: Graph, options: Options, services: Services = ALONE) -> Compiled:
-    """Compile ``graph``, with the search for a better graph that ``options.superopt`` asks for, and ``options.rules``.
+    """Compile ``graph``, after the search for a better graph by ``options.superopt`` and ``options.rules``.
 
     Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``, ``ResourceLimit`` if the
-    model can't be kept within ``options.memory_limit``, ``BadInput`` if graphs are to be rewritten although sums must
-    not change at all, and if a rule of ``options.rules`` is false.
+    model does not fit in ``options.memory_limit``, ``BadInput`` for a search or rules with ``math="strict"``, and for a
+    false rule in ``options.rules``.
     """
     prepared = prepare(graph, services.watch)
     if options.superopt is not Superopt.OFF:

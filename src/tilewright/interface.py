@@ -1,7 +1,7 @@
-"""What a caller must know of compiled code: its manifest, with run-time extents as symbols.
+"""The manifest of compiled code, with run-time extents as symbols.
 
-A dimension of an input is a symbol. What follows from several (``2*n``, ``(n - 3) // 2``) is a symbol that the runtime
-computes by a formula; so is what must hold for inputs besides, such as that no intermediate has a negative extent.
+A dimension of an input is a symbol. Extents that depend on symbols (``2*n``, ``(n - 3) // 2``) are symbols that the
+runtime computes by a formula; so are conditions on inputs, such as that no intermediate has a negative extent.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ _SIGNS: Mapping[BinaryOp, str] = {
 
 
 def bounds_of(graph: Graph, given: Mapping[str, int]) -> dict[str, int]:
-    """Upper bounds of run-time extents: what the user says and what the model does."""
+    """Upper bounds of run-time extents, from the user and from the model."""
     own = {extent.given: most for extent, most in graph.bounds.items()}
     return {name: min(most, own.get(name, most)) for name, most in {**own, **given}.items()}
 
@@ -70,9 +70,9 @@ def input_spec(value: Value) -> TensorSpec:
 
 
 def limits_of(graph: Graph, dims: Sequence[Dim]) -> list[Limit]:
-    """What must hold for inputs: what importing found, and that no extent is negative.
+    """Conditions on inputs: those found at import, and that no extent is negative.
 
-    One may be for some inputs: that of a window which is larger than what it slides over.
+    An extent may be negative where a window is larger than its operand.
     """
     bounds = Bounds(dims={dim.var: dim.bound for dim in dims})
     extents = dict.fromkeys(e for node in graph.nodes for value in node.outputs for e in value.shape)
@@ -81,7 +81,7 @@ def limits_of(graph: Graph, dims: Sequence[Dim]) -> list[Limit]:
 
 
 class _Symbols:
-    """The symbols of a manifest; those of dimensions come first, as the ABI wants them."""
+    """The symbols of a manifest; those of dimensions come first, as the ABI requires."""
 
     def __init__(self, dims: Sequence[Dim]) -> None:
         self.listed = {dim.var.given: Symbol(dim.var.given, 0, dim.bound) for dim in dims}
@@ -108,7 +108,7 @@ class _Symbols:
                 return self._add(extent, formula, None)
 
     def check(self, limit: Limit) -> None:
-        """Let the runtime refuse inputs for which ``limit`` does not hold."""
+        """Add ``limit``, for which the runtime refuses inputs that violate it."""
         if limit.most is None and limit.value in self._computed:
             return
         formula = _formula(limit.value)
@@ -134,7 +134,7 @@ class _Symbols:
 
 
 def _formula(extent: Expr) -> Formula | None:
-    """``extent`` as the runtime computes it, if it can."""
+    """The formula of ``extent`` for the runtime; None if there is none."""
     match extent:
         case Const(number):
             return int(number)

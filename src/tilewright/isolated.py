@@ -1,4 +1,4 @@
-"""The process in which ``isolation`` compiles: ``python -m tilewright.isolated``. It answers one request, and ends."""
+"""The child process of ``isolation``: ``python -m tilewright.isolated``. It handles one request."""
 
 import argparse
 import logging
@@ -21,7 +21,7 @@ from tilewright.measure.processes import die_with
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compile what the parent asks for."""
+    """Handle the parent's request."""
     parser = argparse.ArgumentParser(description="Compiles a model for another process; not for people.")
     for name in ("socket", "parent"):
         parser.add_argument(f"--{name}", type=int, required=True)
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Warnings(logging.Handler):
-    """Tells the parent of warnings."""
+    """Sends warnings to the parent."""
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__(logging.WARNING)

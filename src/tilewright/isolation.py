@@ -1,11 +1,10 @@
-"""Compiling in a process of its own, which has limits: what ends that process is an error here.
+"""Compiles in a separate process with limits of memory and time; a crash of that process is an error here.
 
-LLVM and protobuf end the process where memory ends (``std::bad_alloc``, ``SIGSEGV``); an unknown model may make the
-compiler take hours. So the compiler runs in a child (``isolated``, started anew and not forked), with a limit of
-address space and a deadline. What comes back is an artifact, which is read and checked as any other; nothing is
-unpickled.
+LLVM and protobuf abort the process when memory is exhausted (``std::bad_alloc``, ``SIGSEGV``), and an untrusted model
+may take hours to compile. So the compiler runs in a child (``isolated``, not forked), with a limit of address space and
+a deadline. The result is an artifact, which is read and verified like any other; nothing is unpickled.
 
-It is a limit of resources and no sandbox: the child is this user's, reads the same files and writes to the same caches.
+It limits resources, and is no sandbox: the child has this user's permissions, and writes to the same caches.
 
     request     JSON on a socket: the model's path, options, settings, and where to write the artifact
     answers     {"warned": text}, {"advanced": [step, done, total, subject]}, and at last
@@ -43,17 +42,17 @@ from tilewright.runtime.elsewhere import misfit
 COMMAND = (sys.executable, "-m", "tilewright.isolated")
 MAX_MESSAGE: Final = 1 << 20
 MAX_TEXT: Final = 1 << 14
-"""Characters of an error's text."""
+"""Maximum characters of an error's text."""
 _SECONDS: Final = 600.0
 _GOODBYE_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What the process that compiles may use.
+    """Limits of the process that compiles.
 
-    ``memory``: of address space, beyond what it has when it starts to compile, in bytes or as ``"4GiB"``; None: what
-    this process could have now. ``timeout``: seconds from its start to its answer.
+    ``memory``: address space beyond that at the start of compiling, in bytes or as ``"4GiB"``; None: the memory that is
+    available now. ``timeout``: seconds from its start to its answer.
     """
 
     memory: int | str | None = None
@@ -72,7 +71,7 @@ class Isolation:
 
     @property
     def seconds(self) -> float:
-        """``timeout``. Raises ``BadInput`` if it is no time."""
+        """``timeout``. Raises ``BadInput`` if it is invalid."""
         if not 0 < self.timeout < threading.TIMEOUT_MAX:
             raise BadInput(f"timeout={self.timeout!r}: give a positive number of seconds")
         return self.timeout
@@ -80,7 +79,7 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a child is to compile. ``shapes``: by input; a word is a run-time extent."""
+    """A request to a child. ``shapes``: by input; a word is a run-time extent."""
 
     source: Source
     shapes: Mapping[str, tuple[int | str, ...]]
@@ -90,17 +89,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it made. ``cached``: it was compiled before."""
+    """The result of a child. ``cached``: whether it came from the cache."""
 
     parts: artifact.Artifact
     cached: bool
 
 
 def compile_elsewhere(asked: Asked, limits: Isolation, listener: Listener) -> Answer:
-    """``asked``, compiled by a process within ``limits``.
+    """Compile ``asked`` in a process within ``limits``.
 
-    Raises what compiling raises, with the child's text, and ``ResourceLimit`` if the child needs more than it may have,
-    or ends by a signal.
+    Raises the errors of compiling, with the child's text, and ``ResourceLimit`` if the child exceeds its limits, or is
+    ended by a signal.
     """
     target = asked.options.target
     why = misfit(target.arch.value, target.features)
@@ -137,7 +136,7 @@ def _request(asked: Asked, folder: Path, output: Path, memory: int) -> dict[str,
 
 
 def _answer(request: Mapping[str, object], memory: int, seconds: float, listener: Listener) -> bool:
-    """Whether what the child made was compiled before. Raises its error, or why it has none."""
+    """Whether the child's result came from the cache. Raises its error, or the error for its end without an answer."""
     try:
         child = spawn(COMMAND, {"parent": os.getpid()})
     except OSError as error:
@@ -147,7 +146,7 @@ def _answer(request: Mapping[str, object], memory: int, seconds: float, listener
     timer.daemon = True
     timer.start()
     try:
-        with contextlib.suppress(OSError):  # it has ended; why, its status says
+        with contextlib.suppress(OSError):  # it has ended; its status is examined below
             send_blocking(child.socket, request)
         last = _listen(child, listener)
         if last is None:
@@ -181,15 +180,15 @@ def _stop(child: Spawned, late: threading.Event) -> None:
 
 
 def _await_end(child: Spawned) -> None:
-    """Wait until a child that has closed its socket ends by itself, but not for long: its status says why it ends."""
+    """Wait shortly for the end of a child that has closed its socket, as its status shows the cause."""
     end = time.monotonic() + _GOODBYE_SECONDS
-    options = os.WEXITED | os.WNOWAIT | os.WNOHANG  # not waited for, so that its number is still its own
+    options = os.WEXITED | os.WNOWAIT | os.WNOHANG  # not reaped, so that its process id is not reused
     while os.waitid(os.P_PID, child.process.pid, options) is None and time.monotonic() < end:
         time.sleep(0.001)
 
 
 def _listen(child: Spawned, listener: Listener) -> Mapping[str, object] | None:
-    """The child's last message; None if it ends without one. Events are told to ``listener``."""
+    """The child's last message; None if it ends without one. Events are passed to ``listener``."""
     while True:
         try:
             message = receive_blocking(child.socket, MAX_MESSAGE)
@@ -205,7 +204,7 @@ def _listen(child: Spawned, listener: Listener) -> Mapping[str, object] | None:
 
 
 def _error(kind: str, text: str) -> TilewrightError:
-    """The error that the child had; an ``InternalError`` if its kind is none of ours, or takes more than a text."""
+    """The child's error; an ``InternalError`` if its kind is unknown, or needs more than a text."""
     found: object = getattr(errors, kind, None)
     if isinstance(found, type) and issubclass(found, TilewrightError) and found.__init__ is TilewrightError.__init__:
         return found(text[:MAX_TEXT])
@@ -213,11 +212,11 @@ def _error(kind: str, text: str) -> TilewrightError:
 
 
 _OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "allocate memory")
-"""What a process says that ends with a status of its own where memory does: Python, C++, LLVM, and the C library."""
+"""Messages of processes that exit for lack of memory: Python, C++, LLVM, and the C library."""
 
 
 def _death(status: int, memory: int, words: str) -> ResourceLimit | InternalError:
-    """The error for a child that ended without an answer: by a signal, or by an exception that nobody expected."""
+    """The error for a child that ended without an answer: by a signal, or by an unexpected exception."""
     last = words.splitlines()[-1][:200] if words else "it said nothing"
     if status >= 0 and not any(word in last for word in _OF_MEMORY):
         return InternalError(f"the process that compiled ended with the status {status}: {last}")
@@ -232,7 +231,7 @@ def _death(status: int, memory: int, words: str) -> ResourceLimit | InternalErro
 
 
 def settings_of(plain: object) -> Settings:
-    """The settings in a request. Raises ``TypeError`` or ``KeyError`` if it has none."""
+    """The settings in a request. Raises ``TypeError`` or ``KeyError`` if they are missing."""
     given = fields.mapping(plain)
     return Settings(
         num_threads=_whole_or_none(given["num_threads"]),

@@ -1,4 +1,4 @@
-"""A model that was compiled, now or before: run it, save it, and ask it what it does."""
+"""``CompiledModel``: a compiled model, with methods to run, save, profile, explain and compare it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,10 +31,10 @@ Tolerance: TypeAlias = Annotated[float, Within(0, float("inf"))]
 
 
 class CompiledModel(RunnableModel):
-    """A model that was compiled, here or in a process of its own, now or before. It can find out how it was made."""
+    """A model compiled in this process or in another one, or loaded from the cache, with its origin."""
 
     def __init__(self, executable: Executable, parts: artifact.Artifact, origin: "Origin") -> None:
-        """``parts``: what is saved of it."""
+        """``parts``: the contents of its artifact."""
         super().__init__(executable)
         self._parts = parts
         self._origin = origin
@@ -43,17 +43,17 @@ class CompiledModel(RunnableModel):
 
     @property
     def options(self) -> Options:
-        """What it was compiled for."""
+        """The options of its compilation."""
         return self._origin.options
 
     @property
     def is_cached(self) -> bool:
-        """Whether it was compiled before, and came from the cache of models."""
+        """Whether it came from the cache of models."""
         return self._origin.is_cached
 
     @property
     def compiled(self) -> Compiled:
-        """Everything that compiling made. A model from the cache is compiled again for this, once.
+        """All results of the compilation. A model from the cache is compiled again for this, once.
 
         Raises ``BadInput`` if the model's file has changed since.
         """
@@ -82,18 +82,17 @@ class CompiledModel(RunnableModel):
         key: FilePath | None = None,
         settings: Settings | None = None,
     ) -> None:
-        """Write an artifact, by custom ``*.tw``, which ``tilewright.load`` runs without the compiler.
+        """Write an artifact, usually ``*.tw``, which ``tilewright.load`` runs without the compiler.
 
-        The file appears whole or not at all, and replaces one that is there, but never the model (``base.outputs``). It
-        is signed with a key that only this user has (``runtime.artifact.origin``), so that this user can load it
-        without ``trust=True``. All but the signature is the same, byte for byte, for the same model, target and
-        version, whoever compiles it.
+        The file is written atomically; it may replace another one, but never the model (``base.outputs``). It is signed
+        with a private key of this user (``runtime.artifact.origin``), who can load it without ``trust=True``. All
+        bytes except the signature are reproducible for the same model, target and version.
 
-        ``key``: a file with a secret key (``tilewright sign --generate``), to sign with as well: who knows its public
-        key can load the artifact by ``trust=KEY``.
+        ``key``: a file with a secret key (``tilewright sign --generate``) for an additional signature: users with its
+        public key can load the artifact by ``trust=KEY``.
 
-        Raises ``BadInput`` if it can't be written, or there is no place for the key, or none in ``key``;
-        ``Unsupported`` if its back end makes nothing that can be saved.
+        Raises ``BadInput`` if it can't be written, if there is no folder for keys, or no key in ``key``;
+        ``Unsupported`` if models of its back end can't be saved.
         """
         if not self._parts.objects:
             raise Unsupported(f"the back end {self.options.backend.name} makes nothing that can be saved; leave it out")
@@ -103,10 +102,10 @@ class CompiledModel(RunnableModel):
 
     @checked(BadInput)
     def profile(self, *inputs: object, seconds: Seconds = 1.0, roofs: bool = True) -> Profile:
-        """Where the time goes for these inputs, by kernel: runs for about ``seconds``, and at least five times.
+        """The time of each kernel for these inputs: runs for about ``seconds``, and at least five times.
 
-        ``inputs`` are arrays by position, or one mapping by name. ``roofs``: measure what this machine can do, too
-        (a second), to say how far each kernel is from it. Raises ``BadFeed`` for inputs that do not fit.
+        ``inputs`` are arrays by position, or one mapping by name. ``roofs``: also measure the peak of this machine (a
+        second), to rate each kernel by it. Raises ``BadFeed`` for inputs that do not fit.
         """
         target, threads = self.options.target, self.executable.threads
         measure = (lambda: measure_peak(target, threads)) if roofs else None
@@ -114,11 +113,11 @@ class CompiledModel(RunnableModel):
 
     @checked(BadInput)
     def explain(self, places: Iterable[str] = (), records: FilePath | None = None) -> Explanation:
-        """What became of every node of the model, how its kernels run, and what was left undone and why.
+        """The kernel of each node, the schedule of each kernel, and missed optimizations with reasons.
 
-        ``places``: all nodes of the model, if those that importing computed (constants and shapes) are to be listed.
-        ``records``: a database of measurements; for each kernel that it knows, the explanation says what became of
-        them. Raises ``BadInput`` if there is no such file.
+        ``places``: all nodes of the model, to list also those evaluated at import (constants and shapes). ``records``:
+        a database of measurements; the explanation has a finding for each kernel with records. Raises ``BadInput`` if
+        there is no such file.
         """
         made = self._story()
         found = replace(explain(made.compiled, made.graph, places), cached=self.is_cached)
@@ -158,21 +157,21 @@ class CompiledModel(RunnableModel):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a model was compiled from and for; and the cache of kernels."""
+    """The source and the options of a compiled model, and the cache of kernels."""
 
     source: Source
     options: Options
     cache: Store | None
     make: Callable[[], "Made"]
-    """Compiles it again; raises ``BadInput`` if it is not the same model any more."""
+    """Compiles it again; raises ``BadInput`` if the model has changed."""
     made: "Made | None"
-    """None if it was not compiled now, or not in this process."""
+    """The results of compiling; None if it came from the cache or from another process."""
     is_cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The graph as it was imported, and what compiling made of it."""
+    """The imported graph, and the results of compiling it."""
 
     graph: Graph
     compiled: Compiled

@@ -1,17 +1,17 @@
-"""A cache of compiled models on disk: compiling a model again takes as long as hashing it.
+"""A cache of compiled models on disk, by which compiling a model again takes as long as hashing it.
 
-An entry is a signed artifact, as ``save`` writes it, in a file that is called by the hash of its manifest. An index
-says which artifact belongs to a key: the hash of
+An entry is a signed artifact, as ``save`` writes it, in a file named by the hash of its manifest. An index maps keys
+to artifacts. A key is the hash of
 
     the model's bytes and those of its external data, shapes, bounds, target and all other options,
     the compiler's own sources, and the versions of the libraries that it reads and computes with.
 
-An option that is somebody's own code counts with the sources of its package (``base.plugins.identity``); where nobody
-can say what it is, the model is compiled anew each time.
+An option that is a user's object is hashed with the sources of its package (``base.plugins.identity``); if these are
+unknown, the model is not cached.
 
-So nothing is ever looked up by a name or a time, and whoever changes the compiler compiles anew. An artifact is read as
-``load`` reads it: its signature and all its hashes are checked before any of its code runs, and it must be the one that
-the index says. What does not check is removed, and the model is compiled.
+So lookups never depend on names or times, and a changed compiler compiles anew. An artifact is read as by ``load``: its
+signature and all its hashes are checked before any of its code runs, and it must be the one in the index. Invalid
+entries are removed, and the model is compiled.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ from tilewright.runtime.elsewhere import misfit
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A model, and what it is to be compiled for: ``key``. ``files``: what was hashed, as it was then."""
+    """A request. ``key``: hash of the model and its options; ``files``: states of the hashed files."""
 
     key: str
     source: str
@@ -46,7 +46,7 @@ class Asked:
     files: Mapping[Path, Stamp]
 
     def is_unchanged(self) -> bool:
-        """Whether no file was written to since."""
+        """Whether no file was modified since."""
         try:
             return all(stamp(path.stat()) == then for path, then in self.files.items())
         except OSError:
@@ -57,18 +57,18 @@ class ModelCache:
     """Compiled models in one folder. Threads and processes may share it."""
 
     def __init__(self, store: Store, key_dir: Path, listener: Listener) -> None:
-        """``key_dir`` has the key that signs this user's artifacts; ``listener`` hears of lookups."""
+        """``key_dir`` has the key that signs this user's artifacts; ``listener`` is called with lookups."""
         self._store = store
         self._key_dir = key_dir
         self._listener = listener
 
     @staticmethod
     def open(settings: Settings, listener: Listener) -> "ModelCache | None":
-        """The cache that ``settings`` ask for; None if they ask for none, or if its folder can't be trusted or made."""
+        """The cache of ``settings``; None if it is switched off, or if its folder can't be trusted or made."""
         if settings.cache_dir is None or settings.key_dir is None:
             return None
-        with contextlib.suppress(OSError):  # that is said of the inner folder, too
-            if own_folder(settings.cache_dir) is not None:  # and this is said by who opens it for kernels
+        with contextlib.suppress(OSError):  # reported for the inner folder
+            if own_folder(settings.cache_dir) is not None:  # reported by the cache of kernels
                 return None
         store = Store.open(settings.for_models(), _warnings(listener))
         return None if store is None else ModelCache(store, settings.key_dir, listener)
@@ -80,10 +80,10 @@ class ModelCache:
         shapes: GivenShapes,
         records: str = "",
     ) -> Asked | None:
-        """What ``find`` and ``keep`` need. None if the model has no digest, can't be read (importing it will say why),
-        or run here.
+        """The request for ``find`` and ``keep``. None if the model has no digest, can't be read (importing it reports
+        the error), or can't be run here.
 
-        ``records``: what changes when something is tuned.
+        ``records``: a text that changes with the records of tuning.
         """
         if misfit(options.target.arch.value, options.target.features) is not None:
             return None
@@ -96,13 +96,13 @@ class ModelCache:
             return None
 
     def find(self, asked: Asked) -> artifact.Artifact | None:
-        """The model compiled before, checked; or None."""
+        """The verified artifact of the model; None if there is none."""
         found = self._read(asked.key)
         self._listener(CacheLookup(asked.key, found is not None))
         return found
 
     def keep(self, asked: Asked, made: artifact.Artifact) -> None:
-        """Keep a model, unless a file was written to since it was hashed."""
+        """Store a model, unless a file was modified since it was hashed."""
         if not asked.is_unchanged():
             return
         try:
@@ -128,12 +128,12 @@ class ModelCache:
 
 
 def _warnings(listener: Listener) -> Listener:
-    """Of the store's events, lookups mean little: one lookup of a model takes several."""
+    """A listener without the store's lookup events, as one lookup of a model makes several."""
     return lambda event: listener(event) if isinstance(event, Warned) else None
 
 
 def _key(options: Options, shapes: GivenShapes, digest: Digest, records: str) -> str:
-    """Raises ``ValueError`` if nobody can say what an option is, or which sources this process runs."""
+    """The key. Raises ``ValueError`` if an option or the sources of this process have no identity."""
     asked = {
         "compiler": [sources("tilewright"), llvmlite.__version__, np.__version__],
         "reader": digest.reader,

@@ -1,8 +1,8 @@
-"""A model with run-time extents that is compiled for each size of inputs at the first run with it.
+"""A model with run-time extents that is compiled for each size of inputs at its first run.
 
-For what can't be carried to run time: a shape that depends on extents in a way that no kernel takes, a buffer of a
-worker whose size nobody bounds. Each version is an ordinary model of fixed shapes, made when inputs of its sizes come
-for the first time, which takes as long as compiling does; kernels come from the cache on disk where they are there.
+For models without a symbolic form: a shape depends on extents in an unsupported way, or a worker's buffer has no bound.
+Each version is an ordinary model of fixed shapes, compiled at the first inputs of its sizes, which takes the time of a
+compilation; kernels are taken from the cache on disk if possible.
 """
 
 from collections import OrderedDict
@@ -30,22 +30,22 @@ Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")
 
 VERSIONS = 8
-"""Versions that a model keeps: each has its own packed weights."""
+"""Maximum versions of a model in memory, each with its own packed weights."""
 
 
 class Dynamic(Choice):
-    """What is done with dimensions that are known at run time only."""
+    """The treatment of run-time extents."""
 
     AUTO = "auto"
-    """Symbolic, and where that can't be, specialize: a warning and ``explain`` say so, and why."""
+    """Symbolic if possible, else specialized, with a warning and a finding of ``explain`` that state the reason."""
     SYMBOLIC = "symbolic"
-    """One compiled model takes all sizes; what can't be compiled so is refused."""
+    """One compiled model for all sizes; models without a symbolic form are refused."""
     SPECIALIZE = "specialize"
-    """A version for each size, made when inputs of that size come for the first time."""
+    """A version for each size, compiled at its first inputs."""
 
 
 class Versions(Generic[Key, Made]):
-    """At most ``most`` things by key, each made at first need; the least recently used goes. Threads may share it."""
+    """A thread-safe cache of at most ``most`` objects by key, made on demand; the least recently used is evicted."""
 
     def __init__(self, make: Callable[[Key], Made], most: int) -> None:
         self._make = make
@@ -55,7 +55,7 @@ class Versions(Generic[Key, Made]):
         self._making = ProcessLock()
 
     def get(self, key: Key) -> Made:
-        """What ``key`` stands for. Things are made one at a time; nobody waits for what is made already."""
+        """The object of ``key``. Objects are made one at a time; existing ones are returned without waiting."""
         found = self._find(key)
         if found is not None:
             return found
@@ -76,7 +76,7 @@ class Versions(Generic[Key, Made]):
             return self._made.get(key)
 
     def all(self) -> list[tuple[Key, Made]]:
-        """What is kept now, the most recently used last."""
+        """The present objects, the most recently used last."""
         with self._access.held():
             return list(self._made.items())
 
@@ -101,7 +101,7 @@ class SpecializingModel(CompiledModel):
         make: Callable[[Sizes], CompiledModel],
         most: int = VERSIONS,
     ) -> None:
-        """``make`` compiles for given sizes; ``reason``: why that is needed. Nothing is compiled yet."""
+        """``make`` compiles for given sizes; ``reason``: why versions are needed. Nothing is compiled yet."""
         self._inputs = tuple(inputs)
         self._options = options
         self._reason = reason
@@ -116,17 +116,17 @@ class SpecializingModel(CompiledModel):
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Those of the version used last, for its sizes. Raises ``BadInput`` if none is made yet."""
+        """The outputs of the version used last, with its sizes. Raises ``BadInput`` if there is none yet."""
         return self._last().outputs
 
     @property
     def compiled(self) -> Compiled:
-        """What compiling the version used last made. Raises ``BadInput`` if none is made yet."""
+        """The results of compiling the version used last. Raises ``BadInput`` if there is none yet."""
         return self._last().compiled
 
     @property
     def executable(self) -> Executable:
-        """The code of the version used last. Raises ``BadInput`` if none is made yet."""
+        """The code of the version used last. Raises ``BadInput`` if there is none yet."""
         return self._last().executable
 
     @property
@@ -148,14 +148,14 @@ class SpecializingModel(CompiledModel):
         return self._options.checks
 
     def versions(self) -> dict[Sizes, CompiledModel]:
-        """The versions that are kept now, the one used last at the end."""
+        """The versions in memory, the most recently used last."""
         return dict(self._versions.all())
 
     @checked(BadFeed)
     def version(self, **sizes: int) -> CompiledModel:
-        """The version for these run-time extents, made if it is not there: ``model.version(n=128).save("n128.tw")``.
+        """The version for these run-time extents, compiled if needed: ``model.version(n=128).save("n128.tw")``.
 
-        Raises ``BadFeed`` for missing, unknown or unfit extents, ``UnsupportedModel`` for what can't be compiled.
+        Raises ``BadFeed`` for missing, unknown or invalid extents, ``UnsupportedModel`` if it can't be compiled.
         """
         names = [symbol.name for symbol in self._symbols]
         if set(sizes) != set(names):
@@ -205,7 +205,7 @@ class SpecializingModel(CompiledModel):
 
     @checked(BadInput)
     def explain(self, places: Iterable[str] = (), records: FilePath | None = None) -> Explanation:
-        """What was done for the version used last, if there is one, and what is done with each run-time extent."""
+        """The explanation of the version used last, if there is one, and the treatment of each run-time extent."""
         made = self._versions.all()
         seen = "; ".join(show(sizes) for sizes, _ in made) or "none"
         step = "give shapes= for one size" if self._reason == ASKED else "give shapes=, or bounds= if these are missing"
@@ -229,7 +229,7 @@ class SpecializingModel(CompiledModel):
         return self._version_for(feeds).executable
 
     def _version_for(self, feeds: Mapping[str, object]) -> CompiledModel:
-        """Raises ``BadFeed`` if ``feeds`` do not fit the inputs, or each other."""
+        """The version for ``feeds``. Raises ``BadFeed`` if these do not fit the inputs, or each other."""
         names = [feed.name for feed in self._feeds_of]
         if set(feeds) != set(names):
             raise wrong_names(names, feeds)
@@ -240,4 +240,4 @@ class SpecializingModel(CompiledModel):
 
 
 ASKED = "it was asked for"
-"""The reason if there is no other."""
+"""The reason if the user requested versions."""

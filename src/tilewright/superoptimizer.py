@@ -1,9 +1,9 @@
-"""Models compiled with a search for a better graph before it (``superopt="fast"`` or ``"max"``).
+"""Compiles models after a search for a better graph (``superopt="fast"`` or ``"max"``), or with rules of a user.
 
-The search works on the prepared graph, with all rules that come with the compiler, by the costs of its own kernels.
-What it found is checked against what it began with (``superopt.validate``); what rules compute of weights is folded
-then. At ``max``, the best few are compiled and measured in turns with the model as it was, which stays unless another
-one is clearly faster.
+The search works on the prepared graph, with all built-in rules, and minimizes the costs of Tilewright's kernels. The
+result is checked against the original graph (``superopt.validate``); then computations on weights are folded. At
+``max``, the best few graphs are compiled and measured in turns with the original one, which is kept unless another one
+is clearly faster.
 """
 
 import hashlib
@@ -38,19 +38,19 @@ from tilewright.target.machine import GUESSED_EXTENT
 T = TypeVar("T")
 
 FINALISTS = 3
-"""How many graphs are compiled and measured, beside the one that was given."""
+"""The number of graphs that are compiled and measured, besides the original one."""
 CLEARLY = 0.99
-"""The part of the time of the graph that was given that another one may take, at most, to be taken instead."""
+"""The maximum time of a graph, relative to that of the original one, to replace it."""
 KERNELS = 4096
-"""How many are kept in memory while models are compared, if there is no other cache."""
+"""Maximum kernels in memory while models are compared, if there is no other cache."""
 TURNS = Plan(rounds=8, slot=0.2, rest=0.05)
 
 
 @dataclass(frozen=True, slots=True)
 class Superoptimized:
-    """A model, the graph that was found for it, and how that was checked.
+    """A compiled model, its optimized graph, and the result of validation.
 
-    ``measured``: its time relative to that of the graph that was given; None if it was not measured.
+    ``measured``: its time relative to that of the original graph; None if it was not measured.
     """
 
     compiled: Compiled
@@ -60,16 +60,16 @@ class Superoptimized:
 
 
 def compile_by_rules(prepared: Graph, options: Options, services: Services) -> Compiled:
-    """The model with ``options.rules`` applied wherever they match, and checked.
+    """The model compiled with ``options.rules`` applied wherever they match, and validated.
 
-    Raises ``BadInput`` if sums must not change at all, and if a rule is false or does not end.
+    Raises ``BadInput`` for ``math="strict"``, for a false rule, and for rules that can be applied without end.
     """
     _check(options.math, "rules= may change")
     try:
         done = list(sweeps(prepared, _others(options), fold=False))
     except InternalError as error:
         false = "".join(f"; {told}" for rule in _others(options) if (told := _told_if_false(rule)))
-        raise BadInput(f"{error}{false or '; leave one of them out'}") from error
+        raise BadInput(f"{error}{false or '; leave one of them out, or exchange its from and to'}") from error
     if not done or not _is_finite(folded(done[-1][0]), prepared):
         return compile_prepared(prepared, options, services)
     steps = tuple(applied_by(one, 0.0, 0.0) for _, made in done for one in made)
@@ -79,7 +79,7 @@ def compile_by_rules(prepared: Graph, options: Options, services: Services) -> C
 
 
 def _told_if_false(rule: Rule) -> str:
-    """What shows that ``rule`` is false; empty if nothing does."""
+    """The counterexample of a false ``rule``, as text; empty if there is none."""
     found = verify_rule(rule, Engine.FIELD)
     return f"{rule.name} is false: {found.witness or found.counterexample}" if found.verdict is Verdict.FALSE else ""
 
@@ -91,10 +91,9 @@ def _others(options: Options) -> tuple[Rule, ...]:
 def superoptimize(
     prepared: Graph, options: Options, services: Services = ALONE, search: Search | None = None
 ) -> Superoptimized:
-    """The model compiled, and the story of its graph. ``search``: another one than that of ``options.superopt``.
+    """Compile a model after a search for a better graph. ``search``: replaces that of ``options.superopt``.
 
-    Raises ``BadInput`` if sums must not change at all: then there is nothing to search for; and if another's rule is
-    false.
+    Raises ``BadInput`` for ``math="strict"``, which permits no rules, and for a false rule in ``options.rules``.
     """
     # The models to be compared have most of their kernels in common.
     shared = services if services.cache is not None else replace(services, cache=Recent(KERNELS))
@@ -115,9 +114,9 @@ def _search(options: Options) -> Search:
 
 
 def optimize_for(graph: Graph, costs: CostProvider, search: Search | None, math: Math) -> tuple[Optimized, Validation]:
-    """What ``costs`` rate best of what follows from an imported graph, and how it was checked: for other runtimes.
+    """The equivalent graph of lowest ``costs`` for an imported graph, for other runtimes, and its validation.
 
-    Without ``search``, that is the graph. Raises ``NotEquivalent`` if the result is not equal to ``graph``.
+    Without ``search``, that is the normalized graph. Raises ``NotEquivalent`` if the result is not equivalent.
     """
     prepared = normalize(graph)
     chosen = Optimized.unchanged(prepared)
@@ -135,24 +134,24 @@ def _check(math: Math, changing: str = "superopt changes") -> None:
 
 
 def _found(graph: Graph, options: Options, search: Search) -> list[Optimized]:
-    """Graphs that cost less, the cheapest first, and the graph itself."""
+    """Graphs that cost less, the cheapest first; ``graph`` itself is the last."""
     found = search.optimize(graph, costs_of(graph, options))
     return [one for one in found if not one.steps or _is_finite(folded(one.after), graph)]
 
 
 def costs_of(graph: Graph, options: Options) -> KernelCosts:
-    """What a search of the prepared ``graph`` goes by."""
+    """The costs for a search in the prepared ``graph``."""
     bounds = interface.bounds_of(graph, options.bounds)
     return KernelCosts.of(graph, options.target, options.math, bounds, options.alternatives)
 
 
 def folded(graph: Graph) -> Graph:
-    """``graph`` with what follows from weights computed, and all rules applied that always pay."""
+    """``graph`` with computations on weights folded, and with all rules applied that always reduce work."""
     return rewrite(normalize(graph), load_rules(ALGEBRA))
 
 
 def _is_finite(graph: Graph, before: Graph) -> bool:
-    """Whether all weights that rules made are finite: a product of two large ones may not be."""
+    """Whether all weights computed by rules are finite: a product of two large ones may overflow."""
     old = {value.name for value in before.constants}
     made = (array for value, array in graph.constants.items() if value.name not in old and value.dtype.is_float)
     return all(bool(np.isfinite(array.astype(np.float64)).all()) for array in made)
@@ -160,19 +159,19 @@ def _is_finite(graph: Graph, before: Graph) -> bool:
 
 @dataclass(slots=True)
 class _Compiling:
-    """What stays the same for all graphs of a model."""
+    """The parameters of compiling that are the same for all graphs of a model."""
 
     options: Options
     services: Services
     _known: dict[bytes, Compiled] = field(default_factory=dict[bytes, Compiled])
-    """By the graph: what is measured is also checked, and handed out."""
+    """Compiled models by graph: measured ones are also validated and returned."""
 
     def result(self, chosen: Optimized) -> Superoptimized:
-        """The model that was chosen, checked."""
+        """The chosen model, validated."""
         return Superoptimized(self._compiled(chosen), chosen, self._validated(chosen))
 
     def chosen(self, found: Sequence[Optimized]) -> tuple[Optimized, float | None]:
-        """The cheapest; at ``max`` the fastest, and its time relative to that of the graph as it was."""
+        """The cheapest graph; at ``max`` the fastest, and its time relative to that of the original graph."""
         if len(found) == 1 or self.options.superopt is not Superopt.MAX:
             paying = (one for one in found[:-1] if one.cost_after < CLEARLY * one.cost_before)
             return next(filter(self._is_fitting, paying), found[-1]), None
@@ -187,9 +186,9 @@ class _Compiling:
         return chosen, relative
 
     def _key(self, found: Sequence[Optimized]) -> str | None:
-        """That of the choice among ``found``: who compiles the model again takes the same graph.
+        """The cache key of the choice among ``found``, so that compiling again chooses the same graph.
 
-        None if nobody can say what an option is (``base.plugins.identity``).
+        None if an option has no identity (``base.plugins.identity``).
         """
         try:
             asked = identity(self.options).encode()
@@ -199,7 +198,7 @@ class _Compiling:
         return hashlib.sha256(b"superopt" + asked + graphs).hexdigest()
 
     def _fastest(self, given: Optimized, rivals: Sequence[Optimized]) -> tuple[Optimized, float]:
-        """The best of ``rivals`` and its relative time, if it is clearly faster than ``given``."""
+        """The best of ``rivals`` and its relative time, if it is clearly faster; else ``given``."""
         feeds = random_feeds(given.before, 0, GUESSED_EXTENT)
         made = [(rival, compiled) for rival in rivals if (compiled := self._fitting(rival)) is not None]
         as_given = _run(self._compiled(given), feeds)
@@ -210,7 +209,7 @@ class _Compiling:
         return self.options.memory_limit is None or self._fitting(one) is not None
 
     def _fitting(self, one: Optimized) -> Compiled | None:
-        """None if it does not fit in memory, although the graph that was given does."""
+        """The compiled graph; None if it does not fit in the memory limit."""
         try:
             return self._compiled(one)
         except ResourceLimit:
@@ -233,7 +232,7 @@ class _Compiling:
             raise BadInput(f"{error}; find the false rule with `tilewright rules verify {files}`") from error
 
     def _checked(self, one: Optimized) -> Validation:
-        """Checked exactly; with floats as well at ``max``, and where the exact check left something open."""
+        """Validate exactly; also with floats at ``max``, and where the exact validation left values undecided."""
         math = self.options.math
         if self.options.superopt is not Superopt.MAX or not one.steps:
             validation = validate(one.before, one.after, math=math)
@@ -246,7 +245,7 @@ class _Compiling:
 def clearly_fastest(rivals: Sequence[T], measured: Callable[[Sequence[T]], Sequence[float]]) -> tuple[T, float] | None:
     """The best of ``rivals`` and its relative time, if that is clearly below 1 in two measurements.
 
-    ``measured``: relative times. The best of several may only have been lucky in the first.
+    ``measured``: returns relative times. The best of several may be so by chance in the first measurement.
     """
     first = measured(rivals)
     if not first or min(first) > CLEARLY:
@@ -257,7 +256,7 @@ def clearly_fastest(rivals: Sequence[T], measured: Callable[[Sequence[T]], Seque
 
 
 def _ratios(given: Callable[[], object], rivals: Sequence[Callable[[], object]]) -> list[float]:
-    """The times of ``rivals``, relative to that of ``given``."""
+    """The times of ``rivals`` relative to that of ``given``."""
     named = {str(number): rival for number, rival in enumerate(rivals)}
     timings = measure({"given": given, **named}, TURNS)
     return [ratio(timings[name], timings["given"]) for name in named]

@@ -179,10 +179,13 @@ def test_what_else_can_be_wrong(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="only what is installed"):
         compiled(FILE, isolate=True)
     circle = "rule a\n  for x[*s], y[*s]\n  from Add(x, y)\n  to Add(y, x)\n  proof tested; 0 shapes\n"
-    with pytest.raises(BadInput, match="they undo what they do; leave one of them out"):
+    with pytest.raises(BadInput, match="matches them again; leave one of them out, or exchange its from and to"):
         compiled(written(tmp_path, circle))
+    growing = circle.replace("to Add(y, x)", "to Add(x, Add(y, y))")
+    with pytest.raises(BadInput, match=r"a made a graph of \d+ nodes .* matches them again; a is false"):
+        compiled(written(tmp_path, growing))
     false = circle.replace("to Add", "to Sub") + circle.replace("rule a", "rule b").replace("from Add", "from Sub")
-    with pytest.raises(BadInput, match=r"they undo what they do; a is false: .*x = .*, y = .*: left .*; b is false: "):
+    with pytest.raises(BadInput, match=r"matches them again; a is false: .*x = .*, y = .*: left .*; b is false: "):
         compiled(written(tmp_path, false))
 
 

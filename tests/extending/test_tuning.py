@@ -92,7 +92,7 @@ def test_installed_ones_have_names(installed: Path, caplog: pytest.LogCaptureFix
     assert "nonsense" in caplog.text
     assert hasattr(model_named("lines"), "rater")
     assert (search_named("genetic"), model_named("trees")) == (Search.GENETIC, Model.TREES)
-    with pytest.raises(BadInput, match="there is annealing, evolution, genetic, grid, hills, random"):
+    with pytest.raises(BadInput, match="there is annealing, beam, evolution, genetic, grid, hills, random"):
         search_named("up")
 
 

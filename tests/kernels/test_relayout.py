@@ -77,7 +77,7 @@ def test_the_meaning_stays(program: tuple[Tensor, dict[Tensor, Array]], lanes: i
     layouts = {t: blocked(4, lanes) for t in rank4 if data.draw(st.booleans())}
     if data.draw(st.booleans()):
         layouts[output] = blocked(4, lanes)
-    layouts = dict(merge_places([output], spread([output], layouts, Machine())))
+    layouts = dict(merge_places([output], spread([output], layouts, Machine()), Machine()))
     constants = [t for t in used if t not in layouts]
     layouts |= constant_layouts([output], constants, layouts, lambda *_: lanes)
     made = relayout([output], layouts)
@@ -143,11 +143,11 @@ def test_a_pointwise_convolution_has_one_axis_of_places() -> None:
     (y,) = require("Conv").apply([x, w], {})
     (z,) = require("Relu").apply([y], {})
     known = {x: blocked(4, 16), z: blocked(4, 16)}
-    merged = merge_places([z], spread([z], known, Machine()))
+    merged = merge_places([z], spread([z], known, Machine()), Machine())
     assert {str(m) for m in merged.values()} == {"d0, d1, d2, d3 -> d0, d1 // 16, d2 * 7 + d3, d1 % 16"}
     assert [str(e) for e in relayout([z], merged)[z].shape] == ["1", "4", "49", "16"]
     window = require("Conv").apply([x, te.placeholder((64, 32, 3, 3), name="v")], {"pads": (1,) * 4})
-    assert merge_places(window, known) == known
+    assert merge_places(window, known, Machine()) == known
 
 
 def test_a_kernel_takes_a_whole_buffer_in_another_shape() -> None:

@@ -76,11 +76,12 @@ def test_a_run_that_is_as_long_as_a_repeat_is_one(monkeypatch: pytest.MonkeyPatc
     assert min(asked[2:]) > 1
 
 
-def test_a_hopeless_candidate_is_timed_once_when_it_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hopeless_candidate_is_timed_once_when_two_warm_runs_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     candidate = Timed(image_of(product("mm", 8), Target.host()).executable(1), draw(product("mm", 8), 0))
-    times = iter([90.0, 30.0, 31.0, 32.0, 90.0, 50.0])
+    times = iter([90.0, 30.0, 31.0, 32.0, 90.0, 900.0, 30.0, 31.0, 32.0, 90.0, 51.0, 50.0])
     monkeypatch.setattr(Timed, "_mean_us", lambda *_: next(times))
     assert candidate.sample(Timing(3, 0.0), 30.0, hopeless_us=40.0) == (30.0, 31.0, 32.0)
+    assert candidate.sample(Timing(3, 0.0), 30.0, hopeless_us=40.0) == (30.0, 31.0, 32.0), "an interrupted run"
     assert candidate.sample(Timing(3, 0.0), 30.0, hopeless_us=40.0) == (50.0,)
     attempt, made = attempts(0.9, 0.9)
     assert steadiest(attempt, 1000.0, hopeless_us=0.5).times_us == (1.0,)

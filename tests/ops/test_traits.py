@@ -267,3 +267,38 @@ def test_neutral(name: str) -> None:
     shape, attributes = NEUTRAL[name]
     array = draw(f32, shape, np.random.default_rng(5))
     assert same(run(require(name), [array], attributes), array)
+
+
+BESIDE: Mapping[str, int] = {
+    "BatchNormalization": 4,
+    "GroupNormalization": 2,
+    "LayerNormalization": 1,
+    "PRelu": 1,
+    "RMSNormalization": 1,
+}
+"""How many operands there are beside the data."""
+
+
+@pytest.mark.parametrize("name", [name for name in names() if require(name).has(Trait.LIKE_FIRST)])
+def test_like_first(name: str) -> None:
+    op, count = require(name), BESIDE.get(name, 0)
+    shape = (4, 4) if name == "EyeLike" else (2, 4, 4)
+    others = [placeholder((4,), f32, f"p{n}") for n in range(count)]
+    data = placeholder(shape, f32, "x")
+    assert op.apply([data, *others], {})[0].shape == data.shape
+
+
+@pytest.mark.parametrize("name", [name for name in names() if require(name).has(Trait.POOLS)])
+def test_pools(name: str) -> None:
+    """An element of the data is in the windows around it, and in no other channel."""
+    data = np.random.default_rng(6).uniform(1, 2, (1, 3, 6, 5)).astype(np.float32)
+    op, options = require(name), {"kernel_shape": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 0), "dilations": (1, 2)}
+    other = data.copy()
+    other[0, 1, 2, 3] = 9
+    known, changed = first(op, [data], options), first(op, [other], options)
+    assert known.shape == (1, 3, 3, 3)
+    places = np.argwhere(known != changed)
+    assert {(y, x) for y in range(3) for x in range(3) if 2 - (2 * y - 1) in (0, 1, 2) and 3 - x in (0, 2)} == {
+        (int(y), int(x)) for _, channel, y, x in places if channel == 1
+    }
+    assert set(places[:, 1].tolist()) == {1}

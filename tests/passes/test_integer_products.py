@@ -1,5 +1,6 @@
 """Quantized matrix products by dot-product instructions, against NumPy's integers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -14,7 +15,8 @@ from tests.frontend.models import model
 from tilewright.compilation import Options
 from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read.importer import load
-from tilewright.passes.integer_products import expand_integer_products
+from tilewright.graph import Node
+from tilewright.passes.alternatives import Facts, Way, expand, facts_of, known
 from tilewright.passes.normalize import normalize
 from tilewright.target.target import Target
 
@@ -102,7 +104,7 @@ def test_many_matrices_and_run_time_rows() -> None:
 def operators(case: Case, target: Target) -> list[str]:
     graph = normalize(load(case.model()))
     assert [node.op.name for node in graph.nodes] == ["MatMulInteger"], "the importer leaves it as it is"
-    return [node.op.name for node in expand_integer_products(graph, target).nodes]
+    return [node.op.name for node in expand(graph, facts_of(graph, target)).nodes]
 
 
 def test_what_is_computed() -> None:
@@ -113,6 +115,21 @@ def test_what_is_computed() -> None:
     assert operators(Case(drawn(np.uint8, 32), bytes_.b), BEST) == ["Cast", "MatMul"]
     no_rows = Case(drawn(np.uint8, 4, 0), drawn(np.int8, 0, 64))
     assert "DotProducts" not in operators(no_rows, BEST)
+
+
+class Nowhere:
+    """An alternative in the place of dot products, which never applies."""
+
+    name = "dot products"
+
+    def ways(self, _node: Node, _facts: Facts) -> Iterable[Way]:
+        return ()
+
+
+def test_alternatives_take_the_place_of_others() -> None:
+    graph = normalize(load(Case(drawn(np.uint8, 8, 32), drawn(np.int8, 32, 64)).model()))
+    expanded = expand(graph, facts_of(graph, BEST, alternatives=known([Nowhere()])))
+    assert [node.op.name for node in expanded.nodes] == ["Cast", "MatMul"]
 
 
 @dataclass(frozen=True)
@@ -173,7 +190,7 @@ def test_how_convolutions_are_computed() -> None:
     def names(case: Window, target: Target) -> list[str]:
         graph = normalize(load(case.model()))
         assert [node.op.name for node in graph.nodes] == ["ConvInteger"], "the importer leaves it as it is"
-        return [node.op.name for node in expand_integer_products(graph, target).nodes]
+        return [node.op.name for node in expand(graph, facts_of(graph, target)).nodes]
 
     plain = Window(drawn(np.uint8, 1, 8, 5, 5), drawn(np.int8, 16, 8, 3, 3))
     assert names(plain, BEST) == ["ChannelGroups", "DotConvolution"]

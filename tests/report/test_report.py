@@ -3,6 +3,7 @@
 import re
 import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -20,7 +21,7 @@ from tilewright.measure.job import Job
 from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
 from tilewright.measure.verdicts import Outcome, Verdict
-from tilewright.report.charts import Axis, Scale, Series, chart
+from tilewright.report.charts import Axis, Mark, Scale, Series, chart
 from tilewright.report.history import Search, Trial, searches
 from tilewright.report.page import page
 from tilewright.report.tuning import tuning_sections
@@ -180,6 +181,13 @@ def test_points_are_where_they_belong() -> None:
     assert left < right
     assert bottom > top
     assert "nothing to show" in chart("t", Axis("x"), Axis("y"), [])
+
+
+def test_a_band_is_behind_its_line() -> None:
+    line = Series("s", [(1.0, 2.0), (3.0, 2.5)], "red", Mark.STEPS, [(1.0, 1.5, 2.5), (3.0, 2.0, 3.0)])
+    shaded, alone = (chart("t", Axis("x"), Axis("y"), [one]) for one in (line, replace(line, band=())))
+    assert shaded.count("fill-opacity: 0.15") == 1
+    assert "fill-opacity: 0.15" not in alone
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

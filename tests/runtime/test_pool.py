@@ -14,6 +14,7 @@ import pytest
 from tests.runtime import pool_stress
 from tests.runtime.images import TORTURE, compile_text, image_of
 from tilewright.backend.cpu.support import support_text
+from tilewright.base.errors import MeasureError
 from tilewright.runtime import abi
 from tilewright.runtime import pool as pool_module
 from tilewright.runtime.loader import LoadedImage, load_image
@@ -55,6 +56,28 @@ def test_stress(tmp_path: Path, callers: int, threads: int, spins: int, forks: i
 @pytest.mark.parametrize("threads", [2, 5, 33])
 def test_stress_long(tmp_path: Path, threads: int, spins: int) -> None:
     assert stress(tmp_path, 4, threads, spins, 100, 15.0) > 1000
+
+
+def test_pinned_threads_stay_on_one_processor_each(image: LoadedImage) -> None:
+    def masks() -> list[list[int]]:
+        """The processors that each thread of this process may use, in the order in which threads were started."""
+        return [sorted(os.sched_getaffinity(task)) for task in sorted(map(int, os.listdir("/proc/self/task")))]
+
+    allowed = sorted(os.sched_getaffinity(0))
+    wanted = (allowed * 3)[1:4]  # the caller and two workers, of three
+    pool = Pool()
+    try:
+        pool.ensure(4, image)
+        before = masks()
+        with pool.pinned(wanted):
+            assert os.sched_getaffinity(0) == {wanted[0]}
+            assert masks()[-3:] == [[wanted[1]], [wanted[2]], allowed]
+        assert masks() == before
+        with pytest.raises(MeasureError, match="can't be kept on one processor"), pool.pinned([8191]):
+            pass
+        assert masks() == before
+    finally:
+        pool.stop()
 
 
 def test_workers_start_once_and_stop(image: LoadedImage) -> None:

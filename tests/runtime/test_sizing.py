@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.base.errors import BadInput
-from tilewright.runtime.sizing import default_threads
+from tilewright.runtime.sizing import default_threads, processors_for
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +83,13 @@ def test_bad_environment(tmp_path: Path, text: str) -> None:
 )
 def test_quota_and_cores(tmp_path: Path, files: dict[str, str], expected: int) -> None:
     assert default_threads({}, write(tmp_path, files)) == expected
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(1, [0]), (3, [0, 2, 4]), (5, [0, 2, 4, 6, 1]), (9, [])])
+def test_processors_are_of_as_many_cores_as_possible(tmp_path: Path, threads: int, expected: list[int]) -> None:
+    pairs = {f"sys/devices/system/cpu/cpu{i}/topology/thread_siblings_list": f"{i & ~1}-{i | 1}" for i in range(8)}
+    assert processors_for(threads, write(tmp_path, pairs)) == expected
+    assert processors_for(8, tmp_path / "unknown") == list(range(8))
 
 
 def test_this_machine() -> None:

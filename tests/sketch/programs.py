@@ -1,6 +1,9 @@
 """Computations whose sketches are counted and sampled."""
 
+from collections.abc import Sequence
+
 from tilewright import te
+from tilewright.base.dtypes import DType
 from tilewright.loops.program import Program
 from tilewright.tensor.ir import Tensor
 
@@ -15,6 +18,13 @@ def two_products(m: int, k: int, n: int) -> Tensor:
     c, e = matmul(m, k, k), te.placeholder((k, n), name="E")
     r = te.reduce_axis((0, k), "k2")
     return te.compute((m, n), lambda i, j: te.sum(c[i, r] * e[r, j], axis=r), name="D")
+
+
+def products_of_one_row(batch: int, m: int, n: int, k: int) -> Tensor:
+    """As in minimal filtering: with axes of one element, over which nothing runs."""
+    a, b = te.placeholder((batch, m, 1, k), name="A"), te.placeholder((batch, k, 1, n), name="B")
+    r = te.reduce_axis((0, k), "k")
+    return te.compute((batch, m, 1, n), lambda g, i, z, j: te.sum(a[g, i, z, r] * b[g, r, z, j], axis=r), name="C")
 
 
 def convolution(size: int, inner: int, outer: int) -> Tensor:
@@ -33,6 +43,63 @@ def convolution(size: int, inner: int, outer: int) -> Tensor:
     )
     shifted = te.compute(shape, lambda n, o, h, v: conv[n, o, h, v] + bias[o], name="S")
     return te.compute(shape, lambda n, o, h, v: te.maximum(shifted[n, o, h, v], 0.0), name="Y")
+
+
+def constant(matrix: Sequence[Sequence[float]], name: str) -> Tensor:
+    """A matrix of numbers, as a te program writes it down: selected by the indices."""
+
+    def chosen(index: te.Expr, values: Sequence[te.Expr]) -> te.Expr:
+        found = values[-1]
+        for place in reversed(range(len(values) - 1)):
+            found = te.select(index < place + 1, values[place], found)
+        return found
+
+    def element(i: te.Expr, j: te.Expr) -> te.Expr:
+        return chosen(i, [chosen(j, [te.const(value, "float32") for value in row]) for row in matrix])
+
+    return te.compute((len(matrix), len(matrix[0])), element, name=name)
+
+
+INPUT_TRANSFORM = ((1, 0, 0, 0), (0, 1, -1, 1), (-1, 1, 1, 0), (0, 0, 0, -1))
+OUTPUT_TRANSFORM = ((1, 0), (1, 1), (1, -1), (0, -1))
+"""Of F(2x2, 3x3) (Lavin and Gray, 2016), transposed."""
+
+
+def winograd(size: int, inner: int, outer: int) -> Tensor:
+    """A convolution with padding by F(2x2, 3x3), of weights that are transformed already; ``size`` is even."""
+    x, w = te.placeholder((size, size, inner), name="X"), te.placeholder((4, 4, inner, outer), name="W")
+    tiles = size // 2
+    r, q, v, u = (te.reduce_axis((0, 4), name) for name in "rqvu")
+    c = te.reduce_axis((0, inner), "ci")
+    padded = te.compute(
+        (size + 2, size + 2, inner),
+        lambda h, v, c: te.if_then_else((h >= 1) & (h <= size) & (v >= 1) & (v <= size), x[h - 1, v - 1, c], 0.0),
+        name="P",
+    )
+    b, a = constant(INPUT_TRANSFORM, "B"), constant(OUTPUT_TRANSFORM, "A")
+    tile = te.compute(
+        (4, 4, tiles * tiles, inner),
+        lambda i, j, p, c: padded[p // tiles * 2 + i, p % tiles * 2 + j, c],
+        name="input_tile",
+    )
+    pack = te.compute(
+        (4, 4, tiles * tiles, inner),
+        lambda i, j, p, c: te.sum(tile[r, q, p, c] * b[r, i] * b[q, j], axis=[r, q]),
+        name="data_pack",
+    )
+    product = te.compute(
+        (4, 4, tiles * tiles, outer), lambda i, j, p, o: te.sum(pack[i, j, p, c] * w[i, j, c, o], axis=c), name="bgemm"
+    )
+    inverse = te.compute(
+        (2, 2, tiles * tiles, outer),
+        lambda y, z, p, o: te.sum(product[v, u, p, o] * a[v, y] * a[u, z], axis=[v, u]),
+        name="inverse",
+    )
+    return te.compute(
+        (size, size, outer),
+        lambda h, v, o: inverse[h % 2, v % 2, h // 2 * tiles + v // 2, o],
+        name="Y",
+    )
 
 
 def max_pool(size: int, window: int) -> Tensor:
@@ -71,5 +138,39 @@ def norm(size: int) -> Tensor:
     return te.compute((1,), lambda b: te.sqrt(squares[b]), name="Y")
 
 
+def product_of_rows(m: int, n: int, k: int) -> Tensor:
+    """The rows of one matrix by those of another: both are contiguous along the reduction."""
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k), name="B")
+    r = te.reduce_axis((0, k), "k")
+    return te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[j, r], axis=r), name="C")
+
+
+def gram(m: int, k: int) -> Tensor:
+    """The products of all pairs of rows."""
+    a, r = te.placeholder((m, k), name="A"), te.reduce_axis((0, k), "k")
+    return te.compute((m, m), lambda i, j: te.sum(a[i, r] * a[j, r], axis=r), name="C")
+
+
+def smoothed_twice(rows: int, columns: int) -> Tensor:
+    """Two stencils of five points."""
+    x = te.placeholder((rows + 4, columns + 4), name="X")
+
+    def step(of: Tensor, border: int, name: str) -> Tensor:
+        return te.compute(
+            (rows + border, columns + border),
+            lambda i, j: of[i + 1, j + 1] + of[i, j + 1] + of[i + 2, j + 1] + of[i + 1, j] + of[i + 1, j + 2],
+            name=name,
+        )
+
+    return step(step(x, 2, "once"), 0, "twice")
+
+
 def naive(output: Tensor) -> Program:
     return te.create_schedule(output).program
+
+
+def dot_product(m: int, n: int, k: int, left: DType, right: DType, wide: DType) -> Tensor:
+    """Rows by rows, of narrow numbers, added up in wide ones."""
+    a, b = te.placeholder((m, k), left, "A"), te.placeholder((n, k), right, "B")
+    r = te.reduce_axis((0, k), "k")
+    return te.compute((m, n), lambda i, j: te.sum(te.cast(a[i, r], wide) * te.cast(b[j, r], wide), axis=r), name="C")

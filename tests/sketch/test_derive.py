@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sketch import programs
+from benchmarks.operator_models import OPERATORS
+from tests.sketch import operators, programs
 from tilewright import te
+from tilewright.base.dtypes import i8, i32, u8
 from tilewright.base.errors import BadInput
 from tilewright.loops.ir import Block
 from tilewright.schedule.tree import BlockRef
-from tilewright.sketch import Answer, Draft, sketch_spaces, sketches
+from tilewright.sketch import BLOCKS_AND_THREADS, CORES, Answer, Draft, sketch_spaces, sketches
 from tilewright.space.config import Decided
 from tilewright.target.target import Target
 from tilewright.tensor.ir import Tensor
@@ -18,6 +20,7 @@ FOUR_CORES = replace(Target.host(), cores=4)
 
 COUNTS = {
     "a matrix product": (programs.matmul(512, 512, 512), 3),
+    "axes of one element": (programs.products_of_one_row(1, 16, 256, 64), 3),
     "few elements, long sums": (programs.matmul(8, 8, 512), 5),
     "two products": (programs.two_products(512, 512, 512), 9),
     "a convolution and what follows": (programs.convolution(56, 512, 512), 3),
@@ -25,7 +28,34 @@ COUNTS = {
     "the least of rows": (programs.least(10, 1024), 3),
     "softmax": (programs.softmax(16, 1000), 9),
     "a sum of everything": (programs.everything_summed(128, 1024), 3),
+    "winograd": (programs.winograd(56, 64, 64), 3),
 }
+WITH_THREADS = {
+    "a matrix product": (programs.matmul(512, 512, 512), 1),
+    "few elements, long sums": (programs.matmul(8, 8, 1024), 2),
+    "two products": (programs.two_products(512, 512, 512), 1),
+    "a convolution and what follows": (programs.convolution(56, 512, 512), 1),
+    "a reduction of one element": (programs.max_pool(56, 1), 1),
+    "the least of rows": (programs.least(10, 1024), 2),
+    "softmax": (programs.softmax(16, 1000), 4),
+    "a sum of everything": (programs.everything_summed(128, 1024), 2),
+    "winograd": (programs.winograd(56, 64, 64), 1),
+}
+OPERATOR_COUNTS = {
+    "C1D": (3, 1),
+    "C2D": (3, 1),
+    "C3D": (3, 1),
+    "GMM": (3, 1),
+    "GRP": (3, 1),
+    "DIL": (3, 1),
+    "DEP": (3, 1),
+    "T2D": (3, 1),
+    "CAP": (3, 1),
+    "NRM": (3, 2),
+    "ConvLayer": (3, 1),
+    "TBS": (27, 4),
+}
+"""Of the operators of ``benchmarks/operator_models.py``, in all their shapes: on cores, with blocks and threads."""
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -34,6 +64,33 @@ def test_counts(name: str) -> None:
     found = sketches(programs.naive(output), FOUR_CORES)
     assert len(found) == count
     assert len({str(sketch) for sketch in found}) == count
+
+
+@pytest.mark.parametrize("name", WITH_THREADS)
+def test_counts_with_threads(name: str) -> None:
+    output, count = WITH_THREADS[name]
+    assert len(sketches(programs.naive(output), FOUR_CORES, structure=BLOCKS_AND_THREADS)) == count
+
+
+@pytest.mark.parametrize(
+    ("shape", "batch"), [(1, 1), *(pytest.param(s, b, marks=pytest.mark.slow) for s in range(4) for b in (1, 16))]
+)
+@pytest.mark.parametrize("name", OPERATOR_COUNTS)
+def test_counts_of_operators(name: str, shape: int, batch: int) -> None:
+    naive = programs.naive(operators.BUILDERS[name](batch, *OPERATORS[name][1][shape]))
+    found = [len(sketches(naive, FOUR_CORES, structure=structure)) for structure in (CORES, BLOCKS_AND_THREADS)]
+    assert tuple(found) == OPERATOR_COUNTS[name]
+
+
+def test_intrinsics_of_the_target() -> None:
+    naive = programs.naive(programs.dot_product(16, 32, 64, u8, i8, i32))
+    tensorized = ["tensorize(C), cache_write(C), tile_and_fuse(C)", "tensorize(C), tile(C)"]
+    for features, expected in (("", True), (",-avx512vnni", False)):
+        found = [str(sketch) for sketch in sketches(naive, Target.parse(f"x86_64,znver4{features},cores=4"))]
+        assert [one in found for one in tensorized] == [expected] * 2
+        assert len(found) == (6 if expected else 3)
+    odd = programs.naive(programs.dot_product(16, 30, 64, u8, i8, i32))
+    assert not any("tensorize" in str(sketch) for sketch in sketches(odd, Target.parse("x86_64,znver4")))
 
 
 def test_what_is_derived() -> None:
@@ -48,6 +105,11 @@ def test_what_is_derived() -> None:
         "inline(S), tile_and_fuse(C, 1)",
         "inline(S), tile(C)",
     ]
+    (written,) = sketches(programs.naive(programs.winograd(8, 4, 4)), FOUR_CORES, structure=BLOCKS_AND_THREADS)
+    assert str(written) == (
+        "constant_matrix(inverse), cache_write(bgemm), tile_and_fuse(bgemm), cache_read(bgemm), "
+        "constant_matrix(data_pack), special_location(input_tile), inline(P)"
+    )
     (nothing,) = sketches(programs.naive(programs.max_pool(56, 1)), FOUR_CORES)
     assert str(nothing) == "no rule"
 

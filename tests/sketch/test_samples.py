@@ -1,63 +1,76 @@
 """Random samples of sketches compute what the naive program does; hardly any has no schedule."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.sketch import programs
+from tests.sketch.computations import NAMES, outputs
 from tilewright import te
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule.schedule import Schedule
 from tilewright.sketch import sketch_spaces
 from tilewright.target.target import Target
-from tilewright.tensor.ir import Tensor
+from tilewright.te.stage import TeSchedule
 
 FOUR_CORES = replace(Target.host(), cores=4)
-OUTPUTS = {
-    "product": programs.matmul(12, 48, 20),
-    "long sums": programs.matmul(4, 4, 64),
-    "two products": programs.two_products(12, 8, 20),
-    "convolution": programs.convolution(6, 4, 16),
-    "pooling": programs.max_pool(9, 3),
-    "least": programs.least(5, 96),
-    "softmax": programs.softmax(5, 36),
-    "sum": programs.everything_summed(12, 40),
-    "norm": programs.norm(16),
-}
 MOST_REFUSED = 0.05
+MANY = 500
+MOST_WRONG = 2e-4
+"""Of float32: sums are added up in other orders than the interpreter's."""
 
 
-def samples(output: Tensor, count: int, seed: int) -> Iterator[Schedule | None]:
-    """So many candidates of each sketch; None for one that has no schedule."""
+def samples(whole: TeSchedule, count: int, seed: int) -> Iterator[Schedule | str]:
+    """So many candidates, each of some sketch; for one that has no schedule, why."""
     random = np.random.default_rng(seed)
-    for _, space in sketch_spaces(programs.naive(output), FOUR_CORES):
-        for digits in space.sample(count, random):
-            try:
-                yield space.schedule(digits)
-            except ScheduleError:
-                yield None
+    spaces = [space for _, space in sketch_spaces(whole.program, FOUR_CORES)]
+    for _ in range(count):
+        space = spaces[random.integers(len(spaces))]
+        try:
+            yield space.schedule(space.sample(1, random)[0])
+        except ScheduleError as error:
+            yield reason(error)
 
 
-def check(name: str, count: int, seed: int) -> None:
-    """Each sample is built, and compared with the interpreter."""
-    output = OUTPUTS[name]
-    whole, found = te.create_schedule(output), [*samples(output, count, seed)]
-    assert sum(one is None for one in found) <= MOST_REFUSED * len(found)
-    for one in found:
-        if one is not None:
-            compared = te.build(whole.scheduled(one), threads=2).check()
-            assert all(difference.worst < 1e-4 for difference in compared.values()), one.trace
+def reason(error: ScheduleError) -> str:
+    """Which primitive refuses, and why, without names and numbers."""
+    call, _, why = str(error).splitlines()[0].partition(" is refused: ")
+    return f"{call.split('(')[0]}: {re.sub('`[^`]*`|[0-9]+', '_', why)}"
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
+def check(whole: TeSchedule, one: Schedule) -> None:
+    """It is built, and compared with the interpreter."""
+    compared = te.build(whole.scheduled(one), threads=2).check()
+    assert all(difference.worst < MOST_WRONG for difference in compared.values()), one.trace
+
+
+def test_forty_computations() -> None:
+    assert len(set(NAMES)) == len(NAMES) >= 40
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_samples(name: str) -> None:
-    check(name, 2, seed=0)
+    """Some are scheduled, one is built."""
+    whole = te.create_schedule(outputs(name))
+    found = [*samples(whole, 5, seed=0)]
+    scheduled = [one for one in found if isinstance(one, Schedule)]
+    assert len(scheduled) >= len(found) - 1, Counter(one for one in found if isinstance(one, str))
+    check(whole, scheduled[0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("name", OUTPUTS)
-def test_many_samples(name: str, seed: int) -> None:
-    check(name, 20, seed=seed + 1)
+@pytest.mark.parametrize("name", NAMES)
+def test_many_samples(name: str) -> None:
+    """20,000 over all computations."""
+    whole = te.create_schedule(outputs(name))
+    refused: Counter[str] = Counter()
+    for one in samples(whole, MANY, seed=1):
+        if isinstance(one, str):
+            refused[one] += 1
+        else:
+            check(whole, one)
+    print(name, dict(refused))
+    assert refused.total() <= MOST_REFUSED * MANY, refused

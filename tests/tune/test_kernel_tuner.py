@@ -21,10 +21,11 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.space.config import Config
 from tilewright.space.space import Digits, Floats, Space
 from tilewright.target.target import Target
+from tilewright.tune.features import individuals
 from tilewright.tune.kernel_tuner import FINALISTS, KernelTuner, Setup, Start, compared
 from tilewright.tune.measurer import NOTHING_PREDICTED, Measurer
 from tilewright.tune.model_tuner import Computed, ModelTuner
-from tilewright.tune.models import rater, statements
+from tilewright.tune.models import rater
 from tilewright.tune.models.looptree import LoopTree
 from tilewright.tune.models.model import Measured
 from tilewright.tune.recorded import SEARCHING
@@ -152,13 +153,13 @@ def test_the_network_over_loops_is_asked_for_few_candidates(
 
 def test_the_model_over_statements_is_asked_for_few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduled: list[bytes] = []
-    seen = statements.statement_features
+    seen = individuals.statement_features
 
     def watched(program: Program, target: Target) -> Floats:
         scheduled.append(str(program).encode())
         return seen(program, target)
 
-    monkeypatch.setattr(statements, "statement_features", watched)
+    monkeypatch.setattr(individuals, "statement_features", watched)
     measurer = MadeUp()
     for model in (Model.STATEMENTS, shared(Model.STATEMENTS, 0)):
         scheduled.clear()
@@ -181,7 +182,7 @@ def test_models_that_learn_nothing_from_similar_kernels_begin_as_without_them() 
 
 def test_kernels_of_a_model_share_the_model_over_statements() -> None:
     programs = [Computed(product("a", 64), 1), Computed(product("b", 48), 1)]
-    first, second = ModelTuner(programs, HOST, MadeUp(), Setup(model=Model.STATEMENTS)).kernels
+    first, second = ModelTuner([programs], HOST, MadeUp(), Setup(model=Model.STATEMENTS)).kernels
     unknown = np.array([second.tuner.space.analytic()])
     assert second.tuner._rater is not None
     assert second.tuner._rater.score(unknown)[0] == 0.0
@@ -259,7 +260,7 @@ def test_of_those_that_were_fast_by_luck_the_best_is_kept() -> None:
 def test_rounds_go_where_most_is_to_be_gained() -> None:
     """One of two equal kernels is called a hundred times."""
     programs = [Computed(product("a", 64), 1), Computed(product("b", 48), 100), Computed(product("c", 48), 0)]
-    tuner = ModelTuner(programs, HOST, MadeUp(), Setup(batch=8))
+    tuner = ModelTuner([programs], HOST, MadeUp(), Setup(batch=8))
     assert [kernel.weight for kernel in tuner.kernels] == [1, 100]  # b and c are the same program
     rounds = iter(range(10))
     list(tuner.run(lambda: next(rounds, None) is not None))
@@ -270,7 +271,7 @@ def test_rounds_go_where_most_is_to_be_gained() -> None:
 def test_a_kernel_whose_first_candidates_fail_is_not_given_up() -> None:
     """None of the first four is right with a probability of two thirds."""
     programs = [Computed(product("mm", size), 1) for size in (32, 48, 64, 80, 96)]
-    tuner = ModelTuner(programs, HOST, MadeUp(failing=0.9), Setup())
+    tuner = ModelTuner([programs], HOST, MadeUp(failing=0.9), Setup())
     tuners = [kernel.tuner for kernel in tuner.kernels]
     rounds = iter(range(30))
 
@@ -284,7 +285,7 @@ def test_a_kernel_whose_first_candidates_fail_is_not_given_up() -> None:
 
 def test_what_is_not_clearly_better_is_withdrawn() -> None:
     measurer = MadeUp()
-    tuner = ModelTuner([Computed(product("a", 64), 1)], HOST, measurer, Setup(first=16, batch=16))
+    tuner = ModelTuner([[Computed(product("a", 64), 1)]], HOST, measurer, Setup(first=16, batch=16))
     rounds = iter(range(2))
     list(tuner.run(lambda: next(rounds, None) is not None))
     (gain,) = tuner.confirm()
@@ -338,8 +339,8 @@ def test_a_space_that_is_mostly_invalid_finishes_and_says_why() -> None:
 def test_weights_are_cold_where_a_model_has_more_than_a_cache_holds() -> None:
     target = replace(HOST, l2_bytes=1 << 12, l3_bytes=1 << 16)
 
-    def timing(*computed: Computed) -> Timing:
-        first = ModelTuner(computed, target, MadeUp(), Setup()).kernels[0].tuner
+    def timing(*computed: Computed, beside: tuple[Computed, ...] = ()) -> Timing:
+        first = ModelTuner([computed, beside], target, MadeUp(), Setup()).kernels[0].tuner
         analytic = first.space.analytic()
         assert analytic is not None
         return first.job(analytic).timing
@@ -350,3 +351,5 @@ def test_weights_are_cold_where_a_model_has_more_than_a_cache_holds() -> None:
     assert (larger.cold, larger.between_bytes) == (("A", "B"), 1 << 17)  # twice the largest cache
     small = timing(Computed(product("b", 8), 1, ("B",)))
     assert (small.cold, small.between_bytes) == ((), 0)
+    shared = timing(Computed(product("b", 8), 1, ("B",)), beside=(Computed(product("c", 8), 100, ("B",)),))
+    assert (shared.cold, shared.between_bytes) == (("B",), 1 << 15)  # as in the network that reads more

@@ -42,7 +42,7 @@ def test_it_is_the_best_of_the_nearest_size(tmp_path: Path) -> None:
         assert nearest_schedule(records, wanted, HOST, 2) is None
 
         measurer = MadeUp()
-        tuner = ModelTuner([Computed(wanted, 1)], HOST, measurer, Setup(batch=4), records)
+        tuner = ModelTuner([[Computed(wanted, 1)]], HOST, measurer, Setup(batch=4), records)
         tuner.kernels[0].tuner.round()
         traces = [candidate.job.trace for candidate in tuner.kernels[0].tuner.confirm()]
         assert found.trace.to_json() in traces

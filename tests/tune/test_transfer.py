@@ -44,7 +44,7 @@ def measured_before(path: Path) -> None:
 
 def first_batch(records: Records | None, setup: Setup) -> Floats:
     """What the candidates take that a search for the wanted kernel measures first."""
-    tuner = ModelTuner([Computed(WANTED.naive, 1)], HOST, MadeUp(), setup, records).kernels[0].tuner
+    tuner = ModelTuner([[Computed(WANTED.naive, 1)]], HOST, MadeUp(), setup, records).kernels[0].tuner
     tuner.round()
     return microseconds(WANTED, np.array(tuner.history.digits[1:]))  # the first one is the analytic model's
 

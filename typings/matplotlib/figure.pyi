@@ -8,6 +8,18 @@ class Axes:
         self, x: Sequence[float], y: Sequence[float], *, s: float, c: str, alpha: float, label: str
     ) -> object: ...
     def plot(self, x: Sequence[float], y: Sequence[float], color: str, /, *, drawstyle: str, label: str) -> object: ...
+    def fill_between(
+        self,
+        x: Sequence[float],
+        y1: Sequence[float],
+        y2: Sequence[float],
+        /,
+        *,
+        color: str,
+        alpha: float,
+        step: str | None,
+        linewidth: float,
+    ) -> object: ...
     def set_ylim(self, *, bottom: float) -> object: ...
     def legend(self) -> object: ...
 

@@ -1,4 +1,4 @@
-"""Options of the tuner: searchers and cost models."""
+"""Options of the tuner: searchers, cost models, goals and schedulers."""
 
 from enum import Enum
 
@@ -12,6 +12,8 @@ class Search(Enum):
     """What was fast is crossed and mutated."""
     EVOLUTION = "evolution"
     """What the cost model says is good among the descendants of what was fast (Zheng et al., 2020)."""
+    BEAM = "beam"
+    """Decisions one after the other; after each, only what the cost model prefers goes on (Adams et al., 2019)."""
     RANDOM = "random"
     GRID = "grid"
     """All candidates in order, for small spaces."""
@@ -19,7 +21,7 @@ class Search(Enum):
     @property
     def asks_a_model(self) -> bool:
         """Whether candidates are rated before they are measured."""
-        return self in (Search.ANNEALING, Search.EVOLUTION)
+        return self in (Search.ANNEALING, Search.EVOLUTION, Search.BEAM)
 
 
 class Model(Enum):
@@ -47,3 +49,23 @@ class Spaces(Enum):
     """What is derived from the program alone (Zheng et al., 2020)."""
     ALL = "all"
     """Both."""
+
+
+class Goal(Enum):
+    """What is minimized over the networks that are tuned together (Zheng et al., 2020, table 2)."""
+
+    SUM = "sum"
+    """The sum of their latencies."""
+    REQUIREMENTS = "requirements"
+    """The same, but nothing is gained by a network that is faster than required."""
+    SPEEDUP = "speedup"
+    """The negated geometric mean of speedups."""
+
+
+class Scheduling(Enum):
+    """Which kernel is searched next."""
+
+    GRADIENT = "gradient"
+    """The one by which the goal is expected to come nearest (Zheng et al., 2020)."""
+    ROUND_ROBIN = "round-robin"
+    """One after the other: the baseline."""

@@ -82,7 +82,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     else:
         console.print(_table(timings, fastest, options.threads))
         verdict = "they agree" if agree else f"more than {options.tolerance:g}"
-        console.print(f"Largest relative difference: {difference:.1e}, {verdict}", highlight=False)
+        console.print(f"Largest relative difference: {difference:.1e}, {verdict}")
     return Status.DONE if agree else Status.DIFFERENT
 
 

@@ -14,6 +14,7 @@ from tilewright.base.errors import MOST_CHARACTERS, InternalError, OutOfMemory, 
 from tilewright.base.memory import out_of_memory
 from tilewright.base.names import bounded, printable
 from tilewright.cli.status import Status
+from tilewright.insight.console import plain_console
 
 VERBS: Mapping[str, str] = {
     "compile": "compile a model and save it as an artifact",
@@ -49,8 +50,10 @@ class Verb(Protocol):
 
 def _console() -> Console:
     """A console on standard output; a pipe has no width, so it gets ``PIPED`` columns."""
-    console = Console()
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=PIPED)
+    console = plain_console()
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPED
+    return console
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,11 +105,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _report(error: Exception) -> Status:
     """Print the error on standard error, and return the status of its kind."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = plain_console(stderr=True)
     if isinstance(error, TilewrightError) and not isinstance(error, InternalError):
-        console.print(f"error: {error}", style="red", markup=False)
+        console.print(f"error: {error}", style="red", soft_wrap=True)
         return Status.UNSUPPORTED if isinstance(error, Unsupported) else Status.BAD_INPUT
-    console.print("a fault of Tilewright, please report it with the output of --debug:", style="red", markup=False)
+    console.print("a fault of Tilewright, please report it with the output of --debug:", style="red", soft_wrap=True)
     for line in (f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())):
-        console.print(printable(bounded(line, MOST_CHARACTERS)), style="red", markup=False)
+        console.print(printable(bounded(line, MOST_CHARACTERS)), style="red", soft_wrap=True)
     return Status.INTERNAL

@@ -12,6 +12,7 @@ from tilewright.cli.options import add_compile_arguments, compiled, file_path
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
+from tilewright.insight.console import plain_console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     path: Path = options.output or Path(options.model.name).with_suffix(".tw")
     check_output(path, opened(options.model).files())
     begin = time.perf_counter()
-    errors = Console(stderr=True, quiet=options.quiet)
+    errors = plain_console(stderr=True, quiet=options.quiet)
     with reporting(f"compiling {options.model}", errors) as listener:
         model = compiled(options, listener)
     made = time.perf_counter()
@@ -60,8 +61,6 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         size = format_size(path.stat().st_size)
         console.print(
             f"{path}: {size} bytes, {report['kernels']} kernels in {report['calls']} calls; {made - begin:.2f} s",
-            highlight=False,
-            markup=False,
             soft_wrap=True,
         )
     return Status.DONE

@@ -13,6 +13,7 @@ from tilewright.cli.options import add_compile_arguments, compiled, settings_of,
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
+from tilewright.insight.console import plain_console
 
 if TYPE_CHECKING:
     from tilewright.frontend.api import Coverage, OperatorCount, Refusal
@@ -28,7 +29,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Examine the model; compile and explain it if no node is refused."""
     from tilewright.frontend.opening import opened
 
-    with reporting(f"reading {options.model}", Console(stderr=True, quiet=options.json)) as listener:
+    with reporting(f"reading {options.model}", plain_console(stderr=True, quiet=options.json)) as listener:
         covered = opened(options.model).coverage(shapes(options.shapes))
         made = None if covered.refusals or options.coverage else compiled(options, listener)
     records = settings_of(options).records
@@ -48,11 +49,11 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 def _show(covered: "Coverage", console: Console) -> None:
     console.print(_table(covered.operators))
     for refusal in covered.refusals:
-        console.print(_line(refusal), highlight=False, markup=False, soft_wrap=True)
+        console.print(_line(refusal), soft_wrap=True)
     count, refused = len(covered.places), len(covered.refusals)
     consequences = sum(refusal.follows for refusal in covered.refusals)
     perhaps = f"; {consequences} of the others perhaps, too, without what is before them" if consequences else ""
-    console.print(f"{count - refused} of {count} nodes can be compiled{perhaps}", highlight=False, soft_wrap=True)
+    console.print(f"{count - refused} of {count} nodes can be compiled{perhaps}", soft_wrap=True)
 
 
 def _line(refusal: "Refusal") -> str:

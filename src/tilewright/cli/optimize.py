@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from tilewright.base.checks import Checks
@@ -34,6 +33,7 @@ from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.rule_files import rule_paths
 from tilewright.cli.status import Status
+from tilewright.insight.console import plain_console
 
 if TYPE_CHECKING:
     from tilewright.base.events import Listener
@@ -100,7 +100,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     if len({path.absolute() for path in outputs}) < len(outputs):
         raise BadInput(f"--output and --report are both {options.report}: give two names")
     graph = source.load(shapes(options.shapes), bounds(options.bounds))
-    with reporting(f"optimizing {options.model}", Console(stderr=True, quiet=options.quiet)) as listener:
+    with reporting(f"optimizing {options.model}", plain_console(stderr=True, quiet=options.quiet)) as listener:
         found = _found_by_rules(graph, options, listener)
     if options.output is not None:
         _write(found, Cost(options.cost), options.output, given)
@@ -237,7 +237,7 @@ def _show(found: _Found, options: argparse.Namespace, console: Console) -> None:
     _show_given(found.given, console)
     optimized = found.optimized
     if not optimized.steps:
-        console.print(f"no graph was found that takes less time; {found.seconds:.1f} s", highlight=False)
+        console.print(f"no graph was found that takes less time; {found.seconds:.1f} s")
         return
     table = Table(title="Rules applied")
     table.add_column("rule")
@@ -250,7 +250,7 @@ def _show(found: _Found, options: argparse.Namespace, console: Console) -> None:
     lines += [] if found.measured is None else [f"measured time: {found.measured:.3f} of before"]
     lines += [f"checked: {found.validation}", f"{found.seconds:.1f} s"]
     for line in filter(None, lines):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _show_given(given: "Sequence[Account]", console: Console) -> None:
@@ -261,5 +261,5 @@ def _show_given(given: "Sequence[Account]", console: Console) -> None:
         table.add_column(heading, justify="right" if heading in ("times", "matches", "best gain") else "left")
     for one in given:
         gain = "" if one.gain is None else f"{one.gain:.1%}"
-        table.add_row(escape(one.rule), one.fate.value, str(one.times), str(one.matches), gain, escape(one.reason))
+        table.add_row(one.rule, one.fate.value, str(one.times), str(one.matches), gain, one.reason)
     console.print(table)

@@ -31,9 +31,12 @@ Item = TypeVar("Item")
 _ZIP = b"PK\x03\x04"
 
 
-def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the model and the compile options."""
-    parser.add_argument("model", type=file_path, help="an ONNX file")
+def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Declare the model (or ``several``: ``models``), and the compile options."""
+    if several:
+        parser.add_argument("models", type=file_path, nargs="+", metavar="model", help="an ONNX file, or several")
+    else:
+        parser.add_argument("model", type=file_path, help="an ONNX file")
     parser.add_argument(
         "--shape",
         dest="shapes",
@@ -291,21 +294,21 @@ def compiled(
 
 def shapes(texts: list[str]) -> dict[str, tuple[int | str, ...]]:
     """``ids=1,128`` as ``{"ids": (1, 128)}``; a word names a dimension known only at run time. Raises ``BadInput``."""
-    return _pairs("--shape", texts, _shape)
+    return pairs("--shape", texts, _shape)
 
 
 def bounds(texts: list[str]) -> dict[str, int]:
     """``sequence=512`` as ``{"sequence": 512}``. Raises ``BadInput``."""
-    return _pairs("--bound", texts, _bound)
+    return pairs("--bound", texts, _bound)
 
 
 def files(texts: list[str]) -> Mapping[str, Path]:
     """``ids=a.npy`` as ``{"ids": Path("a.npy")}``. Raises ``BadInput``."""
-    return _pairs("--input", texts, Path)
+    return pairs("--input", texts, Path)
 
 
-def _pairs(option: str, texts: list[str], convert: Callable[[str], Item]) -> dict[str, Item]:
-    """``NAME=VALUE`` texts as a dictionary; names may contain ``=``, so the last ``=`` separates."""
+def pairs(option: str, texts: list[str], convert: Callable[[str], Item]) -> dict[str, Item]:
+    """``NAME=VALUE`` texts as a dictionary. Names may contain ``=``: the last one separates. Raises ``BadInput``."""
     found: dict[str, Item] = {}
     for text in texts:
         name, separator, value = text.rpartition("=")

@@ -9,6 +9,7 @@ from tilewright.cli.options import add_model_arguments, duration, files, loaded
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
+from tilewright.insight.console import plain_console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.api import CompiledModel
     from tilewright.insight.profile import profile
 
-    with reporting(f"loading {options.model}", Console(stderr=True, quiet=options.json)) as listener:
+    with reporting(f"loading {options.model}", plain_console(stderr=True, quiet=options.json)) as listener:
         model = loaded(options, listener)
     feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
     if isinstance(model, CompiledModel):

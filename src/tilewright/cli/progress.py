@@ -24,7 +24,7 @@ _SEARCHING = f"{_SEARCH}: searching for a better graph"
 def reporting(what: str, console: Console, clock: Callable[[], float] = time.monotonic) -> Generator[Listener]:
     """A listener that shows the progress of ``what`` on ``console``; its first line appears before the body starts."""
     if not console.is_terminal:
-        console.print(f"{what} ...", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"{what} ...", soft_wrap=True)
         yield _Lines(console, clock)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -90,7 +90,7 @@ class _Lines:
         self._say(f"{event.step}: {event.done} of {event.total} kernels, about {left:.0f} s left")
 
     def _say(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(text)
 
 
 def _position(event: Advanced) -> tuple[int, int]:

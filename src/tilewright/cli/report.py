@@ -49,9 +49,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         emit({"records": str(path), "output": str(options.output), "kernels": len(found), "trials": trials})
     else:
-        console.print(
-            f"{options.output}: {len(found)} kernels, {trials} trials", highlight=False, markup=False, soft_wrap=True
-        )
+        console.print(f"{options.output}: {len(found)} kernels, {trials} trials", soft_wrap=True)
     return Status.DONE
 
 

@@ -66,7 +66,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             "unpack it and run tilewright rerun on the folder" if path.suffix == ".zip" else f"tilewright rerun {path}"
         )
         text = f"{path}: {', '.join(files)}; {how}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
     return Status.DONE
 
 

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from tilewright.cli.output import emit
 from tilewright.cli.status import Status
+from tilewright.insight.console import plain_console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +20,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Run, report; the exit status says whether the results differ."""
     from tilewright.insight.rerun import rerun
 
-    agrees = rerun(options.bundle, Console(quiet=True) if options.json else console)
+    agrees = rerun(options.bundle, plain_console(quiet=True) if options.json else console)
     if options.json:
         emit({"bundle": str(options.bundle), "agree": agrees})
     return Status.DONE if agrees else Status.DIFFERENT

@@ -15,6 +15,7 @@ from tilewright.cli.options import file_path, positive, seed
 from tilewright.cli.output import emit
 from tilewright.cli.rule_files import read_text
 from tilewright.cli.status import Status
+from tilewright.insight.console import plain_console
 
 if TYPE_CHECKING:
     from tilewright.superopt.generate.enumeration import Level
@@ -45,13 +46,13 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         check_output(options.out, inputs=[] if options.family is None else [options.family])
     if options.depth > _DEEPEST:
         raise BadInput(f"--depth {options.depth}: at most {_DEEPEST} can be enumerated")
-    progress = Console(stderr=True, quiet=options.quiet or options.json)
+    progress = plain_console(stderr=True, quiet=options.quiet or options.json)
     found: list[Generation] = []
     gc.freeze()  # imported modules stay alive; exempt them from garbage collection
     for family in families:
-        progress.print(f"generating {family.name} ...", highlight=False)
+        progress.print(f"generating {family.name} ...")
         plan = Plan(family, options.depth, options.outputs, options.seed)
-        found.append(generate(plan, lambda level: progress.print(_line(level), highlight=False)))
+        found.append(generate(plan, lambda level: progress.print(_line(level))))
     if options.out is not None:
         with output(options.out) as file:
             file.write(print_generations(found).encode())
@@ -133,4 +134,4 @@ def _show(generations: "Sequence[Generation]", console: Console) -> None:
     console.print(fates)
     for generation in generations:
         told = f"{generation.plan.family.name}: {len(generation.rules)} rules in {generation.seconds:.1f} s"
-        console.print(told, highlight=False)
+        console.print(told)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from tilewright.base.errors import BadInput
@@ -75,8 +74,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     else:
         _show(failures, console)
         for engine, count in _proofs([finding for _, finding in found]).items():
-            console.print(f"{engine} proves {count} rules", highlight=False)
-        console.print(f"{len(found) - len(failures)} of {len(found)} rules hold", highlight=False)
+            console.print(f"{engine} proves {count} rules")
+        console.print(f"{len(found) - len(failures)} of {len(found)} rules hold")
     return _status([finding for _, finding in failures])
 
 
@@ -119,14 +118,12 @@ def _check_axioms(own: "tuple[Rule, ...]", options: argparse.Namespace, console:
         return Status.DIFFERENT if failures else Status.DONE
     for check in failures:
         where = check.contradiction or check.counterexample or "no instance"
-        console.print(f"{check.axiom.name}: {where}", highlight=False, markup=False)
+        console.print(f"{check.axiom.name}: {where}")
     complete, shapes = (sum(check.is_complete for check in found), sum(check.shapes for check in found))
-    console.print(
-        f"{len(found) - len(failures)} of {len(found)} axioms hold at {shapes} choices of sizes up to 4 "
-        f"(of {complete} axioms, at all); {len(redundant)} follow from others: {', '.join(redundant)}",
-        highlight=False,
-        markup=False,
-    )
+    holding = f"{len(found) - len(failures)} of {len(found)} axioms hold at {shapes} choices of sizes up to 4"
+    names = f": {', '.join(redundant)}" if redundant else ""
+    told = f"{holding} ({complete} of them at every choice); {len(redundant)} follow from others{names}"
+    console.print(told, soft_wrap=True)
     return Status.DIFFERENT if failures else Status.DONE
 
 
@@ -174,7 +171,7 @@ def _show(failures: "Sequence[tuple[str, Finding]]", console: Console) -> None:
     for heading in ("file", "rule", "why", "for example at"):
         table.add_column(heading, overflow="fold")
     for name, finding in failures:
-        table.add_row(*map(escape, (name, finding.rule.name, finding.reason, _where(finding))))
+        table.add_row(name, finding.rule.name, finding.reason, _where(finding))
     console.print(table)
 
 

@@ -60,8 +60,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         emit({"model": str(options.model), "signer": model.signer, "seconds": seconds, "outputs": outputs})
     else:
         if model.signer is not None:
-            console.print(f"signed by {model.signer}", highlight=False, markup=False, soft_wrap=True)
-        console.print(f"compiled in {seconds['compile']:.2f} s, ran in {seconds['run'] * 1e3:.2f} ms", highlight=False)
+            console.print(f"signed by {model.signer}", soft_wrap=True)
+        console.print(f"compiled in {seconds['compile']:.2f} s, ran in {seconds['run'] * 1e3:.2f} ms")
         console.print(_table(summaries))
     return Status.DONE
 

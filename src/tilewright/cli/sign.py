@@ -48,7 +48,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         written = None if options.artifact is None else str(options.output or options.artifact)
         emit({"key": str(key), "public_key": str(public), "output": written, "signers": list(map(str, signers))})
     else:
-        console.print(str(public), highlight=False, markup=False, soft_wrap=True)
+        console.print(str(public), soft_wrap=True)
     return Status.DONE
 
 

@@ -1,17 +1,17 @@
-"""``tilewright tune``: search for faster schedules of a model's kernels by measuring them on this machine.
+"""``tilewright tune``: search for faster schedules of models' kernels by measuring them on this machine.
 
 Results are stored in a database, which ``compile`` reads; a schedule that was measured before, by any search, is not
-measured again. At the end, the model is timed with and without the results, in turns. ``compile`` uses them only if the
-model is faster with them; a search that is interrupted has no effect.
+measured again. At the end, each model is timed with and without the results, in turns. ``compile`` uses them only if
+the model is faster with them; a search that is interrupted has no effect.
 """
 
 import argparse
 import gc
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,38 +19,43 @@ from rich.live import Live
 from rich.table import Table
 
 from tilewright.base.errors import BadInput
-from tilewright.base.search import Model, Search, Spaces
+from tilewright.base.events import Listener
+from tilewright.base.names import shown
+from tilewright.base.search import Goal, Model, Scheduling, Search, Spaces
 from tilewright.base.settings import Settings
-from tilewright.cli.feeds import make_feeds
-from tilewright.cli.options import add_compile_arguments, compiled, refuse_for, seed, settings_of, some_time
+from tilewright.cli.options import (
+    add_choice,
+    add_compile_arguments,
+    compiled,
+    pairs,
+    positive,
+    refuse_for,
+    seed,
+    some_time,
+)
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
-from tilewright.measure.turns import Plan, Timing, measure, ratio
-from tilewright.runtime.sizing import default_threads
+from tilewright.insight.console import plain_console
 
 if TYPE_CHECKING:
-    from tilewright.measure.records import Records
-    from tilewright.measure.row import Record
     from tilewright.model import CompiledModel
-    from tilewright.tune.measurer import Measurer
-    from tilewright.tune.model_tuner import Computed, Gain, Kernel, ModelTuner, Progress
-    from tilewright.tune.strategy import Models, Searches
-    from tilewright.tune.ways import WayTuner
+    from tilewright.networks.network import Untuned
+    from tilewright.networks.plan import Plan
+    from tilewright.networks.tuning import KernelResult, NetworkResult, Tuned
+    from tilewright.tune.model_tuner import Kernel, Progress
 
 _SHOWN = 12
 """Kernels in the live table: those that take most of the time."""
 _SECONDS_BETWEEN_LINES = 10.0
-_COMPARING = Plan(rounds=24, slot=0.1, rest=0.02, budget=30.0)
-"""Many short rounds: few of them contain a change of the machine's clock speed between the two models."""
-_MOST = 0.75
-"""The fraction of rounds that a model must win to count as faster."""
+_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``options``, and those of the search."""
-    add_compile_arguments(parser)
-    parser.add_argument("--minutes", type=some_time, default=10.0, help="time limit (default: %(default)s)")
+    add_compile_arguments(parser, several=True)
+    said = "time limit, for all models together (default: %(default)s)"
+    parser.add_argument("--minutes", type=some_time, default=10.0, help=said)
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the search (default: 0)")
     searches, models = (", ".join(choice.value for choice in kind) for kind in (Search, Model))
     said = f"{searches}, or one that is installed (default: annealing for templates, else evolution)"
@@ -61,253 +66,160 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cost-model", default=Model.TREES.value, metavar="NAME", help=said)
     said = "do not use the records of similar kernels: the search depends only on the seed"
     parser.add_argument("--no-transfer", action="store_true", help=said)
+    add_choice(parser, "--objective", Goal.SUM, "what is minimized over the models")
+    said = "time that is required of a model, with --objective requirements"
+    parser.add_argument(
+        "--requirement", dest="requirements", action="append", default=[], metavar="MODEL=5ms", help=said
+    )
+    add_choice(parser, "--scheduler", Scheduling.GRADIENT, "which kernel is searched next")
+    said = "stop the search of a kernel after N rounds without a gain (default: never)"
+    parser.add_argument("--patience", type=positive, metavar="N", help=said)
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, search, confirm, compare."""
-    from tilewright.measure.pool import Pool
-    from tilewright.measure.records import Records
-    from tilewright.tune.measurer import Measurer
+    from tilewright.networks.tuning import prepared, tune_networks
 
     refuse_for(options, "candidates are measured on CPUs", ("backend",))
-    from tilewright.tune.strategy import model_named, search_for, spaces_named
-
-    path = _records(options)
-    spaces = spaces_named(options.space)
-    who = search_for(options.search, spaces), model_named(options.cost_model)
-    errors = Console(stderr=True, quiet=options.quiet or options.json)
-    with reporting(f"compiling {options.model}", errors) as listener:
-        before = compiled(options, listener, replace(Settings.from_environment(), records=None))
-    config = {**_config(options), "kernels": _named(before)}
-    gc.freeze()  # the model stays alive; exempt it from garbage collection while candidates are scheduled
-    with Records.open(path) as records, records.session(config) as session, Pool(default_threads()) as pool:
-        measurer = Measurer(pool, records, session)
-        try:
-            search = _search(before, options, who, records, measurer, errors)
-        except KeyboardInterrupt:
-            errors.print(f"interrupted; {path} has all that was measured, and the same command goes on from there")
-            raise
-        comparison = _compared(before, search, records, options)
-        _settle(comparison, search, measurer)
+    _refuse_twice(options.models)
+    plan = _plan(options)
+    path = prepared(_records(options))
+    errors = plain_console(stderr=True, quiet=options.quiet or options.json)
+    given = zip(options.models, _shapes(options), strict=True)
+    networks = [_compiled(model, shapes, options, errors) for model, shapes in given]
+    gc.freeze()  # the models stay alive; exempt them from garbage collection while candidates are scheduled
+    try:
+        with _Display(errors) as display:
+            tuned = tune_networks(networks, plan, path, _config(options), display)
+    except KeyboardInterrupt:
+        told = f"interrupted; {path} has all that was measured, and the same command goes on from there"
+        errors.print(told, soft_wrap=True)
+        raise
     if options.json:
-        emit(_report(comparison, before, search, options, path, measurer))
+        emit(_report(tuned, options, path))
     else:
-        _show(comparison, search, path, console)
+        _show(tuned, path, console)
     return Status.DONE
 
 
 def _records(options: argparse.Namespace) -> Path:
-    from tilewright.measure.records import Records
-
     path = Settings.from_environment().records if options.records is None else options.records.absolute()
     if path is None:
         raise BadInput("there is no place for what is measured: give --records FILE.db, or set TILEWRIGHT_RECORDS")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"{path.parent} can't be made: {error}") from error
-    with Records.open(path):  # refuse what can't be written before compiling
-        return path
+    return path
 
 
-def _config(options: argparse.Namespace) -> Mapping[str, object]:
-    return {
-        "verb": "tune",
-        "model": str(options.model),
-        "minutes": options.minutes,
-        "seed": options.seed,
-        "search": options.search,
-        "space": options.space,
-        "cost_model": options.cost_model,
-    }
+def _refuse_twice(models: Sequence[Path]) -> None:
+    for place, model in enumerate(models):
+        if model in models[:place]:
+            raise BadInput(f"{model} is given twice: name each model once")
 
 
-def _named(model: "CompiledModel") -> dict[str, object]:
-    """The model's names of kernels and their nodes, by the kernels' keys in records."""
-    from tilewright.insight.places import sources
-    from tilewright.loops.identity import identity
-    from tilewright.tune.recorded import named
+def _plan(options: argparse.Namespace) -> "Plan":
+    """What is asked for. Raises ``BadInput`` for what does not go together, and for names that nobody has."""
+    from tilewright.networks.plan import Plan
+    from tilewright.tune.strategy import model_named, search_for, spaces_named
 
-    return {
-        identity(named(kernel.naive)): {
-            "name": kernel.program.name,
-            "nodes": list(dict.fromkeys(source for group in kernel.groups for source in sources(group))),
-        }
-        for kernel in model.compiled.kernels
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """Results of the search: algorithms for nodes (None to keep those chosen), and schedules of kernels."""
-
-    ways: "WayTuner | None"
-    tuner: "ModelTuner"
-    gains: "Sequence[Gain]"
-
-
-def _search(
-    before: "CompiledModel",
-    options: argparse.Namespace,
-    who: "tuple[Searches, Models]",
-    records: "Records",
-    measurer: "Measurer",
-    console: Console,
-) -> _Search:
-    """Compare algorithms of nodes, then search for schedules of the resulting kernels until time is over; confirm.
-
-    ``who``: the searcher and the cost model.
-    """
-    from tilewright.tune.kernel_tuner import Setup
-    from tilewright.tune.model_tuner import ModelTuner, between_bytes
-    from tilewright.tune.ways import WayTuner
-
-    target, threads = before.options.target, before.executable.threads
-    between = between_bytes(_computed(before), target)
-    ways = WayTuner(before.compiled.choices, threads, between)
-    begin, seconds = time.monotonic(), 60 * options.minutes
-    base = before
-    if ways.jobs:
-        with _Display(console, seconds / 2) as display:
-            for done in ways.measure(measurer, display.is_time_left):
-                display.say(f"{done} of {len(ways.jobs)} kernels measured, of all ways to compute nodes")
-        base = _with_ways(before, ways, records, options)
-        seconds -= time.monotonic() - begin
-    setup = Setup(
+    spaces = spaces_named(options.space)
+    return Plan(
+        minutes=options.minutes,
+        search=search_for(options.search, spaces),
+        model=model_named(options.cost_model),
+        spaces=spaces,
         seed=options.seed,
-        threads=threads,
-        search=who[0],
-        model=who[1],
-        spaces=Spaces(options.space),
         transfer=not options.no_transfer,
+        goal=Goal(options.objective),
+        requirements=_requirements(options),
+        scheduling=Scheduling(options.scheduler),
+        patience=options.patience,
     )
-    tuner = ModelTuner(_computed(base), target, measurer, setup, records)
-    if not ways.jobs and not tuner.kernels:
-        raise BadInput(f"{options.model} has no kernel with fixed extents and something to choose; give --shape")
-    with _Display(console, seconds) as display:
-        for progress in tuner.run(display.is_time_left):
-            display.show(progress)
-    for kernel in tuner.kernels:
-        if causes := kernel.tuner.history.causes():
-            console.print(f"{kernel.name}: {causes}", highlight=False, markup=False)
-    return _Search(None if base is before else ways, tuner, tuner.confirm())
 
 
-def _computed(model: "CompiledModel") -> "list[Computed]":
-    from tilewright.tune.model_tuner import Computed
-
-    return [Computed(kernel.naive, len(kernel.groups), kernel.constants) for kernel in model.compiled.kernels]
-
-
-def _with_ways(
-    before: "CompiledModel", ways: "WayTuner", records: "Records", options: argparse.Namespace
-) -> "CompiledModel":
-    """The model with measured algorithms and layouts if it is faster with them; else the model as it was."""
-    found = tuple(ways.used(records))
-    after = _with_records(found, options) if found else before
-    if after.compiled.choices.decisions == before.compiled.choices.decisions:
-        return before
-    return after if _in_turns(before, after).is_kept else before
+def _requirements(options: argparse.Namespace) -> tuple[float, ...]:
+    """Seconds of each model, in order; none if none are given. Raises ``BadInput`` if some models have none."""
+    given = pairs("--requirement", options.requirements, _seconds)
+    models = list(map(str, options.models))
+    if unknown := [name for name in given if name not in models]:
+        raise BadInput(f"--requirement names {shown(unknown[0])}; the models are {', '.join(models)}")
+    if given and (missing := [model for model in models if model not in given]):
+        raise BadInput(f"no time is required of {missing[0]}: give --requirement {missing[0]}=5ms")
+    return tuple(given[model] for model in models if given)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Times of the whole model with and without the results, measured in turns; ``is_found``: the two differ."""
-
-    before: Timing
-    after: Timing
-    is_found: bool = True
-
-    @property
-    def ratio(self) -> float:
-        """The ratio of the two times, per round."""
-        return ratio(self.after, self.before) if self.is_found else 1.0
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it is faster with the results in three rounds of four.
-
-        By chance, this happens once in a hundred times in 24 rounds, and more often with a model so slow that fewer
-        rounds fit into the budget.
-
-        Medians over all runs are not used: if the machine changes its clock speed every few seconds, one median may
-        come from slow seconds and the other from fast ones.
-        """
-        rounds = list(zip(self.after.medians, self.before.medians, strict=True))
-        return self.is_found and sum(after < before for after, before in rounds) >= _MOST * len(rounds)
+def _seconds(text: str) -> float:
+    """``5ms``, ``0.5s`` or ``800us``. Raises ``BadInput``."""
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s)", text)
+    if found is None or not float(found[1]):
+        raise BadInput(f"--requirement ...={shown(text)}: write a time above 0, such as 5ms, 800us or 0.5s")
+    return float(found[1]) * _UNITS[found[2]]
 
 
-def _compared(before: "CompiledModel", search: _Search, records: "Records", options: argparse.Namespace) -> Comparison:
-    """The model as it was, and as it will be if the results are accepted."""
-    is_found = search.ways is not None or any(gain.winner is not None for gain in search.gains)
-    after = before
-    if is_found:
-        of_ways = () if search.ways is None else search.ways.used(records)
-        after = _with_records((*of_ways, *search.tuner.used(search.gains, records)), options)
-    return replace(_in_turns(before, after), is_found=is_found)
+def _compiled(model: Path, shapes: list[str], options: argparse.Namespace, errors: Console) -> "Untuned":
+    from tilewright.networks.network import Network, Untuned
+
+    own = argparse.Namespace(**{**vars(options), "model": model, "shapes": shapes})
+
+    def compile_it(settings: Settings, listener: Listener) -> "CompiledModel":
+        return compiled(own, listener, settings)
+
+    with reporting(f"compiling {model}", errors) as listener:
+        return Untuned.of(Network(str(model), compile_it), listener)
 
 
-def _in_turns(before: "CompiledModel", after: "CompiledModel") -> Comparison:
-    timings = measure(_runs(before, after), _COMPARING)
-    return Comparison(timings["before"], timings["after"])
+def _shapes(options: argparse.Namespace) -> list[list[str]]:
+    """Of each model: of several, each gets those of its inputs. Raises ``BadInput`` for an input that no model has."""
+    if len(options.models) == 1 or not options.shapes:
+        return [options.shapes for _ in options.models]
+    from tilewright.frontend.opening import opened
+
+    inputs = [{value.name for value in opened(model).inputs({})} for model in options.models]
+    named = {text: text.rpartition("=")[0] for text in options.shapes}
+    for text, name in named.items():
+        if not any(name in of_model for of_model in inputs):
+            raise BadInput(f"--shape {text}: no model has an input {shown(name)}")
+    return [[text for text, name in named.items() if name in of_model] for of_model in inputs]
 
 
-def _runs(before: "CompiledModel", after: "CompiledModel") -> dict[str, Callable[[], object]]:
-    feeds = make_feeds(before.inputs, {}, 0)
-    return {"before": lambda: before.run(None, feeds), "after": lambda: after.run(None, feeds)}
+def _config(options: argparse.Namespace) -> dict[str, object]:
+    """What records tell of a session."""
+    names = ("minutes", "seed", "search", "space", "cost_model", "objective", "scheduler", "patience")
+    models = list(map(str, options.models))
+    return {"verb": "tune", "models": models, **{name: getattr(options, name) for name in names}}
 
 
-def _settle(comparison: Comparison, search: _Search, measurer: "Measurer") -> None:
-    """Accept what makes the model faster and withdraw the rest; algorithms that were not chosen stay held."""
-    if not comparison.is_kept:
-        search.tuner.withdraw(search.gains)
-        return
-    search.tuner.accept(search.gains)
-    if search.ways is not None:
-        search.ways.accept(measurer)
+def _report(tuned: "Tuned", options: argparse.Namespace, path: Path) -> dict[str, object]:
+    beside = {"threads": tuned.threads, "records": str(path), "measured": tuned.measured}
+    if len(tuned.networks) == 1:
+        return {**_of_network(tuned.networks[0]), **beside}
+    networks = [_of_network(network) for network in tuned.networks]
+    return {"networks": networks, "objective": options.objective, "scheduler": options.scheduler, **beside}
 
 
-def _with_records(found: "Iterable[Record]", options: argparse.Namespace) -> "CompiledModel":
-    """The model compiled with these records and no others."""
-    from tilewright.measure.records import Records
-
-    with TemporaryDirectory(prefix="tilewright-tuned-") as folder:
-        path = Path(folder) / "draft.db"
-        with Records.open(path) as draft, draft.session(_config(options)) as session:
-            for record in found:
-                draft.add(session, record.job, record.outcome, record.state)
-        return compiled(options, settings=replace(settings_of(options), records=path))
-
-
-def _report(
-    comparison: Comparison,
-    before: "CompiledModel",
-    search: _Search,
-    options: argparse.Namespace,
-    path: Path,
-    measurer: "Measurer",
-) -> dict[str, object]:
+def _of_network(network: "NetworkResult") -> dict[str, object]:
+    comparison = network.comparison
     return {
-        "model": str(options.model),
-        "threads": before.executable.threads,
+        "model": network.name,
         "milliseconds": {"before": comparison.before.median * 1e3, "after": comparison.after.median * 1e3},
         "ratio": comparison.ratio,
-        "kept": comparison.is_kept,
-        "ways": search.ways is not None,
-        "kernels": [{name: value for name, value in asdict(gain).items() if name != "winner"} for gain in search.gains],
-        "records": str(path),
-        "measured": measurer.measured,
+        "kept": network.is_kept,
+        "ways": network.ways,
+        "kernels": [_of_kernel(kernel) for kernel in network.kernels],
     }
+
+
+def _of_kernel(kernel: "KernelResult") -> dict[str, object]:
+    told = asdict(kernel)
+    told["used"] = told.pop("is_used")
+    return told
 
 
 class _Display:
-    """Progress of the search and its clock: a table on a terminal, else a line every few seconds."""
+    """Progress of the search: a table on a terminal, else a line every few seconds."""
 
-    def __init__(self, console: Console, seconds: float) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
         self._begin = self._last = time.monotonic()
-        self._end = self._begin + seconds
         self._live = Live(console=console, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> "_Display":
@@ -319,10 +231,6 @@ class _Display:
         if self._live is not None:
             self._live.stop()
 
-    def is_time_left(self) -> bool:
-        """Whether another round may begin."""
-        return time.monotonic() < self._end
-
     def say(self, text: str) -> None:
         """Print one line every few seconds."""
         now = time.monotonic()
@@ -332,15 +240,18 @@ class _Display:
             self._last = now
             self._console.print(text, highlight=False, markup=False)
 
-    def show(self, progress: "Progress") -> None:
+    def show(self, progress: "Progress", seconds_left: float) -> None:
         """Show the state after a round."""
-        now = time.monotonic()
-        rate, left = progress.measured / (now - self._begin), max(0.0, self._end - now)
-        title = f"{progress.measured} measured, {rate:.0f} per second; {left:.0f} s left"
+        rate = progress.measured / (time.monotonic() - self._begin)
+        title = f"{progress.measured} measured, {rate:.0f} per second; {max(0.0, seconds_left):.0f} s left"
         if self._live is not None:
             self._live.update(_live_table(title, progress.kernels))
         else:
             self.say(f"{progress.kernel}: {title}")
+
+    def warn(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, highlight=False, markup=False)
 
 
 def _live_table(title: str, kernels: "Sequence[Kernel]") -> Table:
@@ -356,17 +267,36 @@ def _live_table(title: str, kernels: "Sequence[Kernel]") -> Table:
     return table
 
 
-def _show(comparison: Comparison, search: _Search, path: Path, console: Console) -> None:
-    table = Table(title="Kernels, microseconds: the analytic choice, and what was found")
+def _show(tuned: "Tuned", path: Path, console: Console) -> None:
+    for network in tuned.networks:
+        title = "Kernels, microseconds: the analytic choice, and what was found"
+        console.print(_table(title if len(tuned.networks) == 1 else f"{network.name}: {title.lower()}", network))
+        for line in _told(network, path, is_alone=len(tuned.networks) == 1):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _table(title: str, network: "NetworkResult") -> Table:
+    table = Table(title=title)
     for heading in ("kernel", "calls", "tried", "before", "after", "gain"):
         table.add_column(heading, justify="left" if heading == "kernel" else "right")
-    for gain in sorted(search.gains, key=lambda gain: gain.weight * (gain.after_us - gain.before_us)):
-        times = (f"{gain.before_us:.1f}", f"{gain.after_us:.1f}", f"{gain.before_us / gain.after_us:.2f}")
-        table.add_row(gain.name, str(gain.weight), str(gain.tried), *times)
-    console.print(table)
-    if search.ways is not None:
-        console.print("some nodes are computed in other ways than the analytic choice; see explain", highlight=False)
+    for kernel in sorted(network.kernels, key=lambda kernel: kernel.weight * (kernel.after_us - kernel.before_us)):
+        times = (f"{kernel.before_us:.1f}", f"{kernel.after_us:.1f}", f"{kernel.before_us / kernel.after_us:.2f}")
+        table.add_row(kernel.name, str(kernel.weight), str(kernel.tried), *times)
+    return table
+
+
+def _told(network: "NetworkResult", path: Path, *, is_alone: bool) -> Iterable[str]:
+    """What became of a network."""
+    comparison = network.comparison
+    if network.ways:
+        yield "some nodes are computed in other ways than the analytic choice; see explain"
     times = f"{comparison.before.median * 1e3:.3f} ms before, {comparison.after.median * 1e3:.3f} ms after"
     times += f" ({comparison.ratio:.3f} times as long, in turns)"
-    verdict = f"what was found is in {path}, and compile uses it" if comparison.is_kept else "the analytic choices stay"
-    console.print(f"the whole model: {times}; {verdict}", highlight=False, markup=False, soft_wrap=True)
+    shared = sum(kernel.is_used for kernel in network.kernels)
+    if network.is_kept:
+        verdict = f"what was found is in {path}, and compile uses it"
+    elif shared:
+        verdict = f"the analytic choices stay, but in {shared} of these kernels, by which other models are faster"
+    else:
+        verdict = "the analytic choices stay"
+    yield f"{'the whole model' if is_alone else network.name}: {times}; {verdict}"

@@ -28,9 +28,6 @@ from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, walk
 from tilewright.target.target import Target
 
-WINDOW_TAPS = 32
-"""The largest window that is unrolled, in points."""
-
 
 def schedule(s: Schedule, target: Target) -> Schedule:
     """Schedule ``s`` (a naive program) in place, and return it: the model's best candidate of its space."""
@@ -64,7 +61,7 @@ def open_space(s: Schedule, target: Target) -> Nests:
 
 
 _TRANSFORM = 36
-"""Values that a transform holds in registers at a time: a tile."""
+"""Values that a transform holds in registers at a time: the 6 x 6 points of Winograd's largest tile."""
 
 
 def _transform(s: Schedule, _: BlockRef, lanes: int, parallel: bool) -> None:
@@ -184,7 +181,8 @@ def _window(s: Schedule, block: Block, target: Target) -> Tiles | None:
         return None
     taps = Extents(s.program.dims).points(axis for axis in block.axes if axis.kind is IterKind.REDUCE)
     anchor = BlockRef(block.name)
-    return Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=taps <= WINDOW_TAPS)
+    may_unroll = taps <= target.machine.unrolled_taps
+    return Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll)
 
 
 def _reduces_last(block: Block) -> bool:

@@ -18,9 +18,6 @@ from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
 
-JOINS = 2
-"""How much more work than other regions a step needs for parallel execution: the next step waits for its join."""
-
 
 def is_recurrent(program: Program) -> bool:
     """Whether a block has sequential steps."""
@@ -64,4 +61,4 @@ def _readers(s: Schedule, nest: Tiles) -> list[str]:
 def _is_large(s: Schedule, block: Block, target: Target) -> bool:
     """Whether distributing each step of ``block`` over workers saves time."""
     points = Extents(s.program.dims).points(axis for axis in block.axes if axis.kind is not IterKind.ORDERED)
-    return points >= JOINS * target.machine.parallel_work
+    return points >= target.machine.step_factor * target.machine.parallel_work

@@ -1,4 +1,4 @@
-"""Where the numbers of a compiled model differ from a reference: every value that leaves a kernel, in order.
+"""Compares the values of a compiled model with a reference: every value that leaves a kernel, in order.
 
 All intermediate values come from a second main program over the same kernels, in which nothing shares memory; the
 outputs come from the model itself, so a fault of the memory plan shows as outputs that differ although no value does.
@@ -17,6 +17,7 @@ from tilewright.base.choices import Choice
 from tilewright.base.store import Store
 from tilewright.compilation import Compiled
 from tilewright.graph import Array, Value
+from tilewright.insight.console import plain_console
 from tilewright.insight.names import cell, plain
 from tilewright.insight.places import calls_of, sources
 from tilewright.insight.references import Reference
@@ -32,17 +33,17 @@ TOLERANCE = 1e-4
 
 
 class Against(Choice):
-    """What a model can be held against."""
+    """References for a comparison."""
 
     ONNXRUNTIME = "onnxruntime"
-    """Node by node, without its optimizations."""
+    """ONNX Runtime, node by node, without its optimizations."""
     REFERENCE = "reference"
     """The te evaluator, in float64 wherever an operator allows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueComparison:
-    """One value. ``kernel`` and ``nodes`` made it; of an output of the model, ``kernel`` is empty."""
+    """The difference of one value. ``kernel`` and ``nodes`` compute it; ``kernel`` is empty for the model's outputs."""
 
     value: str
     kernel: str
@@ -54,13 +55,13 @@ class ValueComparison:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All values that were compared, in the order in which they are made; the model's outputs come last."""
+    """All compared values, in order of computation; the model's outputs come last."""
 
     against: str
     tolerance: float
     values: tuple[ValueComparison, ...]
     notes: tuple[str, ...] = ()
-    """What was not compared, or not in float64, and why."""
+    """Values that were not compared, or not in float64, with the reasons."""
 
     @property
     def first(self) -> ValueComparison | None:
@@ -73,7 +74,7 @@ class Comparison:
         return self.first is None
 
     def to_json(self) -> dict[str, object]:
-        """All fields, as values that JSON has: what is infinite becomes None."""
+        """All fields, as JSON values: infinite numbers become None."""
         rows = [_finite(asdict(value)) for value in self.values]
         first = None if self.first is None else self.first.value
         fields = {"against": self.against, "tolerance": self.tolerance, "agrees": self.agrees, "first": first}
@@ -81,7 +82,7 @@ class Comparison:
 
     def show(self, console: Console | None = None) -> None:
         """Print the table and the verdict."""
-        out = console or Console()
+        out = console or plain_console()
         table = Table(title=f"Difference from {self.against}")
         for heading in ("value", "kernel", "|y-r|/|r|", "max|y-r|/max|r|", "nodes"):
             table.add_column(heading, justify="right" if "|" in heading else "left")
@@ -119,7 +120,7 @@ def compare(
     against: str,
     tolerance: float = TOLERANCE,
 ) -> Comparison:
-    """Hold ``outputs`` and the intermediate ``values`` (by name) against ``reference``, where it has a value."""
+    """Compare ``outputs`` and the intermediate ``values`` (by name) with ``reference``, where it has a value."""
     rows: list[ValueComparison] = []
     missing: list[str] = []
     for call in calls_of(compiled):
@@ -159,7 +160,7 @@ def all_values(compiled: Compiled, feeds: Mapping[str, Array], cache: Store | No
 
 
 def exposed(compiled: Compiled, cache: Store | None = None) -> Executable:
-    """The model with all values that leave a kernel as outputs, each in memory of its own."""
+    """The model with all values that leave a kernel as outputs, in separate memory."""
     main = _expose(compiled.main)
     known = compiled.executable.manifest
     constants = len(known.constants)
@@ -176,7 +177,7 @@ def exposed(compiled: Compiled, cache: Store | None = None) -> Executable:
 
 
 def _expose(main: Program) -> Program:
-    """``main`` with its allocations as further outputs."""
+    """``main`` with its allocations as additional outputs."""
     moved = [stmt.buffer for stmt in walk(main.body) if isinstance(stmt, Alloc)]
 
     def leave(stmt: Stmt) -> Stmt | None:

@@ -1,6 +1,6 @@
 """Examines this machine and this installation: facts, measured peaks, and warnings with remedies.
 
-Facts are read from the files of the Linux kernel; what is not there is not known. Every warning has a remedy.
+Facts are read from the files of the Linux kernel; missing ones are None. Every warning has a remedy.
 """
 
 import os
@@ -17,6 +17,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from tilewright.base import host
 from tilewright.base.events import Recorder, ignore
@@ -24,6 +25,7 @@ from tilewright.base.plugins import offered
 from tilewright.base.settings import PREFIX, Settings
 from tilewright.base.sizes import format_size
 from tilewright.base.store import Store
+from tilewright.insight.console import plain_console
 from tilewright.insight.figures import Finding, kept, measure_figures
 from tilewright.insight.peak import Peak, measure_peak
 from tilewright.insight.probes import fma_probe
@@ -47,14 +49,14 @@ class Processor:
     vector_bits: int
     caches: dict[str, int]
     governor: str | None
-    """Who chooses the clock's frequency, where Linux says so."""
+    """The frequency governor, if Linux reports it."""
     megahertz: float | None
-    """The frequency now."""
+    """The present frequency."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """How many threads a model uses, and why. ``processors``: the affinity mask; ``quota``: of the control group."""
+    """The default number of threads, and its reason. ``processors``: affinity mask; ``quota``: of the control group."""
 
     used: int
     reason: str
@@ -65,20 +67,20 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Roofs on one core and on all threads; ``noise``: how far apart the quartiles of one loop's times are."""
+    """Roofs on one core and on all threads; ``noise``: relative distance of the quartiles of one loop's times."""
 
     one_core: Peak
     all_threads: Peak
     noise: float
     clock_nanoseconds: float
-    """The least time that Python's clock tells apart."""
+    """The resolution of Python's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Those of ``target.machine`` that are not built in: by their names, from ``file`` (None: it is switched off).
+    """Figures of ``target.machine`` that replace built-in ones, by name, from ``file`` (None: switched off).
 
-    ``found``: what was measured just now, None if it was not asked for. ``problem``: why the file is not used.
+    ``found``: the figures measured now, None if not requested. ``problem``: why the file is not used.
     """
 
     file: str | None
@@ -101,7 +103,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """Something that makes models slower, or measurements worse, and what to do about it."""
+    """A condition that slows down models or disturbs measurements, with a remedy."""
 
     subject: str
     reason: str
@@ -110,7 +112,7 @@ class Caution:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Everything. ``measured`` is None if nothing was to be measured."""
+    """All results. ``measured`` is None if measuring was not requested."""
 
     processor: Processor
     threads: Threads
@@ -119,24 +121,24 @@ class Diagnosis:
     versions: Mapping[str, str]
     settings: Mapping[str, str]
     cache: Cache
-    """Of kernels."""
+    """The cache of kernels."""
     models: Cache
     added: tuple[str, ...]
-    """What other packages add (entry points)."""
+    """Plug-ins of other packages (entry points)."""
     warnings: tuple[Caution, ...]
 
     def to_json(self) -> dict[str, object]:
-        """All fields, as values that JSON has."""
+        """All fields, as JSON values."""
         return asdict(self)
 
     def show(self, console: Console | None = None) -> None:
         """Print a table of facts, then warnings."""
-        out = console or Console()
+        out = console or plain_console()
         table = Table(show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in _facts(self):
-            table.add_row(name, value)
+            table.add_row(name, Text(value))
         out.print(table)
         if self.figures.found is not None:
             out.print(_figure_table(self.figures, self.figures.found))
@@ -154,10 +156,10 @@ def examine(
     root: Path = Path("/"),
     keep_figures: bool = False,
 ) -> Diagnosis:
-    """Look at this machine; with ``measure``, also run the probes (two seconds). ``root`` has ``proc`` and ``sys``.
+    """Examine this machine; with ``measure``, also run the probes (two seconds). ``root`` has ``proc`` and ``sys``.
 
-    ``keep_figures``: measure those that the compiler decides by, too (some ten seconds), and keep what is certain.
-    Raises ``BadInput`` if they can't be kept where ``settings`` say.
+    ``keep_figures``: also measure the figures of the cost model (some ten seconds), and store the reliable ones. Raises
+    ``BadInput`` if they can't be stored where ``settings`` say.
     """
     threads = _threads(environ, root)
     figures = _figures(settings, threads.used, keep_figures)
@@ -170,7 +172,7 @@ def examine(
 
 
 def versions() -> dict[str, str]:
-    """Versions of what results may depend on; a package that is not installed is left out."""
+    """Versions of the packages on which results may depend; those not installed are left out."""
     found = {"python": platform.python_version(), "system": platform.platform()}
     found["llvm"] = ".".join(map(str, llvm.llvm_version_info))
     for package in _PACKAGES:
@@ -212,7 +214,7 @@ def _measured(target: Target, threads: int) -> Measured:
 
 
 def _figures(settings: Settings, threads: int, keep: bool) -> Figures:
-    """Those in use, measured before if they are to be kept: what is certain now replaces what was, and no more."""
+    """The figures in use; with ``keep``, reliable new measurements first replace stored ones."""
     path, name, recorder = settings.machine, str(host.detect()), Recorder()
     found = measure_figures(Target.host(replace(settings, machine=None)), threads) if keep else None
     if found is not None and path is not None:
@@ -223,7 +225,7 @@ def _figures(settings: Settings, threads: int, keep: bool) -> Figures:
 
 
 def _clock_step() -> float:
-    """The least positive difference of two readings of the clock that follow each other, in seconds."""
+    """The smallest positive difference of two successive readings of the clock, in seconds."""
     readings = [time.perf_counter() for _ in range(1000)]
     return min(b - a for a, b in pairwise(readings) if b > a)
 

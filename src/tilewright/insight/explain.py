@@ -1,7 +1,7 @@
-"""Explains a compilation: the kernel of each node, how each kernel runs, and what was left undone and why.
+"""Explains a compilation: the kernel of each node, the schedule of each kernel, and missed optimizations with reasons.
 
-Every finding has a reason and a next step. What follows from the structure of the graph and of the schedules is said;
-nothing is guessed: where the reason is not known, that is said.
+Every finding has a reason and a next step. Reasons follow from the structure of the graph and of the schedules; an
+unknown reason is stated as unknown.
 """
 
 from collections import Counter
@@ -17,6 +17,7 @@ from tilewright.base.superopt import Superopt
 from tilewright.compilation import Compiled, ScheduledKernel
 from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import walk_back
+from tilewright.insight.console import plain_console
 from tilewright.insight.names import cell, plain
 from tilewright.insight.places import sources
 from tilewright.loops.ir import Block, Loop, LoopKind
@@ -30,11 +31,11 @@ from tilewright.target.machine import GUESSED_EXTENT
 from tilewright.target.target import Target
 
 UNTUNED = "untuned"
-"""The kind of the finding that no kernel, or not all of them, was tuned."""
+"""The kind of the finding that some kernels were not tuned."""
 
 
 class Fate(Enum):
-    """What became of a node of the model."""
+    """The result of compiling a node of the model."""
 
     KERNEL = "kernel"
     """A kernel computes it, or reads through it."""
@@ -43,7 +44,7 @@ class Fate(Enum):
     UNUSED = "unused"
     """No output needs it."""
     DISSOLVED = "dissolved"
-    """It does nothing, or does what another node does, or was rewritten into others."""
+    """It has no effect, duplicates another node, or was rewritten into others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,12 @@ class NodeFate:
     fate: str
     kernels: tuple[str, ...]
     way: str = ""
-    """How it is computed, if not as the operator is defined: the name of a way (``passes.alternatives``)."""
+    """The algorithm, if it is not the default one: the name of a way (``passes.alternatives``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelFact:
-    """One kernel: how often it is called, what it computes, and how its loops run."""
+    """One kernel: the number of its calls, its nodes, and the properties of its loops."""
 
     kernel: str
     calls: int
@@ -67,14 +68,14 @@ class KernelFact:
     nodes: tuple[str, ...]
     vectorized: bool
     threads: int
-    """That run it: those of the model if it has a parallel loop, else 1."""
+    """The number of threads: that of the model if the kernel has a parallel loop, else 1."""
     measured_us: float | None
-    """What was measured of its schedule when it was tuned; None: it is the analytic choice."""
+    """The time of its schedule when it was tuned; None for the analytic choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that a user may want otherwise."""
+    """A missed optimization, or a property that a user may want to change."""
 
     kind: str
     """``not parallel``, ``not vectorized``, ``untuned``, ``records``, ``measured``, ``run-time extent``, ``fallback``
@@ -86,12 +87,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RuleFact:
-    """A rule that the search for a better graph applied, how often, and why it is believed."""
+    """A rule that the search for a better graph applied, the number of applications, and its evidence."""
 
     rule: str
     times: int
     evidence: str
-    """``proved`` and so on (``passes.rules.Evidence``); empty: its file states no proof."""
+    """``proved`` and so on (``passes.rules.Evidence``); empty without a proof in its file."""
 
     def __str__(self) -> str:
         return f"{self.rule} ({self.times} times, {self.evidence or 'its file states no proof'})"
@@ -99,12 +100,12 @@ class RuleFact:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes that a model takes beside its inputs and outputs. ``limit``: what it was compiled to stay within."""
+    """Bytes of a model besides its inputs and outputs. ``limit``: the memory limit of the compilation."""
 
     weight_bytes: int
-    """Of the constants, as they are packed for kernels."""
+    """Bytes of the constants, packed for kernels."""
     workspace_bytes: int | None
-    """Of one run; None if that depends on run-time extents."""
+    """Bytes of workspace of one run; None if they depend on run-time extents."""
     limit: int | None
 
     def __str__(self) -> str:
@@ -115,18 +116,18 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The whole story of one compilation."""
+    """The explanation of one compilation."""
 
     target: str
     threads: int
     math: str
     checks: str
-    """The policy for numbers (``base.numerics``)."""
+    """The policy for out-of-range indices (``base.checks``)."""
     memory: Memory
     superopt: str
-    """How hard a better graph was searched (``base.superopt``)."""
+    """The effort of the search for a better graph (``base.superopt``)."""
     rules: tuple[RuleFact, ...]
-    """Those that the search applied, in the order of their first use."""
+    """The rules that the search applied, in order of first use."""
     kernels: tuple[KernelFact, ...]
     nodes: tuple[NodeFate, ...]
     findings: tuple[Finding, ...]
@@ -138,8 +139,8 @@ class Explanation:
         return asdict(self)
 
     def show(self, console: Console | None = None) -> None:
-        """Print rules, kernels, then nodes that have none, then findings."""
-        out = console or Console()
+        """Print rules, kernels, nodes without a kernel, and findings."""
+        out = console or plain_console()
         compiled = f"compiled for {self.target}; threads: {self.threads}; math: {self.math}; checks: {self.checks}"
         out.print(compiled, highlight=False, markup=False, soft_wrap=True)
         out.print(str(self.memory), highlight=False, markup=False, soft_wrap=True)
@@ -177,7 +178,7 @@ def _kernel_table(kernels: Sequence[KernelFact]) -> Table:
 
 
 def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> Explanation:
-    """What became of ``imported``. ``places``: all nodes of the model, those included that importing computed."""
+    """The explanation of ``compiled``. ``places``: all nodes of the model, including those evaluated at import."""
     options = compiled.options
     kernels = tuple(_fact(kernel, compiled.executable.threads) for kernel in compiled.kernels)
     findings = [finding for kernel in compiled.kernels for finding in _loop_findings(kernel, compiled.options.target)]

@@ -1,7 +1,7 @@
-"""Bundles of what went wrong inside the compiler: kept for whoever reports it, in a folder with an upper bound.
+"""Bundles for internal errors of the compiler: stored for reports, in a folder of limited size.
 
-They hold the model, so folder and files are the user's alone (modes 0700 and 0600). Nothing that goes wrong while one
-is written hides what it is about: that becomes a note beside the error.
+They contain the model, so folder and files are private (modes 0700 and 0600). A failure to write a bundle becomes a
+note of the original error.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.zip")
 
 
 def note_of(error: BaseException, source: Source, request: Request, settings: Settings) -> str:
-    """A line for who sees ``error``: where there is a bundle to reproduce it, or why there is none."""
+    """A note for ``error``: the path of a bundle that reproduces it, or why there is none."""
     if settings.repro_dir is None or settings.repro_bytes == 0:
         return f"no bundle to reproduce it was written, as {PREFIX}REPRO_DIR is off"
     try:
@@ -44,7 +44,7 @@ def _pack(error: BaseException, source: Source, request: Request, folder: Path, 
 
 
 def _make_room(folder: Path, newest: Path, limit: int) -> None:
-    """Remove the oldest bundles until there are few enough, of no more than ``limit`` bytes; never ``newest``."""
+    """Remove the oldest bundles, never ``newest``, until the maximum number and ``limit`` bytes are satisfied."""
     left = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and path != newest]
     left.sort(key=lambda path: path.name, reverse=True)
     room, places = limit - newest.stat().st_size, MOST_BUNDLES - 1

@@ -1,9 +1,9 @@
-"""The figures of this machine, measured: what ``tilewright doctor --measure`` keeps for ``Target.host``.
+"""Measures the figures of this machine, which ``tilewright doctor --measure`` stores for ``Target.host``.
 
-Each experiment is many short runs of code that Tilewright makes, each beside a run that shows the clock, and its result
-is their median. All have their turns in several rounds, so that what disturbs them for a second is not all that they
-see. Where other programs disturb too many of the runs, the quartiles lie apart, and the figure is not kept. The figures
-are those of ``target.machine.MEASURED``.
+Each experiment consists of many short runs of generated code, each beside a run that shows the clock frequency; the
+result is their median. Experiments take turns in several rounds, so that a disturbance of a second affects only some
+runs. If other programs disturb too many runs, the quartiles are apart, and the figure is not stored. The figures are
+those of ``target.machine.MEASURED``.
 
     found = measure_figures(Target.host(), threads=2)
     kept(found)  # {"fma_latency": 4.0, "near_bytes": 27.0, ...}
@@ -30,27 +30,27 @@ from tilewright.te import Tensor, compute, create_schedule, lower, placeholder
 SAMPLES = 25
 ROUNDS = 4
 MOST_SPREAD = 0.25
-"""Between the quartiles, as a part of the median; a figure that varies more is not known."""
+"""Maximum distance of the quartiles relative to the median; otherwise the figure is discarded."""
 MOST_FACTOR = 8.0
-"""By which a figure may differ from the one that is built in."""
+"""Maximum ratio to the built-in figure."""
 _REGIONS = 32
 _SECONDS = 2e-4
-"""Of a run: what other programs interrupt least, and long for the clock of the system."""
+"""Seconds of a run: short enough to be rarely interrupted, long for the system's clock."""
 _REST = 1e-3
-"""Before it: who has slept is not interrupted soon."""
+"""Seconds of sleep before a run: the scheduler rarely interrupts a process that has slept."""
 _ONE_RUN = Timing(repeats=1, least_seconds=_SECONDS)
 _PATIENCE = 5.0
 _WORD = 4
 
 Sample: TypeAlias = Callable[[], float]
-"""One short run; the figure by it."""
+"""Makes one short run, and returns its figure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A figure as measured (the median), how far its quartiles are apart as a part of it, and the built-in one.
+    """A measured figure (the median), the relative distance of its quartiles, and the built-in figure.
 
-    ``problem``: why it is not kept.
+    ``problem``: why it is not stored.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Finding:
 
 
 def measure_figures(target: Target, threads: int, samples: int = SAMPLES) -> tuple[Finding, ...]:
-    """All of them on this machine, which is ``target``, with its built-in figures; takes some ten seconds."""
+    """Measure all figures of this machine, which is ``target``, in some ten seconds."""
     experiments = dict(_experiments(target, threads))
     found: dict[str, list[float]] = {name: [] for name in experiments}
     for _ in range(ROUNDS):
@@ -74,7 +74,7 @@ def measure_figures(target: Target, threads: int, samples: int = SAMPLES) -> tup
 
 
 def finding(name: str, samples: Sequence[float], built_in: float) -> Finding:
-    """What ``samples``, two or more, say of a figure."""
+    """The finding from ``samples``, at least two."""
     low, middle, high = quantiles(samples, n=4)
     is_latency = name == "fma_latency"  # a number of cycles
     value = float(max(1, round(middle))) if is_latency else rounded(name, middle)
@@ -88,7 +88,7 @@ def finding(name: str, samples: Sequence[float], built_in: float) -> Finding:
 
 
 def kept(found: Iterable[Finding]) -> dict[str, float]:
-    """The figures that are known now."""
+    """The reliable figures."""
     return {one.name: one.value for one in found if one.problem is None}
 
 
@@ -113,12 +113,12 @@ def _missing(name: str, built_in: float) -> Finding:
 
 
 def _per_cycle(rate: Probe, clock: Probe) -> Sample:
-    """What happens in a cycle at ``rate``."""
+    """Operations per cycle at ``rate``."""
     return lambda: 1.0 / _cycles(lambda: 1e-9 / rate(), clock)()
 
 
 def _cycles(seconds: Sample, clock: Probe) -> Sample:
-    """``seconds`` in cycles; the clock is the faster of those before and after."""
+    """``seconds`` in cycles; the clock is the faster of the measurements before and after."""
 
     def sample() -> float:
         time.sleep(_REST)
@@ -129,14 +129,14 @@ def _cycles(seconds: Sample, clock: Probe) -> Sample:
 
 
 def _latency(target: Target, clock: Probe) -> Sample:
-    """Of one chain of multiply-adds."""
+    """The latency of a chain of multiply-adds."""
     lanes = target.lanes(8 * _WORD)
     rate = fma_probe(target, chains=1, seconds=_SECONDS)
     return _cycles(lambda: 2e-9 * lanes / rate(), clock)
 
 
 def _bytes(target: Target, clock: Probe, size: int) -> Sample:
-    """Of a kernel that reads an array and writes another, together of so many bytes."""
+    """Bytes per cycle of a kernel that copies an array; source and result have ``size`` bytes together."""
     vector = 4 * target.lanes(8 * _WORD)
     count = size // (2 * _WORD) // vector * vector
     made = _sum(placeholder((count,), name="A"), "C")
@@ -149,13 +149,13 @@ def _bytes(target: Target, clock: Probe, size: int) -> Sample:
 
 
 def _region(target: Target, clock: Probe, threads: int) -> Sample:
-    """Of one more parallel region, as workers have in a kernel of several."""
+    """Cycles of one more parallel region in a kernel with several."""
     few, many = (_run(_regions(count), target, threads) for count in (1, 1 + _REGIONS))
     return _cycles(lambda: (many() - few()) / _REGIONS, clock)
 
 
 def _regions(count: int) -> Program:
-    """A program of so many parallel loops, which do nearly nothing."""
+    """A program with ``count`` parallel loops of minimal work."""
     shape = (ENOUGH_CHUNKS,)
     tensors = [placeholder(shape, name="A")]
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Names of a user's model, made fit to print: they may hold anything, control characters and markup included."""
+"""Names of a user's model as printable text: they may contain anything, including control characters and markup."""
 
 from collections.abc import Iterable
 
@@ -13,5 +13,5 @@ def plain(*names: str) -> str:
 
 
 def cell(names: Iterable[str]) -> Text:
-    """The names as a cell of a table, in which nothing is markup."""
+    """The names as a cell of a table, without markup."""
     return Text(plain(*names))

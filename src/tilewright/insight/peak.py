@@ -1,7 +1,7 @@
 """Measures the peak of this machine: the roofs that kernels are compared with.
 
-A roof is the best of several tries, on as many threads as the model uses: clocks and neighbours differ from hour to
-hour, so it is measured when it is needed, and not kept.
+A roof is the best of several measurements, on as many threads as the model uses. It is measured when needed and not
+stored, as clock frequency and other load change.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ _LEAST_BYTES = 1 << 26
 
 
 def beyond_caches(target: Target) -> int:
-    """Bytes that no cache holds, but of the largest ones."""
+    """A size in bytes beyond all but the largest caches."""
     return min(max(4 * target.l3_bytes, _LEAST_BYTES), _MOST_BYTES)
 
 
 class Roof(StrEnum):
-    """What limits a kernel: arithmetic, or the memory or cache that its arguments fit in."""
+    """The limit of a kernel: arithmetic, or the memory or cache that its arguments fit in."""
 
     COMPUTE = "compute"
     L1 = "L1"
@@ -32,7 +32,7 @@ class Roof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """Gigabytes per second at which all threads together read a working set of so many bytes, from where it fits."""
+    """Gigabytes per second at which all threads together read a working set, and its memory or cache."""
 
     roof: Roof
     working_set: int
@@ -48,11 +48,11 @@ class Peak:
     bandwidths: tuple[Bandwidth, ...]
 
     def bandwidth(self, size: int) -> Bandwidth:
-        """That for data of ``size`` bytes: of the smallest working set that is as large, else of memory."""
+        """The bandwidth for ``size`` bytes: that of the smallest working set at least as large, else of memory."""
         return next((found for found in self.bandwidths if found.working_set >= size), self.bandwidths[-1])
 
     def best_of(self, other: "Peak") -> "Peak":
-        """The higher roofs of two measurements of one machine: what disturbs a measurement only makes it lower."""
+        """The higher roofs of two measurements of one machine, as disturbances only lower them."""
         pairs = zip(self.bandwidths, other.bandwidths, strict=True)
         bandwidths = (max(pair, key=lambda found: found.gbytes_per_second) for pair in pairs)
         return Peak(self.threads, max(self.gflops, other.gflops), tuple(bandwidths))

@@ -1,4 +1,4 @@
-"""From a compiled model back to the user's: which call computes which nodes."""
+"""Maps calls of a compiled model to nodes of the user's model."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tilewright.passes.fuse import Group
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One call of main: the kernel, and the group of nodes that this call computes."""
+    """A call in main: the kernel, and the group of nodes that it computes."""
 
     kernel: ScheduledKernel
     group: Group
@@ -27,5 +27,5 @@ def calls_of(compiled: Compiled) -> Iterator[KernelCall]:
 
 
 def sources(group: Group) -> tuple[str, ...]:
-    """Where in the user's model the nodes of ``group`` come from, each place once."""
+    """The nodes of the user's model from which ``group`` was made, without repetitions."""
     return tuple(dict.fromkeys(node.source for node in group.nodes if node.source))

@@ -1,4 +1,4 @@
-"""Small native loops that show what a machine can do: multiply-adds on registers, reading memory, and its clock.
+"""Small native loops that measure a machine: multiply-adds on registers, reads of memory, and the clock frequency.
 
 Their LLVM IR is written here, compiled by the same code generator as kernels, and run on several threads at once.
 """
@@ -20,21 +20,21 @@ from tilewright.target.target import Target
 ACCUMULATORS = 12
 """Two FMA units of latency four need eight; more than twelve don't fit sixteen registers."""
 STREAMS = 8
-"""Vectors that one iteration of the reading loop reads."""
+"""Vectors read by one iteration of the reading loop."""
 FLOAT_BITS = 32
 ADDITIONS = 64
-"""That depend on each other, in an iteration of the loop that shows the clock."""
+"""Dependent additions in an iteration of the clock loop."""
 PROBE_SECONDS = 2e-3
 
 Run = Callable[[int, int], object]
-"""``(thread, iterations)``: what one thread does."""
+"""Called with ``(thread, iterations)`` on each thread."""
 Probe = Callable[[], float]
-"""Runs for about two milliseconds, if nothing else is said; the rate of all threads together, in 1e9 per second."""
+"""Runs for about two milliseconds by default; returns the rate of all threads together, in 1e9 per second."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeLoop:
-    """A compiled loop, and how much (operations or bytes) one iteration of one thread is."""
+    """A compiled loop, and the work (operations or bytes) of one iteration of one thread."""
 
     run: Run
     amount: int
@@ -53,7 +53,7 @@ def fma_probe(
     chains: int = ACCUMULATORS,
     seconds: float = PROBE_SECONDS,
 ) -> Probe:
-    """Float32 GFLOP/s of multiply-adds on registers, in so many chains; ``target`` is this machine.
+    """Float32 GFLOP/s of multiply-adds on registers, in ``chains`` independent chains; ``target`` is this machine.
 
     Raises ``UnsupportedTarget`` if it has no vector registers of ``vector_bits``.
     """
@@ -65,14 +65,14 @@ def fma_probe(
 
 
 def read_probe(target: Target, size: int, threads: int = 1) -> Probe:
-    """GB/s at which all threads together read ``size`` bytes (or up to half of it), each its part, again and again."""
+    """GB/s at which all threads together repeatedly read ``size`` bytes (or down to half of it), each its own part."""
     rows = max(1, size // threads // (STREAMS * target.vector_bits // 8))
     loop = read_loop(target, rows.bit_length() - 1, threads)
     return _probe(loop, max(_iterations_for(loop, PROBE_SECONDS), rows), threads)
 
 
 def clock_probe(target: Target, seconds: float = PROBE_SECONDS) -> Probe:
-    """The clock in GHz: of operations that wait for each other, each takes a cycle on every processor."""
+    """The clock frequency in GHz, from dependent operations, which take a cycle each on every processor."""
     image = load_image([compile_object(clock_ir(), target)])
     function = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 4)(image.symbol("clock_loop"))
 
@@ -120,7 +120,7 @@ def _probe(loop: NativeLoop, iterations: int, threads: int) -> Probe:
         return loop.timed(thread, iterations)
 
     def rate() -> float:
-        """The sum of all threads' rates, each by its own clock: they begin together, but not to the microsecond."""
+        """The sum of all threads' rates, each by its own times: threads start within microseconds of each other."""
         times = list(pool.map(together, range(threads))) if threads > 1 else [loop.timed(0, iterations)]
         return sum(iterations * loop.amount / (end - begin) for begin, end in times) / 1e9
 
@@ -128,14 +128,14 @@ def _probe(loop: NativeLoop, iterations: int, threads: int) -> Probe:
 
 
 def _iterations_for(loop: NativeLoop, seconds: float, trial: int = 100_000) -> int:
-    """So many that a run takes about ``seconds``; at least one."""
+    """The number of iterations, at least 1, for a run of about ``seconds``."""
     loop.timed(0, trial)
     begin, end = loop.timed(0, trial)
     return max(1, round(trial * seconds / (end - begin)))
 
 
 def clock_ir() -> str:
-    """LLVM IR of ``i64 clock_loop(i64 count, i64 a, i64 b)``: additions and exclusive ors, which no compiler merges."""
+    """LLVM IR of ``i64 clock_loop(i64 count, i64 a, i64 b)``: additions and exclusive ors, which LLVM can't combine."""
     values = ["%x", *(f"%x{i}" for i in range(1, ADDITIONS)), "%y"]
     operations = ("add", "%a"), ("xor", "%b")
     steps = [
@@ -188,7 +188,7 @@ def read_ir(vector_bits: int) -> str:
 
 
 def _loop_ir(vector: str, chains: int, start: str, steps: list[str]) -> list[str]:
-    """A loop of ``%count`` iterations that makes ``%y`` of ``%x``; it returns the sum, so that nothing is dead."""
+    """A loop of ``%count`` iterations that computes ``%y`` from ``%x``; it returns the sum, so that no code is dead."""
     phis = [f"  %x{i} = phi {vector} [ {start}, %entry ], [ %y{i}, %loop ]" for i in range(chains)]
     sums = [f"  %z{i} = fadd {vector} %y{i}, {f'%z{i - 1}' if i else '%y0'}" for i in range(chains)]
     last = f"  %r = extractelement {vector} %z{chains - 1}, i32 0"

@@ -1,8 +1,8 @@
 """Profiles a model: the time of each kernel, beside its work and the peak of the machine.
 
-Times come from a clock in the native code (``runtime.abi``, ``tw_mark``): the model that is profiled is the one that is
-run, and kernels are measured in turns because each run calls all of them. What no kernel accounts for (feeds, outputs,
-entering native code) is the remainder.
+Times come from a clock in the native code (``runtime.abi``, ``tw_mark``), so that the profiled code is the code that
+normally runs; each run measures all kernels. The time outside of kernels (feeds, outputs, entering native code) is the
+remainder.
 """
 
 import time
@@ -15,6 +15,7 @@ from rich.table import Table
 
 from tilewright.compilation import Compiled, ScheduledKernel
 from tilewright.cost.work import Work, count
+from tilewright.insight.console import plain_console
 from tilewright.insight.names import cell
 from tilewright.insight.peak import Peak, Roof
 from tilewright.insight.places import calls_of, sources
@@ -25,29 +26,29 @@ LEAST_RUNS = 5
 MOST_RUNS = 2000
 _DISTURBED = 1.25
 _FULL = 100.5
-"""Percent: what is printed as more than 100."""
+"""The percentage above which the printed number exceeds 100."""
 WIDE = 110
-"""Columns from which on there is room for the nodes of each kernel."""
+"""Minimum columns of a console for printing the nodes of each kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelProfile:
-    """One call of a kernel: medians over all runs. What is not known (an artifact has no loops to count) is None."""
+    """One call of a kernel: medians over all runs. Unknown fields (artifacts have no loops to count) are None."""
 
     kernel: str
     nodes: tuple[str, ...]
     """The nodes of the user's model that it computes."""
     microseconds: float
     share: float
-    """Of the time of all kernels."""
+    """The fraction of the time of all kernels."""
     gflops: float | None = None
     """1e9 operations per second; a multiply-add is two."""
     gbytes_per_second: float | None = None
     """1e9 bytes of arguments per second, each byte counted once."""
     percent_of_peak: float | None = None
-    """The time that the lower roof allows, as a percentage of the time that it took."""
+    """The minimum time by the lower roof, as a percentage of the measured time."""
     bound: Roof | None = None
-    """The lower roof: that of arithmetic, or of the memory or cache that the arguments fit in."""
+    """The lower roof: arithmetic, or the memory or cache that the arguments fit in."""
     calls: int = 1
     trace: str | None = None
     """The steps of its schedule."""
@@ -60,10 +61,10 @@ class Profile:
     runs: int
     threads: int
     microseconds: float
-    """The whole run, as a caller of the model sees it. Where other programs disturb the machine, that is more than the
-    sum of the medians of the parts, as a run meets a disturbance more often than each of its kernels does."""
+    """The whole run, as seen by a caller of the model. With disturbances by other programs it exceeds the sum of the
+    medians of the parts, as a run is disturbed more often than each of its kernels."""
     remainder: float
-    """What the kernels of a run do not account for: feeds, outputs, entering native code."""
+    """The time outside of kernels: feeds, outputs, entering native code."""
     kernels: tuple[KernelProfile, ...]
     peak: Peak | None
 
@@ -81,7 +82,7 @@ class Profile:
 
     def show(self, trace: bool = False, console: Console | None = None) -> None:
         """Print the table; with ``trace``, also the steps of each kernel's schedule."""
-        out = console or Console()
+        out = console or plain_console()
         out.print(_table(self, is_wide=out.width >= WIDE))
         if out.width < WIDE:
             out.print(f"(with {WIDE} columns, there is room for the nodes of each kernel)", highlight=False)
@@ -95,7 +96,7 @@ class Profile:
             roofs = f"compute: {self.peak.gflops:.0f} GFLOP/s (float32); GB/s: {reads}"
             out.print(f"measured roofs: {roofs}", highlight=False, soft_wrap=True)
         for reason in _above(self.kernels):
-            out.print(reason, highlight=False, soft_wrap=True)
+            out.print(reason, highlight=False, markup=False, soft_wrap=True)
         for name, steps in {row.kernel: row.trace for row in self.kernels}.items() if trace else ():
             out.print(f"\n{name}\n{steps or '(no trace)'}", highlight=False, markup=False)
 
@@ -107,9 +108,9 @@ def profile(
     roofs: Callable[[], Peak] | None = None,
     seconds: float = 1.0,
 ) -> Profile:
-    """Run for about ``seconds`` (at least ``LEAST_RUNS`` times). Work and nodes are known only with ``compiled``.
+    """Profile for about ``seconds`` (at least ``LEAST_RUNS`` runs). Work and nodes are known only with ``compiled``.
 
-    ``roofs`` measures what the machine can do; it is asked before and after the runs, and the higher roofs count.
+    ``roofs`` measures the machine; it is called before and after the runs, and the higher roofs count.
     Raises ``BadFeed`` if the feeds do not fit.
     """
     names = executable.manifest.calls
@@ -138,7 +139,7 @@ def profile(
 
 
 def extents_of(manifest: Manifest, feeds: Mapping[str, object]) -> dict[str, int]:
-    """The run-time extents that inputs have in their shapes; the feeds were checked by a run."""
+    """The run-time extents in the shapes of ``feeds``, which a run has checked."""
     found: dict[str, int] = {}
     for spec in manifest.inputs:
         shape: Iterable[int] = getattr(feeds[spec.name], "shape", ())
@@ -215,7 +216,7 @@ _ABOVE_COMPUTE = "the roof is that of float32 multiply-adds; products of narrowe
 
 
 def _above(kernels: Sequence[KernelProfile]) -> Iterator[str]:
-    """Why rows exceed the roof that they are rated by."""
+    """Reasons why kernels exceed their roofs."""
     for is_compute, reason in ((True, _ABOVE_COMPUTE), (False, _ABOVE_READS)):
         above = [
             row

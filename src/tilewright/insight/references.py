@@ -1,4 +1,4 @@
-"""Reference values of a model, by name: in float64 by the te evaluator."""
+"""Reference values of a model, computed in float64 by the te evaluator."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tilewright.symbolic.expr import Var
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Values by name, and what was not done as asked, and why."""
+    """Values by name, and notes on nodes that were computed otherwise, with the reasons."""
 
     values: Mapping[str, Array]
     notes: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ def _wide(array: Array) -> Array:
 
 
 def _wide_node(node: Node) -> Node | None:
-    """``node`` over float64; None if its operator or attributes do not allow that."""
+    """``node`` in float64; None if its operator or attributes do not allow that."""
     inputs = [None if v is None else _widened(v) for v in node.inputs]
     attributes: dict[str, Attribute] = {name: _wide_attribute(value) for name, value in node.attributes}
     try:

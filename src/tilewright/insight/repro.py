@@ -1,12 +1,12 @@
-"""A model or one kernel as one file that can be run again elsewhere: for reporting a fault, and for finding it.
+"""Packs a model or a kernel into one file that can be run again elsewhere, to report and debug a fault.
 
-A bundle is a zip, or a folder if the name does not end in ``.zip``. It is data: nothing of it is a program, and all of
-its files have names of our choosing. ``tilewright rerun`` runs it again.
+A bundle is a zip file, or a folder if the name does not end in ``.zip``. It contains data only, no programs, in files
+with fixed names. ``tilewright rerun`` runs it again.
 
     README.md       what this is and how to rerun it
     settings.json   versions, options, seed, and the error, if there was one
-    model.onnx      of a model; its name and what else there is, its front end says (``Source.parts``)
-    program.txt     of a kernel: its naive loop program ...
+    model.onnx      for a model; its front end defines the names of the files (``Source.parts``)
+        program.txt     for a kernel: its naive loop program ...
     trace.json      ... and the steps of its schedule
 """
 
@@ -39,7 +39,7 @@ _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked of the compiler, as plain values. ``shapes``: by input; a word is a run-time extent."""
+    """The options of a compilation as plain values. ``shapes``: by input; a word is a run-time extent."""
 
     target: str
     threads: int | None = None
@@ -55,7 +55,7 @@ class Request:
 
     @staticmethod
     def of(options: Options, shapes: Mapping[str, tuple[int | str, ...]], seed: int = 0) -> "Request":
-        """What ``options`` ask for."""
+        """The request for ``options``."""
         return Request(
             str(options.target),
             options.threads,
@@ -85,7 +85,7 @@ def pack_model(
 ) -> tuple[str, ...]:
     """Write a bundle of the model to ``path``; the names of its files.
 
-    Raises ``BadInput`` if that can't be done, ``UntrustedData`` where importing would (a link as external data, a place
+    Raises ``BadInput`` if it can't be written, ``UntrustedData`` as importing does (a link as external data, a path
     outside of the model's folder), ``ResourceLimit`` if its files have more than ``limit`` bytes.
     """
     parts = source.parts()
@@ -103,9 +103,9 @@ def pack_model(
 def pack_kernel(
     path: Path, kernel: ScheduledKernel, options: Options, seed: int = 0, inputs: Iterable[AnyPath] = ()
 ) -> tuple[str, ...]:
-    """Write a bundle of one kernel to ``path``, which is none of ``inputs``; the names of its files.
+    """Write a bundle of one kernel to ``path``, which must not be one of ``inputs``; returns the names of its files.
 
-    Raises ``BadInput`` if that can't be done.
+    Raises ``BadInput`` if it can't be written.
     """
     request = Request.of(replace(options, checked=True), {}, seed)
     sources = "".join(f"- {node.source or node.op.name}\n" for group in kernel.groups for node in group.nodes)
@@ -170,7 +170,7 @@ def _write(path: Path, bundle: Bundle, inputs: Iterable[AnyPath], mode: int) -> 
 
 
 def _make_folder(path: Path, inputs: Sequence[AnyPath]) -> None:
-    """A new folder, or an empty one: who has a README.md keeps it. Raises ``BadInput``."""
+    """Make the folder, which must be new or empty, so that no README.md is overwritten. Raises ``BadInput``."""
     try:
         if not path.is_dir():
             check_output(path, inputs)

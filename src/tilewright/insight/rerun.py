@@ -1,4 +1,4 @@
-"""Runs what ``repro`` packed: the same options, the same inputs, and the results beside a reference."""
+"""Runs a bundle of ``repro`` with the same options and inputs, and compares the results with a reference."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,7 @@ from tilewright.compilation import Options, build_program
 from tilewright.driver import compile_graph
 from tilewright.frontend.opening import opened
 from tilewright.insight.compare import TOLERANCE, all_values, compare
+from tilewright.insight.console import plain_console
 from tilewright.insight.profile import extents_of
 from tilewright.insight.references import in_float64
 from tilewright.insight.repro import PROGRAM, SETTINGS, TRACE
@@ -32,7 +33,7 @@ from tilewright.schedule.trace import Trace
 from tilewright.target.target import Target
 
 SMALL_EXTENT = 7
-"""What a run-time extent is, if it has no smaller bound."""
+"""The size of run-time extents, or their bound if that is smaller."""
 
 _Settings = Mapping[str, object]
 
@@ -44,7 +45,7 @@ class _Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a bundle asks for. ``model``: the file's name; ``texts``: program and trace of a kernel."""
+    """The contents of a bundle. ``model``: the file's name; ``texts``: program and trace of a kernel."""
 
     kind: _Kind
     options: Options
@@ -55,11 +56,11 @@ class _Asked:
 
 
 def rerun(folder: Path, console: Console | None = None) -> bool:
-    """Run the bundle in ``folder``, tell ``console``; whether the results agree with the reference.
+    """Run the bundle in ``folder``, and print to ``console``; returns whether the results agree with the reference.
 
-    Raises ``BadInput`` if it is no bundle, and what compiling does.
+    Raises ``BadInput`` if it is no bundle, and the errors of compiling.
     """
-    asked, out = _read(folder), console or Console()
+    asked, out = _read(folder), console or plain_console()
     return _rerun_model(folder / asked.model, asked, out) if asked.kind is _Kind.MODEL else _rerun_kernel(asked, out)
 
 
@@ -130,6 +131,6 @@ def random_inputs(manifest: Manifest, seed: int) -> dict[str, Array]:
 
 
 def _within(symbol: Symbol, extent: int) -> int:
-    """``extent``, or the bound of ``symbol`` that it is beyond."""
+    """``extent``, clamped to the bounds of ``symbol``."""
     least = max(extent, symbol.minimum)
     return least if symbol.maximum is None else min(least, symbol.maximum)

@@ -1,4 +1,4 @@
-"""What a database of records says about the kernels of a model: what was measured, and what became of it."""
+"""Findings from a database of records for the kernels of a model: number and best of measurements, and their use."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,9 +18,9 @@ RECORDS = "records"
 
 
 def with_records(explanation: Explanation, compiled: Compiled, path: Path) -> Explanation:
-    """``explanation``, and for each kernel that the records in ``path`` know what they say of it.
+    """``explanation`` with a finding for each kernel that has records in ``path``.
 
-    Of a damaged file, it says that. Raises ``BadInput`` if there is no such file.
+    A damaged file is a finding, too. Raises ``BadInput`` if there is no such file.
     """
     try:
         records = Records.open_to_read(path)
@@ -51,7 +51,7 @@ def _is_for(record: Record, target: Target, threads: int) -> bool:
 
 
 def _elsewhere(tried: Sequence[Record], target: Target, threads: int) -> tuple[str, str]:
-    """There are records, but none that this compilation may use."""
+    """The finding for records of other targets or threads only, which this compilation can't use."""
     of_target = {r.job.threads for r in tried if _is_for(r, target, r.job.threads)}
     if of_target:
         counts = ", ".join(map(str, sorted(of_target)))
@@ -71,7 +71,7 @@ _NEXT = {
 
 
 def _became(here: Sequence[Record], kernel: ScheduledKernel, target: Target) -> tuple[str, str]:
-    """What became of the records that this compilation may use."""
+    """The finding for records that this compilation can use."""
     tried = Tried.of(kernel.naive, target, here)
     best = "none was right" if tried.best is None else "the analytic choice was not measured"
     if tried.gain is not None:

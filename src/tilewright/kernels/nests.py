@@ -368,7 +368,7 @@ def pack_panel(s: Schedule, anchor: BlockRef, panel: str, lanes: int) -> None:
 
 
 LIVE = 4
-"""Maximum values in registers at a time for few operations."""
+"""Maximum values in registers at a time for few operations: a count of a kernel's values, not of registers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,10 +36,6 @@ from tilewright.tensor.ir import (
 
 Layouts = Mapping[Tensor, IndexMap]
 
-MERGED_PLACES = 256
-"""Size of a plane up to which merging its dimensions pays: in larger ones, a row makes enough tiles, and is nearer in
-cache."""
-
 
 def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
     """``axis`` in blocks of ``lanes``, which go last: ``n, c, y, x -> n, c // 16, y, x, c % 16`` (NCHWc)."""
@@ -72,14 +68,15 @@ def is_row_major(index_map: IndexMap, shape: tuple[Expr, ...]) -> bool:
     return packed is not None and prod(own) == prod(packed)
 
 
-def merge_places(outputs: Sequence[Tensor], layouts: Layouts) -> Layouts:
-    """``layouts`` with the dimensions after the channels merged, if every read is at the position of its output.
+def merge_places(outputs: Sequence[Tensor], layouts: Layouts, machine: Machine) -> Layouts:
+    """``layouts`` with the dimensions after the channels merged, if every read is at the position of its output, and
+    there are few positions.
 
     The order in memory is unchanged. A 1x1 convolution over 7 by 7 positions then has one axis of 49 for tiles.
     """
     places = {tensor.shape[2:] for tensor in layouts}
     shape = static(next(iter(places))) if len(places) == 1 else None
-    if shape is None or not 1 < prod(shape) <= MERGED_PLACES or len(shape) < 2:
+    if shape is None or not 1 < prod(shape) <= machine.merged_places or len(shape) < 2:
         return layouts
     if not all(_stays_in_place(op, layouts) for op in topological_order(outputs)):
         return layouts

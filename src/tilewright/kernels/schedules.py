@@ -21,13 +21,15 @@ from tilewright.symbolic.traversal import free_vars
 from tilewright.target.machine import ENOUGH_CHUNKS
 
 REGISTERS = 4
-"""Vector registers that a vectorized loop fills at a time, to overlap the latencies of a chain of operations."""
+"""Vector registers that a vectorized loop fills at a time, to overlap the latencies of a chain of operations.
 
-
+A shape of schedules, and no figure of a processor: how many lanes a loop has is open (``Lanes``)."""
 MOSTLY_EMPTY = 4
-"""Loops of fewer iterations than the lanes of a register divided by this are fused with the loop around."""
+"""Loops of fewer iterations than the lanes of a register divided by this are fused with the loop around: a quarter of
+a register is called full, whatever its width."""
 RUN_TIME = 1 << 30
-"""Estimate of extents known only at run time."""
+"""In place of an extent known only at run time: more than any number that it is compared with. No time is estimated
+from it (``GUESSED_EXTENT``)."""
 
 
 def is_reduction(block: Block) -> bool:
@@ -36,12 +38,17 @@ def is_reduction(block: Block) -> bool:
 
 
 def inline_all(s: Schedule, keep: frozenset[str]) -> None:
-    """Inline every elementwise block, except those that write a result or a buffer in ``keep``."""
+    """Inline every elementwise block, except those that write a result or a buffer in ``keep``.
+
+    Blocks stay for which ``compute_inline`` is refused: loop programs (an ``extern``), and values that would get too
+    large. The size is that of the simplified value in each of its readers, which is known after rewriting them: a query
+    would do what the primitive does. A refused primitive leaves ``s`` as it was.
+    """
     results = {p.name for p in s.program.params} | keep
     for block in all_blocks(s.program.body):
         written = {region.buffer.name for region in block.writes}
         if not is_reduction(block) and not written & results:
-            with suppress(ScheduleError):  # others (such as a gather by data) stay steps
+            with suppress(ScheduleError):
                 s.compute_inline(BlockRef(block.name))
 
 

@@ -23,7 +23,9 @@ from tilewright.space.population import all_of
 from tilewright.symbolic.domain import IterKind
 
 STEPS = (1, 2, 4, 8, 16)
-"""Iterations of the inner part of a reduction's loop."""
+"""Iterations of the inner part of a reduction's loop.
+
+This and the following numbers bound a space; what is chosen in it, the model or measurements decide."""
 TAPS = 11
 """A reduction loop of at most this many iterations counts as the taps of a window, and is not split."""
 MOST_TILES = 16

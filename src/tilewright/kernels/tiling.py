@@ -140,7 +140,9 @@ def privatized(s: Schedule, anchor: BlockRef) -> BlockRef:
 def _loops_of_epilogue(s: Schedule, epilogue: BlockRef, loops: list[LoopRef]) -> list[LoopRef]:
     """Move the epilogue into the innermost of ``loops`` in which its operands are complete; returns those around it.
 
-    All of them unless it reads more than a tile (all lanes of a block that has one channel read the first).
+    All of them unless it reads more than a tile (all lanes of a block that has one channel read the first). In which
+    loop its operands are complete follows from the regions that an iteration computes, which ``reverse_compute_at``
+    derives: its refusal, which leaves ``s`` as it was, is the answer.
     """
     around = list(loops)
     while around:

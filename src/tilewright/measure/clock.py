@@ -52,7 +52,7 @@ class Timed:
     def sample(self, timing: Timing, budget: float, hopeless_us: float = math.inf) -> tuple[float, ...]:
         """Microseconds of one run, ``timing.repeats`` times; fewer, but one, if ``budget`` seconds are over.
 
-        Only one, too, if that takes more than ``hopeless_us``.
+        Only one, too, if two warm ones take more than ``hopeless_us``.
         """
         end = time.perf_counter() + budget
         first = self._mean_us(1)  # also warms the caches
@@ -60,7 +60,10 @@ class Timed:
         if begin > end:
             return (first,)
         warm = self._mean_us(1)
-        if warm > hopeless_us:  # the first run tells nothing: it also maps memory
+        if warm > hopeless_us:  # the first run tells nothing: it also maps memory; this one may have been interrupted
+            begin = time.perf_counter()
+            warm = self._mean_us(1)
+        if warm > hopeless_us:
             return (warm,)
         runs = max(1, math.ceil(timing.least_seconds / (time.perf_counter() - begin)))
         # If one run is a repeat, this was already the first.

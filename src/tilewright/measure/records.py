@@ -228,6 +228,20 @@ class Records:
         )
         return list(self._select(chosen, keys))
 
+    def searched(self, program: Program, target: str, threads: int, count: int) -> list[Record]:
+        """The last ``count`` candidates of ``program`` that searches measured, in order, those that failed included.
+
+        Only of completed sessions, as by ``candidates``.
+        """
+        key = identity(program)
+        keys = (State.SEARCHED.value, key, target_fingerprint(target), threads, count)
+        chosen = (
+            "WHERE r.state = ? AND w.hash = ? AND t.fp = ? AND json_extract(r.config_json, '$.threads') = ?"
+            " AND json_extract(r.config_json, '$.digits') IS NOT NULL"
+            " AND r.session_id IN (SELECT id FROM session WHERE outcome = 'done') ORDER BY r.id DESC LIMIT ?"
+        )
+        return list(self._select(chosen, keys, {str(program): key}))[::-1]
+
     def has_any(self, target: str, threads: int, state: State) -> bool:
         """Whether ``best`` would find a record of any program."""
         chosen = f"SELECT 1 FROM record r JOIN target t ON t.id = r.target_id {_USABLE} LIMIT 1"

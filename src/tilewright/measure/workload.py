@@ -15,6 +15,7 @@ from tilewright.loops.program import Program
 from tilewright.loops.verify import verify
 from tilewright.measure.build import image_of, shape_of
 from tilewright.measure.difference import Reference
+from tilewright.measure.exact import with_exact_sums
 from tilewright.runtime.memory import aligned_copy
 from tilewright.target.target import Target
 
@@ -78,11 +79,11 @@ def tolerance(dtype: DType) -> float:
 
 
 def _reference(program: Program, inputs: Mapping[str, Array], target: Target) -> dict[str, Array]:
-    """The results of the naive program: interpreted, or compiled with bounds checks."""
+    """The results of the naive program: interpreted, or compiled with bounds checks, and its long sums exact."""
     work = count(program, {})
     if work is not None and work.operations + work.bytes <= INTERPRETED_OPERATIONS:
         return interpret(program, inputs)
-    results = image_of(program, target, checked=True).executable(1).run(inputs)
+    results = image_of(with_exact_sums(program), target, checked=True).executable(1).run(inputs)
     return {buffer.name: result for buffer, result in zip(program.results, results, strict=True)}
 
 

@@ -94,7 +94,7 @@ def selu(x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.05070
     return activation(x, lambda v: gamma * select(v > 0.0, v, alpha * expm1(v)))
 
 
-@operator("PRelu", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
+@operator("PRelu", FusionKind.INJECTIVE, Trait.ELEMENTWISE | Trait.LIKE_FIRST)
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
     """``x``, and ``slope x`` where it is negative; ``slope`` broadcasts to ``x``."""
     require_broadcast(slope, x.shape, "PRelu: the slope")

@@ -247,7 +247,7 @@ def reciprocal(x: Tensor) -> Tensor:
     return elementwise(lambda v: binary(BinaryOp.DIV, const(1.0, x.dtype), v), x)
 
 
-@operator("Clip", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
+@operator("Clip", FusionKind.INJECTIVE, Trait.ELEMENTWISE | Trait.LIKE_FIRST)
 def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:
     """``min(max(x, low), high)``; without a missing limit."""
     for limit in (low, high):

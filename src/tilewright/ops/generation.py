@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import element_count, show
 from tilewright.symbolic.expr import ZERO, Expr, as_expr, cast, const, equal, select
 from tilewright.symbolic.sizes import flat_index
@@ -13,7 +13,7 @@ from tilewright.symbolic.traversal import vars_in
 from tilewright.tensor.ir import Tensor
 
 
-@operator("EyeLike", FusionKind.INJECTIVE)
+@operator("EyeLike", FusionKind.INJECTIVE, Trait.LIKE_FIRST)
 def eye_like(x: Tensor, *, dtype: DType | None = None, k: int = 0) -> Tensor:
     """A matrix of the shape of ``x`` with ones on its ``k``-th diagonal, else zeros."""
     if x.ndim != 2:

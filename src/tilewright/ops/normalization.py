@@ -56,7 +56,7 @@ def _mean(total: Tensor, x: Tensor, over: Sequence[int]) -> Tensor:
     return tensor(total.shape, lambda index: binary(BinaryOp.DIV, total[index], count))
 
 
-@operator("LayerNormalization", FusionKind.REDUCTION, Trait.FLAT_AXES)
+@operator("LayerNormalization", FusionKind.REDUCTION, Trait.FLAT_AXES | Trait.LIKE_FIRST)
 def layer_normalization(
     x: Tensor, scale: Tensor, bias: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-5
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -79,7 +79,7 @@ def layer_normalization(
     return tensor(x.shape, normalize), known.mean, inverse
 
 
-@operator("RMSNormalization", FusionKind.REDUCTION, Trait.FLAT_AXES)
+@operator("RMSNormalization", FusionKind.REDUCTION, Trait.FLAT_AXES | Trait.LIKE_FIRST)
 def rms_normalization(x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5) -> Tensor:
     """``x / sqrt(mean(x * x) + epsilon) * scale`` over the axes from ``axis`` on (Zhang and Sennrich, 2019)."""
     over = tuple(range(normalize_axis(axis, x.ndim), x.ndim))
@@ -94,7 +94,7 @@ def rms_normalization(x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: floa
     return tensor(x.shape, normalize)
 
 
-@operator("GroupNormalization", FusionKind.REDUCTION)
+@operator("GroupNormalization", FusionKind.REDUCTION, Trait.LIKE_FIRST)
 def group_normalization(x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5) -> Tensor:
     """``[batch, groups, elements]`` normalized along the elements, then scaled by channel (Wu and He, 2018).
 
@@ -184,7 +184,7 @@ def local_response_normalization(
     return tensor(x.shape, body)
 
 
-@operator("BatchNormalization", FusionKind.INJECTIVE)
+@operator("BatchNormalization", FusionKind.INJECTIVE, Trait.LIKE_FIRST)
 def batch_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, *, epsilon: float = 1e-5
 ) -> Tensor:

@@ -87,6 +87,14 @@ class Trait(Flag):
     """Each element of the result is one of an input or a constant, mostly from another place: not by broadcasting."""
     DIVIDES = 256
     """Divides by its second input."""
+    LIKE_FIRST = 512
+    """The first result has the shape of the first input."""
+    POOLS = 1024
+    """Reduces, in each channel, a window around each position of ``[batch, channels, spatial...]``. The attributes of
+    windows are those of a convolution, and ``kernel_shape`` and ``ceil_mode``."""
+    COMPOSITE = 2048
+    """Is computed by nodes of other operators, which an alternative makes (``passes/alternatives``), and which have
+    alternatives and layouts of their own."""
 
 
 @dataclass(frozen=True, slots=True)

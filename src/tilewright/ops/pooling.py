@@ -9,7 +9,7 @@ from tilewright.loops.extern import extern, for_range, seq, store
 from tilewright.loops.ir import Buffer, Stmt
 from tilewright.ops.batches import windowed
 from tilewright.ops.build import Index, accumulator, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.reduction import power_of, root_of
 from tilewright.ops.shapes import Shape, element_count, place_of, same_extent
 from tilewright.ops.windows import Window, window
@@ -63,7 +63,7 @@ def _pool(
     return _Pool(x, sliding, sliding.outputs(x.shape[2:], ceil_mode), sliding.taps())
 
 
-@operator("MaxPool", FusionKind.REDUCTION, batched=windowed)
+@operator("MaxPool", FusionKind.REDUCTION, Trait.POOLS, batched=windowed)
 def max_pool(
     x: Tensor,
     *,
@@ -120,7 +120,7 @@ def max_pool_with_indices(
     return tensor(values.shape, lambda index: values[index]), tensor(values.shape, locate)
 
 
-@operator("LpPool", FusionKind.REDUCTION)
+@operator("LpPool", FusionKind.REDUCTION, Trait.POOLS)
 def lp_pool(
     x: Tensor,
     *,
@@ -142,7 +142,7 @@ def lp_pool(
     return tensor(total.shape, lambda index: cast(root_of(total[index], p), x.dtype))
 
 
-@operator("AveragePool", FusionKind.REDUCTION, batched=windowed)
+@operator("AveragePool", FusionKind.REDUCTION, Trait.POOLS, batched=windowed)
 def average_pool(
     x: Tensor,
     *,

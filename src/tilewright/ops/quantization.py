@@ -115,7 +115,7 @@ def quantization_range(lowest: Tensor, highest: Tensor) -> tuple[Tensor, Tensor]
     return scale, zero
 
 
-@operator("MatMulInteger", FusionKind.CONTRACTION)
+@operator("MatMulInteger", FusionKind.CONTRACTION, Trait.COMPOSITE)
 def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
     """The product of ``a - a_zero`` and ``b - b_zero`` in i32, which wraps around.
 
@@ -126,7 +126,7 @@ def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: T
     return matmul(_centered(a, rows), _centered(b, b_zero))
 
 
-@operator("ConvInteger", FusionKind.CONTRACTION)
+@operator("ConvInteger", FusionKind.CONTRACTION, Trait.COMPOSITE)
 def conv_integer(
     x: Tensor,
     weight: Tensor,

@@ -22,7 +22,7 @@ from tilewright.symbolic.traversal import all_of
 from tilewright.tensor.ir import Tensor
 
 LANES = 16
-"""Elements that are copied at a time."""
+"""Elements that are copied at a time: no figure of a processor, as code is made for registers of any width."""
 
 
 class Combine(Enum):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tilewright.base.dtypes import DType
 from tilewright.base.dtypes import index as index_dtype
 from tilewright.ops.build import Index, accumulator, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.reduction import reduce_over
 from tilewright.ops.shapes import element, normalize_axis
 from tilewright.symbolic.expr import Expr, binary, cast, const, equal, select, unary
@@ -14,7 +14,7 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Tensor
 
 
-@operator("Softmax", FusionKind.REDUCTION)
+@operator("Softmax", FusionKind.REDUCTION, Trait.LIKE_FIRST)
 def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """``exp(x - max) / sum(exp(x - max))`` along ``axis``."""
     over = (normalize_axis(axis, x.ndim),)
@@ -25,7 +25,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     return tensor(x.shape, lambda index: cast(binary(BinaryOp.DIV, raised[index], element(total, index)), x.dtype))
 
 
-@operator("LogSoftmax", FusionKind.REDUCTION)
+@operator("LogSoftmax", FusionKind.REDUCTION, Trait.LIKE_FIRST)
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """``x - max - log(sum(exp(x - max)))`` along ``axis``."""
     over = (normalize_axis(axis, x.ndim),)

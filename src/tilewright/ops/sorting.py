@@ -21,9 +21,12 @@ from tilewright.tensor.ir import Tensor
 from tilewright.tensor.reducers import TupleReduction
 
 INSERTION_LIMIT = 32
-"""Number of results up to which a sorted list is kept; for more, the whole row is sorted."""
+"""Number of results up to which a sorted list is kept; for more, the whole row is sorted. Where two algorithms
+cross, and no figure of a processor: insertion takes steps in proportion to it, sorting in proportion to a logarithm."""
 PARALLEL_WORK = Machine().parallel_work // 2
-"""Number of elements from which rows run in parallel: each is compared and moved. Operators know no target."""
+"""Number of elements from which rows run in parallel: each is compared and moved, which takes two operations. The
+figure is that of an unknown machine, as operators are written before a target is known: shapes and values of a graph
+must not depend on it."""
 
 
 def _place_of_extreme(

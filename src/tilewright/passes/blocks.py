@@ -12,13 +12,9 @@ from tilewright.kernels.relayout import blocked, is_row_major
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ONE, ZERO, Const, Expr
 from tilewright.symbolic.simplify import simplify
+from tilewright.target.machine import GUESSED_EXTENT
 from tilewright.target.target import Target
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
-
-_WASTE = 1.5
-"""Maximum relative growth of a value from rounding channels up to whole blocks."""
-_TYPICAL = 32
-"""Estimate of an extent known only at run time."""
 
 
 class Reads(Enum):
@@ -39,14 +35,7 @@ def width_of(value: Value, target: Target) -> int:
 
 def points(shape: tuple[Expr, ...]) -> int:
     """Approximate number of elements of a shape."""
-    return prod(int(extent.value) if isinstance(extent, Const) else _TYPICAL for extent in shape)
-
-
-def fills_blocks(channels: Expr, width: int) -> bool:
-    """Whether blocks of ``width`` waste little."""
-    if not isinstance(channels, Const) or channels.value <= 0:
-        return False
-    return filled(int(channels.value), width) <= _WASTE
+    return prod(int(extent.value) if isinstance(extent, Const) else GUESSED_EXTENT for extent in shape)
 
 
 def filled(channels: int, width: int) -> float:
@@ -61,8 +50,11 @@ def filled_blocks(value: Value, target: Target) -> float:
 
 
 def can_be_blocked(value: Value, target: Target) -> bool:
-    """Whether ``value`` has channels that fill blocks."""
-    return len(value.shape) > 2 and fills_blocks(value.shape[1], width_of(value, target))
+    """Whether ``value`` has channels, and blocks of them waste little."""
+    channels = value.shape[1] if len(value.shape) > 2 else ZERO
+    if not isinstance(channels, Const) or channels.value <= 0:
+        return False
+    return filled(int(channels.value), width_of(value, target)) <= target.machine.block_waste
 
 
 def is_plain_in_blocks(value: Value, target: Target) -> bool:

@@ -122,7 +122,7 @@ def to_kernel(
     stored.update(
         (inputs[value], split(len(value.shape), lanes)) for value, lanes in _entering(group, laid_out).items()
     )
-    stored = split_phases(outputs, merge_places(outputs, stored))
+    stored = split_phases(outputs, merge_places(outputs, stored, target.machine))
     packings = constant_layouts(outputs, constants, stored, partial(panel_width, target=target))
     placed = relayout(outputs, {**stored, **packings})
     order = [placed.get(inputs[value], inputs[value]) for value in group.inputs]

@@ -1,4 +1,4 @@
-"""Where two graphs differ: their changed nodes, in connected parts, those that are alike counted once."""
+"""The differences of two graphs: changed nodes in connected parts, with equal parts counted once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Nodes of one graph that stand in the place of nodes of another, and at how many places it is so."""
+    """Nodes of one graph that replace nodes of another, and the number of such places."""
 
     replaced: tuple[Node, ...]
     made: tuple[Node, ...]
@@ -18,7 +18,10 @@ class Change:
 
 
 def changes(before: Graph, after: Graph) -> list[Change]:
-    """In the order of the graphs; nodes belong together if one reads what another makes, or if they make one value."""
+    """The changes in the order of the graphs.
+
+    Nodes are in one part if one reads a result of another, or if both compute the same value.
+    """
     replaced, made = changed(before, after)
     parts: dict[str, Change] = {}
     for change in _parts(replaced, made):
@@ -42,7 +45,7 @@ def _key(node: Node) -> _Key:
 
 
 def _kind(node: Node) -> _Key:
-    """What is alike where networks repeat themselves."""
+    """A key that is equal for repeated parts of a network."""
     inputs = [None if value is None else value.shape for value in node.inputs]
     return node.op.name, repr(inputs), repr(node.attributes)
 

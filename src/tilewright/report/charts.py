@@ -48,6 +48,8 @@ class Series:
     points: Sequence[tuple[float, float]]
     color: str
     mark: Mark = Mark.DOTS
+    band: Sequence[tuple[float, float, float]] = ()
+    """Behind a line or steps: where it is along the axis, and the lower and the upper end of what is shaded."""
 
 
 def chart(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
@@ -76,7 +78,10 @@ def chart(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
                 axes.scatter(across, up, s=12, c=one.color, alpha=0.6, label=one.name)
             else:
                 axes.plot(across, up, one.color, drawstyle=_STYLES[one.mark], label=one.name)
-        if y.scale is Scale.LINEAR:
+                if one.band:
+                    at, low, high = zip(*one.band, strict=True)
+                    axes.fill_between(at, low, high, color=one.color, alpha=0.15, step=_STEPS[one.mark], linewidth=0)
+        if y.scale is Scale.LINEAR and all(value >= 0 for _, points in shown for _, value in points):
             axes.set_ylim(bottom=0.0)  # what looks twice as large is
         if len(shown) > 1:
             axes.legend()
@@ -86,6 +91,7 @@ def chart(title: str, x: Axis, y: Axis, series: Sequence[Series]) -> str:
 
 
 _STYLES = {Mark.STEPS: "steps-post", Mark.LINE: "default"}
+_STEPS = {Mark.STEPS: "post", Mark.LINE: None}
 
 
 def _fits(point: tuple[float, float], x: Axis, y: Axis) -> bool:

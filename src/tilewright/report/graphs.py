@@ -1,4 +1,4 @@
-"""Pictures of graphs as SVG: a box for each operator, edges from top to bottom."""
+"""Draws graphs as SVG: a box for each operator, edges from top to bottom."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ _ACROSS, _DOWN = 16, 30
 _BEND = 4
 _LONGEST = 26
 _SMALLEST = 0.7
-"""How much of its size a picture keeps in a window that is too narrow for it, so that its text can be read."""
+"""The minimum scale of a picture in a narrow window, so that its text is readable."""
 
 
 class Role(Enum):
-    """What a box is; the name of its style."""
+    """The kind of a box, which is the name of its style."""
 
     SAME = "same"
     REPLACED = "replaced"
@@ -30,7 +30,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """``label``: what it is; ``detail``: the type of what it makes; ``name``: all of it, shown when pointed at."""
+    """``label``: operator or value; ``detail``: type of the result; ``name``: full text, shown as a tooltip."""
 
     label: str
     detail: str
@@ -39,9 +39,9 @@ class Box:
 
 
 def picture(title: str, nodes: Sequence[Node], roles: Mapping[str, Role], results: Sequence[Value] = ()) -> str:
-    """``nodes``, in the order of a graph, and what they read. ``roles``: by the first output; others are the same.
+    """A picture of ``nodes``, in topological order, and their inputs. ``roles``: by the first output; default ``SAME``.
 
-    ``results``: values that leave the picture, drawn below.
+    ``results``: values read outside of the picture, drawn at the bottom.
     """
     boxes: list[Box] = []
     edges: dict[tuple[int, int], None] = {}
@@ -93,7 +93,7 @@ def _drawn(title: str, boxes: Sequence[Box], found: Layered) -> str:
 
 
 def _edge(places: Sequence[tuple[float, float]]) -> str:
-    """From the bottom of the first to the top of the last, straight through the bends between."""
+    """A polyline from the bottom of the first box to the top of the last, through the bends between."""
     (x, y), bends, (end, top) = places[0], places[1:-1], places[-1]
     through = "".join(f"L{a:.1f} {b}V{b + _HEIGHT}" for a, b in bends)
     return f'<path d="M{x:.1f} {y + _HEIGHT}{through}L{end:.1f} {top}" class="edge"/>'

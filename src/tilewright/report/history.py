@@ -1,4 +1,4 @@
-"""What was measured for each kernel, in order: how a search went, and what became of it."""
+"""The measurements of each kernel in order, and the result of its search."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Trial:
 
     @property
     def outcome(self) -> Outcome:
-        """What came out."""
+        """The result of the measurement."""
         return self.record.outcome
 
 
@@ -36,7 +36,7 @@ class Trial:
 class Search:
     """All measurements of one program on one target, with one number of threads.
 
-    ``name``: of the kernel in the model for which it was searched; ``nodes``: of the model, which it computes.
+    ``name``: the kernel's name in the model that was tuned; ``nodes``: the nodes of that model that it computes.
     """
 
     program: str
@@ -48,12 +48,12 @@ class Search:
 
     @property
     def trials(self) -> list[Trial]:
-        """Those of the search itself: each candidate once, all on the same data."""
+        """The trials of the search itself: each candidate once, all with the same inputs."""
         return [trial for trial in self.measured if trial.record.state is State.SEARCHED]
 
     @cached_property
     def parsed(self) -> Program | None:
-        """The program; None if the text is none."""
+        """The program; None if its text can't be parsed."""
         try:
             return parse_program(self.program)
         except TilewrightError:
@@ -61,20 +61,20 @@ class Search:
 
     @cached_property
     def tried(self) -> Tried | None:
-        """What became of it; None if that is not known."""
+        """The result of the search; None if unknown."""
         records = [trial.record for trial in self.measured]
         return None if self.parsed is None else Tried.of(self.parsed, Target.parse(self.target), records)
 
     @cached_property
     def work(self) -> Work | None:
-        """What one run computes and touches; None if that is not known."""
+        """The operations and bytes of one run; None if unknown."""
         return None if self.parsed is None else count(self.parsed, {})
 
     @property
     def decisions(self) -> list[tuple[str, str, str]]:
-        """Knobs, and what the fastest schedule and the analytic choice decide; empty where a knob is not open to one.
+        """Knobs with the decisions of the fastest schedule and of the analytic choice; empty if one lacks the knob.
 
-        Nothing, if the decisions of the fastest are not known: it may be that of a similar kernel.
+        Empty if the decisions of the fastest schedule are unknown: it may come from a similar kernel.
         """
         tried = self.tried
         if self.parsed is None or tried is None or tried.best is None:
@@ -87,11 +87,11 @@ class Search:
 
     @property
     def shapes(self) -> str:
-        """The results and parameters, as a person tells kernels apart."""
+        """The results and parameters with their shapes, to identify a kernel."""
         return "?" if self.parsed is None else ", ".join(repr(buffer) for buffer in self.parsed.params)
 
     def best_so_far(self) -> Iterator[tuple[int, float, float]]:
-        """Trials, seconds and the best microseconds, whenever that became better, and at the end."""
+        """Trials, seconds and the best microseconds at each improvement, and at the end."""
         best, trials = float("inf"), self.trials
         for number, trial in enumerate(trials, 1):
             us = trial.outcome.median_us
@@ -103,7 +103,7 @@ class Search:
 
 
 def _analytic_decisions(naive: Program, target: Target) -> dict[str, str]:
-    """By knob; none for a program of a foreign file that has no space."""
+    """The decisions of the analytic choice by knob; empty for a program without a space."""
     try:
         space = space_of(named(naive), target)
     except TilewrightError:
@@ -113,7 +113,7 @@ def _analytic_decisions(naive: Program, target: Target) -> dict[str, str]:
 
 
 def searches(records: Records) -> list[Search]:
-    """The searches in a database in the order in which they began.
+    """The searches in a database, in the order of their start.
 
     Raises ``CorruptRecord`` if the file is damaged.
     """
@@ -132,7 +132,7 @@ def searches(records: Records) -> list[Search]:
 
 
 def _names(records: Records) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """What the last session called each kernel, and the nodes that it computes, by its workload."""
+    """The name of each kernel in the last session, and its nodes, by workload."""
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     try:
         for config in records.configs():

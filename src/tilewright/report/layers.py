@@ -1,9 +1,9 @@
-"""Places for the vertices of a directed acyclic graph: in layers, edges pointing down.
+"""Assigns the vertices of a directed acyclic graph to layers, with edges pointing down, and orders each layer.
 
-Each vertex is as far down as the longest path to it (Sugiyama, Tagawa and Toda, "Methods for visual understanding of
-hierarchical system structures", 1981); one that no edge leads to is just above the first one that it leads to. An edge
-over several layers has a bend in each between; vertices and bends of a layer are put in the order of the means of their
-neighbours, layer by layer, down and up a few times.
+The layer of a vertex is the length of the longest path to it (Sugiyama, Tagawa and Toda, "Methods for visual
+understanding of hierarchical system structures", 1981); a vertex without predecessors is just above its first
+successor. An edge over several layers has a bend in each layer between. Vertices and bends of a layer are sorted by the
+mean position of their neighbours, layer by layer, down and up a few times.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """Layers from the top, each with its vertices from the left, and the vertices through which each edge goes.
+    """Layers from the top, each with its vertices from left to right, and the path of each edge.
 
     Vertices from ``count`` on are bends.
     """
@@ -27,7 +27,7 @@ class Layered:
 
 
 def layered(count: int, edges: Sequence[Edge]) -> Layered:
-    """Layers for ``count`` vertices; of each edge, the first vertex has a smaller number than the second."""
+    """Layers for ``count`` vertices; the first vertex of each edge has a smaller number than the second."""
     depth = _depths(count, edges)
     layers: list[list[int]] = [[] for _ in range(max(depth, default=-1) + 1)]
     for vertex, level in enumerate(depth):
@@ -45,7 +45,7 @@ def layered(count: int, edges: Sequence[Edge]) -> Layered:
 
 
 def neighbours(paths: Iterable[Sequence[int]]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
-    """For each vertex those above it, and those below it, that a path joins to it."""
+    """The neighbours of each vertex above it, and those below it."""
     above: dict[int, list[int]] = {}
     below: dict[int, list[int]] = {}
     for path in paths:
@@ -75,7 +75,7 @@ def _ordered(layers: list[list[int]], paths: Iterable[Sequence[int]]) -> list[li
 
 
 def _sort(layer: list[int], fixed: Sequence[int], neighbours: Mapping[int, Sequence[int]]) -> None:
-    """Order ``layer`` by the mean places of neighbours in ``fixed``; what has none stays about where it is."""
+    """Sort ``layer`` by the mean position of neighbours in ``fixed``; vertices without any keep their position."""
     place = {vertex: (number + 0.5) / len(fixed) for number, vertex in enumerate(fixed)}
     own = {vertex: (number + 0.5) / len(layer) for number, vertex in enumerate(layer)}
 

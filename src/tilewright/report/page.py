@@ -1,4 +1,4 @@
-"""HTML around sections: one page that needs nothing else."""
+"""Makes a self-contained HTML page from sections."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ code { font-size: 12px; overflow-wrap: anywhere; }
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading, and HTML below it."""
+    """A heading and its HTML."""
 
     heading: str
     body: str
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are text, not HTML. Columns of numbers are on the right of their place, all others on the left."""
+    """An HTML table of text cells. Columns of numbers are right-aligned, all others left-aligned."""
     styles = [' class="number"' if all(map(_is_number, column)) else "" for column in zip(*rows, strict=True)]
     head = _cells("th", headings, styles or [""] * len(headings))
     lines = [_cells("td", row, styles) for row in rows]
@@ -52,7 +52,7 @@ def _cells(tag: str, row: Sequence[str], styles: Sequence[str]) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    """Whether it is one, or empty."""
+    """Whether a cell is a number or empty."""
     try:
         float(cell.replace(",", "") or "0")
     except ValueError:
@@ -61,17 +61,17 @@ def _is_number(cell: str) -> bool:
 
 
 def folded(summary: str, body: str) -> str:
-    """HTML that is shown when the summary, a text, is clicked."""
+    """Collapsed HTML with a summary, a text."""
     return f"<details><summary>{escape(summary)}</summary>\n{body}</details>"
 
 
 def pictures(svgs: Sequence[str]) -> str:
-    """Side by side."""
+    """Pictures side by side."""
     return '<div class="pictures">\n' + "\n".join(svgs) + "\n</div>"
 
 
 def page(title: str, sections: Sequence[Section]) -> str:
-    """The text of a page."""
+    """The HTML text of a page."""
     bodies = "\n".join(f"<section><h2>{escape(one.heading)}</h2>\n{one.body}</section>" for one in sections)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -81,6 +81,6 @@ def page(title: str, sections: Sequence[Section]) -> str:
 
 
 def write_page(path: Path, title: str, sections: Sequence[Section], inputs: Iterable[AnyPath] = ()) -> None:
-    """Write a page, which appears whole, and replaces none of ``inputs``. Raises ``BadInput`` if that can't be."""
+    """Write a page atomically; ``path`` must not be one of ``inputs``. Raises ``BadInput`` if it can't be written."""
     with output(path, inputs) as file:
         file.write(page(title, sections).encode())

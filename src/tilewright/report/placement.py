@@ -1,9 +1,9 @@
-"""Where the vertices of a layered graph stand from left to right: near those they are joined to, and apart.
+"""Computes horizontal positions of the vertices of a layered graph: near their neighbours, without overlap.
 
-Layer by layer, down and up a few times, each vertex is drawn to the mean of its neighbours in the layer before; the
-order in a layer stays, and the sum of the squared distances from those means is the least that leaves the gaps between
-vertices (isotonic regression, by pooling adjacent violators: Ayer et al., "An empirical distribution function for
-sampling with incomplete information", 1955).
+Layer by layer, down and up a few times, vertices move to the mean position of their neighbours in the previous layer:
+the order within a layer is kept, and the sum of squared distances from these means is minimal subject to the gaps
+(isotonic regression by pooling adjacent violators: Ayer et al., "An empirical distribution function for sampling with
+incomplete information", 1955).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ _SWEEPS = 8
 
 
 def placed(found: Layered, widths: Mapping[int, float], gap: float) -> dict[int, float]:
-    """The centre of each vertex; the left side of the leftmost is at 0."""
+    """The centre of each vertex; the left edge of the leftmost one is at 0."""
     above, below = neighbours(found.paths)
     centres: dict[int, float] = {}
     for layer in found.layers:
@@ -30,7 +30,7 @@ def placed(found: Layered, widths: Mapping[int, float], gap: float) -> dict[int,
 
 
 def _apart(wanted: Sequence[float], layer: Sequence[int], widths: Mapping[int, float], gap: float) -> list[float]:
-    """Centres nearest to ``wanted`` at which the vertices of ``layer``, in their order, do not overlap."""
+    """The centres closest to ``wanted`` at which the vertices of ``layer``, in order, do not overlap."""
     offsets = [0.0] * len(layer)
     for place, (a, b) in enumerate(pairwise(layer), 1):
         offsets[place] = offsets[place - 1] + (widths[a] + widths[b]) / 2 + gap

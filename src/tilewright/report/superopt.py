@@ -1,4 +1,4 @@
-"""The page of an optimized graph: what was applied and why it holds, what it costs, how it was checked, pictures."""
+"""The page of an optimized graph: applied rules and their proofs, costs, pictures, steps and validation."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from tilewright.superopt.search.result import Applied, Optimized
 from tilewright.superopt.validate.validation import Validation
 
 WHOLE = 40
-"""The most nodes of a graph that is drawn whole; of larger ones, the changed parts are drawn."""
+"""Maximum nodes of a graph that is drawn as a whole; of larger ones, only changed parts are drawn."""
 _LARGEST = 120
-"""Nodes of a part that is still drawn."""
+"""Maximum nodes of a drawn part."""
 _SHOWN = 200
-"""Rows of a table."""
+"""Maximum rows of a table."""
 _UNFOLDED = 20
-"""Rows of a table that is shown at once."""
+"""Maximum rows of a table that is not collapsed."""
 
 
 def superopt_sections(
@@ -29,7 +29,7 @@ def superopt_sections(
 ) -> list[Section]:
     """An overview, the rules in the order of their first use, the pictures, the steps, and the validation.
 
-    ``measured``: the relative time of what was found, if it was measured; ``unit``: of the costs.
+    ``measured``: the relative time of the optimized graph, if measured; ``unit``: that of the costs.
     """
     return [
         Section("Overview", _overview(found, validation, measured, unit)),
@@ -52,7 +52,7 @@ def _overview(found: Optimized, validation: Validation | None, measured: float |
 
 
 def _run_operators(graph: Graph) -> int:
-    """How many there are, but for those that make weights of weights: they run when the model is compiled."""
+    """The number of operators at run time, without those that compute weights from weights at compile time."""
     weights = index_of(graph).weights
     return sum(node.outputs[0].name not in weights for node in graph.nodes)
 
@@ -62,7 +62,7 @@ def _cost(cost: float) -> str:
 
 
 _WHOLE_COST = 1e4
-"""From here on, fractions do not matter."""
+"""Costs from this on are printed without fractions."""
 
 
 def _rules(steps: Sequence[Applied]) -> str:
@@ -78,7 +78,7 @@ def _rules(steps: Sequence[Applied]) -> str:
 
 
 def _proof(rule: Rule) -> str:
-    """Why a rule is believed."""
+    """The evidence for a rule."""
     proof = rule.proof
     if proof is None:
         return "its file states no proof"
@@ -108,7 +108,7 @@ def _steps(steps: Sequence[Applied], unit: str) -> str:
 
 
 def _listed(headings: Sequence[str], rows: Sequence[Sequence[str]], count: int, what: str) -> str:
-    """A table of the first ``rows`` of ``count``; a long one is folded."""
+    """A table of the first ``rows`` of ``count``; a long one is collapsed."""
     more = f"<p>and {count - len(rows)} more.</p>" if count > len(rows) else ""
     shown = table(headings, rows) + more
     return folded(f"{count} {what}", shown) if len(rows) > _UNFOLDED else shown
@@ -138,7 +138,7 @@ def _graphs(before: Graph, after: Graph) -> str:
 
 
 def _part(number: int, change: Change, before: Graph, after: Graph) -> str:
-    """A change with the operators around it."""
+    """Pictures of a change with the operators around it."""
     heading = f"<h3>Change {number}, at {change.places} {'places' if change.places > 1 else 'place'}</h3>"
     size = max(len(change.replaced), len(change.made))
     if size > _LARGEST:
@@ -148,7 +148,7 @@ def _part(number: int, change: Change, before: Graph, after: Graph) -> str:
 
 
 def _with_readers(changed: Sequence[Node], graph: Graph) -> list[Node]:
-    """``changed``, and the nodes that read what they make, in the order of ``graph``."""
+    """``changed`` and the nodes that read their results, in the order of ``graph``."""
     inside = {node.outputs[0].name for node in changed}
     made = {value.name for node in changed for value in node.outputs}
     return [
@@ -159,7 +159,7 @@ def _with_readers(changed: Sequence[Node], graph: Graph) -> list[Node]:
 
 
 def _pair(before: Graph, after: Graph, old: Sequence[Node], new: Sequence[Node]) -> list[str]:
-    """Pictures of nodes of both graphs."""
+    """Pictures of changed nodes, before and after."""
     replaced, made = changed(before, after)
     old_roles = {node.outputs[0].name: Role.REPLACED for node in replaced}
     new_roles = {node.outputs[0].name: Role.MADE for node in made}

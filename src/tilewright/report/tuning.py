@@ -1,4 +1,4 @@
-"""The page of a database of records: what was searched, how fast it came, what it gained, and what became of it."""
+"""The page of a database of records: searches, their progress, gains and results."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from tilewright.measure.verdicts import Verdict
 from tilewright.report.charts import Axis, Mark, Scale, Series, chart
 from tilewright.report.history import Search
 from tilewright.report.page import Section, folded, pictures, table
+from tilewright.report.sketches import sketch_charts, sketch_section
 from tilewright.schedule.replay import replay
 from tilewright.schedule.trace import Trace
 
@@ -17,9 +18,9 @@ _BEST, _TRIED, _OWN, _ROOF = "#1a7f37", "#999999", "#ca5b2b", "#0068b5"
 
 
 def tuning_sections(searches: Sequence[Search], peaks: Mapping[int, Peak] | None = None) -> list[Section]:
-    """First all kernels, then each by itself, those that gained most time first.
+    """An overview, then a section for each kernel, by decreasing gain of time.
 
-    ``peaks``: the roofs of the machine, by threads, if it is the one that was searched on.
+    ``peaks``: the roofs of the machine by number of threads, if the searches were run on this machine.
     """
     order = sorted(searches, key=_saved, reverse=True)
     roofs = [_roofline(order, threads, (peaks or {}).get(threads)) for threads in sorted({s.threads for s in order})]
@@ -61,7 +62,7 @@ def _gigaflops(search: Search, microseconds: float) -> float | None:
 
 
 def _roofline(searches: Sequence[Search], threads: int, peak: Peak | None) -> str:
-    """Operations a second against operations for each byte, as in Williams et al., "Roofline" (2009)."""
+    """A roofline chart: operations per second over operations per byte (Williams et al., "Roofline", 2009)."""
     own: list[tuple[float, float]] = []
     best: list[tuple[float, float]] = []
     for search in searches:
@@ -81,7 +82,7 @@ def _roofline(searches: Sequence[Search], threads: int, peak: Peak | None) -> st
 
 
 def _roof(intensities: Sequence[float], peak: Peak) -> list[tuple[float, float]]:
-    """What arithmetic and memory allow: its slope, its ridge, and its flat part."""
+    """The points of the roof: slope, ridge and flat part."""
     memory = peak.bandwidths[-1].gbytes_per_second
     ridge = peak.gflops / memory
     low, high = min((*intensities, ridge / 2)), max((*intensities, ridge * 2))
@@ -95,7 +96,8 @@ def _details(search: Search) -> str:
     about = f"<p><code>{escape(search.shapes)}</code></p><p>{told}; {escape(search.target)}</p>{nodes}"
     decisions = search.decisions
     compared = table(("knob", "fastest", "analytic choice"), decisions) if decisions else ""
-    return about + pictures(_curves(search)) + compared + _best_schedule(search)
+    charts = pictures([*_curves(search), *sketch_charts(search)])
+    return about + sketch_section(search) + charts + compared + _best_schedule(search)
 
 
 def _curves(search: Search) -> list[str]:
@@ -124,7 +126,7 @@ def _curves(search: Search) -> list[str]:
 
 
 def _ranked(search: Search) -> Series:
-    """Times in the order in which they were predicted before they were measured, what was thought fastest first."""
+    """Measured times in the order of the predicted times, fastest prediction first."""
     outcomes = [trial.outcome for trial in search.trials]
     known = [(o.predicted, o.median_us) for o in outcomes if o.predicted is not None and o.median_us is not None]
     ordered = sorted(known, key=lambda pair: -pair[0])
@@ -132,7 +134,7 @@ def _ranked(search: Search) -> Series:
 
 
 def _best_schedule(search: Search) -> str:
-    """The steps of the fastest schedule, and the loops that they make."""
+    """The steps of the fastest schedule, and the resulting loops."""
     best = None if search.tried is None else search.tried.best
     if best is None or search.parsed is None:
         return ""

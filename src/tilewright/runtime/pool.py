@@ -14,10 +14,11 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from tilewright.base.errors import MeasureError
 from tilewright.runtime import abi
 from tilewright.runtime.interrupts import hooks
 from tilewright.runtime.loader import LoadedImage
@@ -27,6 +28,11 @@ _libc = ctypes.CDLL(None)
 _word = ctypes.c_void_p
 _create = ctypes.CFUNCTYPE(ctypes.c_int, _word, _word, _word, _word)(("pthread_create", _libc))
 _join = ctypes.CFUNCTYPE(ctypes.c_int, _word, _word)(("pthread_join", _libc))
+_self = ctypes.CFUNCTYPE(_word)(("pthread_self", _libc))
+_get_mask = ctypes.CFUNCTYPE(ctypes.c_int, _word, ctypes.c_size_t, _word)(("pthread_getaffinity_np", _libc))
+_put_mask = ctypes.CFUNCTYPE(ctypes.c_int, _word, ctypes.c_size_t, ctypes.c_char_p)(("pthread_setaffinity_np", _libc))
+_MASK_BYTES: Final = 1024
+"""Of an affinity mask: up to 8192 processors."""
 _Stop = ctypes.CFUNCTYPE(None, _word)
 
 # Faults of a kernel are delivered to the thread that causes them; all other signals to Python's threads.
@@ -66,6 +72,22 @@ class Pool:
         if self._ticker is None and not self._stopped:
             with self._lock:
                 self._start_ticker(image)
+
+    @contextmanager
+    def pinned(self, processors: Sequence[int]) -> Generator[None]:
+        """Keep each thread of a call on one processor: the caller on the first, running workers on the next ones.
+
+        Their affinity masks are restored at the end. Raises ``MeasureError`` if the system refuses a processor.
+        """
+        threads = [_self(), *self._threads][: len(processors)]
+        masks = [_mask_of(thread) for thread in threads]
+        try:
+            for thread, processor in zip(threads, processors, strict=False):
+                _set_mask(thread, (1 << processor).to_bytes(_MASK_BYTES, "little"))
+            yield
+        finally:
+            for thread, mask in zip(threads, masks, strict=True):
+                _set_mask(thread, mask)
 
     def stop(self) -> None:
         """End the workers when they have no chunk, and wait for them. Later calls run on their own thread."""
@@ -158,6 +180,21 @@ def _without_signals() -> Generator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+
+
+def _mask_of(thread: int) -> bytes:
+    """The affinity mask of a pthread, as glibc's ``cpu_set_t``: a bit for each processor."""
+    mask = ctypes.create_string_buffer(_MASK_BYTES)
+    error = _get_mask(thread, _MASK_BYTES, mask)
+    if error:
+        raise MeasureError(f"the processors of a thread are unknown ({os.strerror(error)})")
+    return mask.raw
+
+
+def _set_mask(thread: int, mask: bytes) -> None:
+    error = _put_mask(thread, _MASK_BYTES, mask)
+    if error:
+        raise MeasureError(f"a thread can't be kept on one processor ({os.strerror(error)})")
 
 
 def _make_shared() -> Pool:

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from tilewright.base.errors import BadInput
@@ -39,7 +40,7 @@ def default_threads(environ: Mapping[str, str] = os.environ, root: Path = Path("
 
 def sizing(environ: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Sizing:
     """``default_threads`` with its reason. Raises ``BadInput`` likewise."""
-    cores, quota = _cores(root), _quota(root)
+    cores, quota = len(processors_by_core(root)), _quota(root)
     threads, reason = _chosen(environ, cores, quota)
     return Sizing(max(1, min(threads, MAX_THREADS)), reason, cores, quota)
 
@@ -58,17 +59,24 @@ def _chosen(environ: Mapping[str, str], cores: int, quota: float | None) -> tupl
     return cores, "the affinity mask has as many cores"
 
 
+def processors_for(threads: int, root: Path = Path("/")) -> list[int]:
+    """A processor for each of ``threads``, on as many cores as possible; none if the affinity mask has fewer."""
+    in_turns = [one for turn in zip_longest(*processors_by_core(root)) for one in turn if one is not None]
+    return in_turns[:threads] if threads <= len(in_turns) else []
+
+
 def _positive(text: str) -> int | None:
     """A positive number of at most 18 digits; None for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0 else None
 
 
-def _cores(root: Path) -> int:
-    """Cores in the affinity mask: hardware threads of one core count once."""
-    processors = os.sched_getaffinity(0)
-    folder = root / "sys/devices/system/cpu"
-    siblings = {text_of(folder / f"cpu{p}/topology/thread_siblings_list") or str(p) for p in processors}
-    return max(1, len(siblings))
+def processors_by_core(root: Path = Path("/")) -> list[list[int]]:
+    """Processors in the affinity mask, in lists of hardware threads of one core."""
+    folder, cores = root / "sys/devices/system/cpu", dict[str, list[int]]()
+    for processor in sorted(os.sched_getaffinity(0)):
+        siblings = text_of(folder / f"cpu{processor}/topology/thread_siblings_list") or str(processor)
+        cores.setdefault(siblings, []).append(processor)
+    return list(cores.values())
 
 
 def _quota(root: Path) -> float | None:

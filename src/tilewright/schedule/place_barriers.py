@@ -66,7 +66,7 @@ class _Placing:
     """Traverses a launch in order of execution; ``_pending``: the accesses since the last barrier."""
 
     def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
+        self._bounds: Bounds = bounds
         self._pending: list[_Touch] = []
         self._known: dict[Stmt, list[_Touch]] = {}
         """Cache of the phases' accesses; each is used several times."""
@@ -124,6 +124,11 @@ class _Placing:
     def _loop(self, loop: Loop) -> Stmt:
         """Insert barriers inside for dependences between iterations, and one before for pending accesses."""
         outside = self._bounds
+        if loop.extent == ONE:  # no dependences between iterations: loops in one another are visited many times
+            self._bounds = outside.extended({loop.var: ONE})
+            body = self._visit(loop.body)
+            self._bounds = outside
+            return dataclasses.replace(loop, body=body)
         waits = any(self._conflict(before, after) for before in self._pending for after in self._starts(loop))
         entered: list[_Touch] = [] if waits else self._pending
         ago = Var(f"{loop.var.name}.ago")

@@ -35,6 +35,7 @@ from tilewright.schedule.reverse_compute_at import reverse_compute_at
 from tilewright.schedule.rfactor import rfactor
 from tilewright.schedule.sampling import check_perfect_tile, sample_categorical, sample_perfect_tile
 from tilewright.schedule.set_scope import set_scope
+from tilewright.schedule.skip_zeros import skip_zeros
 from tilewright.schedule.split import Factor, split, tile
 from tilewright.schedule.storage_align import storage_align
 from tilewright.schedule.tensorize import tensorize
@@ -201,6 +202,11 @@ class Schedule:
         """Move the init of ``block`` to just before ``loop``; returns the new block."""
         call = _call(Primitive.DECOMPOSE_REDUCTION, _block(block), _loop(loop))
         return self._apply(call, lambda: decompose_reduction(self.program, _block(block), _loop(loop)))
+
+    @_primitive
+    def skip_zeros(self, block: BlockLike) -> None:
+        """Leave out the terms of a sum in which a constant factor is zero."""
+        self._apply(_call(Primitive.SKIP_ZEROS, _block(block)), lambda: skip_zeros(self.program, _block(block)))
 
     # --- buffers ------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ class Primitive(Enum):
     CACHE_WRITE = "cache_write"
     RFACTOR = "rfactor"
     DECOMPOSE_REDUCTION = "decompose_reduction"
+    SKIP_ZEROS = "skip_zeros"
     SET_SCOPE = "set_scope"
     PREFETCH = "prefetch"
     TRANSFORM_LAYOUT = "transform_layout"

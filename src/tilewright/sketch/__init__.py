@@ -5,11 +5,23 @@ High-Performance Tensor Programs for Deep Learning" (OSDI 2020).
 
 ``rules/`` has the derivation rules, a file for each: whether a rule applies to a block, and what it does. ``derive``
 applies them to all blocks, from the outputs to the inputs; ``annotate`` asks for what all sketches leave open: where
-blocks are computed, lanes, unrolled and parallel loops. ``pattern`` has what candidates that differ in numbers have in
+blocks are computed, lanes, unrolled and parallel loops; ``annotate_threads``, where there are blocks and threads.
+``structure``: how loops are tiled on a kind of target. ``pattern`` has what candidates that differ in numbers have in
 common, for cost models that look at many.
 """
 
 from tilewright.sketch.derive import Sketch, sketch_spaces, sketches
 from tilewright.sketch.rule import Answer, Draft, SketchRule
+from tilewright.sketch.structure import BLOCKS_AND_THREADS, CORES, Structure
 
-__all__ = ["Answer", "Draft", "Sketch", "SketchRule", "sketch_spaces", "sketches"]
+__all__ = [
+    "BLOCKS_AND_THREADS",
+    "CORES",
+    "Answer",
+    "Draft",
+    "Sketch",
+    "SketchRule",
+    "Structure",
+    "sketch_spaces",
+    "sketches",
+]

@@ -5,12 +5,13 @@ computed, how many lanes it has, what is unrolled, how much is parallel. Then th
 its structure (``place``), then lanes, unrolled and parallel loops (``finish``), which depend on how long loops are.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tilewright.kernels.schedules import extent_of, ref
 from tilewright.loops.ir import Alloc, Block, Loop
 from tilewright.loops.memory import LOCAL
+from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import (
@@ -21,11 +22,14 @@ from tilewright.schedule.tree import (
     consumers,
     loops_of,
 )
-from tilewright.sketch.analysis import is_reduction, is_result
-from tilewright.sketch.rule import Draft, Factored
+from tilewright.sketch.analysis import is_reduction, is_result, is_stencil, overlaps
+from tilewright.sketch.packing import Operand, crossed_axes, operands, pack, transpose
+from tilewright.sketch.rule import Asked, Draft, Factored
+from tilewright.sketch.rules.rfactor import MOST_LANES
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Const
 from tilewright.symbolic.traversal import free_vars
+from tilewright.target.target import Target
 
 INLINED, ROOT = 0, 1
 """A block's place: in its consumers; outside of all loops; and more: in one of the loops around all consumers."""
@@ -33,8 +37,14 @@ VECTORS = (1, 2, 4)
 """Registers that the lanes of a loop fill."""
 UNROLLED = (0, 16, 64, 512)
 """Vector operations that may be written out."""
+ROWS = (1, 2, 4, 8)
+"""Rows of a stencil that are computed side by side, so that what they have in common is loaded once."""
+PARTS = (1, 2, 4, 8, 16, 32, 64)
+"""Iterations of the first loop of a stencil for which what it reads may be computed together."""
 EPILOGUE = 64
 """Vector operations of what follows on a tile that are written out."""
+MOST_REPEATED = 2
+"""How many times as often as needed a block may run, because parts of what is read overlap."""
 LOCAL_BYTES = 1 << 12
 """Of a buffer on the stack."""
 
@@ -46,7 +56,12 @@ class Decided:
     places: dict[str, int]
     vectors: dict[str, int]
     unrolled: dict[str, int]
+    packed: dict[Operand, int]
+    rows: dict[str, int]
+    parts: dict[str, int]
     parallel: dict[str, int]
+    partial: frozenset[str] = frozenset()
+    """Blocks that partial results were made of, whose last loop is their lanes: by ``place``."""
 
 
 def annotate(draft: Draft) -> None:
@@ -57,30 +72,37 @@ def annotate(draft: Draft) -> None:
 def place(draft: Draft) -> Decided:
     """Ask, move blocks to where they are computed, and make partial results. Raises ``ScheduleError`` as above."""
     decided = _ask(draft)
+    for name, size in decided.parts.items():
+        _part(draft.schedule, name, size)
     for name, chosen in decided.places.items():
         _place(draft, name, chosen)
+    lanes = register_lanes(draft.schedule.program, draft.target)
+    partial: list[str] = []
     for name in [name for name in draft.names() if name in draft.factored]:
-        _factor(draft, name, draft.factored[name])
-    return decided
+        partial += _factor(draft, name, draft.factored[name], lanes)
+    return replace(decided, partial=frozenset(partial))
 
 
 def finish(draft: Draft, decided: Decided) -> None:
-    """Lanes, unrolled and parallel loops, and buffers on the stack. ``finishing.py`` does this for many candidates."""
-    s, lanes = draft.schedule, lanes_of(draft)
+    """Packed operands, lanes, unrolled and parallel loops, and buffers on the stack.
+
+    ``finishing.py`` does this for many candidates, but for packing.
+    """
+    s, lanes = draft.schedule, register_lanes(draft.schedule.program, draft.target)
+    copies = [pack(draft, operand, place, lanes) for operand, place in decided.packed.items()]
     for block in all_blocks(s.program.body):
         if block.name in draft.tiles:
             _finish_tile(draft, block.name, decided.unrolled[block.name], lanes)
-        else:
+        elif block.name not in copies:
             _finish_plain(s, block.name, decided, lanes)
     _keep_small_buffers_local(s)
     for name, count in decided.parallel.items():
         _spread(s, name, count)
 
 
-def lanes_of(draft: Draft) -> int:
-    """Elements of a register, by the widest type of a result."""
-    widest = max(buffer.dtype.itemsize for buffer in draft.schedule.program.params)
-    return draft.target.lanes(8 * widest)
+def register_lanes(program: Program, target: Target) -> int:
+    """Elements of a register, by the widest type of a parameter."""
+    return target.lanes(8 * max(buffer.dtype.itemsize for buffer in program.params))
 
 
 # --- asking ------------------------------------------------------------------------------------------------------
@@ -89,7 +111,10 @@ def lanes_of(draft: Draft) -> int:
 def _ask(draft: Draft) -> Decided:
     program, config = draft.schedule.program, draft.config
     blocks = all_blocks(program.body)
-    deepest = max((_spatial_loops(draft, block) for block in blocks), default=0)
+    stencils = [block for block in blocks if block.name not in draft.tiles and is_stencil(block)]
+    parted = [block for block in stencils if not overlaps(block) <= set(program.params)]
+    parts = {block.name: config.choice(f"{block.name}.part", PARTS) for block in parted}
+    deepest = max((_spatial_loops(draft, block) + (block in parted) for block in blocks), default=0)
     places: dict[str, int] = {}
     for block in reversed(blocks):
         if block.name in draft.tiles or block.name in draft.fixed or is_result(program, block):
@@ -103,12 +128,14 @@ def _ask(draft: Draft) -> Decided:
         for block in blocks
         if is_reduction(block) or block.name in draft.tiles
     }
+    packed = {operand: config.choice(operand.knob, operand.places) for operand in operands(draft)}
+    rows = {block.name: config.choice(f"{block.name}.rows", ROWS) for block in stencils}
     parallel: dict[str, int] = {}
     if draft.target.cores > 1:
         for block in blocks:
             most = _spatial_loops(draft, block)
             parallel[block.name] = config.choice(f"{block.name}.parallel", range(most, -1, -1))
-    return Decided(places, vectors, unrolled, parallel)
+    return Decided(places, vectors, unrolled, packed, rows, parts, parallel)
 
 
 def _spatial_loops(draft: Draft, block: Block) -> int:
@@ -121,34 +148,54 @@ def _spatial_loops(draft: Draft, block: Block) -> int:
 # --- places ------------------------------------------------------------------------------------------------------
 
 
+def _part(s: Schedule, name: str, size: int) -> None:
+    """Cut the first loop of a block into parts of ``size`` iterations, in which what it reads may be computed."""
+    first, *_ = s.get_loops(name)
+    if 1 < size < extent_of(s, first):
+        s.split(first, (None, size))
+
+
 def _place(draft: Draft, name: str, place: int) -> None:
-    """Compute a block where it is decided; as far in as its consumers have loops in common, at most."""
+    """Compute a block where it is decided; as far in as its consumers have loops in common, at most, and in none where
+    most of it would be computed again and again."""
     s, block = draft.schedule, BlockRef(name)
     if place == INLINED:
         s.compute_inline(block)
         return
-    around = _common_loops(draft, consumers(s.program, block_at(s.program, block).stmt))
-    if place > ROOT and around:
-        depth = next((depth for depth in range(1, len(around)) if place <= ROOT + depth), len(around))
-        s.compute_at(block, around[depth - 1])
+    around = _common_loops(draft, consumers(s.program, block_at(s.program, block).stmt), place)
+    once = _points(s, block)
+    for loop in reversed(around):
+        tried = s.copy()
+        tried.compute_at(block, loop)
+        is_kept = _points(tried, block) <= MOST_REPEATED * once
+        draft.asked.append(Asked(len(s.trace.steps), loop, block, is_kept))
+        if is_kept:
+            s.program, s.trace = tried.program, tried.trace
+            return
 
 
-def _common_loops(draft: Draft, blocks: tuple[Block, ...]) -> list[LoopRef]:
-    """The loops around all of ``blocks`` that are outside of their reductions, outermost first."""
+def _points(s: Schedule, block: BlockRef) -> int:
+    """How often a block runs."""
+    return prod(extent_of(s, ref(loop)) for loop in loops_of(s.program, block))
+
+
+def _common_loops(draft: Draft, blocks: tuple[Block, ...], place: int) -> list[LoopRef]:
+    """The loops around all of ``blocks`` that no reduction of theirs runs over, outermost first; no more than ``place``
+    is inside of."""
     s = draft.schedule
     common: list[LoopRef] | None = None
     for block in blocks:
-        # By the structure, where it is known: reductions that run once are not seen in bindings.
-        tile = draft.tiles.get(block.name)
-        if tile is not None:
-            inside = {loop.name for level in tile.levels[2:] for loop in level}
-        else:
-            inside = {loop.var.name for loop in reducing_loops(s, block.name)}
+        reducing = {loop.var.name for loop in reducing_loops(s, block.name)}
+        steps = draft.steps(block.name)
         own: list[LoopRef] = []
-        for loop in loops_of(s.program, BlockRef(block.name)):
-            if loop.var.name in inside:
+        for loop in map(ref, loops_of(s.program, BlockRef(block.name))):
+            if loop in steps and place <= ROOT + len(own):
                 break
-            own.append(ref(loop))
+            if loop in steps:
+                draft.asked.append(Asked(len(s.trace.steps), loop, None, loop.name not in reducing))
+            if loop.name in reducing or place <= ROOT + len(own):
+                break
+            own.append(loop)
         common = own if common is None else [loop for loop in common if loop in own]
     return common or []
 
@@ -168,17 +215,30 @@ def reducing_loops(s: Schedule, name: str) -> list[Loop]:
 # --- partial results ---------------------------------------------------------------------------------------------
 
 
-def _factor(draft: Draft, name: str, wanted: Factored) -> None:
-    """Partial results of a reduction: ``wanted.outer`` of them, and of each of these ``wanted.lanes``."""
+def _factor(draft: Draft, name: str, wanted: Factored, lanes: int) -> list[str]:
+    """Partial results of a reduction: ``wanted.outer`` of them, and of each of these ``wanted.lanes``.
+
+    If these fill several registers, the registers are added up first. Returns the blocks whose last loop is such lanes.
+    """
     s = draft.schedule
     if 1 < wanted.outer < _steps(s, name):
-        outer, _ = s.split(_one_reducing_loop(s, name), (wanted.outer, None))
+        outer, _ = s.split(_loop_over(s, name, wanted.outer, 0), (wanted.outer, None))
         name = s.rfactor(outer, 0).name
         if draft.target.cores > 1:
             s.parallel(outer)
-    if _steps(s, name) > 1:
-        _, inner = s.split(_one_reducing_loop(s, name), (None, wanted.lanes))
-        s.rfactor(inner, len(block_at(s.program, BlockRef(name)).stmt.writes[0].ranges))
+    partial: list[str] = []
+    for width in (wanted.lanes, lanes):
+        if 1 < width < _steps(s, name):
+            _, inner = s.split(_loop_over(s, name, width, -1), (None, width))
+            partial.append(s.rfactor(inner, len(block_at(s.program, BlockRef(name)).stmt.writes[0].ranges)).name)
+    return partial
+
+
+def _loop_over(s: Schedule, name: str, parts: int, place: int) -> LoopRef:
+    """The first (0) or last (-1) loop over what a block reduces, if ``parts`` divide it; else one over all of it."""
+    reducing = reducing_loops(s, name)
+    extent = extent_of(s, ref(reducing[place]))
+    return ref(reducing[place]) if extent % parts == 0 else _one_reducing_loop(s, name)
 
 
 def _steps(s: Schedule, name: str) -> int:
@@ -206,8 +266,11 @@ def _finish_tile(draft: Draft, name: str, unrolled: int, lanes: int) -> None:
     """Lanes, and loops around them that are written out, as long as they are no more than ``unrolled`` vectors."""
     s, tile = draft.schedule, draft.tiles[name]
     inner = [loop for loop in tile.levels[-1] if loop != tile.vector]
-    operations = -(-extent_of(s, tile.vector) // lanes)
-    if extent_of(s, tile.vector) > 1:
+    operations = -(-extent_of(s, tile.vector) // lanes) * tile.written
+    if tile.instruction is not None:
+        operations = 1
+        s.tensorize(tile.vector, tile.instruction.intrinsic)
+    elif extent_of(s, tile.vector) > 1:
         s.vectorize(tile.vector)
     own = [*tile.levels[-3], *tile.levels[-2], *inner]
     for loop in reversed(own):
@@ -218,20 +281,32 @@ def _finish_tile(draft: Draft, name: str, unrolled: int, lanes: int) -> None:
 
 
 def _finish_plain(s: Schedule, name: str, decided: Decided, lanes: int) -> None:
-    """Lanes along the last spatial loop of a block that is not tiled; within a reduction, innermost."""
+    """Lanes along the last spatial loop of a block that is not tiled; within a reduction, innermost: all of them, if
+    they are partial results."""
     loops = [ref(loop) for loop in own_loops(s, name)]
+    if (square := crossed_axes(block_at(s.program, BlockRef(name)).stmt, lanes)) is not None:
+        transpose(s, BlockRef(name), loops, square, lanes)
+        return
     reducing = [ref(loop) for loop in reducing_loops(s, name) if ref(loop) in loops]
     spatial = [loop for loop in loops if loop not in reducing]
-    width = lanes * decided.vectors.get(name, 1)
+    width = MOST_LANES if name in decided.partial else lanes * decided.vectors.get(name, 1)
+    rows = decided.rows.get(name, 1)
     operations = 1
     if spatial and extent_of(s, spatial[-1]) > 1:
         *outer, last = spatial
+        beside: list[LoopRef] = []
+        if rows > 1 and outer:
+            outer[-1], row = s.split(outer[-1], (None, min(rows, extent_of(s, outer[-1]))))
+            beside = [row]
         if extent_of(s, last) > width:
             part, last = s.split(last, (None, width))
             outer.append(part)
-        if loops[-1] != last:
-            s.reorder(*outer, *reducing, last)
+        if beside or loops[-1] != last:
+            s.reorder(*outer, *reducing, *beside, last)
         operations = -(-extent_of(s, last) // lanes)
+        for row in beside:
+            operations *= extent_of(s, row)
+            s.unroll(row)
         s.vectorize(last)
         loops = [*outer, *reducing]
     most = decided.unrolled.get(name, EPILOGUE)

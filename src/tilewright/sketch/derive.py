@@ -6,14 +6,20 @@ as a template is.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.base.errors import BadInput, ScheduleError
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
-from tilewright.sketch.annotate import annotate
+from tilewright.sketch.annotate import annotate, register_lanes
+from tilewright.sketch.annotate_threads import annotate_threads
+from tilewright.sketch.fitting import Fitting
 from tilewright.sketch.rule import Answer, Draft, SketchRule
-from tilewright.sketch.rules import CPU_RULES
+from tilewright.sketch.rules import CPU_RULES, THREAD_RULES
+from tilewright.sketch.rules.tensorize import Tensorize
+from tilewright.sketch.rules.tile import TileBlock
+from tilewright.sketch.rules.tile_and_fuse import TileAndFuse
+from tilewright.sketch.structure import CORES, Structure
 from tilewright.space.config import Collector, Config
 from tilewright.space.space import Space
 from tilewright.target.target import Target
@@ -39,21 +45,30 @@ class Sketch:
     """What was applied, outputs first."""
 
     applied: tuple[Applied, ...] = ()
+    structure: Structure = CORES
 
     def __str__(self) -> str:
         steps = [str(one) for one in self.applied if one.rule.name != "skip"]
         return ", ".join(steps) or "no rule"
 
+    @property
+    def tiled(self) -> tuple[str, ...]:
+        """The blocks whose tiles of elements are in registers."""
+        others = {one.block for one in self.applied if isinstance(one.rule, Tensorize)}
+        tiled = (one.block for one in self.applied if isinstance(one.rule, TileBlock | TileAndFuse))
+        return () if self.structure.has_threads else tuple(block for block in tiled if block not in others)
+
     def draft(self, schedule: Schedule, config: Config, target: Target) -> Draft:
         """The structure of the sketch on ``schedule``, which is changed."""
-        draft = Draft(schedule, config, target)
+        draft = Draft(schedule, config, target, self.structure)
         for one in self.applied:
             one.rule.apply(draft, draft.block(one.block), one.variant)
         return draft
 
     def generate(self, schedule: Schedule, config: Config, *, target: Target) -> None:
         """Schedule ``schedule`` by ``config``: structure, then annotations. Raises ``ScheduleError``."""
-        annotate(self.draft(schedule, config, target))
+        draft = self.draft(schedule, config, target)
+        (annotate_threads if self.structure.has_threads else annotate)(draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +83,25 @@ class OfSketch:
 
 
 def sketches(
-    naive: Program, target: Target, rules: Sequence[SketchRule] = (), *, standard: bool = True
+    naive: Program,
+    target: Target,
+    rules: Sequence[SketchRule] = (),
+    *,
+    standard: bool = True,
+    structure: Structure = CORES,
 ) -> tuple[Sketch, ...]:
     """All sketches of a naive program, ``MOST_SKETCHES`` at most. A rule that a primitive refuses makes none.
 
     Raises ``BadInput`` for run-time extents.
 
-    ``rules``: of one's own, which are asked before those of the target; ``standard``: whether these are asked at all.
+    ``rules``: of one's own, which are asked before those of the structure; ``standard``: whether these are asked;
+    ``structure``: how loops are tiled, ``BLOCKS_AND_THREADS`` for back ends that have them.
     """
     if naive.dims:
         raise BadInput(f"{naive.name} has run-time extents: sketches are of fixed ones")
-    asked = (*rules, *(CPU_RULES if standard else ()))
+    asked = (*rules, *((THREAD_RULES if structure.has_threads else CPU_RULES) if standard else ()))
     found: list[Sketch] = []
-    left = [Sketch()]
+    left = [Sketch(structure=structure)]
     while left and len(found) < MOST_SKETCHES:
         sketch = left.pop(0)
         try:
@@ -91,7 +112,7 @@ def sketches(
         if name is None:
             found.append(sketch)
             continue
-        left[:0] = [Sketch((*sketch.applied, one)) for one in _applicable(draft, name, asked)]
+        left[:0] = [Sketch((*sketch.applied, one), structure) for one in _applicable(draft, name, asked)]
     return tuple(found)
 
 
@@ -106,15 +127,29 @@ def _applicable(draft: Draft, name: str, rules: Sequence[SketchRule]) -> list[Ap
     return found
 
 
-def sketch_spaces(naive: Program, target: Target, rules: Sequence[SketchRule] = ()) -> tuple[tuple[Sketch, Space], ...]:
-    """Each sketch of ``naive`` with its space. A sketch that has no schedule at all is left out."""
+def sketch_spaces(
+    naive: Program,
+    target: Target,
+    rules: Sequence[SketchRule] = (),
+    *,
+    standard: bool = True,
+    structure: Structure = CORES,
+    threads: int | None = None,
+) -> tuple[tuple[Sketch, Space], ...]:
+    """Each of ``sketches`` with its space. A sketch that has no schedule at all is left out.
+
+    ``threads``: how many cores of the target are used; by default all. What one core would not do is not asked for it.
+    """
     found: list[tuple[Sketch, Space]] = []
-    for sketch in sketches(naive, target, rules):
+    used = target if threads is None else replace(target, cores=min(threads, target.cores))
+    for sketch in sketches(naive, used, rules, standard=standard, structure=structure):
         opened, collector = Schedule(naive), Collector()
-        generator = OfSketch(sketch, target)
+        generator = OfSketch(sketch, used)
         try:
             generator(opened.copy(), collector)
         except ScheduleError:
             continue
-        found.append((sketch, Space(naive, target, opened, generator, tuple(collector.knobs))))
+        knobs = tuple(collector.knobs)
+        fitting = Fitting.of(knobs, sketch.tiled, used, register_lanes(naive, used))
+        found.append((sketch, Space(naive, target, opened, generator, knobs, sensible=fitting.sensible)))
     return tuple(found)

@@ -11,15 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.errors import Unsupported
-from tilewright.loops.ir import Loop, LoopKind
+from tilewright.loops.ir import Block, Loop, LoopKind, Store
 from tilewright.schedule.tree import BlockRef, all_blocks, loops_of
-from tilewright.sketch.annotate import EPILOGUE, Decided, lanes_of, own_loops, reducing_loops
+from tilewright.sketch.annotate import EPILOGUE, Decided, own_loops, reducing_loops, register_lanes
 from tilewright.sketch.rule import Draft
+from tilewright.sketch.rules.rfactor import MOST_LANES
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Const, Read, Var
+from tilewright.symbolic.traversal import free_vars, walk
 
 Ints: TypeAlias = NDArray[np.int64]
 KINDS = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED)
 """The kinds of loops, by their numbers in arrays."""
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """At most ``count`` iterations of ``loop`` are written out beside each other; the others are those of ``outer``."""
+
+    loop: str
+    outer: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +52,13 @@ class Tail:
     vectors: int
     unrolled: tuple[str, ...]
     most: int
+    rows: Rows | None = None
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """The loops that are split, and those over their parts."""
+        lanes = {self.lanes: self.outer} if self.lanes is not None and self.outer is not None else dict[str, str]()
+        return lanes if self.rows is None else {**lanes, self.rows.loop: self.rows.outer}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +92,8 @@ class Finishing:
         """All numbers that were decided: those of the candidate that this is of."""
         for tail in self.tails:
             yield from (tail.vectors, tail.most)
+            if tail.rows is not None:
+                yield tail.rows.count
         for spread in self.spreads:
             yield spread.count
 
@@ -91,6 +113,8 @@ class Finishing:
     ) -> None:
         operations: Ints | int = 1
         if tail.lanes is not None:
+            if tail.rows is not None:
+                _put_beside(tail.rows, tail, lengths, kinds, decided(tail.rows.count))
             if tail.outer is not None:
                 width, whole = self.lanes * decided(tail.vectors), lengths[tail.lanes]
                 for loop in tail.after:
@@ -100,11 +124,24 @@ class Finishing:
             last = lengths[tail.lanes]
             kinds[tail.lanes] = np.where(last > 1, VECTORIZED, kinds[tail.lanes])
             operations = -(-last // self.lanes)
+            if tail.rows is not None:
+                operations = operations * lengths[tail.rows.loop]
         most, is_open = decided(tail.most), True
         for loop in reversed(tail.unrolled):
             operations = operations * lengths[loop]
             is_open = is_open & (operations <= most)
             kinds[loop] = np.where(is_open, UNROLLED, kinds[loop])
+
+
+def _put_beside(rows: Rows, tail: Tail, lengths: dict[str, Ints], kinds: dict[str, Ints], count: Ints) -> None:
+    """Rows, where there are lanes."""
+    assert tail.lanes is not None
+    for loop in (tail.lanes, *tail.after):
+        count = np.where(lengths[loop] > 1, count, 1)
+    whole = lengths[rows.loop]
+    lengths[rows.outer], lengths[rows.loop] = -(-whole // count), np.minimum(whole, count)
+    kinds[rows.outer] = np.full_like(whole, SERIAL)
+    kinds[rows.loop] = np.where(count > 1, UNROLLED, kinds[rows.loop])
 
 
 def _spread(spread: Spread, kinds: dict[str, Ints], count: Ints) -> None:
@@ -148,7 +185,7 @@ def finishing(draft: Draft, decided: Decided) -> Finishing:
         for loop in loops_of(program, BlockRef(block.name))
         if loop.kind is not LoopKind.SERIAL
     }
-    return Finishing(lanes_of(draft), tuple(tails.values()), spreads, kinds)
+    return Finishing(register_lanes(program, draft.target), tuple(tails.values()), spreads, kinds)
 
 
 def _tile_tail(draft: Draft, name: str, decided: Decided) -> Tail:
@@ -161,6 +198,8 @@ def _tile_tail(draft: Draft, name: str, decided: Decided) -> Tail:
 
 def _plain_tail(draft: Draft, name: str, decided: Decided) -> Tail:
     s = draft.schedule
+    if _is_crossed(draft.block(name)):
+        raise Unsupported(f"{name} may be made of squares that are transposed")
     own = [loop.var.name for loop in own_loops(s, name)]
     outside = [loop.var.name for loop in loops_of(s.program, BlockRef(name)) if loop.var.name not in own]
     reducing = [loop.var.name for loop in reducing_loops(s, name) if loop.var.name in own]
@@ -173,17 +212,43 @@ def _plain_tail(draft: Draft, name: str, decided: Decided) -> Tail:
     after = tuple(reducing) if own[-1] != last else ()
     if own not in ([*outer, last, *reducing], [*outer, *reducing, last]):
         raise Unsupported(f"the order of the loops around {name} depends on how long they are")
-    order = (*outside, *outer, part, *reducing, last)
-    return Tail(name, order, last, part, after, decided.vectors.get(name, 1), (*outer, part, *reducing), most)
+    vectors = decided.vectors.get(name, 1)
+    if name in decided.partial:
+        vectors = MOST_LANES // register_lanes(s.program, draft.target)
+    count = decided.rows.get(name, 1)
+    if not outer or not count > 1:
+        order = (*outside, *outer, part, *reducing, last)
+        return Tail(name, order, last, part, after, vectors, (*outer, part, *reducing), most)
+    if not all(isinstance(loop.extent, Const) for loop in reducing_loops(s, name)):
+        raise Unsupported(f"which loops of {name} are beside each other depends on how long they are")
+    *outer, row = outer
+    rows = Rows(row, f"{row}.outer", count)
+    around = (*outer, rows.outer, part, *reducing)
+    return Tail(name, (*outside, *around, row, last), last, part, after, vectors, around, most, rows=rows)
+
+
+def _is_crossed(block: Block) -> bool:
+    """Whether squares of ``block`` may be transposed: its writes are contiguous along another axis than some reads.
+
+    Whether they are depends on numbers, too (``kernels.transposes.crossed_axis``).
+    """
+    if not isinstance(block.body, Store) or not block.body.indices or block.init is not None:
+        return False
+    last = block.body.indices[-1]
+    if not isinstance(last, Var) or any(axis.kind is not IterKind.SPATIAL for axis in block.axes):
+        return False
+    reads = [node for node in walk(block.body.value) if isinstance(node, Read) and node.indices]
+    return any(last in free_vars(read) and last not in free_vars(read.indices[-1]) for read in reads)
 
 
 def _around(draft: Draft, tail: Tail) -> tuple[Around, ...]:
     s = draft.schedule
     loops = {loop.var.name: loop for loop in loops_of(s.program, BlockRef(tail.block))}
     assert tail.lanes is None or tail.lanes in loops
+    wholes = {outer: loop for loop, outer in tail.parts.items()}
     found: list[Around] = []
     for name in tail.order:
-        loop = loops[tail.lanes if name == tail.outer and tail.lanes is not None else name]
+        loop = loops[wholes.get(name, name)]
         inside = all_blocks(loop.body)
         ends = inside[-1].name != tail.block or any(loop in reducing_loops(s, block.name) for block in inside)
         found.append(Around(name, ends, len(inside) > 1 and not isinstance(loop.body, Loop)))

@@ -7,13 +7,15 @@ a tail, as for numbers. Candidates are of one pattern if all questions that were
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import mul
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tilewright.base.arrays import Array
 from tilewright.base.errors import ScheduleError, Unsupported
 from tilewright.loops import visit
 from tilewright.loops.ir import Block, Buffer, Loop, Stmt
@@ -23,13 +25,16 @@ from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import FactorLike, LoopLike, Schedule
 from tilewright.schedule.trace import Primitive, Step, Trace
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, loops_of
-from tilewright.sketch.annotate import place
+from tilewright.sketch.annotate import MOST_REPEATED, Decided, place
 from tilewright.sketch.derive import OfSketch
 from tilewright.sketch.finishing import Finishing, finishing
+from tilewright.sketch.packing import NOT
+from tilewright.sketch.rule import Asked, Draft
 from tilewright.sketch.sizes import Noted, Notes, Size, part_of
 from tilewright.space.knobs import Knob, Value
 from tilewright.space.space import Digits, Mask, Space
 from tilewright.symbolic.domain import IterVar
+from tilewright.symbolic.evaluate import compile_exprs
 from tilewright.symbolic.expr import Expr, Factor, Var
 
 
@@ -49,59 +54,176 @@ class _Noting(Schedule):
         return super().split(loop, factors, names)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Symbol:
     """What a symbol is of a candidate: the number at ``part`` of what ``knob`` decides."""
 
     extent: Factor
     knob: int
     part: int
+    numbers: NDArray[np.int64]
+    """For each value of the knob."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """Whether the product of ``extents`` is at most ``factor`` times that of ``most``: ``answer``."""
+
+    extents: tuple[Expr, ...]
+    most: tuple[Expr, ...]
+    factor: int
+    answer: bool
 
 
 @dataclass(frozen=True)
 class Pattern:
     """``program``: the schedule before ``annotate.finish``, over ``symbols``. ``options``: for each knob on which it
-    depends how the schedule is made, which of its values make this one."""
+    depends how the schedule is made, which of its values make this one, if ``conditions`` hold."""
 
     program: Program
     symbols: tuple[Symbol, ...]
     options: Mapping[int, Mask]
     finishing: Finishing
+    conditions: tuple[_Condition, ...]
 
     def matches(self, digits: Digits) -> Mask:
         """Which of (candidates, knobs) are of the pattern."""
-        found = np.ones(len(digits), np.bool_)
-        for knob, allowed in self.options.items():
-            found &= allowed[digits[:, knob]]
+        found = chosen(self.options, digits)
+        if self.conditions and found.any():
+            found[found] = self._hold(digits[found])
         return found
+
+    def numbers(self, digits: Digits) -> list[NDArray[np.int64]]:
+        """What ``symbols`` are, (candidates,) each."""
+        return [symbol.numbers[digits[:, symbol.knob]] for symbol in self.symbols]
+
+    @cached_property
+    def _extents(self) -> Callable[..., list[Array]]:
+        """Of all conditions."""
+        extents = [extent for condition in self.conditions for extent in (*condition.extents, *condition.most)]
+        return compile_exprs(extents, tuple(symbol.extent for symbol in self.symbols))
+
+    def _hold(self, digits: Digits) -> Mask:
+        found = np.ones(len(digits), np.bool_)
+        known = iter(self._extents(*self.numbers(digits)))
+        for condition in self.conditions:
+            number = _product([next(known) for _ in condition.extents], len(digits))
+            most = _product([next(known) for _ in condition.most], len(digits)) * condition.factor
+            found &= (number <= most) == condition.answer
+        return found
+
+
+def _product(numbers: Sequence[Array], count: int) -> NDArray[np.int64]:
+    """(candidates,)."""
+    product = np.ones(count, np.int64)
+    for number in numbers:
+        product = product * np.asarray(number, np.int64)
+    return product
+
+
+def chosen(options: Mapping[int, Mask], digits: Digits) -> Mask:
+    """Which of (candidates, knobs) have one of the values that are in ``options``, for each of its knobs."""
+    found = np.ones(len(digits), np.bool_)
+    for knob, allowed in options.items():
+        found &= allowed[digits[:, knob]]
+    return found
+
+
+class NoPattern(Unsupported):
+    """A candidate has none, nor have all others with one of the values in ``options`` for each of its knobs."""
+
+    def __init__(self, reason: str, options: Mapping[int, Mask]) -> None:
+        super().__init__(reason)
+        self.options = options
 
 
 def pattern_of(space: Space, digits: Digits, *, tiles_only: bool = False) -> Pattern:
     """The pattern of a candidate.
 
     ``tiles_only``: only sizes of tiles are open, and not the other numbers that loops are split by: there are more
-    patterns of fewer candidates then. Raises ``ScheduleError`` if there is no such candidate, and ``Unsupported`` if
-    the space is not of a sketch, or the structure can't be replayed with symbols.
+    patterns of fewer candidates then. Raises ``ScheduleError`` if there is no such candidate, ``Unsupported`` if the
+    space is not of a sketch for cores, and ``NoPattern`` if the structure can't be replayed with symbols.
     """
     generator = space.generator
-    if not isinstance(generator, OfSketch):
-        raise Unsupported("only sketches have patterns")
+    if not isinstance(generator, OfSketch) or generator.sketch.structure.has_threads:
+        raise Unsupported("only sketches for cores have patterns")
     scheduled, config = _Noting(space.naive, space.opened.intrinsics), Noted(space.knobs, tuple(digits.tolist()))
     draft = generator.sketch.draft(scheduled, config, generator.target)
     decided = place(draft)
     config.check_finished()
-    symbols = _Symbols(space.knobs, config.notes if tiles_only else None)
-    steps = [
-        symbols.put(step, scheduled.given.get(position, ())) for position, step in enumerate(scheduled.trace.steps)
-    ]
-    opened = _replayed(Trace(tuple(steps)), _opened(space.naive, scheduled.program, symbols), scheduled)
-    known = tuple(symbols.known.values())
-    left = (*decided.vectors.values(), *decided.unrolled.values(), *decided.parallel.values())
-    followed = {size.knob for size in left if isinstance(size, Size)} | {symbol.knob for symbol in known}
-    # What is done with others can't be seen, such as that they select an item of a list: so their values matter.
-    config.notes.used |= set(range(len(space.knobs))) - followed - config.notes.compared
+    if any(tile.instruction is not None for tile in draft.tiles.values()):
+        raise NoPattern("instructions are not looked at with symbols", {})
+    if draft.written:
+        raise NoPattern("sums that are written out are not looked at with symbols", {})
+    _refuse_packing(decided, space.knobs)
+    # How often parts of what is read overlap, and whether parts are whole, depends on the size.
+    config.notes.used |= {size.knob for size in decided.parts.values() if isinstance(size, Size)}
+    symbols = _Symbols(space.knobs, config.notes, tiles_only=tiles_only)
+    try:
+        return _opened_pattern(space, digits, draft, decided, config, symbols)
+    except Unsupported as error:
+        _use_others(config, decided, symbols)
+        raise NoPattern(str(error), config.notes.options(space.knobs, digits)) from error
+
+
+def _refuse_packing(decided: Decided, knobs: Sequence[Knob[Value]]) -> None:
+    for operand, packed in decided.packed.items():
+        if isinstance(packed, Size) and int(packed) != NOT:
+            mask = np.array([value != NOT for value in knobs[packed.knob].values])
+            raise NoPattern(f"{operand.buffer} is packed for {operand.block}", {packed.knob: mask})
+
+
+def _opened_pattern(
+    space: Space, digits: Digits, draft: Draft, decided: Decided, config: Noted, symbols: "_Symbols"
+) -> Pattern:
+    scheduled = draft.schedule
+    given = scheduled.given if isinstance(scheduled, _Noting) else {}
+    trace = Trace(
+        tuple(symbols.put(step, given.get(position, ())) for position, step in enumerate(scheduled.trace.steps))
+    )
+    naive = _opened(space.naive, scheduled.program, symbols)
+    opened = _replayed(trace, naive, scheduled)
+    conditions = tuple(_conditions(draft.asked, trace, naive, scheduled))
+    _use_others(config, decided, symbols)
     plan = finishing(dataclasses.replace(draft, schedule=opened), decided)
-    return Pattern(opened.program, known, config.notes.options(space.knobs, digits), plan)
+    known = tuple(symbols.known.values())
+    pattern = Pattern(opened.program, known, config.notes.options(space.knobs, digits), plan, conditions)
+    if not pattern.matches(digits[None])[0]:
+        raise Unsupported("with symbols, loops have other lengths")
+    return pattern
+
+
+def _use_others(config: Noted, decided: Decided, symbols: "_Symbols") -> None:
+    """What is done with others can't be seen, such as that they select an item of a list: so their values matter."""
+    left = (decided.vectors, decided.unrolled, decided.parallel, decided.rows)
+    followed = {size.knob for sizes in left for size in sizes.values() if isinstance(size, Size)}
+    followed |= {symbol.knob for symbol in symbols.known.values()}
+    config.notes.used |= set(range(len(symbols.knobs))) - followed - config.notes.compared
+
+
+def _conditions(asked: Sequence[Asked], trace: Trace, naive: Program, scheduled: Schedule) -> Iterator[_Condition]:
+    """What must hold for the sizes of a candidate, so that ``asked`` has the same answers."""
+    known: dict[int, Schedule] = {}
+    for one in dict.fromkeys(asked):
+        try:
+            if one.after not in known:
+                known[one.after] = replay(Trace(trace.steps[: one.after]), naive, intrinsics=scheduled.intrinsics)
+            opened = known[one.after].copy()
+            if one.block is None:
+                yield _Condition(_extents(opened, [one.loop]), (), 1, one.answer)
+                continue
+            once = _extents(opened, opened.get_loops(one.block))
+            opened.compute_at(one.block, one.loop)
+        except ScheduleError as error:
+            raise Unsupported(f"what fits can't be seen with symbols: {error}") from error
+        yield _Condition(_extents(opened, opened.get_loops(one.block)), once, MOST_REPEATED, one.answer)
+
+
+def _extents(schedule: Schedule, loops: Sequence[LoopRef]) -> tuple[Expr, ...]:
+    names = {loop.name for loop in loops}
+    return tuple(
+        node.extent for node in visit.walk(schedule.program.body) if isinstance(node, Loop) and node.var.name in names
+    )
 
 
 def _replayed(trace: Trace, naive: Program, scheduled: Schedule) -> Schedule:
@@ -119,22 +241,26 @@ def _replayed(trace: Trace, naive: Program, scheduled: Schedule) -> Schedule:
 
 
 class _Symbols:
-    """The symbols that splits are by. With ``notes``, numbers that are not sizes of tiles matter, which is noted."""
+    """The symbols that splits are by: not by numbers that matter by ``notes``.
 
-    def __init__(self, knobs: Sequence[Knob[Value]], notes: Notes | None) -> None:
+    With ``tiles_only``, so do those that are not sizes of tiles, which is noted.
+    """
+
+    def __init__(self, knobs: Sequence[Knob[Value]], notes: Notes, *, tiles_only: bool) -> None:
         self.known: dict[tuple[int, int], Symbol] = {}
         self.tiled: dict[str, int] = {}
         """The knob by whose sizes a loop is split, all of them."""
-        self._knobs = knobs
+        self.knobs = knobs
         self._notes = notes
+        self._tiles_only = tiles_only
 
     def put(self, step: Step, given: Sequence[FactorLike]) -> Step:
         """``step`` with symbols for the factors that knobs decided."""
         sizes = [factor for factor in given if isinstance(factor, Size)]
-        if step.primitive is not Primitive.SPLIT or not sizes:
+        if step.primitive is not Primitive.SPLIT or not sizes or any(size.knob in self._notes.used for size in sizes):
             return step
         knob = sizes[0].knob
-        value = self._knobs[knob].values[0]
+        value = self.knobs[knob].values[0]
         if isinstance(value, tuple):
             parts = [factor.part if isinstance(factor, Size) and factor.knob == knob else factor for factor in given]
             if any(part not in (None, place) for place, part in enumerate(parts)) or len(parts) != len(value):
@@ -142,7 +268,7 @@ class _Symbols:
             self.tiled[str(step.arguments[0])] = knob
             for part in range(len(value)):
                 self._symbol(knob, part)
-        elif self._notes is not None:
+        elif self._tiles_only:
             self._notes.used |= {size.knob for size in sizes}
             return step
         factors = tuple(
@@ -156,11 +282,14 @@ class _Symbols:
 
     def most(self, symbol: Symbol) -> int:
         """The largest number that a symbol may be."""
-        return max(part_of(value, symbol.part) for value in self._knobs[symbol.knob].values)
+        return int(symbol.numbers.max())
 
     def _symbol(self, knob: int, part: int) -> Factor:
-        name = f"{self._knobs[knob].name}.{part}"
-        return self.known.setdefault((knob, part), Symbol(Factor(name), knob, part)).extent
+        name = f"{self.knobs[knob].name}.{part}"
+        if (knob, part) not in self.known:
+            numbers = np.array([part_of(value, part) for value in self.knobs[knob].values], np.int64)
+            self.known[knob, part] = Symbol(Factor(name), knob, part, numbers)
+        return self.known[knob, part].extent
 
 
 # --- the naive program -------------------------------------------------------------------------------------------

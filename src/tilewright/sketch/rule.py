@@ -5,9 +5,12 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from tilewright.loops.ir import Block
+from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at
+from tilewright.sketch.structure import CORES, Structure
 from tilewright.space.config import Config
+from tilewright.symbolic.domain import IterVar
 from tilewright.target.target import Target
 
 
@@ -22,13 +25,30 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Instruction:
+    """A tensor intrinsic that computes the innermost tile of a block."""
+
+    intrinsic: TensorIntrinsic
+
+    def unit(self, block: Block, axis: IterVar) -> int:
+        """How many points of an axis of ``block`` it computes at once: axes match from the right, for each kind."""
+        mine = [own.var for own in block.axes if own.kind is axis.kind]
+        theirs = [int(str(own.extent)) for own in self.intrinsic.block.axes if own.kind is axis.kind]
+        place = mine.index(axis.var) - len(mine)
+        return theirs[place] if -place <= len(theirs) else 1
+
+
+@dataclass(frozen=True, slots=True)
 class Tile:
     """The loops of a block that is tiled, level by level, outermost first."""
 
     levels: tuple[tuple[LoopRef, ...], ...]
-    """``SSRSRS``: three levels of spatial loops and two of reduction loops are around the innermost spatial ones."""
+    """Those of the target's structure, whatever the order in which they run."""
     vector: LoopRef
-    """The innermost loop: it becomes lanes."""
+    """The innermost loop, which becomes lanes; or the outer one of those that the instruction replaces."""
+    written: int = 1
+    """Operations that are written out between these loops."""
+    instruction: Instruction | None = None
 
     @property
     def loops(self) -> tuple[LoopRef, ...]:
@@ -44,6 +64,19 @@ class Factored:
     lanes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked about how long loops are, after so many steps of the schedule.
+
+    That is whether ``block`` may be computed in ``loop``, or, without a block, whether ``loop`` runs once.
+    """
+
+    after: int
+    loop: LoopRef
+    block: BlockRef | None
+    answer: bool
+
+
 @dataclass(slots=True)
 class Draft:
     """A schedule in the making. Rules change ``schedule`` by its primitives, ask ``config`` for numbers, and note what
@@ -52,19 +85,44 @@ class Draft:
     schedule: Schedule
     config: Config
     target: Target
+    structure: Structure = CORES
     done: set[str] = field(default_factory=set[str])
     """Blocks that no rule is asked about any more."""
     cached: set[str] = field(default_factory=set[str])
     """Blocks that write to a cache."""
     tiles: dict[str, Tile] = field(default_factory=dict[str, Tile])
+    instructions: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
+    """Blocks that are tiled around an instruction."""
+    fetched: dict[str, str] = field(default_factory=dict[str, str])
+    """Copies that all threads of a block make, and the tiled blocks that read them."""
+    followers: dict[str, str] = field(default_factory=dict[str, str])
+    """Blocks that are computed on the tiles of others."""
+    shared: dict[str, int] = field(default_factory=dict[str, int])
+    """Reductions whose steps so many threads share."""
     fixed: set[str] = field(default_factory=set[str])
     """Blocks whose place among the loops of others is decided."""
+    written: set[str] = field(default_factory=set[str])
+    """Sums with constants, whose terms are written out."""
     factored: dict[str, Factored] = field(default_factory=dict[str, Factored])
     """Reductions that get partial results once it is decided where they are computed."""
+    asked: list[Asked] = field(default_factory=list[Asked])
+    """What the annotation asked about the lengths of loops; for patterns."""
 
     def block(self, name: str) -> Block:
         """The block of that name as it is now."""
         return block_at(self.schedule.program, BlockRef(name)).stmt
+
+    def steps(self, name: str) -> frozenset[LoopRef]:
+        """The loops over the reduction of a block, if it is tiled in the levels of the structure."""
+        if name not in self.tiles or name in self.written:
+            return frozenset()
+        levels = zip(self.structure.levels, self.tiles[name].levels, strict=True)
+        return frozenset(loop for letter, level in levels for loop in level if letter == "R")
+
+    @property
+    def placed(self) -> frozenset[str]:
+        """Consumers that no other block can be fused with: in threads, each has its place on one tile."""
+        return frozenset({*self.fetched, *(self.fixed if self.structure.has_threads else ())})
 
     def names(self) -> list[str]:
         """The names of all blocks, producers before their consumers."""

@@ -7,6 +7,7 @@ is an array of digits, a row for each candidate and a column for each knob; sear
 populations at once. Candidate ``index`` has the digits of ``index``, the first knob's least significant.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -70,6 +71,11 @@ class Candidates(Searchable, Protocol):
         """The candidate that is thought best before anything is measured; None if nothing is known."""
         ...
 
+    def completed(self, digits: Digits, decided: int) -> Digits:
+        """A population whose first ``decided`` knobs count: the others as in the analytic choice, or else the first
+        values of knobs."""
+        ...
+
     def estimates(self, digits: Digits) -> Floats | None:
         """(candidates,): what each is thought to take, in any unit; None if nothing is known."""
         ...
@@ -104,6 +110,10 @@ class Known(Protocol):
         ...
 
 
+TRIES = 16
+"""Of finding random candidates that are sensible."""
+
+
 @dataclass(frozen=True, slots=True)
 class Space:
     """The schedules of ``naive`` for a target. Some may turn out to be invalid only when they are scheduled."""
@@ -115,6 +125,8 @@ class Space:
     generator: Generator
     knobs: tuple[Knob[Value], ...]
     known: Known | None = None
+    sensible: Callable[[Digits], Mask] | None = None
+    """Which candidates are worth a look: others are valid, but neither sampled nor allowed."""
     _tables: tuple[Floats, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -141,17 +153,30 @@ class Space:
         return tuple(rows.shape[1] for rows in self._tables)
 
     def sample(self, count: int, random: np.random.Generator) -> Digits:
-        """Candidates at random, all equally likely."""
+        """Candidates at random, all equally likely; the sensible ones among them, if some tries find as many."""
+        found = self._drawn(count, random)
+        for _ in range(TRIES if self.sensible is not None else 0):
+            found = found[self.allowed(found)]
+            if len(found) >= count:
+                break
+            found = np.concatenate([found, self._drawn(count, random)])
+        return found[:count]
+
+    def _drawn(self, count: int, random: np.random.Generator) -> Digits:
         return random.integers(0, np.array(self.radices, np.int64), (count, len(self.radices)))
 
     def allowed(self, digits: Digits) -> Mask:
-        """Which candidates are valid, as far as known; by default all."""
+        """Which candidates are valid, as far as known, and sensible; by default all."""
+        mask = self._valid(digits)
+        return mask if self.sensible is None else mask & self.sensible(digits)
+
+    def _valid(self, digits: Digits) -> Mask:
         return np.ones(len(digits), np.bool_) if self.known is None else self.known.allowed(digits)
 
     def schedule(self, digits: Digits) -> Schedule:
         """The schedule of one candidate, ``(knobs,)``. Raises ``ScheduleError`` if it is invalid."""
         decided = Decided(self.knobs, self._checked(digits))
-        if not self.allowed(digits[None])[0]:
+        if not self._valid(digits[None])[0]:
             raise ScheduleError(f"{self.describe(digits)} do not go together: they are no candidate of the space")
         s = self.opened.copy()
         self.generator(s, decided)
@@ -165,6 +190,12 @@ class Space:
     def analytic(self) -> Digits | None:
         """The candidate predicted to be the fastest without measurements; None without a prediction."""
         return None if self.known is None else self.known.first
+
+    def completed(self, digits: Digits, decided: int) -> Digits:
+        """A population, in which all knobs from ``decided`` on are as in ``analytic``, or have their first values."""
+        result, analytic = digits.copy(), self.analytic()
+        result[:, decided:] = 0 if analytic is None else analytic[decided:]
+        return result
 
     def estimates(self, digits: Digits) -> Floats | None:
         """Predicted times, (candidates,), in any unit; None without a prediction."""

@@ -131,6 +131,19 @@ class Union:
                 return self.digits_in(position, first[None])[0]
         return None
 
+    def completed(self, digits: Digits, decided: int) -> Digits:
+        """A population, in which all knobs from ``decided`` on are as their members complete them.
+
+        ``decided`` is at least 1: the member is the first decision.
+        """
+        result = digits.copy()
+        result[:, decided:] = 0
+        for position, member in enumerate(self.members):
+            rows = np.flatnonzero(digits[:, 0] == position)
+            own = slice(1, 1 + len(member.radices))
+            result[rows, own] = member.completed(digits[rows, own], decided - 1)
+        return result
+
     def estimates(self, digits: Digits) -> Floats | None:
         """Those of the one member, if there is only one: others are not comparable."""
         return self.members[0].estimates(digits[:, 1:]) if len(self.members) == 1 else None

@@ -1,17 +1,16 @@
-"""The super-optimizer of graphs: rules of algebra are generated, proved, pruned and searched over.
+"""The graph super-optimizer: generates, proves and prunes rewrite rules, and searches for faster graphs with them.
 
 The system of Jia et al., "TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions"
-(SOSP 2019), over this compiler's operators. Operators and axioms enter; rules, as ``passes.rules`` has them, and better
-graphs leave.
+(SOSP 2019), for this compiler's operators. In: operators and axioms. Out: rules (``passes.rules``) and equivalent
+graphs of lower cost.
 
-    evaluate/    terms and rules on many samples at once: integers modulo a prime, or float64
-    generate/    rules that nobody wrote; those that are worth keeping     `tilewright rules generate`, `rules prune`
-    prove/       whether rules hold: by evaluation, from axioms            `tilewright rules verify`
-    search/      graphs optimized by rules                                 `tilewright optimize`
-    costs/       what graphs cost, which is what the search goes by
-    validate/    an optimized graph held against its input
+    evaluate/    evaluation of terms and rules on many samples, modulo a prime or in float64
+        generate/    generation of rules by enumeration; pruning      `tilewright rules generate`, `rules prune`
+            prove/       verification of rules by evaluation and proof    `tilewright rules verify`
+            search/      optimization of graphs with rules                `tilewright optimize`
+        costs/       cost functions of graphs, minimized by the search
+        validate/    comparison of an optimized graph with its input
 
-``generate`` and ``prove`` stand on ``evaluate``; ``generate`` asks ``prove``, and ``search`` asks ``costs``: nothing
-else goes from folder to folder. What terms are, their shapes and their normal form are the rule language's
-(``passes.rules``).
+``generate`` and ``prove`` import ``evaluate``; ``generate`` imports ``prove``, and ``search`` imports ``costs``. There
+are no other imports between these folders. Terms, their shapes and normal forms are those of ``passes.rules``.
 """

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TypeAlias
 
+import numpy as np
+
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
@@ -55,7 +57,9 @@ def folded(op: BinaryOp, x: Scalar | None, y: Scalar | None, dtype: DType) -> Sc
     Raises ``BadProgram`` for an index that is none: extents and positions are counted, and do not wrap around.
     """
     if dtype.is_float:
-        return None
+        if x is None or y is None or op not in _COMPARISONS:
+            return None
+        return _COMPARISONS[op](float(np.asarray(x, dtype.numpy)), float(np.asarray(y, dtype.numpy)))
     if x is not None and y is not None:
         if op in _COMPARISONS:
             return _COMPARISONS[op](x, y)

@@ -44,6 +44,8 @@ class Machine:
     """Relative slowdown of a tile that selects, at each step, whether it is inside of an image."""
     written_out: float = 0.025
     """Relative slowdown of a tile over a window per register: instruction fetch."""
+    unrolled_taps: int = 32
+    """Maximum number of taps of a window that may be unrolled: all its code must be fetched."""
     crossed_panels: int = 2
     """Maximum number of panels of a tile whose lanes are stored apart: caches and TLBs do not keep up with short writes
     to many rows."""
@@ -97,11 +99,18 @@ class Machine:
     """Cycles to start a parallel region on workers and to wait for its end."""
     parallel_work: int = 32768
     """Scalar operations below which a parallel region costs more than it saves."""
+    step_factor: float = 2.0
+    """How many times as many a step of a recurrence needs: the next step waits for the join."""
 
     copy_cycles: float = 4.0
     """Cycles per vector that is copied to another layout, or read across blocks."""
     transform_cycles: float = 6.0
     """Cycles per vector of a transform whose tile is in registers, or whose phases are interleaved."""
+    block_waste: float = 1.5
+    """Maximum relative growth of a value from rounding channels up to whole blocks."""
+    merged_places: int = 256
+    """Maximum size of a blocked plane whose dimensions are merged: in larger ones, a row makes enough tiles, and is
+    nearer in cache."""
     sum_by_rows: float = 2.0
     """Relative slowdown of sums over channels in plain layout, compared with full blocks."""
     window_by_rows: float = 2.8

@@ -5,9 +5,7 @@ c = f(a, b)
 f.check(), f.time(), f.llvm, f.asm, f.save("f.tw")
 """
 
-import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from statistics import median
@@ -38,7 +36,9 @@ from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import accepted
 from tilewright.runtime.memory import aligned_copy
+from tilewright.runtime.pool import shared_pool
 from tilewright.runtime.runnable import RunnableModel
+from tilewright.runtime.sizing import processors_for
 from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
 from tilewright.te.stage import TeSchedule
@@ -128,9 +128,10 @@ class Kernel(RunnableModel):
         """Seconds of a call: the median of ``repeats`` means over as many calls as take ``least_seconds``.
 
         It uses the tuner's clock (``measure.clock``), in native code, next to a small reference kernel that detects
-        changes of the machine's speed, after which the timing is repeated. A kernel of one thread stays on one
-        processor. ``inputs``: by default random ones by ``seed``. Raises ``BadInput`` for run-time extents and for code
-        that does not run here, ``BadFeed`` for inputs that do not fit.
+        changes of the machine's speed, after which the timing is repeated. Each thread is pinned to a processor of its
+        own, unless this process may use fewer processors than the kernel has threads. ``inputs``: by default random
+        ones by ``seed``. Raises ``BadInput`` for run-time extents and for code that does not run here, ``BadFeed`` for
+        inputs that do not fit.
         """
         if self.executable.manifest.symbols:
             raise BadInput("its shapes have run-time extents: what is timed has fixed ones; build it for some")
@@ -138,7 +139,8 @@ class Kernel(RunnableModel):
             raise BadInput(f"only what {CPU.name} makes is timed, not what {self.origin.backend.name} does")
         feeds = accepted(self.inputs, self.by_name(inputs)) if inputs else self._random({}, seed)
         timed = Timed(self.executable, {name: aligned_copy(array) for name, array in feeds.items()})
-        with _on_one_processor(self.executable.threads):
+        timed.sample(Timing(1, 0), 0)  # one run starts the workers, which are pinned next
+        with shared_pool().pinned(processors_for(self.executable.threads)):
             times = _clock().time(timed, Timing(repeats, least_seconds), _MOST_SECONDS)
         return median(times.times_us) * 1e-6
 
@@ -181,20 +183,6 @@ class Kernel(RunnableModel):
 @cache
 def _clock() -> Clock:
     return Clock(Target.host())
-
-
-@contextmanager
-def _on_one_processor(threads: int) -> Generator[None]:
-    """Pin the calling thread if it is the only one: other threads would inherit the pinning."""
-    if threads > 1:
-        yield
-        return
-    allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(allowed)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
 
 
 def _compared(name: str, found: Array, expected: Array) -> Difference:

@@ -324,6 +324,11 @@ class Stage:
             self._primitives.set_scope(region.buffer.name, _scope(scope))
 
     @_primitive
+    def skip_zeros(self) -> None:
+        """Leave out the terms of a sum in which a constant factor is zero."""
+        self._primitives.skip_zeros(self.block)
+
+    @_primitive
     def tensorize(self, axis: Axis, intrinsic: TensorIntrinsic | str) -> None:
         """Replace ``axis`` and its contents by ``intrinsic``."""
         self._primitives.tensorize(self.loop(axis), intrinsic)

@@ -5,13 +5,15 @@ The system of Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018)
 In: naive loop programs of a model's kernels. Out: records in a database, which ``recorded`` finds when the model is
 compiled again.
 
-    tuner = ModelTuner([Computed(k.naive, len(k.groups), k.constants) for k in kernels], target, measurer, Setup())
+    network = [Computed(k.naive, len(k.groups), k.constants) for k in kernels]
+    tuner = ModelTuner([network], target, measurer, Setup())
     for progress in tuner.run(is_time_left): ...
     gains = tuner.confirm()
 
     spaces, contraction_space       search spaces          search/      searchers
     features/                       inputs of models       models/      cost models
     kernel_tuner, model_tuner       the search             measurer     recorded measurements
+    scheduler/                      which kernel is next
     tasks, ways                     alternative algorithms and layouts of nodes
     nearest                         transfer from similar kernels
 

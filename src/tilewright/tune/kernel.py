@@ -27,6 +27,7 @@ from tilewright.space.config import Generator
 from tilewright.space.space import Candidates, Space
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import KernelTuner, Setup
+from tilewright.tune.known import measured_before
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.nearest import measured_nearby
 from tilewright.tune.recorded import named, replayed
@@ -59,6 +60,7 @@ def tune_kernel(
     template: Generator | None = None,
     space: Spaces | str = Spaces.TEMPLATES,
     sketch_rules: Sequence[SketchRule] = (),
+    standard_rules: bool = True,
     trials: Annotated[int, Within(1, MOST_TRIALS)] | None = None,
     minutes: Annotated[float, Within(0.0, MOST_MINUTES)] | None = None,
     search: Searches | str | None = None,
@@ -73,7 +75,8 @@ def tune_kernel(
     the compiler does with it. (Neither is given: 64 trials.)
 
     ``template``: whose space is searched; without one, ``space`` says what: the compiler's own spaces, sketches, which
-    are derived from the program alone (with ``sketch_rules`` of one's own), or all.
+    are derived from the program alone (with ``sketch_rules`` of one's own; without those of the target if not
+    ``standard_rules``), or all.
     ``search``, ``cost_model``: by name, or objects of one's own. ``records``: a database, in which what was measured is
     remembered, and from which the cost model learns what was measured of similar kernels (``transfer``); ``compile``
     uses the best if it is not the analytic choice. Each candidate is built, checked and timed in
@@ -90,7 +93,7 @@ def tune_kernel(
     def space_for(program: Program, target: Target) -> Candidates | None:
         if template is not None:
             return Space.of(template, program, target)
-        return candidates_of(program, target, what, sketch_rules)
+        return candidates_of(program, target, what, sketch_rules, standard=standard_rules, threads=threads)
 
     candidates = space_for(kernel, for_target)
     if candidates is None:
@@ -112,6 +115,8 @@ def tune_kernel(
         measurer = Measurer(stack.enter_context(Pool(for_target.cores)), kept, session)
         history = measured_nearby(kept, candidates, setup, space_for) if transfer else ()
         tuner = KernelTuner(candidates, measurer, setup, history=history)
+        if transfer:
+            tuner.start_from(measured_before(kept, candidates, threads, tuner.timing))
         end = None if minutes is None else time.monotonic() + 60 * minutes
         most = DEFAULT_TRIALS if trials is None and minutes is None else trials or MOST_TRIALS
         while not tuner.is_over and len(tuner.history.digits) < most:

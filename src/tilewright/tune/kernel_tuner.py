@@ -174,6 +174,8 @@ class KernelTuner:
         )
         self._has_history = bool(history) and setup.model is Model.TREES  # others start from nothing
         self._searcher = searcher_of(setup.search, setup.model, space, self._score, setup.seed)
+        self._own_place: int | None = None
+        """Where the analytic choice is in the history, if the search begins with it."""
         self._text = str(space.naive)
         self._cold = cold or Cold()
         self._borrowed = borrowed
@@ -187,7 +189,7 @@ class KernelTuner:
     @property
     def analytic_seconds(self) -> float | None:
         """The time of the analytic model's choice, if the search began with it and it was correct."""
-        first = self.history.throughputs[:1] if self._setup.start is Start.ANALYTIC else []
+        first = [] if self._own_place is None else self.history.throughputs[self._own_place :]
         return 1 / first[0] if first and first[0] > 0 else None
 
     @property
@@ -195,20 +197,40 @@ class KernelTuner:
         """How the cost model looked at candidates; empty if it does not say."""
         return self._rater.looked_at() if isinstance(self._rater, Reporting) else ""
 
+    @property
+    def next_size(self) -> int:
+        """The number of candidates of the next round."""
+        return self._setup.round_size(len(self.history.digits))
+
+    def start_from(self, known: Sequence[tuple[Digits, Outcome]]) -> None:
+        """Begin with candidates and what came out in earlier searches, as if this one had measured them. To be called
+        before the first round."""
+        analytic = self.space.analytic() if self._setup.start is Start.ANALYTIC else None
+        for digits, outcome in known:
+            if analytic is not None and (digits == analytic).all():
+                self._own_place = len(self.history.digits)
+            self.history.add(digits, outcome)
+        if known:
+            self._learn(np.array(self.history.digits))
+
     def round(self) -> None:
         """Propose a batch, measure it, and learn from it."""
-        wanted = self._setup.round_size(len(self.history.digits))
+        wanted = self.next_size
         batch = self._proposed(wanted)
         if not len(batch):
             self.is_over = True
             return
         for digits, outcome in zip(batch, self._measured(batch), strict=True):
             self.history.add(digits, outcome)
+        self._learn(batch)
+        failed = len(self.history.throughputs)
+        self.is_over = len(batch) < wanted or (self.history.best is None and failed >= ALL_FAIL)
+
+    def _learn(self, batch: Digits) -> None:
+        """Learn from the last measurements, those of ``batch``."""
         self._searcher.learn(batch, np.array(self.history.throughputs[-len(batch) :]))
         if self._rater is not None:
             self._rater.fit(np.array(self.history.digits), np.array(self.history.throughputs))
-        failed = len(self.history.throughputs)
-        self.is_over = len(batch) < wanted or (self.history.best is None and failed >= ALL_FAIL)
 
     def confirm(self) -> list[Confirmed]:
         """The analytic choice and then the fastest candidates, measured carefully, in rounds of other data.
@@ -288,10 +310,11 @@ class KernelTuner:
         return [refused[place] if place in refused else next(measured) for place in range(len(batch))]
 
     def _proposed(self, count: int) -> Digits:
-        """The next batch. The first one begins with the analytic choice, unless the start is random."""
+        """The next batch. The first one begins with the analytic choice, unless it is known, or the start is random."""
         analytic = self.space.analytic() if self._setup.start is Start.ANALYTIC else None
-        if self.history.digits or analytic is None:
+        if self._own_place is not None or analytic is None:
             return self._searcher.propose(count)
+        self._own_place = len(self.history.digits)
         first = analytic[None]
         self._searcher.learn(first, np.zeros(1))
         return np.concatenate([first, self._searcher.propose(count - 1)])

@@ -1,12 +1,11 @@
-"""Tunes a whole model: allocates the time to its kernels, and decides which results to keep.
+"""Tunes whole networks: allocates rounds to their kernels, and decides which results to keep.
 
-After a round for each kernel, the next is the one with the largest expected gain for the model (the gradient of Zheng
-et al., "Ansor", OSDI 2020, section 6, without its similarity of tasks): the recent gain per candidate, and an
-optimistic bound of the rest, weighted by the number of calls.
+Networks that have a kernel in common share it: it is searched once, and counts as often as all of them call it. Which
+kernel gets the next round is for a ``TaskScheduler`` to say (``tune/scheduler``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, prod
 
@@ -18,16 +17,16 @@ from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import Cold, KernelTuner, Setup
+from tilewright.tune.known import measured_before
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.nearest import measured_nearby, nearest_schedule
 from tilewright.tune.recorded import named
+from tilewright.tune.scheduler.gradient import Gradient
+from tilewright.tune.scheduler.groups import operations_of, tag_of
+from tilewright.tune.scheduler.state import Point, TaskScheduler, TaskState
 from tilewright.tune.spaces import candidates_of
 from tilewright.tune.strategy import shared
 
-ALPHA = 0.2
-"""Weight of the past gain against the possible one."""
-WINDOW = 64
-"""Number of candidates over which gains are computed."""
 CLEARLY = 0.99
 """A candidate counts as better only below this fraction of the analytic choice's time."""
 
@@ -49,23 +48,46 @@ class Computed:
 
 @dataclass(slots=True)
 class Kernel:
-    """A distinct kernel of the model. ``weight``: its number of calls in a run."""
+    """A distinct kernel. ``key``: its identity; ``name``: in the first network that has it; ``calls``: in a run of each
+    network."""
 
+    key: str
     name: str
-    weight: int
+    calls: tuple[int, ...]
     tuner: KernelTuner
+    flops: int
+    tag: str | None
+    points: list[Point] = field(default_factory=list[Point])
+
+    @staticmethod
+    def of(naive: Program, calls: tuple[int, ...], tuner: KernelTuner) -> "Kernel":
+        """A kernel without a round."""
+        return Kernel(identity(naive), naive.name, calls, tuner, operations_of(naive), tag_of(naive))
 
     @property
-    def promise(self) -> float:
-        """Estimated seconds of a run saved per further candidate. Infinite while none was correct."""
-        if self.tuner.is_over:
-            return 0.0
-        found, now = self.tuner.history.throughputs, self.tuner.best_seconds
-        if now is None:
-            return inf
-        earlier = found[: max(1, len(found) - WINDOW)]
-        gained = (1 / max(earlier) - now) / min(WINDOW, len(found)) if max(earlier) > 0 else 0.0
-        return self.weight * (ALPHA * gained + (1 - ALPHA) * now / len(found))
+    def weight(self) -> int:
+        """The number of calls in a run of all networks."""
+        return sum(self.calls)
+
+    @property
+    def state(self) -> TaskState:
+        """What the scheduler sees."""
+        tuner = self.tuner
+        return TaskState(
+            calls=self.calls,
+            points=tuple(self.points),
+            flops=self.flops,
+            tag=self.tag,
+            next_trials=tuner.next_size,
+            untuned=tuner.analytic_seconds,
+            is_over=tuner.is_over,
+        )
+
+    def round(self) -> None:
+        """Search one round."""
+        self.tuner.round()
+        seconds = self.tuner.best_seconds
+        self.points.append(Point(len(self.tuner.history.digits), inf if seconds is None else seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +102,11 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class Gain:
     """The result for one kernel: microseconds of the analytic choice (infinity if it failed in the confirmation), and
-    of the fastest candidate."""
+    of the fastest candidate. ``key``, ``name``, ``calls``: as of ``Kernel``."""
 
+    key: str
     name: str
-    weight: int
+    calls: tuple[int, ...]
     before_us: float
     after_us: float
     tried: int
@@ -92,33 +115,33 @@ class Gain:
 
 
 class ModelTuner:
-    """Tunes the kernels of one model that have fixed extents and open choices."""
+    """Tunes the kernels of networks that have fixed extents and open choices."""
 
     def __init__(
         self,
-        computed: Sequence[Computed],
+        networks: Sequence[Sequence[Computed]],
         target: Target,
         measurer: Measurer,
         setup: Setup,
         records: Records | None = None,
+        scheduler: TaskScheduler | None = None,
     ) -> None:
-        """``records``: a database that may have schedules of similar kernels."""
+        """``records``: a database that may have schedules of similar kernels. ``scheduler``: by default, the gradient
+        of the sum of all latencies."""
         self._measurer = measurer
         self._setup = replace(setup, model=shared(setup.model, setup.seed))
-        self.kernels = tuple(_kernels(computed, target, measurer, self._setup, records))
+        self._scheduler = scheduler or Gradient(seed=setup.seed)
+        self.kernels = tuple(_kernels(networks, target, measurer, self._setup, records))
 
     def run(self, is_time_left: Callable[[], bool]) -> Iterator[Progress]:
-        """Rounds, while there is time and something to try."""
-        for kernel in self.kernels:
-            if not is_time_left():
+        """Rounds, while there is time and the scheduler has a task for one."""
+        while is_time_left():
+            chosen = self._scheduler.next([kernel.state for kernel in self.kernels])
+            if chosen is None:
                 return
-            yield self._round(kernel)
-        while is_time_left() and (open_kernels := [kernel for kernel in self.kernels if kernel.promise > 0]):
-            yield self._round(max(open_kernels, key=lambda kernel: kernel.promise))
-
-    def _round(self, kernel: Kernel) -> Progress:
-        kernel.tuner.round()
-        return Progress(kernel.name, self.kernels, self._measurer.measured)
+            kernel = self.kernels[chosen]
+            kernel.round()
+            yield Progress(kernel.name, self.kernels, self._measurer.measured)
 
     def confirm(self) -> list[Gain]:
         """Measure the best candidates of each kernel again. One that is not clearly better is not used."""
@@ -133,7 +156,7 @@ class ModelTuner:
             if candidate.job != winner:
                 self._measurer.put(candidate.job, State.REPEATED)
         after, tried = before if winner is None else best.microseconds, len(kernel.tuner.history.throughputs)
-        return Gain(kernel.name, kernel.weight, before, after, tried, winner)
+        return Gain(kernel.key, kernel.name, kernel.calls, before, after, tried, winner)
 
     def used(self, gains: Sequence[Gain], records: Records) -> Iterator[Record]:
         """What the compiler would find in ``records`` if the results were accepted."""
@@ -160,25 +183,52 @@ def _winners(gains: Sequence[Gain]) -> Iterator[Job]:
     return (gain.winner for gain in gains if gain.winner is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """A kernel of several networks; ``between``: the most that any of them reads between two runs of it."""
+
+    first: Computed
+    calls: tuple[int, ...]
+    between: int = 0
+
+    def called(self, network: int, calls: int, between: int) -> "_Merged":
+        """With more calls in a network."""
+        more = (*self.calls[:network], self.calls[network] + calls, *self.calls[network + 1 :])
+        return _Merged(self.first, more, max(self.between, between))
+
+
+def _merged(networks: Sequence[Sequence[Computed]], target: Target) -> list[_Merged]:
+    found: dict[str, _Merged] = {}
+    for place, computed in enumerate(networks):
+        between = between_bytes(computed, target)
+        for one in computed:
+            key = identity(one.naive)
+            known = found.get(key) or _Merged(one, (0,) * len(networks))
+            found[key] = known.called(place, one.calls, between)
+    return list(found.values())
+
+
 def _kernels(
-    computed: Sequence[Computed], target: Target, measurer: Measurer, setup: Setup, records: Records | None
+    networks: Sequence[Sequence[Computed]], target: Target, measurer: Measurer, setup: Setup, records: Records | None
 ) -> Iterator[Kernel]:
-    merged: dict[str, Computed] = {}
-    for one in computed:
-        key = identity(one.naive)
-        known = merged.setdefault(key, replace(one, calls=0))
-        merged[key] = replace(known, calls=known.calls + one.calls)
-    between = between_bytes(computed, target)
-    for one in merged.values():
-        space = None if one.naive.dims else candidates_of(named(one.naive), target, setup.spaces)
+    for one in _merged(networks, target):
+        naive = one.first.naive
+        space = None if naive.dims else candidates_of(named(naive), target, setup.spaces, threads=setup.threads)
         if space is not None:
-            cold = Cold(one.weights, between) if between else Cold()
+            cold = Cold(one.first.weights, one.between) if one.between else Cold()
             similar = records if setup.transfer else None
             borrowed = nearest_schedule(similar, space.naive, target, setup.threads) if similar else None
             history = (
-                measured_nearby(similar, space, setup, partial(candidates_of, spaces=setup.spaces)) if similar else ()
+                measured_nearby(
+                    similar, space, setup, partial(candidates_of, spaces=setup.spaces, threads=setup.threads)
+                )
+                if similar
+                else ()
             )
-            yield Kernel(one.naive.name, one.calls, KernelTuner(space, measurer, setup, cold, borrowed, history))
+            tuner = KernelTuner(space, measurer, setup, cold, borrowed, history)
+            if similar:
+                tuner.start_from(measured_before(similar, space, setup.threads, tuner.timing))
+            yield Kernel.of(naive, one.calls, tuner)
 
 
 def between_bytes(computed: Sequence[Computed], target: Target) -> int:

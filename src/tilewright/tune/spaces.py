@@ -20,16 +20,30 @@ from tilewright.space.union import Union
 from tilewright.target.target import Target
 from tilewright.tune.contraction_space import contraction_space
 
+TEMPLATE = "template"
+"""What the compiler's own space is called in a union and in records; sketches are called by their rules."""
+
 
 def candidates_of(
-    naive: Program, target: Target, spaces: Spaces = Spaces.TEMPLATES, rules: Sequence[SketchRule] = ()
+    naive: Program,
+    target: Target,
+    spaces: Spaces = Spaces.TEMPLATES,
+    rules: Sequence[SketchRule] = (),
+    *,
+    standard: bool = True,
+    threads: int | None = None,
 ) -> Candidates | None:
-    """What is searched for a naive program; None if there is nothing to choose. ``rules``: one's own, of sketches."""
+    """What is searched for a naive program; None if there is nothing to choose.
+
+    ``rules``: one's own, of sketches; ``standard``: whether those of the target are asked, too; ``threads``: that
+    sketches are for, by default one for each core.
+    """
     members: list[tuple[str, Space]] = []
     if spaces is not Spaces.SKETCHES:
-        members.append(("template", space_of(naive, target)))
+        members.append((TEMPLATE, space_of(naive, target)))
     if spaces is not Spaces.TEMPLATES and not is_recurrent(naive):
-        members += [(str(sketch), space) for sketch, space in sketch_spaces(naive, target, rules)]
+        made = sketch_spaces(naive, target, rules, standard=standard, threads=threads)
+        members += [(str(sketch), space) for sketch, space in made]
     members = [(label, space) for label, space in members if space.knobs]
     if not members:
         return None

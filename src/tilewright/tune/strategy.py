@@ -7,15 +7,18 @@ from typing import TypeAlias, TypeVar
 from tilewright.base.errors import BadInput
 from tilewright.base.names import shown
 from tilewright.base.plugins import installed
-from tilewright.base.search import Model, Search, Spaces
+from tilewright.base.search import Goal, Model, Scheduling, Search, Spaces
 from tilewright.space.space import Candidates
+from tilewright.tune.features.individuals import is_covered
 from tilewright.tune.models.boosted import BoostedTrees
 from tilewright.tune.models.model import Measured
+from tilewright.tune.models.pretrained import pretrained
 from tilewright.tune.models.random import RandomScores
 from tilewright.tune.models.rater import OfKnobs, Rater, Rating, of_loops
 from tilewright.tune.models.statements import Statements
 from tilewright.tune.models.transfer import Transfer
 from tilewright.tune.search.annealing import AnnealingSearcher, Plan
+from tilewright.tune.search.beam import NARROW, BeamSearcher
 from tilewright.tune.search.chains import Annealing
 from tilewright.tune.search.evolution import Breeding, EvolutionSearcher
 from tilewright.tune.search.genetic import GeneticSearcher
@@ -33,7 +36,7 @@ Other = TypeVar("Other")
 FEW = Plan(annealing=Annealing(chains=16, steps=8, patience=8))
 """Annealing parameters for a model that takes milliseconds per candidate."""
 LARGE = Breeding(population=2048)
-"""Evolution, as in the paper, for a model that looks at whole populations at once."""
+"""Evolution, as in the paper, for a model that looks at whole populations at once, if patterns tell about them."""
 
 
 def searcher_of(search: Searches, model: Models, space: Candidates, score: Score, seed: int) -> Searcher:
@@ -44,7 +47,11 @@ def searcher_of(search: Searches, model: Models, space: Candidates, score: Score
         case Search.GENETIC:
             return GeneticSearcher(space, seed)
         case Search.EVOLUTION:
-            return EvolutionSearcher(space, score, seed, LARGE if _sees_statements(model) else None)
+            return EvolutionSearcher(
+                space, score, seed, LARGE if _sees_statements(model) and is_covered(space) else None
+            )
+        case Search.BEAM:
+            return BeamSearcher(space, score, seed, NARROW if _sees_programs(model) else None)
         case Search.RANDOM:
             return RandomSearcher(space, seed)
         case Search.GRID:
@@ -63,7 +70,7 @@ def _sees_statements(model: Models) -> bool:
 
 def shared(model: Models, seed: int) -> Models:
     """``model`` for several kernels that are tuned together: if it can learn from all of them, an object that does."""
-    return Statements(seed) if model is Model.STATEMENTS else model
+    return Statements(seed, pretrained()) if model is Model.STATEMENTS else model
 
 
 def rater_of(
@@ -84,7 +91,7 @@ def rater_of(
         case Model.TREE_GRU:
             return of_loops(space, seed)
         case Model.STATEMENTS:
-            return Statements(seed).rater(space, seed)
+            return Statements(seed, pretrained()).rater(space, seed)
         case Model.RANDOM:
             return OfKnobs(space, RandomScores(seed), with_estimates=with_estimates)
         case _:
@@ -106,6 +113,16 @@ def search_for(search: Searches | str | None, spaces: Spaces) -> Searches:
 def spaces_named(name: str) -> Spaces:
     """What is searched. Raises ``BadInput`` that says what there is."""
     return _named(name, "space", Spaces, ())
+
+
+def goal_named(name: str) -> Goal:
+    """What is minimized. Raises ``BadInput`` that says what there is."""
+    return _named(name, "objective", Goal, ())
+
+
+def scheduling_named(name: str) -> Scheduling:
+    """Which kernel is searched next. Raises ``BadInput`` that says what there is."""
+    return _named(name, "scheduler", Scheduling, ())
 
 
 def model_named(name: str) -> Models:

@@ -90,3 +90,21 @@ def test_names_of_loops_are_not_captured() -> None:
         s.unroll(inner)
         s.vectorize(j)
         assert te.build(whole.scheduled(s), threads=1).check()["C"].worst < 1e-5
+
+
+def test_all_steps_around_a_tile_are_in_registers() -> None:
+    """Of two loops over steps the outer one counts, also if something is packed in between."""
+    tap, packed = Var("r"), Buffer("P", dtypes.f32, (const(N),), GLOBAL)
+    inner = sums(ROW, LANE)
+    both = Loop(tap, const(3), inner)
+    assert stored(both) == 0
+    copy = Loop(Var("p"), const(N), Store(packed, (Var("p"),), A[tap, Var("p")]))
+    assert stored(Loop(tap, const(3), Alloc(packed, seq(copy, inner)))) == 0
+    assert stored(Loop(tap, const(3), sums(ROW, LANE + tap))) == 1, "another place in each step"
+    assert stored(Loop(tap, const(3), Alloc(C, inner))) == 1, "what is new in each step"
+
+
+def stored(loop: Loop) -> int:
+    """How many statements in ``loop`` store what is accumulated."""
+    (whole,) = (node for node in walk(accumulate(loop)) if isinstance(node, Loop) and node.var == loop.var)
+    return sum(isinstance(node, Store) and node.buffer == C for node in walk(whole.body))

@@ -306,3 +306,18 @@ def test_rules_without_an_end_are_named() -> None:
     rules = parse_rules("rule back-and-forth\nfor a[*s], b[*s]\nfrom Sub(a, b)\nto Neg(Sub(b, a))")
     with pytest.raises(InternalError, match="back-and-forth"):
         rewrite(graph_of(apply("Sub", [X, Y], "s")), rules)
+
+
+@pytest.mark.parametrize("target", ["Add(a, Add(b, b))", "Add(a, Relu(Add(b, Add(a, b))))"])
+def test_rules_that_grow_the_graph_in_each_sweep_are_named(target: str) -> None:
+    rules = parse_rules(f"rule growing\nfor a[*s], b[*s]\nfrom Add(a, b)\nto {target}")
+    with pytest.raises(InternalError, match=r"growing made a graph of \d{4} nodes \(at most 1000 "):
+        rewrite(graph_of(apply("Add", [X, Y], "s")), (*NEGATIONS, *rules))
+
+
+def test_a_large_graph_may_grow_more() -> None:
+    rules = parse_rules("rule longer\nfor a[*s]\nfrom Tanh(a)\nto Relu(Relu(Relu(Relu(Relu(a)))))")
+    nodes = [apply("Tanh", [X], "t")]
+    for i in range(1, 300):
+        nodes.append(apply("Tanh", nodes[-1].outputs, f"t{i}"))
+    assert len(rewrite(graph_of(*nodes), rules).nodes) == 5 * 300

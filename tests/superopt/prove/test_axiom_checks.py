@@ -4,7 +4,7 @@ import pytest
 
 from tilewright.passes.rules import parse_rules
 from tilewright.superopt.evaluate.instances import at_every_size
-from tilewright.superopt.prove.axiom_checks import check_axioms
+from tilewright.superopt.prove.axiom_checks import LISTS, check_axioms
 from tilewright.superopt.prove.axioms import axioms
 
 NAMES = ("Add-commutes", "MatMul-associates", "Relu-of-concat.-1", "Slice-of-Concat-from.-1", "Conv-of-filters-1d")
@@ -39,6 +39,17 @@ def test_what_is_false_at_one_size_is_found() -> None:
     (check,) = check_axioms([wrong])
     assert not check.holds
     assert str(check.counterexample) == "a=2, b=2"
+
+
+AXIOM = "rule r\n  for x[*s]\n  from {}\n  to {}"
+
+
+def test_leading_dimensions_are_tried_at_several_sizes() -> None:
+    """Also where functions are unknown over a finite field, so that float64 decides."""
+    for sides in (("Neg(Neg(x))", "x"), ("Relu(Relu(x))", "Relu(x)"), ("Exp(Neg(x))", "Div(1.0, Exp(x))")):
+        (check,) = check_axioms(parse_rules(AXIOM.format(*sides)))
+        assert check.holds
+        assert 6 <= check.shapes <= LISTS
 
 
 @pytest.mark.slow

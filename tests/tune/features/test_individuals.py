@@ -1,20 +1,31 @@
 """Candidates that patterns tell about have the features of their schedules; what has no pattern is counted."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
 from benchmarks.unseen.programs import PROGRAMS
-from tests.sketch.programs import convolution, everything_summed, matmul, max_pool, naive, norm, softmax, two_products
+from tests.sketch.programs import (
+    convolution,
+    dot_product,
+    everything_summed,
+    matmul,
+    max_pool,
+    naive,
+    norm,
+    smoothed_twice,
+    softmax,
+    two_products,
+    winograd,
+)
 from tilewright import te
+from tilewright.base.dtypes import i8, i32, u8
 from tilewright.base.errors import ScheduleError
 from tilewright.loops.ir import Block
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef
 from tilewright.sketch import Answer, Draft, sketch_spaces
-from tilewright.sketch.pattern import pattern_of
+from tilewright.sketch.pattern import NoPattern, pattern_of
 from tilewright.sketch.sizes import Noted
 from tilewright.space.config import Config
 from tilewright.space.knobs import choice_knob, split_knob
@@ -24,7 +35,7 @@ from tilewright.symbolic.expr import ZERO, Extent, Factor
 from tilewright.symbolic.simplify import simplify
 from tilewright.target.target import Target
 from tilewright.tune.features.individuals import Individuals, Limits
-from tilewright.tune.features.statements import statement_features
+from tilewright.tune.features.statements import NAMES, statement_features
 from tilewright.tune.models.rater import Reporting
 from tilewright.tune.models.statements import Statements
 
@@ -45,51 +56,74 @@ FAST = {
 SLOW = {
     "everything_summed": lambda: naive(everything_summed(24, 36)),
     "norm": lambda: naive(norm(64)),
+    "winograd": lambda: naive(winograd(8, 4, 8)),
+    "bytes": lambda: naive(dot_product(16, 32, 64, u8, i8, i32)),
+    "smoothed_twice": lambda: naive(smoothed_twice(20, 24)),
     **{name: lambda name=name: unseen(name, 2) for name in PROGRAMS},
 }
-"""All programs of which sketches have patterns for every candidate."""
+COVERED = {
+    **{"max_pool": 0.6, "norm": 0.6, "everything_summed": 0.9},
+    **{"attention_scores": 0.1, "bilinear": 0.05, "distances": 0.05, "gram": 0.3, "lstm_cell": 0.0},
+    **{"winograd": 0.0, "bytes": 0.0},
+}
+"""The least part of random candidates that have a pattern; by default, all. Others pack operands, or have the loops of
+partial results in an order that depends on numbers, or write out sums, or use instructions."""
 
 
-def siblings(space: Space, count: int, random: np.random.Generator) -> Iterator[Digits]:
-    """A candidate at random, and others of its pattern."""
-    first = space.sample(1, random)
-    pattern = pattern_of(space, first[0])
+def siblings(space: Space, first: Digits, count: int, random: np.random.Generator) -> Digits:
+    """Others of the pattern of a candidate, if it has one and some are found."""
+    try:
+        pattern = pattern_of(space, first)
+    except (NoPattern, ScheduleError):
+        return first[None][:0]
     others = space.sample(count, random)
     for knob, allowed in pattern.options.items():
         others[:, knob] = random.choice(np.flatnonzero(allowed), count)
-    assert pattern.matches(others).all()
-    yield first[0]
-    yield from others
+    return others[pattern.matches(others)]
 
 
-def check(program: Program, spaces: int, seed: int) -> None:
+def check(program: Program, spaces: int, count: int, seed: int) -> float:
+    """Compare all features; returns the part of random candidates that have a pattern.
+
+    Candidates come one by one, so that a pattern is made without regard to those that are compared later.
+    """
     random = np.random.default_rng(seed)
     found = sketch_spaces(program, TARGET)
     places: list[int] = random.permutation(len(found))[:spaces].tolist()
+    covered = 0
     for place in places:
         space = found[place][1]
         individuals = Individuals(space)
-        digits = np.stack(list(siblings(space, 5, random)))
-        rows = individuals.of(digits)
-        for candidate, own in enumerate(digits):
-            expected = statement_features(space.schedule(own).program, TARGET)
-            got = rows.rows[rows.offsets[candidate] : rows.offsets[candidate + 1]]
-            np.testing.assert_allclose(got, expected, rtol=0, atol=1e-9, err_msg=str(space.describe(own)))
-        assert not individuals.counts.untreated
-        assert individuals.counts.by_pattern == len(digits)
-        assert individuals.counts.by_replay == individuals.counts.left_out == 0
+        sampled = space.sample(count, random)
+        for own in sampled:
+            compare(space, own, individuals)
+        covered += individuals.counts.by_pattern
+        for own in siblings(space, sampled[0], 4, random):
+            compare(space, own, individuals)
+        assert individuals.counts.left_out == 0
+    return covered / (count * len(places))
+
+
+def compare(space: Space, digits: Digits, individuals: Individuals) -> None:
+    """Features of a candidate with those of its schedule; it has none without one."""
+    try:
+        expected = statement_features(space.schedule(digits).program, TARGET)
+    except ScheduleError:
+        expected = np.empty((0, len(NAMES)))
+    got = individuals.of(digits[None]).rows
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-9, err_msg=str(space.describe(digits)))
 
 
 @pytest.mark.parametrize("name", FAST)
 def test_features_are_those_of_schedules(name: str) -> None:
-    check(FAST[name](), 2, 0)
+    assert check(FAST[name](), 1, 5, 0) >= COVERED.get(name, 1.0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*FAST, *SLOW])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_features_of_many_schedules(name: str, seed: int) -> None:
-    check({**FAST, **SLOW}[name](), 4, seed)
+    assert check({**FAST, **SLOW}[name](), 4, 12, seed) >= COVERED.get(name, 1.0)
 
 
 class DoubledTile:
@@ -136,7 +170,7 @@ def test_templates_are_scheduled_and_counted() -> None:
     assert np.diff(rows.offsets).tolist() == [1, 1, 0, 0]
     assert (individuals.counts.by_replay, individuals.counts.left_out, individuals.counts.by_pattern) == (2, 2, 0)
     assert str(individuals.counts) == "0 candidates by 0 patterns, 2 scheduled, 2 left out"
-    assert np.diff(individuals.of(np.arange(4)[:, None], limited=False).offsets).tolist() == [1, 1, 1, 0]
+    assert np.diff(Individuals(space).of(np.arange(4)[:, None]).offsets).tolist() == [1, 1, 1, 0]
 
 
 def test_raters_say_how_they_look_at_candidates() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.space.space import Digits, Mask
 from tilewright.tune.search.annealing import AnnealingSearcher
+from tilewright.tune.search.beam import BeamSearcher
 from tilewright.tune.search.evolution import EvolutionSearcher
 from tilewright.tune.search.genetic import GeneticSearcher
 from tilewright.tune.search.grid import GridSearcher
@@ -48,6 +49,10 @@ class Numbers:
         result[place] = (result[place] + random.integers(1, max(self.radices[place], 2))) % self.radices[place]
         return result
 
+    def completed(self, digits: Digits, decided: int) -> Digits:
+        """All others are 0."""
+        return np.where(np.arange(len(self.radices)) < decided, digits, 0)
+
     def cross(self, first: Digits, second: Digits, random: np.random.Generator) -> Digits:
         """Each digit is that of one of them."""
         return np.where(random.random(len(first)) < 0.5, first, second)
@@ -68,6 +73,7 @@ MAKERS: dict[str, Callable[[Numbers, int], Searcher]] = {
     "grid": lambda space, seed: GridSearcher(space),
     "genetic": GeneticSearcher,
     "evolution": lambda space, seed: EvolutionSearcher(space, peaks, seed),  # type: ignore[arg-type]
+    "beam": lambda space, seed: BeamSearcher(space, peaks, seed),  # type: ignore[arg-type]
     "annealing": lambda space, seed: AnnealingSearcher(space, peaks, seed),
     "annealing without a model": lambda space, seed: AnnealingSearcher(space, constant, seed),
 }

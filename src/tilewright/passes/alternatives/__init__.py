@@ -11,6 +11,7 @@ A new one goes into a file here and into ``known.BUILT_IN``, or into a separate 
 
 from tilewright.passes.alternatives.api import OTHER_TERMS, OWN_TERMS, Alternative, Building, Errors, Facts, Way
 from tilewright.passes.alternatives.estimates import candidates
+from tilewright.passes.alternatives.expand import expand
 from tilewright.passes.alternatives.known import BUILT_IN, facts_of, known
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Facts",
     "Way",
     "candidates",
+    "expand",
     "facts_of",
     "known",
 ]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from tilewright.base.dtypes import from_numpy
 from tilewright.base.errors import InternalError, TilewrightError
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
@@ -179,14 +180,23 @@ class Building:
         self.append(make_node(op, inputs, [name], attributes or {}, like.source), reads)
         return self.nodes[-1].outputs[0]
 
+    def finish(self, node: Node) -> None:
+        """Let the last node that was added produce the results of ``node``."""
+        last = self.nodes.pop()
+        self.append(replace(last, outputs=node.outputs), self.reads.pop(last.outputs[0]))
+
+    def constant(self, name: str, array: Array) -> Value:
+        """A new constant, called ``name`` or similar."""
+        value = Value(self.names.fresh(name), from_numpy(array.dtype), tuple(map(const, array.shape)))
+        self.constants[value] = array
+        return value
+
     def weight(self, like: Value, kind: Hashable, make: Callable[[Array], Array]) -> Value:
         """The result of ``make`` on the constant ``like``, computed once for each ``kind``."""
         known = self.weights.get((like, kind))
         if known is None:
-            array = make(self.constants[like])
-            name = self.names.fresh(f"{like.name}.{kind[0] if isinstance(kind, tuple) else kind}")
-            known = self.weights[like, kind] = Value(name, like.dtype, tuple(map(const, array.shape)))
-            self.constants[known] = array
+            name = f"{like.name}.{kind[0] if isinstance(kind, tuple) else kind}"
+            known = self.weights[like, kind] = self.constant(name, make(self.constants[like]))
         return known
 
 

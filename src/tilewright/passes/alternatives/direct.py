@@ -24,6 +24,8 @@ class Direct:
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         (result, *others) = node.outputs
+        if node.op.has(Trait.COMPOSITE):
+            return
         if others or len(result.shape) < 3:
             yield Way(self.name)
         elif node.op.has(Trait.SUMS_CHANNELS):

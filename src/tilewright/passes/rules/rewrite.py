@@ -5,7 +5,7 @@ that share no node with an earlier one; the graph is rebuilt once for each sweep
 folded at once; if the result is not finite, there is no match.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.base.errors import InternalError
@@ -20,17 +20,26 @@ from tilewright.passes.rules.unify import first_source, operators_below
 
 SWEEPS = 100
 """Maximum sweeps: more than any terminating list of rules needs."""
+GROWTH = 16
+"""Nodes of a graph after all sweeps, at most, for each node before them."""
+FEW = 1000
+"""Nodes that are always allowed."""
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
-    """``graph`` with ``rules`` applied. Raises ``InternalError`` if they do not terminate."""
+    """``graph`` with ``rules`` applied. Raises ``InternalError`` for rules that do not terminate."""
     for after, _ in sweeps(graph, rules):
         graph = after
     return graph
 
 
 def sweeps(graph: Graph, rules: Sequence[Rule], *, fold: bool = True) -> Iterator[tuple[Graph, Sequence[Replacement]]]:
-    """The graph after each sweep with matches, and its replacements; ``fold``: fold terms over weights."""
+    """The graph after each sweep with matches, and its replacements; ``fold``: fold terms over weights.
+
+    Raises ``InternalError``, naming the rules, if there are more than ``SWEEPS``, or if the graph grows by more than
+    ``GROWTH``: a rule that matches in its own target may double it in each sweep.
+    """
+    limit = max(GROWTH * len(graph.nodes), FEW)
     by_operator: dict[str, list[Rule]] = {}
     for rule in rules:
         by_operator.setdefault(first_source(rule).op.name, []).append(rule)
@@ -41,9 +50,17 @@ def sweeps(graph: Graph, rules: Sequence[Rule], *, fold: bool = True) -> Iterato
         if not made:
             return
         graph = spliced(graph, made)
+        if len(graph.nodes) > limit:
+            names = _listed(one.match.rule.name for one in made if len(one.nodes) > len(one.match.nodes))
+            grown = f"a graph of {len(graph.nodes)} nodes (at most {limit} are allowed for this model)"
+            raise InternalError(f"{names} made {grown}: what they make matches them again")
         yield graph, made
-    names = ", ".join(sorted({one.match.rule.name for one in made}))
-    raise InternalError(f"after {SWEEPS} sweeps, {names} still match: they undo what they do")
+    names = _listed(one.match.rule.name for one in made)
+    raise InternalError(f"after {SWEEPS} sweeps, {names} still match: what they make matches them again")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names)))
 
 
 @dataclass(slots=True)

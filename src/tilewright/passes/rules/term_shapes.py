@@ -116,7 +116,7 @@ def _integer(value: Attribute | str) -> Expr:
 
 def result_shape(term: Apply, operands: Sequence[Shape], point: Point) -> Shape:
     """The shape of ``term``, in normal form. Raises ``BadProgram`` if it is invalid or unknown."""
-    rule = _RULES.get(term.op.name, _elementwise if term.op.has(Trait.ELEMENTWISE) else None)
+    rule = _RULES.get(term.op.name) or next((rule for trait, rule in _BY_TRAIT.items() if term.op.has(trait)), None)
     if rule is None:
         raise BadProgram(f"there is no rule for the shape of {term.op}; add one to `passes/rules/term_shapes.py`")
     return rule(Typing(term, tuple(operands), point))
@@ -265,15 +265,8 @@ SHAPED = ("Reshape", "Expand")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare")
 """Operators whose attribute ``axes`` lists dimensions that are removed, or become 1."""
 
-_LIKE_FIRST = (
-    "Softmax", "LogSoftmax", "EyeLike", "BatchNormalization", "LayerNormalization", "RMSNormalization", "Clip",
-    "InstanceNormalization", "GroupNormalization", "PRelu",
-)  # fmt: skip
-
 _RULES: Mapping[str, Callable[[Typing], Shape]] = {
-    **dict.fromkeys(_LIKE_FIRST, lambda typing: typing.first),
     **dict.fromkeys(REDUCTIONS, _reduction),
-    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
     "MatMul": _matmul,
     "Conv": _conv,
     "PhaseConv": _phase_conv,
@@ -286,3 +279,10 @@ _RULES: Mapping[str, Callable[[Typing], Shape]] = {
     "Gather": _gather,
     "Tile": _tile,
 }
+
+_BY_TRAIT: Mapping[Trait, Callable[[Typing], Shape]] = {
+    Trait.LIKE_FIRST: lambda typing: typing.first,
+    Trait.POOLS: _pool,
+    Trait.ELEMENTWISE: _elementwise,
+}
+"""The rules of other operators: the first that applies."""

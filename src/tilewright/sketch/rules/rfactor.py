@@ -20,7 +20,8 @@ class FactorReduction:
 
     def answer(self, draft: Draft, block: Block) -> Answer:
         """See ``SketchRule``."""
-        wanted = block.name not in draft.cached and wants_rfactor(block, draft.target.cores)
+        is_taken = block.name in draft.cached or block.name in draft.instructions
+        wanted = not is_taken and wants_rfactor(block, draft.target.cores)
         return Answer.APPLY if wanted else Answer.SKIP
 
     def variants(self, draft: Draft, block: Block) -> int:

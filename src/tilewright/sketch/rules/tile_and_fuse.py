@@ -1,13 +1,10 @@
-"""``tile_and_fuse``: a block is tiled, and its one consumer is computed on each tile, at one of two levels."""
+"""``tile_and_fuse``: a block is tiled, and its one consumer is computed on each tile, at one of the levels for it."""
 
 from tilewright.loops.ir import Block
 from tilewright.schedule.tree import BlockRef
 from tilewright.sketch.analysis import fusible_consumer, has_reuse
 from tilewright.sketch.rule import Answer, Draft
 from tilewright.sketch.rules.tile import tile_block
-
-LEVELS = (0, 1)
-"""Levels of tiles in whose loops the consumer may be, both outside of the reduction."""
 
 
 class TileAndFuse:
@@ -17,19 +14,24 @@ class TileAndFuse:
 
     def answer(self, draft: Draft, block: Block) -> Answer:
         """See ``SketchRule``."""
-        if not has_reuse(block) or fusible_consumer(draft.schedule.program, block) is None:
+        is_done = not has_reuse(block) or block.name in draft.tiles
+        if is_done or fusible_consumer(draft.schedule.program, block, draft.placed) is None:
             return Answer.SKIP
-        return Answer.APPLY_ALONE if block.name in draft.cached else Answer.APPLY
+        is_forced = block.name in draft.cached or draft.structure.has_threads
+        return Answer.APPLY_ALONE if is_forced else Answer.APPLY
 
     def variants(self, draft: Draft, block: Block) -> int:
         """See ``SketchRule``."""
-        return len(LEVELS)
+        return len(draft.structure.fused)
 
     def apply(self, draft: Draft, block: Block, variant: int) -> None:
         """See ``SketchRule``."""
-        consumer = fusible_consumer(draft.schedule.program, block)
+        consumer = fusible_consumer(draft.schedule.program, block, draft.placed)
         assert consumer is not None
         tile = tile_block(draft, block)
-        draft.schedule.reverse_compute_at(BlockRef(consumer.name), tile.levels[LEVELS[variant]][-1])
-        draft.done |= {block.name, consumer.name}
+        draft.schedule.reverse_compute_at(BlockRef(consumer.name), tile.levels[draft.structure.fused[variant]][-1])
+        if not draft.structure.has_threads:  # else its operands are fetched first
+            draft.done.add(block.name)
+        draft.done.add(consumer.name)
         draft.fixed.add(consumer.name)
+        draft.followers[consumer.name] = block.name

@@ -1,12 +1,12 @@
-"""Costs of graphs, which a search minimizes.
+"""Cost functions of graphs, minimized by a search.
 
-A node or a graph enters; a time leaves, in a unit of the provider's own. Another machine is another ``CostProvider``,
-in a module of its own.
+In: a node or a graph. Out: a time, in the provider's unit. For another machine, add a ``CostProvider`` in its own
+module.
 
     KernelCosts.of(graph, target, math, bounds).of_graph(graph)
 
     provider                              the interface
-    kernel_model                          graphs that are compiled here: cycles, by the analytic model
+    kernel_model                          graphs compiled by Tilewright: cycles, by the analytic model
     onnxruntime_timing                    graphs in ONNX Runtime: seconds, measured
-    memory                                the most bytes that are alive at once
+    memory                                peak memory of a graph
 """

@@ -1,8 +1,8 @@
-"""Costs of graphs as this compiler computes them: cycles, by its analytic model.
+"""Costs of graphs compiled by Tilewright: cycles, by the analytic model.
 
-A whole graph is laid out, fused and lowered like a model that is compiled; what is lowered once is known for all graphs
-that are asked about. A node by itself is a kernel of its own, but for what rides along: elementwise operators join the
-kernel that makes their operand, and cost what they read besides.
+A graph gets layouts, is fused and lowered as in a compilation; lowered kernels are cached for all graphs. A single node
+costs as much as a kernel, except for elementwise operators: they are fused into the kernel of their first operand, and
+cost only the reads of their other operands.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ from tilewright.cost.kernels import kernel_cycles
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.ops import FusionKind, Trait
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, candidates
+from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, candidates, expand, facts_of
 from tilewright.passes.choose import choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
@@ -34,7 +34,7 @@ from tilewright.target.target import Target
 
 @dataclass(slots=True)
 class KernelCosts:
-    """Cycles on ``target``. ``is_cold``: whether the model has more weights than a core keeps."""
+    """Cycles on ``target``. ``is_cold``: whether the model's weights exceed the level-2 cache."""
 
     target: Target
     math: Math
@@ -43,7 +43,7 @@ class KernelCosts:
     alternatives: Sequence[Alternative] = BUILT_IN
     _nodes: dict[object, float] = field(default_factory=dict[object, float])
     _seen: ByIdentity[float] = field(default_factory=ByIdentity[float])
-    """Most nodes are in many graphs. (Which of its operands are weights never changes.)"""
+    """Cycles by node object, as most nodes are in many graphs. (Which of its operands are weights never changes.)"""
     _lowered: Lowered = field(default_factory=Lowered)
     _kernels: dict[str, float] = field(default_factory=dict[str, float])
 
@@ -55,12 +55,12 @@ class KernelCosts:
         bounds: Mapping[str, int],
         alternatives: Sequence[Alternative] = BUILT_IN,
     ) -> "KernelCosts":
-        """For ``graph``, and what follows from it by rules."""
+        """The costs for ``graph``, and for graphs derived from it by rules."""
         size = sum(array.nbytes for array in graph.constants.values())
         return KernelCosts(target, math, bounds, size > target.l2_bytes, alternatives)
 
     def of_node(self, node: Node, weights: Collection[str]) -> float:
-        """Of one node by itself; nodes that are alike are looked at once."""
+        """The cycles of a single node; equal nodes are rated once."""
         return self._seen.of(lambda: self._of_form(node, weights), node)
 
     def _of_form(self, node: Node, weights: Collection[str]) -> float:
@@ -71,11 +71,8 @@ class KernelCosts:
         return self._nodes[key]
 
     def of_graph(self, graph: Graph) -> float:
-        """Of a run of ``graph``: of all its kernels."""
-        known = normalize(_with_stand_ins(eliminate_common_subexpressions(graph)))
-        laid_out = flatten_reductions(
-            choose(known, self.target, self.math, alternatives=self.alternatives).apply(self.target)
-        )
+        """The cycles of a run of ``graph``: the sum over its kernels."""
+        laid_out = self._laid_out(normalize(_with_stand_ins(eliminate_common_subexpressions(graph))))
         lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
         return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph, laid_out.leaving_blocks))
 
@@ -105,34 +102,38 @@ class KernelCosts:
         return self._alone(node, weights)
 
     def _fastest(self, node: Node, weights: Collection[str]) -> float:
-        """By the way that is estimated to be the fastest; 0 if alternatives do not estimate it."""
+        """The cycles of the alternative with the lowest estimate; 0 if there is no estimate."""
         zeros = {value: _zeros(value) for value in node.inputs if value is not None and value.name in weights}
         facts = Facts(zeros, Names(value.name for value in zeros), self.target, self.math, self.alternatives)
         return min(way.cycles for way in candidates(node, facts))
 
     def _passing(self, values: Collection[Value], times: int) -> float:
-        """Reading or writing ``values`` so many times."""
+        """The cycles to read or write ``values``, ``times`` times."""
         size = times * sum(map(size_of, values))
         machine = self.target.machine
         return size / (machine.near_bytes if size <= self.target.l2_bytes else machine.far_bytes)
 
     def _alone(self, node: Node, weights: Collection[str]) -> float:
-        """As a graph of its own."""
+        """The cycles of a graph with ``node`` only."""
         given = list(dict.fromkeys(value for value in node.inputs if value is not None))
         zeros = {value: _zeros(value) for value in given if value.name in weights}
         graph = Graph("node", tuple(v for v in given if v not in zeros), node.outputs, (node,), zeros)
-        laid_out = flatten_reductions(
-            choose(graph, self.target, self.math, alternatives=self.alternatives).apply(self.target)
-        )
+        laid_out = self._laid_out(graph)
         lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
         return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph))
 
+    def _laid_out(self, graph: Graph) -> LaidOut:
+        """``graph`` as it is computed."""
+        expanded = expand(graph, facts_of(graph, self.target, self.math, self.alternatives))
+        choices = choose(expanded, self.target, self.math, alternatives=self.alternatives)
+        return flatten_reductions(choices.apply(self.target))
+
 
 def _with_stand_ins(graph: Graph) -> Graph:
-    """``graph`` with other numbers for weights, and for what follows from them: what it costs does not depend on them.
+    """``graph`` with other numbers for weights, and for values computed from them: costs do not depend on these.
 
-    Each has one number of its own, broadcast, as equal weights are one. What has a single number stays, and whatever is
-    no float: operators ask what they are.
+    Each gets a distinct number, broadcast, so that no two weights are merged. Constants of one element, and those that
+    are not floats, are kept, as shapes and rules may depend on them.
     """
     weights = index_of(graph).weights
     made = [value for node in graph.nodes for value in node.outputs if value.name in weights]
@@ -156,7 +157,7 @@ def _zeros(value: Value) -> Array:
 
 
 def _filled(value: Value, bits: int) -> Array:
-    """The number that has these ``bits``, everywhere; it takes no memory."""
+    """The number with these ``bits``, broadcast to the shape of ``value``."""
     shape = static(value.shape)
     assert shape is not None, "weights have fixed extents"
     number = np.array(bits, f"u{value.dtype.itemsize}").view(value.dtype.numpy)

@@ -1,7 +1,7 @@
-"""Estimates the memory of a graph before it is planned.
+"""Estimates the peak memory of a graph before memory is planned.
 
-An estimate for comparing graphs: nodes run one by one in the order of the graph, each value is kept from when it is
-made until it was last read, views and what they see are one, and weights are kept all the time. Fusion makes it less.
+An estimate for comparing graphs: nodes run in the order of the graph, each value is live from its definition to its
+last read, a view shares the buffer of its operand, and weights are always live. Fusion reduces the actual peak.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,12 +17,12 @@ from tilewright.target.machine import GUESSED_EXTENT
 
 
 def size_of(value: Value) -> int:
-    """Bytes; extents that are known at run time only count as ``GUESSED_EXTENT``."""
+    """The bytes of a value; run-time extents count as ``GUESSED_EXTENT``."""
     return value.dtype.itemsize * prod(int(e.value) if isinstance(e, Const) else GUESSED_EXTENT for e in value.shape)
 
 
 def peak_memory(graph: Graph) -> int:
-    """Bytes of weights, and of the values that are alive at once, at most. The caller's inputs are not counted."""
+    """Bytes of the weights, plus the maximum bytes of live values. Inputs of the graph are not counted."""
     index = index_of(graph)
     running = [node for node in graph.nodes if node.outputs[0].name not in index.weights]
     read = {value for node in running for value in node.inputs if value is not None and value.name in index.weights}
@@ -30,7 +30,7 @@ def peak_memory(graph: Graph) -> int:
 
 
 def _most_alive(nodes: Sequence[Node], leaving: Collection[str]) -> int:
-    """Bytes of what ``nodes`` make. Those called ``leaving`` are alive to the end."""
+    """The maximum bytes of live values; those named in ``leaving`` are live to the end."""
     alive = np.zeros(len(nodes), np.int64)
     for buffer, (first, last) in _lifetimes(nodes, leaving).items():
         alive[first : last + 1] += size_of(buffer)
@@ -38,7 +38,7 @@ def _most_alive(nodes: Sequence[Node], leaving: Collection[str]) -> int:
 
 
 def _lifetimes(nodes: Sequence[Node], leaving: Collection[str]) -> Mapping[Value, tuple[int, int]]:
-    """The positions at which each value is made, and last read, by way of a view or directly."""
+    """The positions of the definition and of the last read of each value; reads of its views count."""
     buffers: dict[str, Value] = {}
     lives: dict[Value, tuple[int, int]] = {}
     for position, node in enumerate(nodes):
@@ -56,7 +56,7 @@ def _lifetimes(nodes: Sequence[Node], leaving: Collection[str]) -> Mapping[Value
 
 
 def _buffer(node: Node, value: Value, buffers: Mapping[str, Value]) -> Value | None:
-    """Where ``value`` is, which ``node`` makes: a view is where it sees; None if that is the caller's."""
+    """The value whose buffer contains ``value``, a result of ``node``; None for views of the graph's inputs."""
     if node.op.kind is not FusionKind.VIEW:
         return value
     seen = node.inputs[0]

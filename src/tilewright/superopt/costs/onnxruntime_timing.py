@@ -1,8 +1,8 @@
 """Costs of graphs in ONNX Runtime: seconds, measured on this machine.
 
-A node by itself is a model of one node, and is measured once for all that are like it. A whole graph is written as it
-would be saved, and optimized by ONNX Runtime as it is by default; it takes turns with the first graph that was asked
-about, so that costs of graphs can be compared even if the machine slows down in between.
+A single node is measured as a model of one node, once for all equal nodes. A whole graph is exported, and run with ONNX
+Runtime's default optimizations, in turns with the first graph that was measured, so that costs of graphs are comparable
+even if the machine's speed changes.
 """
 
 import time
@@ -25,17 +25,17 @@ from tilewright.symbolic.expr import Expr, const
 from tilewright.target.machine import GUESSED_EXTENT
 
 Prepare = Callable[[onnx.ModelProto, Mapping[str, Array], int], Run]
-"""A model, its inputs by name, and a number of threads, as something that runs it."""
+"""Makes a function that runs a model, given its inputs by name and a number of threads."""
 
 _NODE = Plan(rounds=5, slot=0.001, rest=0.0, budget=0.03)
 _GRAPH = Plan(rounds=25, slot=0.002, rest=0.0, budget=2.0)
 _ENTRY = 0.5
-"""What floats are made of: neither 0 nor 1, which optimizers know about."""
+"""The value of float inputs: neither 0 nor 1, which optimizers treat specially."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An input of a node, as far as its cost depends on it."""
+    """The properties of an operand on which a node's cost depends."""
 
     dtype: DType
     shape: Shape
@@ -47,7 +47,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """Nodes that cost the same."""
+    """The properties of a node on which its cost depends."""
 
     op: Operator
     operands: tuple[Operand | None, ...]
@@ -55,7 +55,7 @@ class NodeKind:
 
     @staticmethod
     def of(node: Node, weights: Collection[str]) -> "NodeKind":
-        """That of ``node``, some of whose inputs are ``weights``."""
+        """The kind of ``node``; ``weights``: names of values that are weights."""
         operands = tuple(None if v is None else Operand(v.dtype, v.shape, v.name in weights) for v in node.inputs)
         return NodeKind(node.op, operands, Exact(node.attributes))
 
@@ -66,7 +66,7 @@ class NodeKind:
 
 @dataclass(slots=True)
 class OnnxRuntimeCosts:
-    """Seconds on so many ``threads``. ``sizes``: run-time extents by name, others are ``GUESSED_EXTENT``.
+    """Seconds with ``threads`` threads. ``sizes``: run-time extents by name, others are ``GUESSED_EXTENT``.
 
     Needs the extra ``demo``. Both costs raise ``Unsupported`` if onnxruntime is not installed, ``BadInput`` if it
     refuses a model, and ``UnsupportedModel`` for a node that can't be written as ONNX.
@@ -77,14 +77,14 @@ class OnnxRuntimeCosts:
     prepare: Prepare = prepared
     clock: Clock = time.perf_counter
     table: dict[NodeKind, float] = field(default_factory=dict[NodeKind, float])
-    """What was measured of nodes so far."""
+    """Seconds of the nodes measured so far."""
     _overhead: float | None = None
     _first: Run | None = None
     _reference: float = 0.0
     """The time of the first graph."""
 
     def of_node(self, node: Node, weights: Collection[str]) -> float:
-        """Of one node by itself, less what any model takes; what is alike is measured once."""
+        """Seconds of a single node, without the constant overhead of a model; equal nodes are measured once."""
         kind = NodeKind.of(node, weights)
         if kind not in self.table:
             if self._overhead is None:
@@ -93,7 +93,7 @@ class OnnxRuntimeCosts:
         return self.table[kind]
 
     def of_graph(self, graph: Graph) -> float:
-        """Of a run of the whole graph. The first one asked about stays in memory."""
+        """Seconds of a run of the whole graph. The first measured graph stays in memory as the reference."""
         feeds = {value.name: _drawn(value, self._shape(value)) for value in graph.inputs}
         run = self.prepare(exporter.export(graph), feeds, self.threads)
         if self._first is None:
@@ -115,7 +115,7 @@ class OnnxRuntimeCosts:
         return measure(runs, plan, self.clock)
 
     def _at_sizes(self, node: Node) -> Node:
-        """``node`` with numbers in the place of run-time extents."""
+        """``node`` with numbers for run-time extents."""
         inputs = [v and Value(v.name, v.dtype, tuple(map(const, self._shape(v)))) for v in node.inputs]
         attributes = {name: map_expressions(value, self._number) for name, value in node.attributes}
         return make_node(node.op, inputs, [value.name for value in node.outputs], attributes, node.source)
@@ -128,17 +128,17 @@ class OnnxRuntimeCosts:
 
 
 _NOTHING = make_node(require("Relu"), [Value("x", f32, ())], ["y"], {})
-"""The least that a model can do."""
+"""A model of minimal work, to measure the constant overhead."""
 
 
 def _filled(value: Value, shape: tuple[int, ...], op: Operator) -> Array:
-    """Integers that nothing is divided by are 0, which is inside of whatever they may index."""
+    """Values of an input: integers that are not divisors are 0, a valid index of any dimension."""
     entry = _ENTRY if value.dtype.is_float else int(op.has(Trait.DIVIDES))
     return np.full(shape, entry, value.dtype.numpy)
 
 
 def _drawn(value: Value, shape: tuple[int, ...]) -> Array:
-    """Inputs of a network: normal floats, and zeros, which are inside whatever they may index."""
+    """Values of an input of a network: normal floats; for integers zeros, which are valid indices of any dimension."""
     if not value.dtype.is_float:
         return np.zeros(shape, value.dtype.numpy)
     return np.random.default_rng(0).standard_normal(shape).astype(value.dtype.numpy)

@@ -1,7 +1,7 @@
-"""What graphs cost: the interface behind which machines and their models stand.
+"""The interface of cost functions of graphs, for the search.
 
-A cost is a time, in any unit: costs of one provider are compared with each other only. ``of_node`` is quick, additive,
-and guides the search; ``of_graph`` knows of fusion and layouts, and decides.
+A cost is a time, in any unit: only costs of the same provider are compared. ``of_node`` is fast and additive, and
+guides the search; ``of_graph`` includes fusion and layouts, and makes the final choice.
 """
 
 from collections.abc import Collection
@@ -11,25 +11,25 @@ from tilewright.graph import Graph, Node
 from tilewright.passes.rules import index_of
 
 WORTH = 1e-6
-"""The part of a graph's cost by which a change must lower it to be worth anything: sums of floats are rounded."""
+"""The minimum relative gain of a change to count as one, because sums of floats are rounded."""
 
 
 class CostProvider(Protocol):
-    """Says what graphs cost on some machine."""
+    """A cost function of nodes and graphs on some machine."""
 
     def of_node(self, node: Node, weights: Collection[str]) -> float:
-        """Of one node by itself. ``weights``: the names of those of its inputs that are known when a model is compiled.
+        """The cost of a single node. ``weights``: the names of its inputs that are known at compile time.
 
-        Nodes that make weights of weights are never asked for: they cost nothing.
+        Not called for nodes that compute weights from weights: they cost nothing.
         """
         ...
 
     def of_graph(self, graph: Graph) -> float:
-        """Of a run of the whole graph."""
+        """The cost of a run of the whole graph."""
         ...
 
 
 def cost_by_nodes(graph: Graph, costs: CostProvider) -> float:
-    """The sum over the nodes of ``graph``; those that make weights of weights cost nothing."""
+    """The sum of the costs of the nodes of ``graph``; nodes that compute weights from weights cost nothing."""
     weights = index_of(graph).weights
     return sum(costs.of_node(node, weights) for node in graph.nodes if node.outputs[0].name not in weights)

@@ -1,11 +1,11 @@
-"""Operators, terms and rules evaluated on many samples at once, over a domain of scalars (``tensor.domains``).
+"""Evaluates operators, terms and rules on many samples at once, over a domain of scalars (``tensor.domains``).
 
-A term and values of its variables enter; its value on every sample leaves. Whether a rule that has symbols holds is
-asked of its instances: the same rule at numbers of leading dimensions, and at sizes.
+In: a term, and values of its variables. Out: its value on every sample. A rule with symbols is tested by its instances:
+the rule with numbers for its sizes and its leading dimensions.
 
     field = Evaluator(Modular(seed=0))
     left, right = field.term(source, bindings), field.term(target, bindings)
 
-    places, evaluator                     samples as a batch dimension of an operator; operators and terms
-    ranks, instances                      a rule at ranks; at sizes, on random values
+    places, evaluator                     samples as a batch dimension of operators; evaluation of operators and terms
+        ranks, instances                      versions of a rule for ranks; instances at sizes, with random values
 """

@@ -1,7 +1,7 @@
-"""Operators and terms evaluated on many samples at once, over a domain of scalars.
+"""Evaluates operators and terms on many samples at once, over a domain of scalars.
 
-The te program that an operator returns for given shapes is made once (``tensor.over_domain``). Arrays have the shape of
-a tensor and, last, an axis of samples.
+The te program of an operator for given shapes is compiled once (``tensor.over_domain``). Arrays have the shape of a
+tensor, followed by an axis of samples.
 
     evaluator = Evaluator(Modular(seed=0))
     x = evaluator.domain.random((2, 4, 1000), seed=1)      # 1000 matrices of 2 rows and 4 columns
@@ -33,12 +33,12 @@ _Key: TypeAlias = tuple[Operator, Exact[tuple[tuple[str, Attribute], ...]], tupl
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Operators and terms over one domain."""
+    """An evaluator of operators and terms over one domain."""
 
     domain: Domain
 
     def apply(self, op: Operator, attributes: Mapping[str, Attribute], arrays: Sequence[Array]) -> list[Array]:
-        """The results of ``op``. Raises ``BadProgram`` if they do not fit it, and as ``DomainProgram`` does."""
+        """The results of ``op``. Raises ``BadProgram`` if ``arrays`` do not fit, and as ``DomainProgram`` does."""
         found, compiled = _prepared(*_key(op, attributes, [array.shape[:-1] for array in arrays]))
         if found is None:
             return compiled(arrays, self.domain)
@@ -46,9 +46,9 @@ class Evaluator:
         return [found.outside.of(result) for result in compiled(inside, self.domain)]
 
     def term(self, term: Term, bindings: "Bindings", known: dict[Term, Array] | None = None) -> Array:
-        """The value of a term; ``known`` holds the values of its parts, and is extended.
+        """The value of a term; ``known`` caches the values of its subterms.
 
-        Raises as ``apply`` does, and ``BadProgram`` for what ``bindings`` does not know.
+        Raises as ``apply``, and ``BadProgram`` for names missing in ``bindings``.
         """
         values = {} if known is None else known
         if term not in values:
@@ -82,7 +82,7 @@ _NONE: Exact[tuple[tuple[str, Attribute], ...]] = Exact(())
 def _prepared(
     op: Operator, attributes: Exact[tuple[tuple[str, Attribute], ...]], shapes: tuple[Shape, ...]
 ) -> tuple[Work | None, DomainProgram]:
-    """Where ``op`` works, and its program there."""
+    """The work of ``op`` per place (None: no places), and its program."""
     found = work(op, dict(attributes.value), shapes)
     if found is None:
         return None, _compiled(op, attributes, shapes)
@@ -99,21 +99,21 @@ def _compiled(
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """What the names in a rule stand for."""
+    """Values of the names in a rule."""
 
     values: Mapping[str, Array]
-    """Of variables, ``[*shape, samples]``."""
+    """Values of variables, ``[*shape, samples]``."""
     symbols: Mapping[Var, int] = field(default_factory=dict[Var, int])
     rests: Mapping[str, Mapping[str, Attribute]] = field(default_factory=dict[str, Mapping[str, Attribute]])
     """The attributes that ``**name`` stands for."""
 
     def attributes(self, term: Apply) -> dict[str, Attribute]:
-        """Those of ``term``, with integers for symbols. Raises ``BadProgram`` for a name that is not bound."""
+        """The attributes of ``term``, with integers for symbols. Raises ``BadProgram`` for an unbound name."""
         if term.rest is not None and term.rest not in self.rests:
             raise BadProgram(f"no attributes are given for **{term.rest}")
         written = {name: map_expressions(value, self.integer) for name, value in term.attributes}
         return written if term.rest is None else {**self.rests[term.rest], **written}
 
     def integer(self, value: Expr) -> int:
-        """An expression over symbols. Raises ``BadProgram`` for one that is not bound."""
+        """The value of an expression over symbols. Raises ``BadProgram`` for an unbound symbol."""
         return number_at(value, self.symbols)

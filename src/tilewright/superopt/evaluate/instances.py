@@ -1,7 +1,7 @@
-"""Instances of rules: sizes for symbols, lists of extents for leading dimensions, attributes for those not written.
+"""Instances of rules: numbers for symbols, extents for leading dimensions, values for unwritten attributes.
 
-A rule is tested by evaluating both sides of its instances at random points of a finite field, and in float64. An
-instance at which a side is ill-typed says nothing; the first at which the sides differ is a counter-example.
+A rule is tested by evaluating both sides of its instances at random points of a finite field, and in float64.
+Instances with an ill-typed side are ignored; the first one at which the sides differ is a counterexample.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from tilewright.symbolic.traversal import substitute, vars_in
 from tilewright.tensor.domains import Domain, Modular, Real
 
 _SAMPLES = 4
-"""Random points for each instance; two that agree by chance do so once in 2**31 for each degree."""
+"""Random points for each instance; unequal polynomials agree at a point with probability degree / 2**31."""
 
 _LISTS: Mapping[str, tuple[int, int, int]] = {
     "strides": (1, 1, 2),
@@ -40,7 +40,7 @@ _LISTS: Mapping[str, tuple[int, int, int]] = {
     "begins": (1, 0, 2),
     "spatial": (1, 1, 4),
 }
-"""Lists of integers for windows: how many for each spatial dimension, from which one up to which one."""
+"""Attributes of windows: number of integers for each spatial dimension, minimum and maximum."""
 
 _CHOICES: Mapping[str, tuple[Attribute, ...]] = {
     "group": (1, 2, 3),
@@ -53,16 +53,16 @@ _CHOICES: Mapping[str, tuple[Attribute, ...]] = {
     "alpha": (1.0, 0.5, -3.0),
     "beta": (1.0, 0.25, 2.0),
 }
-"""What unwritten attributes are tried with; all others keep their defaults."""
+"""Values of unwritten attributes; all others keep their defaults."""
 
 
 _FLOATS = 1
-"""At how many instances floats are evaluated, too: they find what the true functions do not keep."""
+"""The number of instances that are also evaluated in float64, with the true functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One choice for all that a rule leaves open."""
+    """One choice of all sizes, leading dimensions and unwritten attributes of a rule."""
 
     symbols: Mapping[Var, int]
     leading: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
@@ -80,17 +80,17 @@ class Instance:
         return *leading, *(self.integer(extent) for extent in variable.shape)
 
     def integer(self, value: Expr) -> int:
-        """An expression over symbols. Raises ``BadProgram`` for one that is not chosen."""
+        """The value of an expression over symbols. Raises ``BadProgram`` for a symbol without a value."""
         return number_at(value, self.symbols)
 
     def simplified(self, value: Expr) -> Expr:
-        """An expression, symbols replaced by their values."""
+        """An expression with symbols replaced by their values."""
         return simplify(
             substitute(value, {symbol: const(number) for symbol, number in self.symbols.items()}), Bounds({})
         )
 
     def concrete_rule(self, rule: Rule) -> Rule:
-        """``rule`` at this instance: all shapes and attributes are literals."""
+        """``rule`` at this instance, with literal shapes and attributes."""
         sides = [tuple(map(self.concrete, side)) for side in (rule.sources, rule.targets)]
         variables = [self.concrete(variable) for variable in rule.variables]
         return Rule(rule.name, tuple(v for v in variables if isinstance(v, Variable)), sides[0], sides[1])
@@ -114,20 +114,20 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What evaluation says: how many instances agree, and one that does not, if any does not."""
+    """The result of evaluating a rule: the number of instances that agree, and a counterexample, if there is one."""
 
     shapes: int
     counterexample: Instance | None = None
 
     @property
     def holds(self) -> bool:
-        """Whether the sides agreed, at one instance at least."""
+        """Whether the sides agreed at all instances, and at least at one."""
         return self.counterexample is None and self.shapes > 0
 
 
 def try_rule(rule: Rule, *, shapes: int = 8, largest: int = 4, seed: int = 0, tries: int = 400) -> Trial:
     """Evaluate both sides at up to ``shapes`` instances, sizes from 1 to ``largest``; at most ``tries`` are drawn.
-    An instance without a value over any domain says as little as one that is ill-typed.
+    Instances without a value over any domain are ignored, as ill-typed ones are.
     """
     return try_instances(rule, sampled(rule, largest, seed, tries), shapes, seed)
 
@@ -136,13 +136,9 @@ def try_instances(rule: Rule, instances: Iterable[Instance], shapes: int, seed: 
     """Evaluate both sides at up to ``shapes`` of ``instances``, each once."""
     found = 0
     exact, real = Evaluator(Modular(seed)), Evaluator(Real(1e-7))
-    seen: set[str] = set()
-    for instance in instances:
+    for instance in _distinct(instances):
         if found == shapes:
             break
-        if str(instance) in seen:
-            continue
-        seen.add(str(instance))
         agrees = _agrees(rule, instance, exact, real, with_floats=found < _FLOATS)
         if agrees is False:
             return Trial(found, instance)
@@ -150,10 +146,18 @@ def try_instances(rule: Rule, instances: Iterable[Instance], shapes: int, seed: 
     return Trial(found)
 
 
-def try_floats(rule: Rule, instances: Iterable[Instance], shapes: int) -> Trial:
-    """Evaluate both sides in float64 only: for functions that are unknown over a finite field."""
-    found, real = 0, Evaluator(Real(1e-7))
+def _distinct(instances: Iterable[Instance]) -> Iterator[Instance]:
+    seen: set[str] = set()
     for instance in instances:
+        if str(instance) not in seen:
+            seen.add(str(instance))
+            yield instance
+
+
+def try_floats(rule: Rule, instances: Iterable[Instance], shapes: int) -> Trial:
+    """Evaluate both sides in float64 only, for functions that have no meaning over a finite field."""
+    found, real = 0, Evaluator(Real(1e-7))
+    for instance in _distinct(instances):
         agrees = _agrees(rule, instance, real, real, with_floats=False)
         if agrees is False:
             return Trial(found, instance)
@@ -164,7 +168,7 @@ def try_floats(rule: Rule, instances: Iterable[Instance], shapes: int) -> Trial:
 
 
 def try_instance(rule: Rule, instance: Instance, seed: int = 0) -> bool | None:
-    """Whether both sides agree at one instance; None if one is ill-typed there."""
+    """Whether both sides agree at one instance; None if a side is ill-typed."""
     return _agrees(rule, instance, Evaluator(Modular(seed)), Evaluator(Real(1e-7)), with_floats=True)
 
 
@@ -190,7 +194,7 @@ def _equal_or_none(rule: Rule, real: Evaluator) -> bool | None:
 
 
 def _is_typed(rule: Rule) -> bool:
-    """Whether all bounds and pads are such as a rule may have."""
+    """Whether all bounds and pads are at least 0, as rules require."""
     return all(
         min((i for i in value if isinstance(i, int)), default=0) >= 0
         for part in subterms((*rule.sources, *rule.targets))
@@ -215,7 +219,7 @@ def inputs(rule: Rule, domain: Domain) -> dict[str, Array]:
 
 
 def sides(rule: Rule, evaluator: Evaluator, values: Mapping[str, Array]) -> Iterator[tuple[Array, Array]]:
-    """What each result is on the left and on the right, ``[*shape, samples]``."""
+    """The values of each result on the left and on the right, ``[*shape, samples]``."""
     bindings, known = Bindings(values), dict[Term, Array]()
     for source, target in zip(rule.sources, rule.targets, strict=True):
         left, right = (_value(side, evaluator, bindings, known) for side in (source, target))
@@ -237,7 +241,7 @@ def _value(side: Term, evaluator: Evaluator, bindings: Bindings, known: dict[Ter
 
 
 def _check_slice(term: Apply, extents: Sequence[int]) -> None:
-    """Raises ``BadProgram`` for a slice that goes beyond its operand, or is empty: in a rule, bounds are places."""
+    """Raises ``BadProgram`` for a slice that is empty or exceeds its operand: in rules, bounds are not clamped."""
     bounds = [term.attribute(name) for name in ("axes", "starts", "ends")]
     for axis, start, end in zip(*(bound for bound in bounds if isinstance(bound, tuple)), strict=True):
         at, first, last = int(str(axis)), int(str(start)), int(str(end))
@@ -246,7 +250,7 @@ def _check_slice(term: Apply, extents: Sequence[int]) -> None:
 
 
 def sampled(rule: Rule, largest: int, seed: int, tries: int) -> Iterator[Instance]:
-    """``tries`` random choices. Equations that well-typed terms imply are solved, so that many are well-typed."""
+    """``tries`` random instances. The equations between sizes are solved, so that most instances are well-typed."""
     random = Random(f"{seed} {rule.name}")
     equations, names = _equations(rule), _Names.of(rule)
     for _ in range(tries):
@@ -256,12 +260,19 @@ def sampled(rule: Rule, largest: int, seed: int, tries: int) -> Iterator[Instanc
         yield _solved(names, sizes, rests, equations, names.leading_extents(random, largest))
 
 
-def at_every_size(rule: Rule, largest: int, seed: int) -> Iterator[Instance]:
-    """Each choice of sizes from 1 to ``largest`` (of places, from 0), once; all else is drawn."""
+def has_leading(rule: Rule) -> bool:
+    """Whether some variable or attribute of ``rule`` has leading dimensions."""
+    names = _Names.of(rule)
+    return bool(names.declared or names.targets)
+
+
+def at_every_size(rule: Rule, largest: int, seed: int, draws: int = 1) -> Iterator[Instance]:
+    """Each choice of extents from 1 to ``largest`` (other symbols: from 0), ``draws`` times; the rest is random."""
     random = Random(f"{seed} {rule.name}")
     equations, names = _equations(rule), _Names.of(rule)
     symbols = sorted(names.extents | names.others, key=lambda symbol: symbol.name)
-    for choice in product(*(range(1 if symbol in names.extents else 0, largest + 1) for symbol in symbols)):
+    ranges = [range(1 if symbol in names.extents else 0, largest + 1) for symbol in symbols]
+    for choice in (choice for choice in product(*ranges) for _ in range(draws)):
         rests = {name: names.attributes(name, random) for name in names.rests}
         sizes = dict(zip(symbols, choice, strict=True))
         yield _solved(names, sizes, rests, equations, names.leading_extents(random, largest))
@@ -274,7 +285,7 @@ def _solved(
     equations: Sequence[tuple[Expr, Expr]],
     leading: Mapping[str, tuple[int, ...]],
 ) -> Instance:
-    """The instance of these sizes, but for what equations say of others."""
+    """The instance of these sizes, with those replaced that equations determine."""
     symbols = {**sizes, **_given(rests)}
     for a, b in equations:
         _solve(symbols, a, b)
@@ -283,7 +294,7 @@ def _solved(
 
 
 def _first_variable(term: Term) -> Variable | None:
-    """What stands first in ``term``: concatenations, sums ... have its rank."""
+    """The first variable of ``term``, which has the rank of ``term`` for concatenations, sums and the like."""
     while isinstance(term, Apply) and term.operands:
         term = term.operands[0]
     return term if isinstance(term, Variable) else None
@@ -297,7 +308,7 @@ def _equations(rule: Rule) -> list[tuple[Expr, Expr]]:
 
 
 def _given(rests: Mapping[str, Mapping[str, Attribute]]) -> dict[Var, int]:
-    """What equations call the integers among unwritten attributes."""
+    """The integers among unwritten attributes, by their names in equations."""
     return {
         Symbol(f"{name}.{attribute}"): value
         for name, rest in rests.items()
@@ -307,7 +318,7 @@ def _given(rests: Mapping[str, Mapping[str, Attribute]]) -> dict[Var, int]:
 
 
 def _solve(symbols: dict[Var, int], a: Expr, b: Expr) -> None:
-    """Let ``a == b`` hold, where one of them is a symbol."""
+    """Set a symbol so that ``a == b``, if one of them is a symbol."""
     for left, right in ((a, b), (b, a)):
         if isinstance(left, Var) and left in symbols and right.variables <= symbols.keys() - {left}:
             symbols[left] = Instance(symbols).integer(right)
@@ -316,7 +327,7 @@ def _solve(symbols: dict[Var, int], a: Expr, b: Expr) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """All that a rule leaves open."""
+    """The symbols, leading dimensions and unwritten attributes of a rule."""
 
     extents: frozenset[Var]
     """Symbols in shapes of variables."""
@@ -327,7 +338,7 @@ class _Names:
     """Leading dimensions that occur in attributes only."""
     rests: Mapping[str, Sequence[Parameter]]
     spatial: Mapping[str, int]
-    """Dimensions of windows, by the name of the rest: all but the first two of what the windows slide over."""
+    """Number of spatial dimensions, by the name of the rest: all except the first two of the operand."""
 
     @staticmethod
     def of(rule: Rule) -> "_Names":
@@ -350,7 +361,7 @@ class _Names:
         return _Names(extents, others, declared, frozenset(starred - set(declared)), unwritten, spatial)
 
     def attributes(self, rest: str, random: Random) -> dict[str, Attribute]:
-        """A choice for ``**rest``."""
+        """Random values of the attributes of ``**rest``."""
         found: dict[str, Attribute] = {}
         for parameter in self.rests[rest]:
             if parameter.kind is Parameter.KEYWORD_ONLY and parameter.name in _CHOICES:
@@ -363,7 +374,7 @@ class _Names:
         return found
 
     def leading_extents(self, random: Random, largest: int) -> dict[str, tuple[int, ...]]:
-        """Lists that broadcast with each other; other shapes of as many elements for those in attributes."""
+        """Random lists that broadcast with each other; in attributes, shapes with the same number of elements."""
         base = tuple(random.randint(1, largest) for _ in range(random.randint(0, 2)))
         found = {name: base for name in self.declared}
         if len(self.declared) > 1:

@@ -1,5 +1,7 @@
-"""Dimensions that can be treated as samples: an operator that works place by place along them needs no program for each
-of their extents (Bradbury et al., JAX, 2018, call it ``vmap``). Which dimensions these are, operators say (``Batch``).
+"""Treats batch dimensions as samples: an operator needs one program for all extents of the dimensions along which its
+elements are independent (``vmap`` of JAX, Bradbury et al., 2018). Operators declare these dimensions (``Batch``).
+
+A *place* is a position along these dimensions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +19,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An array whose dimensions are in another ``order``, and then at ``index``: with more of them, or with fewer."""
+    """An array transposed to ``order``, then indexed by ``index``, which adds or removes dimensions."""
 
     order: tuple[int, ...]
     index: tuple[slice | int | None, ...]
@@ -28,10 +30,10 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an operator does at each place.
+    """The application of an operator at each place.
 
-    ``attributes`` and ``shapes``: of the operator there. ``inside``: from each operand, ``[*shape, samples]``, to
-    ``[*shape there, *places, samples]``; ``outside``: from a result like that to one with all its dimensions.
+    ``attributes`` and ``shapes``: those of the operator at one place. ``inside``: views of each operand, from
+    ``[*shape, samples]`` to ``[*shape at a place, *places, samples]``; ``outside``: the inverse for a result.
     """
 
     attributes: Mapping[str, Attribute]
@@ -41,7 +43,7 @@ class Work:
 
 
 def work(op: Operator, attributes: Mapping[str, Attribute], shapes: Sequence[Shape]) -> Work | None:
-    """Where ``op`` works; None if that is along all dimensions, as far as is known, or if operands do not fit."""
+    """The work of ``op`` per place; None without batch dimensions, or if operands do not fit."""
     if op.has(Trait.ELEMENTWISE):
         found = Batch(aligned(tuple(map(len, shapes))), attributes)
     else:
@@ -70,7 +72,7 @@ def _inside(rank: int, places: tuple[int | None, ...], keeps: bool) -> View:
 
 @lru_cache(maxsize=1024)
 def _outside(rank: int, places: tuple[int, ...], keeps: bool) -> View:
-    """``rank``: of the result there; its dimensions that are places, of extent 1, are left out."""
+    """The view of a result whose rank at a place is ``rank``; its place dimensions, of extent 1, are removed."""
     ones = [at for at in range(rank) if keeps and at in places]
     others = iter([at for at in range(rank) if at not in ones])
     full = rank - len(ones) + len(places)
@@ -79,7 +81,7 @@ def _outside(rank: int, places: tuple[int, ...], keeps: bool) -> View:
 
 
 def _fit(axes: Sequence[BatchAxis], shapes: Sequence[Shape]) -> bool:
-    """Whether operands have as many places, or one that is repeated."""
+    """Whether all operands have the same number of places, or one that is broadcast."""
     for axis in axes:
         extents = {shape[at] for shape, at in zip(shapes, axis.operands, strict=True) if at is not None}
         if len(extents - {1}) > 1:

@@ -1,4 +1,4 @@
-"""Versions of a rule in which leading dimensions, and flags that shapes depend on, are written out."""
+"""Versions of a rule for ranks of its leading dimensions, and for values of flags on which shapes depend."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,16 +13,15 @@ from tilewright.symbolic.expr import Symbol, Var
 
 _MOST = 2
 _FLAGS = ("keepdims", "transpose_a", "transpose_b")
-"""Attributes on which shapes depend; they are true or false."""
+"""Boolean attributes on which shapes depend."""
 
 
 def at_ranks(rule: Rule) -> Sequence[Rule]:
-    """``rule`` for each value of the flags that it leaves open; itself, if there are none.
+    """``rule`` for each value of its unwritten flags; itself, if there are none.
 
-    If its shapes are not known whatever the number of leading dimensions, its versions with up to two extents in the
-    place of each: what is proved of them is claimed of all. One that is ill-typed, or whose sides have different
-    shapes, can't be proved: so nothing is claimed of a rank that was left out.
-    Raises ``BadProgram`` if shapes are not known and there are no leading dimensions.
+    If its shapes can't be computed for an arbitrary number of leading dimensions, the versions with 0, 1 and 2 extents
+    for each: a proof of all of them counts for all ranks. A version that is ill-typed, or whose sides have different
+    shapes, can't be proved. Raises ``BadProgram`` if shapes are unknown and there are no leading dimensions.
     """
     return [version for flagged in _with_flags(rule) for version in _with_ranks(flagged)]
 
@@ -46,7 +45,7 @@ def _with_flags(rule: Rule) -> Sequence[Rule]:
 
 
 def _open_flags(term: Apply) -> Sequence[str]:
-    """Those that ``**rest`` stands for."""
+    """The flags that ``**rest`` stands for."""
     if term.rest is None:
         return []
     written = dict(term.attributes)
@@ -66,7 +65,7 @@ def _extents(name: str, count: int) -> tuple[Var, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Writing:
-    """What is written in the place of leading dimensions, and of flags (by the name of the rest)."""
+    """Replacements of leading dimensions, and values of flags (by the name of the rest)."""
 
     leading: Mapping[str, tuple[Var, ...]] = field(default_factory=dict[str, tuple[Var, ...]])
     flags: Mapping[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])

@@ -1,12 +1,12 @@
-"""Enumeration of values: which expressions of a family are equal?
+"""Enumerates the expressions of a family, and finds those of equal value.
 
-Level ``n`` has the expressions of ``n`` operations, applied to classes of lower levels: each class stands for all
-expressions of one value by the first that was found, so equal operands are tried once (as in Quartz, Xu et al., PLDI
-2022, and Ruler, Nandi et al., OOPSLA 2021). An expression whose value is known already is a *candidate*: it may equal
-the one that the class has.
+Level ``n`` has the expressions of ``n`` operations, applied to classes of lower levels. A class is a set of expressions
+of one value, represented by the first one found, so that equal operands are tried once (as in Quartz, Xu et al., PLDI
+2022, and Ruler, Nandi et al., OOPSLA 2021). An expression whose value is known already is a *candidate* for a rule: it
+probably equals the representative of its class.
 
-Names of variables are free, so a candidate has its variables in order: ``x1`` first. The values of level 3 are made for
-all orders, as two sides of a rule may have different ones; level 4, the last, for ordered expressions only.
+Variables can be renamed, so a candidate has its variables in order: ``x1`` first. Levels up to 3 are enumerated for all
+orders, as the sides of a rule may differ in order; level 4, the last, for ordered expressions only.
 """
 
 import resource
@@ -24,14 +24,14 @@ from tilewright.superopt.generate.operations import Family, Role
 from tilewright.superopt.generate.universe import NONE, Expressions, Ids, Types, Universe, joined
 
 Order: TypeAlias = tuple[int, ...]
-"""Variables as they occur first in an expression, by the number of the input."""
+"""The variables of an expression in order of first occurrence, by input number."""
 _ALL_ORDERS = 3
-"""Up to this level, expressions are made for all orders of variables."""
+"""The last level at which expressions of all orders of variables are enumerated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What one level took. ``memory``: the most that the process had until its end, in bytes."""
+    """Statistics of one level. ``memory``: peak memory of the process until its end, in bytes."""
 
     depth: int
     evaluations: int
@@ -54,7 +54,7 @@ Watch: TypeAlias = Callable[[Level], None]
 
 @dataclass(slots=True)
 class Enumeration:
-    """Classes of a family, level by level, in columns that are indexed by class."""
+    """The classes of a family, level by level, in columns indexed by class."""
 
     family: Family
     seed: int
@@ -62,12 +62,12 @@ class Enumeration:
     universe: Universe = field(init=False)
     expressions: Expressions = field(init=False)
     levels: list[Ids] = field(init=False)
-    """The classes of each level that expressions are made of."""
+    """The classes of each level that are operands of later levels."""
     _orders: "Orders" = field(init=False)
     _order: Ids = field(init=False)
     _data: NDArray[np.bool_] = field(init=False)
     _keys: NDArray[np.uint64] = field(init=False)
-    """Of all classes, sorted; ``_by_key`` are their numbers."""
+    """The keys of all classes, sorted; ``_by_key`` are the numbers of the classes."""
     _by_key: Ids = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,11 +88,11 @@ class Enumeration:
         self._keys = keys[self._by_key]
 
     def run(self, depth: int, watch: Watch) -> list[Candidates]:
-        """All levels up to ``depth``, and the candidates of each; ``watch`` is told of each level."""
+        """Enumerate all levels up to ``depth``; the candidates of each. ``watch`` is called after each level."""
         return [self._level(level, is_last=level == depth, watch=watch) for level in range(1, depth + 1)]
 
     def trees(self, expressions: Expressions) -> list[Tree]:
-        """Each expression, down to the inputs."""
+        """Each expression as a tree down to the inputs."""
         known: dict[int, Tree] = {}
         everything = self.expressions
 
@@ -124,7 +124,7 @@ class Enumeration:
         watch(Level(depth, len(made), len(self.expressions) - before, len(candidates.classes), seconds, memory))
         return candidates
 
-    # What is made
+    # Expressions of a level
 
     def _applications(self, depth: int, ordered_only: bool) -> Expressions:
         parts: list[Expressions] = []
@@ -164,26 +164,26 @@ class Enumeration:
         return parts
 
     def _of_role(self, classes: Ids, role: Role) -> list[tuple[int, Ids]]:
-        """By type, those of ``classes`` that may play ``role``."""
+        """Those of ``classes`` that ``role`` permits, by type."""
         data = self._data[classes]
         allowed = classes if role is Role.ANY else classes[data if role is Role.DATA else ~data]
         kinds = self.expressions.type[allowed]
         return [(kind, allowed[kinds == kind]) for kind in np.unique(kinds).tolist()]
 
     def _is_ordered(self, first: Ids, second: Ids, first_leads: bool) -> NDArray[np.bool_]:
-        """Whether variables occur in order, if those of the larger operand are named first."""
+        """Whether variables occur in order, with those of the larger operand first."""
         lead, other = (first, second) if first_leads else (second, first)
         return self._orders.is_ordered(self._order[lead], self._order[other])
 
     def _hashed(self, made: Expressions) -> NDArray[np.uint64]:
-        """Values of different types are different."""
+        """The keys of values, which include the type."""
         sketches = self.universe.sketches(made, self.expressions.type)
         return sketches ^ (made.type.astype(np.uint64) << np.uint64(62 - 10))
 
-    # What is new
+    # New classes and candidates
 
     def _sorted(self, made: Expressions, keys: NDArray[np.uint64], ordered_only: bool) -> tuple[Ids, Ids]:
-        """Which expressions are the first of a new class; the number of each one's key among all keys."""
+        """Positions of the first expression of each new class, and of all expressions with ordered variables."""
         ordered = np.ones(len(made), np.bool_) if ordered_only else self._are_ordered(made)
         rank = np.lexsort((np.arange(len(made)), ~ordered, keys))
         ranked = keys[rank]
@@ -213,7 +213,7 @@ class Enumeration:
         self.universe.add(extended, self.expressions[extended], self.expressions.type)
 
     def _candidates(self, made: Expressions, keys: NDArray[np.uint64], ordered: Ids) -> Candidates:
-        """Ordered expressions whose class has another one."""
+        """Ordered expressions that are not the representative of their class."""
         classes = self._by_key[np.searchsorted(self._keys, keys[ordered])]
         mine, theirs = made[ordered], self.expressions[classes]
         same = (mine.operation == theirs.operation) & (mine.first == theirs.first) & (mine.second == theirs.second)
@@ -221,7 +221,7 @@ class Enumeration:
 
 
 class Orders:
-    """Orders of variables, by number."""
+    """Orders of variables, numbered."""
 
     def __init__(self, family: Family) -> None:
         self._family = family
@@ -234,11 +234,11 @@ class Orders:
         return self._number(() if self._family.inputs[number].constant else (number,))
 
     def joined(self, first: Ids, second: Ids) -> Ids:
-        """The orders of expressions whose operands have these."""
+        """The orders of expressions from those of their operands."""
         return self._mapped(first, second, lambda a, b: self._joined(a, b)[0])
 
     def is_ordered(self, first: Ids, second: Ids) -> NDArray[np.bool_]:
-        """Whether each variable occurs after those of its kind that are listed before it."""
+        """Whether each variable occurs after those of its kind with smaller numbers."""
         return self._mapped(first, second, lambda a, b: self._joined(a, b)[1]).astype(np.bool_)
 
     def _mapped(self, first: Ids, second: Ids, function: Callable[[int, int], int]) -> Ids:

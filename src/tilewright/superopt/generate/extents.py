@@ -1,8 +1,8 @@
-"""Extents of which only equalities are known, and what makes terms well-typed.
+"""Symbolic extents with equalities, which determine whether terms are well-typed.
 
-An extent is a sum of parts in order, as concatenation makes it: so a cut has a place, ``n`` of ``n + p``, also where
-nothing else says how large ``n`` is. Each part has a size, which tells where sums begin and end that must be equal:
-``unify`` is unification of words whose lengths are known, and has one most general solution or none.
+An extent is an ordered sum of parts, as concatenation produces it, so that a slice has symbolic bounds, such as ``n``
+of ``n + p``. Each part has a known size, by which the parts of equal sums are aligned: ``unify`` is unification of
+words of known lengths, which has one most general solution or none.
 """
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Mismatch(Exception):
 
 
 class Part(NamedTuple):
-    """``size`` elements; a number that stays if it has no ``name``."""
+    """A part of ``size`` elements; without a ``name``, a fixed number."""
 
     size: int
     name: str | None = None
@@ -36,7 +36,7 @@ def literal(size: int) -> Extent:
 
 
 def size_of(extent: Extent) -> int:
-    """How many elements there are."""
+    """The number of elements."""
     return sum([part.size for part in extent])
 
 
@@ -61,7 +61,7 @@ def as_attribute(extent: Extent) -> int | Expr:
 
 
 def difference(whole: Extent, part: Extent) -> int | Expr:
-    """What is left of ``whole`` without its last ``part``."""
+    """``whole`` without its trailing ``part``."""
     left = simplified(as_expr(whole) - as_expr(part))
     return int(left.value) if isinstance(left, Const) else left
 
@@ -79,18 +79,18 @@ def as_shape(shape: Shape) -> tuple[int | Expr, ...]:
 
 @dataclass(slots=True)
 class Solver:
-    """What symbols stand for, as far as equalities say."""
+    """Bindings of symbols, as far as equalities determine them."""
 
     _meaning: dict[str | None, Extent] = field(default_factory=dict["str | None", Extent])
     _count: int = 0
 
     def fresh(self, size: int) -> Extent:
-        """A symbol of its own."""
+        """A fresh symbol."""
         self._count += 1
         return (Part(size, f"s{self._count}"),)
 
     def resolved(self, extent: Extent) -> Extent:
-        """The extent in symbols of which nothing more is known."""
+        """The extent as a sum of unbound symbols and numbers."""
         known = [self._meaning.get(part.name) for part in extent]
         if not any(known):  # mostly nothing is
             return extent
@@ -104,7 +104,7 @@ class Solver:
         return tuple(map(self.resolved, shape))
 
     def unify(self, a: Extent, b: Extent) -> None:
-        """Let two extents be equal. Raises ``Mismatch`` if their sizes are not."""
+        """Make two extents equal. Raises ``Mismatch`` for different sizes."""
         left, right = self.resolved(a), self.resolved(b)
         if left == right:  # mostly they are
             return
@@ -122,11 +122,11 @@ class Solver:
             left, right = self.resolved(left), self.resolved(right)
 
     def pin(self, extent: Extent) -> None:
-        """Let an extent be the number that it is now."""
+        """Bind the symbols of an extent to their present sizes."""
         self.unify(extent, literal(size_of(extent)))
 
     def unify_shapes(self, a: Shape, b: Shape, but: int | None = None) -> None:
-        """Let two shapes be equal, except along the dimension ``but``. Raises ``Mismatch`` if they can't be."""
+        """Make two shapes equal, except along the dimension ``but``. Raises ``Mismatch`` if they can't be."""
         if len(a) != len(b):
             raise Mismatch
         for position, (x, y) in enumerate(zip(a, b, strict=True)):
@@ -134,7 +134,7 @@ class Solver:
                 self.unify(x, y)
 
     def halves(self, extent: Extent) -> tuple[Extent, Extent]:
-        """The extent cut where half of its size is. Raises ``Mismatch`` for an odd one."""
+        """The two halves of an extent. Raises ``Mismatch`` for an odd size."""
         parts = self.resolved(extent)
         half, odd = divmod(size_of(parts), 2)
         if odd or not half:
@@ -149,14 +149,14 @@ class Solver:
         return first, parts
 
     def _equate(self, x: Part, y: Part) -> None:
-        """Let two parts of one size be equal; a number stays a number."""
+        """Make two parts of the same size equal; numbers stay numbers."""
         if x.name is not None and x != y:
             self._meaning[x.name] = (y,)
         elif y.name is not None and x != y:
             self._meaning[y.name] = (x,)
 
     def _opened(self, part: Part, size: int) -> Extent:
-        """``part`` as a sum whose first part has ``size``."""
+        """``part`` split into two, the first one of ``size``."""
         if part.name is None:
             return (Part(size), Part(part.size - size))
         self._meaning[part.name] = (*self.fresh(size), *self.fresh(part.size - size))

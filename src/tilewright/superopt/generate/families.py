@@ -1,11 +1,10 @@
-"""The families: which operations and inputs rules are generated for.
+"""The built-in families: sets of operations and inputs for which rules are generated.
 
-The first is the set of Jia et al. (TASO, section 3), whose operators that a graph here has not are compositions: a
-kernel that is enlarged is padded, a convolution with an activation is two operators.
+The first is the set of Jia et al. (TASO, section 3). Its operators that this graph IR lacks are compositions: enlarging
+a kernel is padding, a convolution with an activation is two operators.
 
-To add an operation, write a function that makes its term, and one that says which extents must be equal
-(``well_typed``); whatever else is to be known of it (its meaning, its shape) follows from the operators it is composed
-of.
+To add an operation, write a function that returns its term, and one that states which extents must be equal
+(``well_typed``). Its semantics and shapes follow from the operators that it is composed of.
 """
 
 from collections.abc import Sequence
@@ -61,7 +60,7 @@ def _depthwise(operands: Sequence[Term], shapes: Sequence[Shape], _result: Shape
 
 
 def _pooled(name: str, operands: Sequence[Term], _shapes: Sequence[Shape], _result: Shape) -> Term:
-    """Windows of 3 x 3; the mean is of all nine, as a convolution's is."""
+    """Pooling with windows of 3 x 3; the mean includes padding, as in a convolution."""
     whole: dict[str, Attribute] = {"count_include_pad": True} if name == "AveragePool" else {}
     return apply(name, *operands, kernel_shape=(3, 3), pads=(1, 1, 1, 1), **whole)
 
@@ -82,7 +81,7 @@ def _slice(axis: int, which: int, operands: Sequence[Term], shapes: Sequence[Sha
 
 
 def _cut(whole: Extent, part: Extent, which: int) -> tuple[int | Expr, int | Expr]:
-    """Where the half begins and ends."""
+    """The start and the end of half number ``which`` of ``whole``."""
     end = as_attribute(whole)
     return (0, as_attribute(part)) if which == 0 else (difference(whole, part), end)
 
@@ -128,13 +127,13 @@ _FOUR = ("Add", "Sub", "Mul", "Div")
 
 
 def elementwise(name: str) -> Operation:
-    """An operator of two operands of one shape."""
+    """An operation with two operands of the same shape."""
     commutes = require(name).has(Trait.COMMUTATIVE)
     return Operation(name, same_shape, partial(_by_name, name), (_ANY, _ANY), commutes, elementwise=True)
 
 
 def unary(name: str) -> Operation:
-    """An elementwise operator of one operand."""
+    """An elementwise operation with one operand."""
     return Operation(name, same_shape, partial(_by_name, name), (_ANY,), elementwise=True)
 
 
@@ -243,7 +242,7 @@ TRANSFORMER = Family(
         {"b": 4, "m": 2, "k": 4, "k2": 4},
     ),
 )
-"""Batches of matrices, what is reduced over their rows, and what is broadcast to these."""
+"""Batches of matrices, reductions of their rows, and broadcasts to rows."""
 
 _SWAP = (1, 0, 2, 3)
 NORMALIZATION = Family(
@@ -271,6 +270,6 @@ NORMALIZATION = Family(
         {"n": 2, "c": 2, "c2": 2, "h": 2, "w": 5},
     ),
 )
-"""Convolutions, and a factor and a summand of each channel: what a normalization is when a model is compiled."""
+"""Convolutions, and a factor and a summand for each channel, as in batch normalization at inference."""
 
 FAMILIES = (TASO, TRANSFORMER, NORMALIZATION)

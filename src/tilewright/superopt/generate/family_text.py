@@ -1,4 +1,4 @@
-"""The text of families: what a user lets rules be generated for.
+"""The text format of families of users.
 
 ::
 
@@ -8,9 +8,9 @@
       for x[m, k], y[m, k], w: weight[k, k]
       operations MatMul, Add, Mul, Sigmoid
 
-``for`` declares the inputs, as in a rule. ``extents`` says how large each name is: terms are compared at the first
-sizes, and operands must fit each other at all of them, so that none does by chance. An operation is one of the families
-that are built in, or any elementwise operator of one or two floats. ``#`` begins a comment.
+``for`` declares the inputs, as in a rule. ``extents`` gives the sizes of each name: terms are compared at the first
+sizes, and operands must fit each other at all sizes, so that none fits by chance. An operation is one of the built-in
+families, or any elementwise operator of one or two floats. ``#`` begins a comment.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,9 +32,9 @@ from tilewright.symbolic.expr import Const, Expr, Var
 from tilewright.tensor.build import placeholder
 
 _LARGEST = 16
-"""Extents: arrays of them are evaluated many thousand times."""
+"""Maximum extent: arrays are evaluated many thousand times."""
 _FEWEST = 2
-"""Choices of sizes."""
+"""Minimum number of sizes."""
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ def _extent(number: int, extent: Expr) -> str | int:
 
 
 def _operations(number: int, name: str) -> Iterator[Operation]:
-    """The one called ``name``; and what makes the second half, if it makes the first."""
+    """The operation called ``name``; for the first half of a split, also the second half."""
     known = _built_in()
     if name in known:
         yield known[name]
@@ -124,19 +124,19 @@ def _operations(number: int, name: str) -> Iterator[Operation]:
 
 @cache
 def _built_in() -> Mapping[str, Operation]:
-    """By name; of those of one name, the one for most ranks."""
+    """The operations of the built-in families by name; for equal names, the one for most ranks."""
     return {made.name: made for family in (TASO, NORMALIZATION, TRANSFORMER) for made in family.operations}
 
 
 def _operands(op: Operator) -> int:
-    """How many an elementwise operator must have, or may have if there can be any number; else 0."""
+    """The number of required operands of an elementwise operator (1 if variadic); 0 for other operators."""
     parameters = signature(op.function).parameters.values()
     needed = [p for p in parameters if p.kind is not Parameter.KEYWORD_ONLY and p.default is Parameter.empty]
     return len(needed) if op.has(Trait.ELEMENTWISE) else 0
 
 
 def _is_float(op: Operator, count: int) -> bool:
-    """Whether it makes a float of floats."""
+    """Whether the operator maps floats to a float."""
     try:
         made = op.apply([placeholder((2,), f64, name) for name in "ab"[:count]], {})
     except BadProgram:

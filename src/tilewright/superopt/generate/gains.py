@@ -1,10 +1,9 @@
-"""What a search may gain by a rule, and in which direction.
+"""The directions of rules in which a search may lower costs.
 
-A rule *pays* if for some choice of which variables are weights its target has fewer products than its source, or as
-many and less other work, at most of some random sizes. Rules of what is computed together with others only (sums,
-activations, slices) pay little, and are left to whoever writes kernels. Work is counted: operations on elements, and
-something for each operator; what follows from weights only is computed when a model is compiled. This is no cost model:
-it tells what one need not look at.
+A rule *pays* if, for some choice of variables as weights, its target has fewer products than its source, or as many and
+less other work, at most of some random sizes. Rules between operators that are fused into others (sums, activations,
+slices) pay little, and are left out. Work is the number of elementwise operations plus a constant for each operator;
+terms over weights only are computed at compile time, and are free. This is a filter, not a cost model.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from random import Random
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops import FusionKind, Trait
+from tilewright.ops.operator import require
 from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
@@ -24,21 +24,25 @@ from tilewright.symbolic.expr import Var
 _EXTENTS = (4, 64)
 _TRIALS = 15
 _LEADING = 16
-"""Elements of leading dimensions."""
+"""The number of elements of leading dimensions."""
 _STARTED, _FUSED = 64, 16
-"""What an operator takes beyond its elements, in these; and what one takes that is computed together with others."""
+"""The constant work of an operator, in elements; and that of a fused operator."""
 _LESS = 0.95
-"""The target's share of the source's work, at most."""
+"""The maximum ratio of the target's work to the source's."""
+_MATMUL = require("MatMul")
+_WINDOW = 9
+"""Points of a window."""
 _ANCHORS = (FusionKind.CONTRACTION, FusionKind.REDUCTION)
-"""Kinds of operators that make kernels of their own."""
+"""Kinds of operators that are not fused into others."""
 _RENAMING = (Trait.REGROUPS, Trait.ELEMENTWISE | Trait.MOVES)
-"""Of operators whose results are their operands, in the same order: no work at all."""
+"""Traits of operators that only reinterpret their operand, without any work."""
 _CONSTANTS = frozenset({"EyeLike", "Expand", "Pad"})
-"""They make weights; models have them as constants, in which nobody recognizes them."""
+"""Operators that produce constants in the families of terms that are enumerated (``families``). In models, these are
+folded, and can't be matched. All three are found in models as functions of data, too: this is no trait of theirs."""
 
 
 def paying(rule: Rule) -> Iterator[Rule]:
-    """``rule`` in the directions that pay; a variable that must be a weight for that is one."""
+    """``rule`` in the directions that pay, with the variables marked as weights that must be."""
     for directed in (
         rule,
         replace(rule, name=f"{rule.name}-reversed", sources=rule.targets, targets=rule.sources),
@@ -52,7 +56,7 @@ def paying(rule: Rule) -> Iterator[Rule]:
 
 
 def _can_be_found(rule: Rule) -> bool:
-    """Whether sources are what models have, and say all that targets need."""
+    """Whether sources occur in models, and bind all names of the targets."""
     applied = [part for part in subterms(rule.sources) if isinstance(part, Apply)]
     if not all(isinstance(source, Apply) for source in rule.sources):
         return False
@@ -64,13 +68,13 @@ def _can_be_found(rule: Rule) -> bool:
 
 
 def _is_taken_apart(term: Apply) -> bool:
-    """Whether it is a part of what was put together just before."""
+    """Whether ``term`` takes a part of a concatenation below it."""
     operand = term.operands[0]
     return term.op.name == "Slice" and isinstance(operand, Apply) and operand.op.name == "Concat"
 
 
 def _is_connected(sources: Sequence[Term]) -> bool:
-    """Whether each source shares a variable with the first: others are everywhere."""
+    """Whether each source shares a variable with the first one; unrelated sources match everywhere."""
     return all(_variables([sources[0]]) & _variables([source]) for source in sources[1:])
 
 
@@ -79,7 +83,7 @@ def _variables(terms: Sequence[Term]) -> frozenset[str]:
 
 
 def _paying_choices(rule: Rule) -> Iterator[frozenset[str]]:
-    """Sets of variables that are weights, for which ``rule`` pays."""
+    """Sets of variables for which ``rule`` pays if they are weights."""
     try:
         pairs, forms = normal_rule(rule, point_where(rule.needs))
     except BadProgram:
@@ -95,14 +99,14 @@ def _paying_choices(rule: Rule) -> Iterator[frozenset[str]]:
 
 
 def _pays(source: set[Term], target: set[Term], works: Sequence[Sequence[Mapping[Term, int]]]) -> bool:
-    """Whether there are fewer products, or as many and less work at most sizes."""
+    """Whether the target has fewer products, or as many and less work at most sizes."""
     before, after = _products(source), _products(target)
     less = sum(_total(made, target) < _LESS * _total(found, source) for found, made in works)
     return after < before or (after == before and 3 * less > 2 * _TRIALS)
 
 
 def _products(terms: set[Term]) -> int:
-    """How many operators there are that take most of the time."""
+    """The number of products: operators that take most of the time."""
     return sum(isinstance(term, Apply) and term.op.kind is FusionKind.CONTRACTION for term in terms)
 
 
@@ -130,7 +134,7 @@ class _Counter:
     sizes: Instance
 
     def work(self, term: Apply) -> int:
-        """Of the operator at the root."""
+        """The work of the operator at the root."""
         if any(map(term.op.has, _RENAMING)):
             return 0
         if term.op.kind in (FusionKind.VIEW, FusionKind.INJECTIVE) and term.op.name != "Concat":
@@ -142,17 +146,13 @@ class _Counter:
         return prod(map(self.sizes.integer, shape.dims)) * (_LEADING if shape.leading else 1)
 
     def _per_element(self, term: Apply) -> int:
-        match term.op.name:
-            case "MatMul":
-                return self.sizes.integer(self.forms.shape(term.operands[0]).extent(-1))
-            case "Conv":
-                return prod(map(self.sizes.integer, self.forms.shape(term.operands[1]).dims[1:]))
-            case "AveragePool" | "MaxPool":
-                return 9
-            case _:
-                return 1
+        if term.op.has(Trait.SUMS_CHANNELS):
+            return prod(map(self.sizes.integer, self.forms.shape(term.operands[1]).dims[1:]))
+        if term.op == _MATMUL:
+            return self.sizes.integer(self.forms.shape(term.operands[0]).extent(-1))
+        return _WINDOW if term.op.has(Trait.POOLS) else 1
 
 
 def _with_weights(rule: Rule, names: frozenset[str]) -> Rule:
-    """``rule``, whose variables called ``names`` are weights."""
+    """``rule`` with the variables ``names`` marked as weights."""
     return rule.with_variables(lambda variable: replace(variable, is_weight=variable.name in names))

@@ -1,9 +1,8 @@
-"""Generalizes two expressions that are equal at some extents to a rule over symbols, if there is one.
+"""Generalizes two expressions that are equal at some extents to a rule over symbols, if possible.
 
-Extents get symbols, as few of them equal as operators allow; cuts become sums of them. What both sides have in common
-becomes a variable. The rule that is made is evaluated anew, at extents that have nothing to do with each other, over
-the field and over floats: what was equal by the shapes of its discovery only, or by the random functions, is rejected
-here.
+Extents become symbols, as distinct as operators allow; bounds of slices become sums of symbols. Common subtrees become
+variables. The resulting rule is evaluated at other, unrelated extents, over the field and in float64: this rejects
+rules that hold only for the shapes of their discovery, or only for the random functions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,26 +20,26 @@ from tilewright.symbolic.traversal import vars_in
 from tilewright.tensor.domains import Modular, Real
 
 Tree: TypeAlias = int | tuple[int, tuple["Tree", ...]]
-"""An input by number (beyond those of the family: what stands for a common part), or an operation and its operands."""
+"""An input by number (those above the family's stand for common subtrees), or an operation and its operands."""
 
 _VARIABLES = "xyzwvut"
 _SYMBOLS = "abcdefghijklmnopqrs"
 _POOLS: tuple[tuple[int, ...], ...] = ((3, 2, 5, 4), (2, 5, 3, 1, 4))
-"""Extents of symbols, one after the other, over and over."""
+"""Extents assigned to symbols, cyclically."""
 _POOL_OF_FLOATS = (4, 3, 2, 5)
 _SHAPES = 2 + len(_POOLS)
-"""At how many shapes a rule is evaluated, that of its discovery included."""
+"""The number of shapes at which a rule is evaluated, including that of its discovery."""
 _MOST_SYMBOLS = 64
 _LEADING = "s"
-"""What dimensions are called of which a rule knows nothing, and those that it is tried with."""
+"""The name of arbitrary leading dimensions, and the extents with which they are tested."""
 _LEADING_EXTENTS = (2, 3)
 _SAMPLES = 2
 _KEPT = 1 << 14
-"""Values of terms: each is of a few kilobytes."""
+"""Cached values of terms, of a few kilobytes each."""
 
 
 def matches(pattern: Sequence[Tree], trees: Sequence[Tree], family: Family) -> dict[int, Tree] | None:
-    """What the inputs of ``pattern`` stand for, so that it is ``trees``; constants stand for themselves."""
+    """The substitution of inputs with which ``pattern`` equals ``trees``; constants match themselves only."""
     bound: dict[int, Tree] = {}
 
     def match(one: Tree, tree: Tree) -> bool:
@@ -56,19 +55,19 @@ def matches(pattern: Sequence[Tree], trees: Sequence[Tree], family: Family) -> d
 
 
 def inputs_in(trees: Sequence[Tree], family: Family) -> tuple[int, int]:
-    """How many variables there are, and how many places of constants."""
+    """The number of variables, and the number of occurrences of constants."""
     found = [part for tree in trees for part in parts_of(tree) if isinstance(part, int)]
     variables = {n for n in found if n >= len(family.inputs) or family.inputs[n].constant is None}
     return len(variables), sum(n not in variables for n in found)
 
 
 def operations_in(tree: Tree) -> int:
-    """How many operations a tree has, each as often as it is written."""
+    """The number of operations of a tree, with repetitions."""
     return 0 if isinstance(tree, int) else 1 + sum(map(operations_in, tree[1]))
 
 
 def parts_of(tree: Tree) -> Iterator[Tree]:
-    """The tree and all trees in it, outermost first."""
+    """The tree and all its subtrees, outermost first."""
     yield tree
     if not isinstance(tree, int):
         for operand in tree[1]:
@@ -76,7 +75,7 @@ def parts_of(tree: Tree) -> Iterator[Tree]:
 
 
 def renamed(trees: Sequence[Tree], family: Family) -> tuple[Tree, ...]:
-    """The trees with variables of each kind in order of occurrence: equal for rules that differ in names only."""
+    """The trees with variables of each kind numbered by occurrence: equal for rules that differ in names only."""
     names: dict[int, int] = {}
     counts: dict[int, int] = {}
 
@@ -104,7 +103,7 @@ class Abstraction:
 
 
 def abstracted(trees: Sequence[Tree], family: Family) -> Abstraction:
-    """What occurs on both sides becomes an input: the first half of ``trees`` are sources, the others targets."""
+    """``trees`` with inputs for subtrees common to both sides; the first half are sources, the others targets."""
     half = len(trees) // 2
     left = {part for tree in trees[:half] for part in parts_of(tree) if not isinstance(part, int)}
     right = {part for tree in trees[half:] for part in parts_of(tree) if not isinstance(part, int)}
@@ -125,7 +124,7 @@ def abstracted(trees: Sequence[Tree], family: Family) -> Abstraction:
 
 @dataclass(frozen=True, slots=True)
 class General:
-    """A rule, and the trees it is of. ``pinned``: the extents of inputs that are numbers, by dimension."""
+    """A rule and its trees. ``pinned``: extents of inputs that are numbers, by input and dimension."""
 
     rule: Rule
     trees: tuple[Tree, ...]
@@ -133,7 +132,7 @@ class General:
 
 
 class Generalizer:
-    """Makes rules of a family's trees, and tests them."""
+    """Converts trees of a family to rules, and tests these."""
 
     def __init__(self, family: Family, seed: int) -> None:
         self._family = family
@@ -141,16 +140,16 @@ class Generalizer:
         self._floats = _Trial(_POOL_OF_FLOATS, Evaluator(Real()))
 
     def rule(self, abstraction: Abstraction) -> General | None:
-        """The rule that each tree of the first half equals the one in its place of the second; None if it is false."""
+        """The rule from the first half of the trees to the second half; None if it is false."""
         made = self._symbolic(abstraction)
         return made if made is not None and all(trial.holds(made.rule) for trial in self._trials) else None
 
     def holds_of_floats(self, rule: Rule) -> bool:
-        """Whether the rule holds of the true functions, in whose place the field has random ones."""
+        """Whether the rule holds in float64, for the functions that are random over the field."""
         return self._floats.holds(rule)
 
     def sizes(self, tree: Tree, hidden: Sequence[Tree]) -> tuple[int, ...]:
-        """The shape of a value, at the extents of discovery."""
+        """The shape of the value of a tree, at the extents of discovery."""
         return sizes(_Typing(self._family, hidden).node(tree).shape)
 
     def _symbolic(self, abstraction: Abstraction) -> General | None:
@@ -175,8 +174,7 @@ class Generalizer:
 
 
 class _Trial:
-    """Rules at some extents: those of a symbol follow from its name, so values of terms are kept, as rules have many
-    parts in common."""
+    """Evaluates rules at extents that depend on the names of symbols only; values of terms are cached for all rules."""
 
     def __init__(self, pool: Sequence[int], evaluator: Evaluator) -> None:
         self._evaluator = evaluator
@@ -184,7 +182,7 @@ class _Trial:
         self._values: dict[Term, Array] = {}
 
     def holds(self, rule: Rule) -> bool:
-        """Whether both sides are well-typed, and equal."""
+        """Whether both sides are well-typed and equal."""
         if len(self._values) > _KEPT:
             self._values.clear()
         bindings = Bindings({v.name: self._random(v) for v in rule.variables}, self._extents)
@@ -208,13 +206,13 @@ class _Trial:
 
 
 def _of_any_rank(rule: Rule) -> Rule:
-    """A rule of elementwise operators, whose variables have one shape: of any shape."""
+    """An elementwise rule whose variables have one shape, generalized to any shape."""
     return rule.with_variables(lambda v: Variable(v.name, (), _LEADING) if v.shape else v)
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A tree with the shape of its value. ``tree``: of an input, its number."""
+    """A tree with the shape of its value. ``tree``: for an input, its number."""
 
     tree: Tree
     shape: Shape
@@ -254,13 +252,13 @@ class _Typing:
         return self._inputs[number]
 
     def _freed(self, tree: Tree) -> Shape:
-        """The shape of a value of which only that is known: numbers stay."""
+        """The shape of a hidden subtree with fresh symbols; numbers are kept."""
         alone = _Typing(self.family, self.hidden)
         shape = alone.solver.shape(alone.node(tree).shape)
         return tuple(self.solver.fresh(size_of(extent)) for extent in shape)
 
     def pinned(self) -> dict[int, dict[int, int]]:
-        """The extents of inputs that are numbers."""
+        """The extents of inputs that are numbers, by input and dimension."""
         shapes = {number: self.solver.shape(node.shape) for number, node in self._inputs.items()}
         return {
             number: {at: size_of(e) for at, e in enumerate(shape) if all(part.name is None for part in e)}
@@ -268,7 +266,7 @@ class _Typing:
         }
 
     def is_elementwise(self, trees: Sequence[Tree]) -> bool:
-        """Whether all operations are, and no constant has a shape."""
+        """Whether all operations are elementwise, and all constants are scalars."""
         parts = [part for tree in trees for part in parts_of(tree)]
         inputs = [part for part in parts if isinstance(part, int) and part < len(self.family.inputs)]
         return all(self.family.inputs[number].constant is None for number in inputs) and all(

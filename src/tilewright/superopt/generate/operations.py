@@ -1,6 +1,6 @@
-"""What the generator combines: operations (compositions of graph operators) and the inputs they are applied to.
+"""Operations (compositions of graph operators) and inputs, which the generator combines to expressions.
 
-A family is a set of operations and of inputs that fit each other; rules are generated for each family on its own.
+A family is a set of operations and inputs that fit each other; rules are generated for each family separately.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,25 +20,25 @@ from tilewright.superopt.generate.extents import (
 )
 
 Typing: TypeAlias = Callable[[Solver, Sequence[Shape]], Shape]
-"""From the shapes of the operands to that of the result. Raises ``Mismatch`` for operands that do not fit."""
+"""Maps the shapes of operands to that of the result. Raises ``Mismatch`` for operands that do not fit."""
 Building: TypeAlias = Callable[[Sequence[Term], Sequence[Shape], Shape], Term]
-"""From the operands, their shapes and the result's to a term."""
+"""Returns a term, given the operands, their shapes and the shape of the result."""
 Constant: TypeAlias = Callable[[Shape], Term]
 
 
 class Role(Enum):
-    """What an operand may be."""
+    """The permitted kinds of an operand."""
 
     ANY = "any"
     DATA = "data"
-    """What depends on a variable that is no weight."""
+    """Values that depend on a variable that is not a weight."""
     WEIGHT = "weight"
-    """What depends on weights and constants only: a convolution's weights are known when a model is compiled."""
+    """Values of weights and constants only, which are known at compile time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``arity`` operands, which are of ``roles``; if it ``commutes``, their order is free."""
+    """An operation with ``arity`` operands of the kinds ``roles``; if it ``commutes``, their order is irrelevant."""
 
     name: str
     typing: Typing
@@ -46,9 +46,9 @@ class Operation:
     roles: tuple[Role, ...]
     commutes: bool = False
     elementwise: bool = False
-    """Each element of the result follows from those in its place, or from a scalar."""
+    """Each element of the result depends on the corresponding elements, or on scalars."""
     second_half: str | None = None
-    """The operation that makes what this one leaves of its operand."""
+    """The operation that returns the other half, for the first half of a split."""
 
     @property
     def arity(self) -> int:
@@ -57,9 +57,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A variable, or a constant whose term follows from its shape.
+    """A variable, or a constant whose term is determined by its shape.
 
-    ``shape`` names dimensions of the family, or gives numbers; equal names are equal extents in one input only.
+    ``shape`` has names of dimensions of the family, or numbers; equal names mean equal extents within one input only.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Input:
     constant: Constant | None = None
 
     def typed(self, solver: Solver, extents: Mapping[str, int]) -> Shape:
-        """The shape, with a symbol for each name; a variable has them for numbers, too, until they are needed."""
+        """The shape with a symbol for each name; in variables, also for numbers, until an operation pins them."""
         if self.constant is None:
             return tuple(solver.fresh(size_of(extent)) for extent in self.concrete(extents))
         symbols = {name: solver.fresh(extents[name]) for name in self.shape if isinstance(name, str)}
@@ -81,10 +81,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Operations and the inputs of all their terms.
+    """A set of operations and inputs.
 
-    ``extents``: of the named dimensions; operands must fit each other at all of them, so that none does by chance, and
-    values are those at the first. All are even, so that they can be halved.
+    ``extents``: choices of sizes for the named dimensions. Values are computed at the first one; operands must fit each
+    other at all of them, so that none fits by chance. All are even, so that they can be halved.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Family:
     operations: tuple[Operation, ...]
     extents: tuple[Mapping[str, int], ...]
     first_of_kind: tuple[int, ...] = field(init=False)
-    """For each input, the first one that it could be exchanged with."""
+    """For each input, the first interchangeable one."""
 
     def __post_init__(self) -> None:
         kinds = [(made.shape, made.is_weight, made.constant is None) for made in self.inputs]
@@ -100,7 +100,7 @@ class Family:
 
     @property
     def digest(self) -> str:
-        """Changes whenever a term can be another one."""
+        """A hash of all properties on which terms depend."""
         lines = [f"{self.name} {self.extents}"]
         lines += [f"{i.name} {i.shape} {i.is_weight}" for i in self.inputs]
         lines += [f"{o.name} {[role.value for role in o.roles]} {o.commutes}" for o in self.operations]

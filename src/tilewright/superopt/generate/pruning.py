@@ -1,11 +1,11 @@
 """Prunes rules: drops those that follow from others, step by step, and counts them.
 
-- *Renaming*: a rule that another one is, with other names (a name may stand for two of the rule's).
-- *Common subgraph*: sides that begin with the same operation on inputs, or end with the same one on otherwise equal
-  operands, say what a smaller rule says.
-- *Derivability*: a rule that follows from the smaller ones that are kept, and have as many outputs.
+- *Renaming*: another rule with renamed variables (two of which may become one).
+- *Common subgraph*: a rule whose sides begin with the same operation on inputs, or end with the same one on otherwise
+  equal operands, follows from a smaller rule.
+- *Derivability*: a rule that follows from smaller rules that are kept, with the same number of outputs.
 
-The steps are those of Jia et al. (TASO, SOSP 2019, section 2.3); the last one takes a prover in the place of patterns.
+The steps are those of Jia et al. (TASO, SOSP 2019, section 2.3); the last one uses a prover instead of patterns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What is kept, and how many rules were left after each step."""
+    """The remaining rules, and their number after each step."""
 
     rules: tuple[Rule, ...]
     before: int
@@ -39,9 +39,9 @@ class Pruned:
 
 
 def prune(rules: Sequence[Rule], given: Sequence[Rule] = (), effort: Effort = _EFFORT) -> Pruned:
-    """Drop what others say; smaller rules are kept first, of equal ones those with more variables.
+    """Drop redundant rules; smaller rules are kept first, of equal sizes those with more variables.
 
-    ``given``: what is known anyway. Needs the extra ``superopt``.
+    ``given``: rules that are known anyway. Needs the extra ``superopt``.
     """
     renamed = list(_without_renamings(sorted(rules, key=_rank)))
     distinct = [rule for rule in renamed if not has_common_subgraph(rule)]
@@ -55,7 +55,7 @@ def _rank(rule: Rule) -> tuple[int, int, int, str]:
 
 
 def size(rule: Rule) -> int:
-    """How many operations both sides have."""
+    """The number of operations of both sides."""
     return sum(isinstance(term, Apply) for side in (rule.sources, rule.targets) for term in subterms(side))
 
 
@@ -68,7 +68,7 @@ def _without_renamings(rules: Sequence[Rule]) -> Iterator[Rule]:
 
 
 def is_renaming(general: Rule, special: Rule) -> bool:
-    """Whether ``special`` is ``general``, in one direction or the other, with a variable for each variable."""
+    """Whether ``special`` is ``general`` with variables renamed, in either direction."""
     if len(general.sources) != len(special.sources) or general.needs:
         return False
     sides = ((special.sources, special.targets), (special.targets, special.sources))
@@ -97,12 +97,12 @@ def _match(pattern: Term, term: Term, names: dict[str, Term]) -> bool:
 
 
 def _fits(pattern: object, extent: object) -> bool:
-    """Extents are told apart by name: rules of one generator name them alike."""
+    """Whether extents are equal by name: rules of one generator use the same names."""
     return pattern == extent
 
 
 def has_common_subgraph(rule: Rule) -> bool:
-    """Whether both sides start, or end, with the same operation on the same, so that the rest is a smaller rule."""
+    """Whether both sides start or end with the same operation on the same operands: the rest is a smaller rule."""
     if len(rule.sources) == 1 and _is_congruence(rule.sources[0], rule.targets[0]):
         return True
     first, second = (set(_on_inputs(side)) for side in (rule.sources, rule.targets))
@@ -124,9 +124,9 @@ def _is_congruence(a: Term, b: Term) -> bool:
 
 
 def _without_derivable(rules: Sequence[Rule], given: Sequence[Rule], effort: Effort) -> Iterator[Rule]:
-    """Each rule that those before it, which are no larger, and those ``given`` do not prove.
+    """Each rule that is not proved by earlier ones, which are no larger, and by ``given``.
 
-    A rule with several outputs says what they share: rules with one, which make each by itself, do not say that.
+    A rule with several outputs states which nodes they share; rules with one output do not imply that.
     """
     provers: dict[int, Prover] = {}
     for rule in rules:

@@ -1,4 +1,4 @@
-"""Rules for a search: those by which it may gain, each with a proof."""
+"""Selects rules for a search: those that may lower costs, each with a proof."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,12 +16,12 @@ _ARITHMETIC = ("Add-associates", "Add-commutes", "Mul-associates", "Mul-commutes
 
 
 def arithmetic() -> list[Rule]:
-    """What whoever matches sums and products knows."""
+    """Commutativity and associativity of sums and products: rules that follow from these alone are redundant."""
     return [axioms()[name] for name in _ARITHMETIC]
 
 
 def that_always_run() -> list[Rule]:
-    """What the compiler does before a search."""
+    """The rules that the compiler always applies before a search."""
     return list(load_rules(ALGEBRA))
 
 
@@ -34,7 +34,7 @@ def is_provable(rule: Rule) -> bool:
 
 
 def proved(rules: Sequence[Rule]) -> list[Rule]:
-    """Those of ``rules`` that axioms prove and that hold where they are evaluated, with their proofs.
+    """The ``rules`` that axioms prove and that hold in evaluation, with their proofs.
 
     Needs the extra ``superopt``.
     """

@@ -1,8 +1,8 @@
-"""Values of expressions at the extents of discovery, modulo a prime: thousands at once.
+"""Computes values of expressions at the extents of discovery, modulo a prime, thousands at once.
 
-An *expression* is an operation and the classes that it is applied to; a *class* stands for all expressions of one value
-by the first that was found. All is kept in arrays: there are millions of expressions, and they are evaluated, compared
-and forgotten a few thousand at a time.
+An *expression* is an operation and its operand classes; a *class* is a set of expressions of one value, represented by
+the first one found. Both are stored in arrays: millions of expressions are evaluated, compared and discarded a few
+thousand at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,9 +25,9 @@ Ids: TypeAlias = NDArray[np.int64]
 NONE = -1
 """The second operand of a unary operation, and the operation of an input."""
 _CHUNK = 1 << 15
-"""Elements of one result in a batch: with operands and intermediate values, what a core's cache holds."""
+"""Elements of one result in a batch: with operands and intermediate values, it fits in a core's cache."""
 _AT = 0
-"""Which of the family's extents are those of discovery."""
+"""The position of the extents of discovery among the family's."""
 _HOLES = ("a", "b")
 _HALF, _LOWER = np.uint64(16), np.uint64(0xFFFF)
 
@@ -36,7 +36,7 @@ _HALF, _LOWER = np.uint64(16), np.uint64(0xFFFF)
 class Expressions:
     """Columns of equal length: operation, first and second operand, and type of each expression.
 
-    Of an input, the operation is ``NONE`` and the first operand its number.
+    For an input, the operation is ``NONE`` and the first operand its number.
     """
 
     operation: Ids
@@ -77,7 +77,7 @@ def joined(parts: Sequence[Expressions]) -> Expressions:
 
 @dataclass(slots=True)
 class Types:
-    """Shapes at all extents of a family: operands fit each other only if they do at all of them."""
+    """Types: shapes at all extents of a family. Operands fit each other only if they do at all extents."""
 
     family: Family
     shapes: list[tuple[Shape, ...]] = field(default_factory=list[tuple[Shape, ...]])
@@ -110,7 +110,7 @@ class Types:
 
 
 class Universe:
-    """Values of classes at the first of the family's extents."""
+    """The values of classes at the first of the family's extents."""
 
     def __init__(self, types: Types, seed: int) -> None:
         self._types = types
@@ -122,7 +122,7 @@ class Universe:
         self._forms = lru_cache(maxsize=None)(self._form)
 
     def add(self, classes: Ids, expressions: Expressions, types: Ids) -> None:
-        """Keep the values of ``classes``, which ``expressions`` (one each) say; ``types``: of all classes."""
+        """Store the values of ``classes``, computed by ``expressions`` (one each); ``types``: those of all classes."""
         if len(types) > len(self._place):
             self._place = np.concatenate([self._place, np.full(len(types) - len(self._place), NONE)])
         for kind in np.unique(expressions.type).tolist():
@@ -136,7 +136,7 @@ class Universe:
             self._values[kind] = made if known is None else np.concatenate([known, made], axis=1)
 
     def sketches(self, expressions: Expressions, types: Ids) -> NDArray[np.uint64]:
-        """What tells values from each other: 62 bits, two residues, each a random linear form of the elements."""
+        """Hashes of values: 62 bits, two residues of random linear forms of the elements."""
         found = np.zeros(len(expressions), np.uint64)
         for positions, values in self._evaluate(expressions, types):
             found[positions] = self._residues(values.reshape(-1, len(positions)))
@@ -169,7 +169,7 @@ class Universe:
         return self._evaluator.term(term, Bindings(dict(zip(_HOLES, arrays, strict=False))))
 
     def _term(self, operation: int, kinds: tuple[int, ...], result: int) -> Term:
-        """The operation on operands of types ``kinds``, which are called as ``_HOLES`` are."""
+        """The operation on operands of types ``kinds``, which are variables named as in ``_HOLES``."""
         shapes = [self._types.shapes[kind][_AT] for kind in kinds]
         holes = [Variable(name) for name, _ in zip(_HOLES, kinds, strict=False)]
         building = self._types.family.operations[operation].building
@@ -191,7 +191,7 @@ class Universe:
         return np.concatenate([forms >> _HALF, forms & _LOWER]).astype(np.float64)
 
     def _residues(self, values: Array) -> NDArray[np.uint64]:
-        """Products of 16-bit halves are added up exactly in float64, by matrix multiplication."""
+        """Residues of both forms; products of 16-bit halves are summed exactly in float64, by matrix multiplication."""
         halves = self._forms(len(values))
         whole = values.astype(np.uint64, copy=False)
         high = (halves @ (whole >> _HALF).astype(np.float64)).astype(np.uint64)

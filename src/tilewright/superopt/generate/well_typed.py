@@ -1,4 +1,4 @@
-"""Which extents must be equal, so that operations of the generator fit their operands; and the shape of the result.
+"""Typing of the generator's operations: the extents that must be equal, and the shape of the result.
 
 Each function is a ``Typing``: it raises ``Mismatch`` for operands that do not fit.
 """
@@ -28,7 +28,7 @@ def of_rank(rank: int, typing: Typing) -> Typing:
 
 
 def product_of_matrices(solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """Of matrices, or of a batch of them by one of matrices or as large a batch."""
+    """A product of matrices, or of a batch of matrices by a matrix or by a batch of the same size."""
     a, b = shapes
     if len(b) < 2 or len(a) < len(b):
         raise Mismatch
@@ -39,7 +39,7 @@ def product_of_matrices(solver: Solver, shapes: Sequence[Shape]) -> Shape:
 
 
 def convolved(solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """An image by filters of as many channels, padded so that the size stays."""
+    """A convolution with filters of as many channels, padded to keep the size."""
     x, weight = shapes
     _pin_kernel(solver, x, weight)
     solver.unify(x[1], weight[1])
@@ -47,7 +47,7 @@ def convolved(solver: Solver, shapes: Sequence[Shape]) -> Shape:
 
 
 def convolved_by_channel(solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """An image by one filter for each channel."""
+    """A convolution with one filter for each channel."""
     x, weight = shapes
     _pin_kernel(solver, x, weight)
     solver.unify(x[1], weight[0])
@@ -56,7 +56,7 @@ def convolved_by_channel(solver: Solver, shapes: Sequence[Shape]) -> Shape:
 
 
 def _pin_kernel(solver: Solver, x: Shape, weight: Shape) -> None:
-    """Kernels are of odd extents that are numbers: then padding keeps the size."""
+    """Bind the kernel's extents to odd numbers, for which padding keeps the size."""
     if len(x) != 4 or len(weight) != 4 or any(size_of(extent) % 2 == 0 for extent in weight[2:]):
         raise Mismatch
     for extent in weight[2:]:
@@ -64,14 +64,14 @@ def _pin_kernel(solver: Solver, x: Shape, weight: Shape) -> None:
 
 
 def scaled(solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """A tensor by a scalar."""
+    """A tensor times a scalar."""
     if not shapes[0] or shapes[1]:
         raise Mismatch
     return shapes[0]
 
 
 def joined(axis: int, solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """Two tensors one behind the other along ``axis``."""
+    """The concatenation of two tensors along ``axis``."""
     first = shapes[0]
     if not -len(first) <= axis < len(first):
         raise Mismatch
@@ -92,7 +92,7 @@ def half(axis: int, which: int, solver: Solver, shapes: Sequence[Shape]) -> Shap
 
 
 def permuted(perm: tuple[int, ...], solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """Dimensions in another order."""
+    """A transposition."""
     (x,) = shapes
     if len(x) != len(perm):
         raise Mismatch
@@ -100,14 +100,14 @@ def permuted(perm: tuple[int, ...], solver: Solver, shapes: Sequence[Shape]) -> 
 
 
 def image(solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """Four dimensions, all of which stay."""
+    """An operation on four dimensions that keeps the shape."""
     if len(shapes[0]) != 4:
         raise Mismatch
     return shapes[0]
 
 
 def enlarged(solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """A kernel of 1 x 3, 3 x 1 or 1 x 1 with zeros around it: 3 x 3."""
+    """A kernel of 1 x 3, 3 x 1 or 1 x 1, padded with zeros to 3 x 3."""
     (weight,) = shapes
     if len(weight) != 4 or tuple(map(size_of, weight[2:])) not in {(1, 3), (3, 1), (1, 1)}:
         raise Mismatch
@@ -117,7 +117,7 @@ def enlarged(solver: Solver, shapes: Sequence[Shape]) -> Shape:
 
 
 def broadcast_to_rows(solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """A vector for each row."""
+    """A vector broadcast to each row."""
     x, v = shapes
     if len(v) != 1 or len(x) < 2:
         raise Mismatch
@@ -126,7 +126,7 @@ def broadcast_to_rows(solver: Solver, shapes: Sequence[Shape]) -> Shape:
 
 
 def number_of_each_row(solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """A number for each row."""
+    """A number broadcast to each row."""
     x, v = shapes
     if len(x) != len(v) or len(x) < 2:
         raise Mismatch
@@ -138,7 +138,7 @@ def number_of_each_row(solver: Solver, shapes: Sequence[Shape]) -> Shape:
 
 
 def reduced_rows(solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """One number for each row."""
+    """A reduction to one number for each row."""
     (x,) = shapes
     if len(x) < 2 or size_of(x[-1]) == 1:
         raise Mismatch
@@ -146,7 +146,7 @@ def reduced_rows(solver: Solver, shapes: Sequence[Shape]) -> Shape:
 
 
 def rows_of_one(solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """A number for each row already: such as its variance."""
+    """An operand that has one number for each row, such as a variance."""
     (x,) = shapes
     if len(x) < 2:
         raise Mismatch
@@ -155,7 +155,7 @@ def rows_of_one(solver: Solver, shapes: Sequence[Shape]) -> Shape:
 
 
 def along(axis: int, solver: Solver, shapes: Sequence[Shape]) -> Shape:
-    """A number for each place along ``axis`` of four dimensions."""
+    """A number for each index along ``axis`` of four dimensions."""
     x, v = shapes
     if len(x) != 4 or len(v) != 4:
         raise Mismatch

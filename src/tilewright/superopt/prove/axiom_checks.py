@@ -1,4 +1,4 @@
-"""What axioms are held to: that each holds at every small size, that they agree, and which of them say nothing new."""
+"""Checks axioms: whether each holds at all small sizes, whether they contradict each other, and which are redundant."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -6,21 +6,31 @@ from dataclasses import dataclass, replace
 from tilewright.base.errors import InternalError
 from tilewright.ops.operator import require
 from tilewright.passes.rules import Apply, Rule, Variable
-from tilewright.superopt.evaluate.instances import Instance, at_every_size, sampled, try_floats, try_instances
+from tilewright.superopt.evaluate.instances import (
+    Instance,
+    at_every_size,
+    has_leading,
+    sampled,
+    try_floats,
+    try_instances,
+)
 from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.proofs import all_axioms, is_redundant
 from tilewright.superopt.prove.witness import unknown_functions
 
 LARGEST = 4
-"""Sizes go up to it."""
+"""Maximum size."""
+LISTS = 12
+"""Maximum number of random lists of leading dimensions for each choice of sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class AxiomCheck:
-    """What was found about one axiom.
+    """The result for one axiom.
 
-    ``shapes``: at how many sizes it was evaluated; ``is_complete``: whether that are all. ``contradiction``: what
-    becomes equal, in an e-graph of its sides and all axioms, though it is not; empty if nothing does.
+    ``shapes``: the number of choices of sizes at which it was evaluated; ``is_complete``: whether these are all choices
+    up to ``LARGEST`` (leading dimensions are random). ``contradiction``: a false equality in an e-graph of its sides
+    and all axioms; empty if there is none.
     """
 
     axiom: Rule
@@ -32,15 +42,14 @@ class AxiomCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether it may stay."""
+        """Whether the axiom passed."""
         return self.shapes > 0 and self.counterexample is None and not self.contradiction
 
 
 def check_axioms(axioms: Sequence[Rule], most: int = 500, own: tuple[Rule, ...] = ()) -> Iterator[AxiomCheck]:
-    """Each axiom at every size of up to ``most``, else at so many that are drawn. Needs the extra ``superopt``.
-
-    What differs over a finite field only because a function is unknown there is held against float64. ``own``: axioms
-    of a user, beside those that are built in.
+    """Evaluate each axiom at all choices of sizes, if there are at most ``most``, else at ``most`` random ones; leading
+    dimensions are drawn up to ``LISTS`` times for each choice. Axioms with functions that have no meaning over a finite
+    field are evaluated in float64. ``own``: axioms of a user, beside the built-in ones. Needs the extra ``superopt``.
     """
     for axiom in axioms:
         count = _count(axiom)
@@ -58,16 +67,18 @@ def check_axioms(axioms: Sequence[Rule], most: int = 500, own: tuple[Rule, ...] 
 
 
 def _instances(axiom: Rule, count: int, most: int) -> Iterator[Instance]:
-    return at_every_size(axiom, LARGEST, 0) if count <= most else sampled(axiom, LARGEST, 0, 4 * most)
+    if count > most:
+        return sampled(axiom, LARGEST, 0, 4 * most)
+    return at_every_size(axiom, LARGEST, 0, min(LISTS, most // count) if has_leading(axiom) else 1)
 
 
 def _count(axiom: Rule) -> int:
-    """How many choices of sizes there are, roughly: places have one more."""
+    """The number of choices of sizes; an approximation, as symbols other than extents may also be 0."""
     return LARGEST ** len([symbol for symbol in axiom.symbols if not symbol.name.startswith("*")])
 
 
 def contradiction(axiom: Rule, own: tuple[Rule, ...] = ()) -> str:
-    """What the axioms say, of values as in both sides of ``axiom``, that is false; empty if nothing is."""
+    """A false statement that the axioms imply about the sides of ``axiom``; empty if there is none."""
     p, q = Variable("p'", (), "z"), Variable("q'", (), "z")
     add, mul = Apply(require("Add"), (p, q)), Apply(require("Mul"), (p, q))
     for version in at_ranks(axiom):

@@ -1,4 +1,4 @@
-"""The axioms: what is taken for true, as text (``axioms.rules``). A user's own are added to them (``own_axioms``)."""
+"""The axioms of proofs, from ``axioms.rules``. Axioms of a user (``own_axioms``) are added to them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ from tilewright.passes.rules import Evidence, Proof, Rule, parse_rules
 
 
 def axioms(own: tuple[Rule, ...] = ()) -> Mapping[str, Rule]:
-    """All axioms by name, in the order of the file, then those of a user's ``own``."""
+    """All axioms by name, in the order of the file, then the ``own`` axioms of a user."""
     return {**_built_in(), **{rule.name: rule for rule in own}} if own else _built_in()
 
 
@@ -19,5 +19,5 @@ def _built_in() -> Mapping[str, Rule]:
 
 
 def axioms_text() -> str:
-    """Those that are built in, as they are written."""
+    """The text of the built-in axioms."""
     return files("tilewright.superopt.prove").joinpath("axioms.rules").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """Axioms and goals as egglog programs.
 
-What is applied (``writing``) are constructors; integers are elements of a field (``generic_points``). ``(shape t)`` is
-known for each term: an axiom that makes terms says their shapes, too.
+Operators (``writing``) are constructors; integers are elements of a field (``generic_points``). ``(shape t)`` is known
+for each term: an axiom that creates terms also sets their shapes.
 """
 
 import re
@@ -41,16 +41,16 @@ PRELUDE = """
 """
 
 _CONSTRUCTOR = re.compile(r"\(([\w.]+/\w*)")
-"""What ``_Egglog.declared`` writes."""
+"""Matches the names that ``_Egglog.declared`` writes."""
 
 
 _CONSTANTS: Mapping[Named, str] = {Named.TERM: "Variable", Named.LEADING: "Leading", Named.WINDOW: "Unwritten"}
-"""Constructors of what stands for a name in a question; integers are numbers there."""
+"""Constructors of the constants for names in a goal; integers are numbers there."""
 
 
 @dataclass(slots=True)
 class _Egglog(Writer):
-    """Writes constructors, and integers modulo a prime: what ``Point.value`` computes."""
+    """Writes constructors, and integers modulo a prime, as ``Point.value`` computes them."""
 
     INTEGER: ClassVar[str] = "i64"
     NIL: ClassVar[str] = "(Nil)"
@@ -85,7 +85,7 @@ class _Egglog(Writer):
         return Writer.kind(self, term) if term.output else term.op.name
 
     def entered(self, terms: Sequence[Term], forms: Normalizer, prefix: str) -> Iterator[str]:
-        """Make each of ``terms``, and say its shape; it has a name from then on."""
+        """Create each of ``terms``, set its shape, and name it."""
         for term in terms:
             text, name = self.term(term), f"{prefix}{len(self.texts)}"
             self.texts[term] = name
@@ -98,14 +98,14 @@ def _modulo(text: str) -> str:
 
 
 def _called(what: Named, name: str) -> str:
-    """A variable of a rule of egglog."""
+    """A variable of an egglog rule."""
     plain = re.sub(r"\W+", "-", name) if what is Named.INTEGER else name
     return f"{what.value}-{plain}"
 
 
 @dataclass(slots=True)
 class _Pattern(_Egglog):
-    """One direction of an axiom, as it is compiled: what is to be found, what it binds, what must hold of it."""
+    """The left side of a rewrite: the pattern, its bindings and its conditions."""
 
     bound: set[str] = field(default_factory=set[str])
     conditions: list[tuple[str, Expr]] = field(default_factory=list[tuple[str, Expr]])
@@ -115,7 +115,7 @@ class _Pattern(_Egglog):
         return _called(what, name)
 
     def integer(self, value: Expr | int) -> str:
-        """A literal, the variable of a symbol, or a new variable that must equal an expression."""
+        """A literal, the variable of a symbol, or a new variable with the condition that it equals an expression."""
         if isinstance(value, int | Const | Var):
             return Writer.integer(self, value)
         self.conditions.append((f"c{len(self.conditions)}", value))
@@ -124,7 +124,7 @@ class _Pattern(_Egglog):
 
 @dataclass(slots=True)
 class _Conclusion(_Egglog):
-    """What follows, as it is compiled: all that it mentions must be bound."""
+    """The right side of a rewrite: all its names must be bound."""
 
     bound: set[str] = field(default_factory=set[str])
     missing: bool = False
@@ -136,7 +136,7 @@ class _Conclusion(_Egglog):
 
 @dataclass(slots=True)
 class _Question(_Egglog):
-    """A rule whose symbols and variables are constants."""
+    """A goal: a rule with constants for symbols and variables."""
 
     point: Point = field(default_factory=Point)
 
@@ -149,7 +149,7 @@ class _Question(_Egglog):
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One rewrite: where ``facts`` are found, ``actions`` are taken. ``axiom``: the name of what it is of."""
+    """One rewrite: where ``facts`` match, ``actions`` are performed. ``axiom``: the name of its axiom."""
 
     axiom: str
     facts: tuple[str, ...]
@@ -157,19 +157,19 @@ class Clause:
 
     @property
     def constructors(self) -> frozenset[str]:
-        """The operators without which it finds nothing."""
+        """The operators that must exist for it to match."""
         return frozenset(_CONSTRUCTOR.findall(" ".join(self.facts)))
 
     def text(self, ruleset: str, name: str) -> str:
-        """As egglog reads it."""
+        """The rewrite in egglog's syntax."""
         return f'(rule ({" ".join(self.facts)}) ({" ".join(self.actions)}) :ruleset {ruleset} :name "{name}")'
 
 
 def axiom_clauses(axiom: Rule, functions: dict[str, str]) -> list[Clause]:
-    """An axiom as rewrites: from left to right, from right to left, or both. ``functions`` gets what they apply.
+    """An axiom as rewrites: from left to right, from right to left, or both. Declarations are added to ``functions``.
 
-    A direction is left out if it starts from a bare variable, or would invent variables or integers. Raises
-    ``BadProgram`` if the axiom has no shapes that are known here.
+    A direction is left out if its pattern is a bare variable, or if its result has unbound variables or integers.
+    Raises ``BadProgram`` if shapes of the axiom are unknown.
     """
     if not all(isinstance(need, Binary) and need.op is BinaryOp.EQ for need in axiom.needs):
         raise BadProgram(f"axiom {axiom.name} can only need that extents are equal")
@@ -199,14 +199,14 @@ def _clause(
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A rule to be proved: ``program`` enters both sides; ``claims`` are equal if it holds."""
+    """A rule to be proved: ``program`` creates both sides; ``claims`` are the equalities to show."""
 
     program: str
     claims: tuple[str, ...]
 
 
 def goal(rule: Rule, functions: dict[str, str]) -> Goal:
-    """Both sides of ``rule``, its symbols and variables being constants. Raises ``BadProgram`` as ``normal_rule``."""
+    """The goal for ``rule``, with constants for its symbols and variables. Raises ``BadProgram`` as ``normal_rule``."""
     point = point_where(rule.needs)
     pairs, forms = normal_rule(rule, point)
     writer = _Question(functions, point=point)

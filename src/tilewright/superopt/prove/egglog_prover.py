@@ -1,10 +1,10 @@
 """Proofs by equality saturation (Willsey et al., "egg", POPL 2021; Zhang et al., egglog, PLDI 2023).
 
-Both sides of a rule are put into one e-graph, to which axioms add what is equal, until the sides meet or a limit is
-reached. Limits are counts, never times: the same question has the same answer on every machine.
+Both sides of a rule are put into one e-graph, to which axioms add equal terms, until the sides are equal or a limit is
+reached. Limits are counts, not times, so that results are the same on every machine.
 
-Every e-graph watches for contradictions: a term of two shapes, two numbers or two variables that are equal. (egglog
-13.2 is one: it drops a condition of some joins. It is excluded in ``pyproject.toml``.)
+Every e-graph checks for contradictions: a term with two shapes, two equal numbers or variables. (egglog 13.2 causes
+some, as it drops a condition of some joins; it is excluded in ``pyproject.toml``.)
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from tilewright.superopt.prove.egglog_clauses import PRELUDE, Clause, Goal, axio
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """When to give up: after so many rounds, or when the e-graph has so many terms."""
+    """Limits of a proof: the number of rounds, and of terms in the e-graph."""
 
     rounds: int = 7
     terms: int = 20_000
@@ -28,14 +28,14 @@ DEFAULT_EFFORT = Effort()
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """What rules in a program did: whether they made anything new, and the names of those that found anything."""
+    """The result of a program: whether its rules added terms, and the names of those that matched."""
 
     has_news: bool
     fired: frozenset[str]
 
 
 class _Graph:
-    """An e-graph of egglog. Raises ``BadInput`` if that is not installed."""
+    """An e-graph of egglog. Raises ``BadInput`` if egglog is not installed."""
 
     def __init__(self) -> None:
         try:
@@ -58,7 +58,7 @@ class _Graph:
         return _Ran(any(report.updated for report in reports), fired)
 
     def holds(self, claims: Sequence[str]) -> bool:
-        """Whether facts are known."""
+        """Whether all ``claims`` hold in the e-graph."""
         from egglog.bindings import EggSmolError
 
         try:
@@ -68,7 +68,7 @@ class _Graph:
         return True
 
     def sizes(self) -> Mapping[str, int]:
-        """How many terms there are of each constructor."""
+        """The number of terms of each constructor."""
         from egglog.bindings import PrintAllFunctionsSize
 
         outputs = self._graph.run_program(*self._graph.parse_program("(print-size)"))
@@ -83,16 +83,16 @@ class Prover:
         self._functions: dict[str, str] = {}
         """Declarations of all constructors, by name."""
         self._rulesets: dict[tuple[str, frozenset[str]], str] = {}
-        """By the axiom, and the constructors without which it finds nothing."""
+        """Rulesets, by the axiom and the constructors that must exist for it to match."""
         self._axioms: list[str] = []
-        """Of each clause, by its number: the name of the axiom."""
+        """The name of the axiom of each clause, by its number."""
         self._graph = _Graph()
         self._graph.run(PRELUDE)
         for axiom in axioms:
             self.learn(axiom)
 
     def learn(self, axiom: Rule) -> None:
-        """One more axiom. Raises ``BadProgram`` if it has no shapes that are known."""
+        """Add an axiom. Raises ``BadProgram`` if its shapes are unknown."""
         functions = dict(self._functions)
         clauses = axiom_clauses(axiom, functions)
         self._graph.run("\n".join(self._new(functions)))
@@ -102,7 +102,7 @@ class Prover:
             self._axioms.append(clause.axiom)
 
     def _new(self, functions: Mapping[str, str]) -> list[str]:
-        """Declarations of those that are not known."""
+        """The declarations of new functions."""
         return [text for name, text in functions.items() if name not in self._functions]
 
     def _ruleset(self, clause: Clause) -> str:
@@ -113,7 +113,7 @@ class Prover:
         return self._rulesets[key]
 
     def proves(self, rule: Rule, effort: Effort = DEFAULT_EFFORT, among: Collection[str] | None = None) -> bool:
-        """Whether the axioms prove ``rule``; only those called ``among``, if names are given.
+        """Whether the axioms prove ``rule``; with ``among``, only those of these names.
 
         Raises ``BadProgram`` if the rule has no shapes that are known.
         """
@@ -122,7 +122,7 @@ class Prover:
     def used(
         self, rule: Rule, effort: Effort = DEFAULT_EFFORT, among: Collection[str] | None = None
     ) -> frozenset[str] | None:
-        """The names of axioms that applied until ``rule`` was proved, most of them for nothing; None if it was not.
+        """The names of axioms that matched until ``rule`` was proved, most of them needlessly; None without a proof.
 
         Raises ``BadProgram`` if the rule has no shapes that are known.
         """
@@ -151,7 +151,7 @@ class Prover:
         return frozenset(self._axioms[int(name)] for name in applied)
 
     def _round(self, number: int, sizes: Mapping[str, int], among: Collection[str] | None) -> _Ran:
-        """Apply once what can find anything: hundreds of rules that find nothing take longer than those that do."""
+        """Apply each ruleset that can match once; leaving out the others saves most of the time."""
         present = {name for name, count in sizes.items() if count}
         chosen = [
             ruleset

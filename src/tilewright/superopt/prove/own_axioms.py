@@ -1,7 +1,7 @@
-"""Axioms of a user: a file of rules that are taken for true beside those that are built in.
+"""Axioms of a user: a file of rules that proofs may use like the built-in axioms.
 
-They are held to what can be known of them before they are used: none is false in float64, none lets a sum be a product,
-and each can be used in one direction at least.
+They are checked before use: none is false in float64, none makes a sum equal to a product, and each is usable in one
+direction at least.
 """
 
 from tilewright.base.errors import BadInput, BadProgram
@@ -31,7 +31,7 @@ def own_axioms(file: RuleFile) -> tuple[Rule, ...]:
 
 
 def _fault(axiom: Rule) -> str:
-    """What is wrong with it, and the remedy; empty if nothing is."""
+    """The fault of an axiom, and the remedy; empty if there is none."""
     if axiom.name in axioms():
         return "has the name of one that is built in: give it another"
     found = verify_rule(axiom, Engine.FIELD)

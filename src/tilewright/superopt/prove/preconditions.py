@@ -1,7 +1,7 @@
-"""Preconditions: what a rule needs that is false at some extents, and true where others are equal or divide them.
+"""Preconditions of rules that are false at some extents: equalities and divisibilities with which they are true.
 
-Conditions on symbols are held against instances at which the rule is true, and false. Of those that keep only true
-ones, fewest conditions first, the first with which axioms prove the rule is what it needs.
+Candidates are sets of conditions that exclude all tested instances at which the rule is false. The smallest one with
+which axioms prove the rule is the precondition.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,15 +15,15 @@ from tilewright.superopt.prove.proofs import find_proof
 from tilewright.symbolic.expr import TRUE, Expr, const, equal
 
 _MOST = 2
-"""Conditions of one rule."""
+"""Maximum number of conditions of a rule."""
 _WITNESSES = 3
-"""The least number of instances at which a rule must be true where its conditions hold."""
+"""Minimum number of instances that satisfy the conditions and at which the rule is true."""
 
 
 def find_needs(rule: Rule, *, instances: int = 300, proofs: int = 24) -> tuple[Expr, ...] | None:
     """The fewest conditions with which axioms prove ``rule``; None if none were found.
 
-    At most ``proofs`` are tried. Needs the extra ``superopt``.
+    ``proofs``: maximum number of attempted proofs. Needs the extra ``superopt``.
     """
     verdicts = list(islice(_verdicts(rule), instances))
     for needs in islice(_candidates(rule, verdicts), proofs):
@@ -48,7 +48,7 @@ def _verdicts(rule: Rule) -> Iterator[tuple[Instance, bool]]:
 
 
 def _candidates(rule: Rule, verdicts: Sequence[tuple[Instance, bool]]) -> Iterator[tuple[Expr, ...]]:
-    """Conditions that hold at no instance at which ``rule`` is false; first those that hold at most others."""
+    """Sets of conditions that exclude all instances at which ``rule`` is false; those with most true ones first."""
     conditions = list(_conditions(rule))
     holds = {
         condition: frozenset(at for at, (instance, _) in enumerate(verdicts) if instance.simplified(condition) == TRUE)
@@ -69,7 +69,7 @@ def _all_of(sets: Sequence[frozenset[int]]) -> frozenset[int]:
 
 
 def _conditions(rule: Rule) -> Iterator[Expr]:
-    """Equalities before divisibilities: they are what axioms can use."""
+    """Possible conditions; equalities first, as axioms can use them."""
     symbols = sorted((s for s in rule.symbols if not s.name.startswith("*")), key=lambda symbol: symbol.name)
     yield from (equal(a, b) for a, b in combinations(symbols, 2))
     yield from (equal(a % b, const(0)) for a, b in permutations(symbols, 2))

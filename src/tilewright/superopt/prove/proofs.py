@@ -1,6 +1,6 @@
-"""Proofs: which axioms prove a rule. A proof is a list of names; to replay it is to prove the rule from those alone.
+"""Proofs: lists of names of axioms that prove a rule. Replaying a proof means proving the rule from these axioms only.
 
-``own``: axioms of a user, beside those that are built in.
+``own``: axioms of a user, beside the built-in ones.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -12,11 +12,11 @@ from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.egglog_prover import Prover
 
 _FEW = 30
-"""So many axioms are loaded sooner than a question is put to, and taken from, an e-graph that has all."""
+"""The number of axioms up to which loading these only is faster than a proof in an e-graph of all."""
 
 
 def all_axioms(own: tuple[Rule, ...] = ()) -> Prover:
-    """Every axiom, loaded once."""
+    """A prover with all axioms, cached."""
     return _prover(own)
 
 
@@ -28,10 +28,10 @@ def _prover(own: tuple[Rule, ...]) -> Prover:
 def find_proof(
     rule: Rule, guesses: Iterable[Collection[str]] = (), own: tuple[Rule, ...] = ()
 ) -> tuple[str, ...] | None:
-    """The names of axioms that prove ``rule``: none can be left out. None if they do not prove it.
+    """A minimal list of names of axioms that prove ``rule``; None without a proof.
 
-    ``guesses``: names that may well prove it, as they prove what is like it; the search starts from the first that do.
-    Needs the extra ``superopt``. Raises ``BadProgram`` if the rule has no shapes that are known.
+    ``guesses``: proofs of similar rules, which are tried first. Needs the extra ``superopt``. Raises ``BadProgram`` if
+    shapes of the rule are unknown.
     """
     versions = at_ranks(rule)
     for names in (*guesses, relevant(rule, own=own), axioms(own).keys()):
@@ -42,7 +42,7 @@ def find_proof(
 
 
 def replays(rule: Rule, names: Sequence[str], own: tuple[Rule, ...] = ()) -> bool:
-    """Whether the axioms called ``names`` prove ``rule``. Raises ``KeyError`` for a name that no axiom has."""
+    """Whether the axioms called ``names`` prove ``rule``. Raises ``KeyError`` for an unknown name."""
     return _prove(at_ranks(rule), [axioms(own)[name].name for name in names], own)
 
 
@@ -51,7 +51,7 @@ def _prove(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ..
 
 
 def _used(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ...]) -> frozenset[str] | None:
-    """Those of the axioms called ``names`` that apply until all ``versions`` are proved; None if they are not."""
+    """Those of the axioms ``names`` that match until all ``versions`` are proved; None without a proof."""
     few = [axioms(own)[name] for name in dict.fromkeys(names)]
     prover = all_axioms(own) if len(names) > _FEW else Prover(few)
     found: set[str] = set()
@@ -64,7 +64,7 @@ def _used(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ...
 
 
 def relevant(rule: Rule, rounds: int = 2, own: tuple[Rule, ...] = ()) -> frozenset[str]:
-    """The axioms of which a side has no operators but those of ``rule``, or those that such axioms bring."""
+    """The axioms with a side whose operators all occur in ``rule``, or in axioms selected in an earlier round."""
     reached = _operators([*rule.sources, *rule.targets])
     known, found = axioms(own), set[str]()
     for _ in range(rounds):
@@ -78,7 +78,7 @@ def relevant(rule: Rule, rounds: int = 2, own: tuple[Rule, ...] = ()) -> frozens
 
 
 def is_redundant(axiom: Rule, own: tuple[Rule, ...] = ()) -> bool:
-    """Whether the axioms of other names prove it: a lemma, which makes proofs short."""
+    """Whether the axioms of other names prove ``axiom``; such lemmas shorten proofs."""
     return _prove(at_ranks(axiom), relevant(axiom, own=own) - {axiom.name}, own)
 
 
@@ -87,7 +87,7 @@ def _operators(terms: Sequence[Term]) -> frozenset[str]:
 
 
 def _fewest(versions: Sequence[Rule], names: Sequence[str], own: tuple[Rule, ...]) -> tuple[str, ...]:
-    """Leave out as many axioms as possible: first large parts of the list, then smaller ones (Zeller's ddmin)."""
+    """A minimal sublist of ``names`` that still proves all ``versions``, by delta debugging (Zeller's ddmin)."""
     kept, size = list(names), len(names) // 2
     while size:
         start = 0

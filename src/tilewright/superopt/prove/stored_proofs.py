@@ -1,7 +1,7 @@
-"""Proofs in files of rules: the lines ``proof`` and ``need``, found and written.
+"""Finds proofs for files of rules, and writes them into the lines ``proof`` and ``need``.
 
-A block that is a rule for each of several ranks or cases has one line: the axioms that any of its rules needs. Axioms
-of the rule's own rank are named ``NAME-*d``.
+A block that expands to rules for several ranks or cases has one line, with the axioms that any of its rules needs.
+Axioms for the rank of the rule are named ``NAME-*d``.
 """
 
 import re
@@ -17,10 +17,10 @@ from tilewright.superopt.prove.proofs import find_proof
 
 
 def with_proofs(text: str, shapes: int) -> str:
-    """``text``, a file of rules, with the proof of each block that axioms prove, as it is found now.
+    """``text``, a file of rules, with a new proof for each block that axioms prove.
 
-    A rule that is false at some extents gets a line ``need``, if conditions are found with which it is proved. What is
-    not proved keeps what it says of itself. ``shapes``: at how many each rule is evaluated.
+    A rule that is false at some extents gets a line ``need``, if conditions are found with which it is proved. Blocks
+    without a proof keep their lines. ``shapes``: the number of shapes at which each rule is evaluated.
     Needs the extra ``superopt``. Raises ``ParseError``.
     """
     text = _with_needs(text, shapes)
@@ -47,7 +47,7 @@ def _with_needs(text: str, shapes: int) -> str:
 
 
 def _proofs(blocks: Sequence[Block], shapes: int) -> Iterator[Proof | None]:
-    """Of each block; those before it are tried first, the latest one before all."""
+    """The proof of each block; proofs of earlier blocks are tried first, starting with the latest."""
     guesses: list[frozenset[str]] = []
     for block in blocks:
         found = _of_block(block, shapes, guesses[-8:][::-1])
@@ -57,7 +57,7 @@ def _proofs(blocks: Sequence[Block], shapes: int) -> Iterator[Proof | None]:
 
 
 def _of_block(block: Block, shapes: int, guesses: Sequence[frozenset[str]]) -> Proof | None:
-    """The axioms that any of its rules needs."""
+    """The proof of a block: the axioms that any of its rules needs."""
     needed: set[str] = set()
     tried: list[int] = []
     for rule in block.rules:
@@ -87,7 +87,7 @@ def _at(name: str, rank: int | None) -> str:
 
 
 def _general(name: str, ranks: range | None, rank: int | None) -> str:
-    """The axiom ``name`` of ``rank`` as one of any of ``ranks``, if there is one for each."""
+    """The name of the axiom for any of ``ranks``, if there is one for each; else ``name``."""
     if ranks is None or not name.endswith(f"-{rank}d"):
         return name
     general = re.sub(r"-\d+d$", "-*d", name)

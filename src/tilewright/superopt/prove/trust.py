@@ -1,9 +1,9 @@
-"""Files of rules that a user gives, or that installed packages have: which of their rules may be applied.
+"""Decides which rules from files of users and of installed packages may be applied.
 
-Rules that are given to who compiles are applied wherever they match, or where a search finds that they pay. A file says
-of each that it is proved (``tilewright rules verify --write`` finds proofs), and then the proof is replayed here: text
-proves nothing. Or it says that the rule is only tested: then who gives it answers for it. That a file was replayed is
-remembered in the cache on disk, by its content and that of the axioms.
+Given rules are applied wherever they match, or where a search rates them as faster. A rule with a stored proof (written
+by ``tilewright rules verify --write``) may be applied if the proof can be replayed. A rule marked as ``tested`` is
+applied only if the user names its file: the user is responsible for it. Results of replays are cached on disk, by the
+content of the file and of the axioms.
 """
 
 import logging
@@ -22,13 +22,13 @@ from tilewright.superopt.prove.axioms import axioms_text
 from tilewright.superopt.prove.verification import unproved
 
 GROUP = "tilewright.rules"
-"""Of entry points: each is the path of a file."""
+"""The group of entry points; each one is the path of a file."""
 
 
 def doubts(file: RuleFile, cache: Cache | None = None, *, asked: bool = True) -> Mapping[str, str]:
-    """Why rules of ``file`` may not be applied, by their names; ``asked``: whether somebody answers for tested ones.
+    """Reasons why rules of ``file`` may not be applied, by name; ``asked``: whether a user named the file.
 
-    Raises ``BadInput`` if the file is none of rules, and if there are proofs and egglog is not installed.
+    Raises ``BadInput`` if it is no file of rules, and if it has proofs and egglog is not installed.
     """
     found = {rule.name: why for rule in file.rules if (why := _claim(rule, file.name, asked))}
     stored = [rule for rule in file.rules if rule.proof is not None and rule.proof.evidence is Evidence.PROVED]
@@ -44,7 +44,7 @@ def doubts(file: RuleFile, cache: Cache | None = None, *, asked: bool = True) ->
 
 
 def _unproved(file: str, rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
-    """The names of those whose stored proofs do not prove them, and why. Raises ``BadInput`` without egglog."""
+    """The names of rules with invalid stored proofs, and the reasons. Raises ``BadInput`` without egglog."""
     try:
         for rule in rules:
             if why := unproved(rule):
@@ -55,7 +55,7 @@ def _unproved(file: str, rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
 
 
 def _claim(rule: Rule, file: str, asked: bool) -> str:
-    """Why nobody answers for it; empty if its file says that it is proved, or somebody ``asked`` for what is tested."""
+    """The reason why a rule may not be applied; empty if it claims a proof, or is tested and ``asked`` for."""
     wanted = {Evidence.PROVED, *[Evidence.TESTED] * asked}
     if rule.proof is not None and rule.proof.evidence in wanted:
         return ""
@@ -68,19 +68,19 @@ def _finds(file: str) -> str:
 
 
 def believed(file: RuleFile, cache: Cache | None, *, asked: bool) -> RuleFile:
-    """The file, if all of its rules may be applied. Raises ``BadInput`` as ``doubts``, and for a rule that may not."""
+    """``file``, if all its rules may be applied. Raises ``BadInput`` as ``doubts``, and for a rule that may not."""
     for name, why in doubts(file, cache, asked=asked).items():
         raise BadInput(f"{file.name}: the rule {name} can't be applied: {why}")
     return file
 
 
 def given_rules(paths: Iterable[str | os.PathLike[str]], cache: Cache | None = None) -> tuple[RuleFile, ...]:
-    """The files at ``paths``. Raises ``BadInput`` for what can't be read, and for rules that nobody answers for."""
+    """The files at ``paths``. Raises ``BadInput`` for unreadable files, and for rules that may not be applied."""
     return tuple(believed(RuleFile.read(path), cache, asked=True) for path in paths)
 
 
 def installed_rules(cache: Cache | None = None) -> tuple[RuleFile, ...]:
-    """Those of packages. A file that can't be read, or has rules that are not proved, is left out; the log says why."""
+    """The files of installed packages. Files that are unreadable or have unproved rules are skipped with a warning."""
     found: list[RuleFile] = []
     for name, path in installed(GROUP, Path).items():
         try:

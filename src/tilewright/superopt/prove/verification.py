@@ -1,11 +1,10 @@
-"""Whether rules hold: by evaluation, which finds what is false, and by proof, which accepts what is true.
+"""Verifies rules by evaluation, which refutes false ones, and by proof, which establishes true ones.
 
-A rule is accepted if its sides agree wherever they were evaluated, and axioms prove it. What can't be decided is
-rejected. Axioms are only evaluated. A second prover that does not know makes a rule no less proved by the first, but
-who asks for both accepts only what both prove.
+A rule is accepted if its sides agree at all points of evaluation, and axioms prove it; undecided rules are rejected.
+Axioms are only evaluated. With ``Engine.Z3``, both provers must prove a rule.
 
-``own``: axioms of a user (``own_axioms``), beside those that are built in. They may be of functions that are unknown
-over a finite field; a rule that differs there for these only is then held against float64, and proved.
+``own``: axioms of a user (``own_axioms``), beside the built-in ones. A rule that differs over the finite field only
+because of functions that have no meaning there is evaluated in float64, and then proved.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ from tilewright.superopt.prove.z3_prover import agrees
 
 
 class Engine(Enum):
-    """Who decides."""
+    """The method of verification."""
 
     EGGLOG = "egglog"
     """Evaluation, then a proof from axioms by equality saturation."""
@@ -35,18 +34,18 @@ class Engine(Enum):
 
 
 class Verdict(Enum):
-    """What became of a rule."""
+    """The result for a rule."""
 
     HOLDS = "holds"
     FALSE = "false"
-    """Numbers, or shapes, show it."""
+    """The sides differ in float64, or in shape."""
     UNPROVED = "not provable"
-    """Nothing shows that it is false, and nothing proves it."""
+    """Neither a counterexample nor a proof was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What one prover says of a rule; ``reason``: why it does not prove it, else empty."""
+    """The result of one prover; ``reason``: why it does not prove the rule, else empty."""
 
     engine: Engine
     reason: str = ""
@@ -54,7 +53,7 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of one rule; ``reason`` is empty if it holds."""
+    """The result for one rule; ``reason`` is empty if it holds."""
 
     rule: Rule
     verdict: Verdict = Verdict.HOLDS
@@ -62,11 +61,11 @@ class Finding:
     counterexample: Instance | None = None
     shapes: int = 0
     opinions: tuple[Opinion, ...] = ()
-    """Of all provers that were asked."""
+    """The results of the provers."""
     witness: Witness | None = None
-    """Numbers at which the sides differ."""
+    """Values of variables at which the sides differ."""
     unknown: tuple[str, ...] = ()
-    """Functions that are unknown over a finite field, if the sides differ for these only."""
+    """Functions without meaning over a finite field, if they are the only cause of a difference."""
 
     @property
     def holds(self) -> bool:
@@ -88,7 +87,7 @@ def built_in() -> list[Rule]:
 def verify(
     rules: Sequence[Rule], engine: Engine = Engine.EGGLOG, *, shapes: int = 8, own: tuple[Rule, ...] = ()
 ) -> Iterator[Finding]:
-    """What becomes of each rule.
+    """Verify each rule.
 
     Raises ``BadInput`` if the package of ``engine`` is not installed, and if ``own`` axioms contradict others.
     """
@@ -97,7 +96,7 @@ def verify(
 
 
 def verify_rule(rule: Rule, engine: Engine = Engine.EGGLOG, *, shapes: int = 8, own: tuple[Rule, ...] = ()) -> Finding:
-    """What becomes of one rule: evaluated at ``shapes`` instances, then proved, if its evidence says that it can be.
+    """Verify one rule: evaluate it at ``shapes`` instances, then prove it, unless it is an axiom or marked as tested.
 
     Raises as ``verify``.
     """
@@ -117,7 +116,7 @@ def verify_rule(rule: Rule, engine: Engine = Engine.EGGLOG, *, shapes: int = 8, 
 
 
 def _differing(rule: Rule, instance: Instance, shapes: int) -> Finding:
-    """False, if numbers or shapes show it; else not provable."""
+    """The finding for a rule that differs over the field: false with a witness or other shapes, else not provable."""
     unknown = unknown_functions(rule, instance)
     if unknown and witness(rule, instance) is None:
         floats = try_floats(rule, sampled(rule, largest=4, seed=1, tries=100), shapes)
@@ -135,7 +134,7 @@ def _differing(rule: Rule, instance: Instance, shapes: int) -> Finding:
 
 
 def _needs_proof(rule: Rule, own: tuple[Rule, ...]) -> bool:
-    """Not axioms, nor what says of itself that it was only tested. That a file calls a rule an axiom makes it none."""
+    """Whether a rule is neither an axiom nor marked as tested. A rule with only the name of an axiom needs a proof."""
     is_tested = rule.proof is not None and rule.proof.evidence is Evidence.TESTED
     return not is_tested and axioms(own).get(rule.name) != rule
 
@@ -150,7 +149,7 @@ def _opinions(rule: Rule, engine: Engine, own: tuple[Rule, ...]) -> Iterator[Opi
 
 
 def _axioms_of(rule: Rule, own: tuple[Rule, ...]) -> Sequence[str] | None:
-    """The names that its proof is made of, as they are stored or found."""
+    """The axioms of its proof, stored or found."""
     return rule.proof.axioms if _is_stored(rule) and rule.proof is not None else find_proof(rule, own=own)
 
 
@@ -159,7 +158,7 @@ def _is_stored(rule: Rule) -> bool:
 
 
 def unproved(rule: Rule, own: tuple[Rule, ...] = ()) -> str:
-    """Why a rule is not proved; empty if it is. A proof that is stored is replayed. Raises as ``verify``."""
+    """The reason why a rule is not proved; empty if it is. Stored proofs are replayed. Raises as ``verify``."""
     try:
         if rule.proof is None or not _is_stored(rule):
             is_proved = all(map(all_axioms(own).proves, at_ranks(rule)))

@@ -1,7 +1,7 @@
-"""What tells a false rule from one that is only not provable: numbers at which its sides differ.
+"""Witnesses of false rules: values in float64 at which the sides differ.
 
-Evaluation over a finite field takes functions such as exponentials for random ones, so that sides may differ there
-which are equal over the reals.
+Over a finite field, functions such as exponentials are random functions, so that sides may differ there although they
+are equal over the reals. Without a witness, such a rule is not provable, rather than false.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from tilewright.superopt.evaluate.instances import Instance, inputs, sides
 from tilewright.tensor.domains import Noting, Real
 
 _TOLERANCE = 1e-7
-"""Of float64, relative to the largest element: what rounding may do."""
+"""Tolerance for rounding in float64, relative to the largest element."""
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """Values of a rule's variables at which its sides differ in float64, and what they are at one element."""
+    """Values of a rule's variables at which its sides differ in float64, and both sides at one element."""
 
     instance: Instance
     values: Mapping[str, Array]
@@ -37,7 +37,7 @@ class Witness:
 
 
 def witness(rule: Rule, instance: Instance) -> Witness | None:
-    """Numbers at which the sides differ at ``instance``; None if they agree in float64, or have no value."""
+    """Values at which the sides differ at ``instance``; None if they agree in float64, or can't be evaluated."""
     concrete, evaluator = instance.concrete_rule(rule), Evaluator(Real(_TOLERANCE))
     values = inputs(concrete, evaluator.domain)
     try:
@@ -52,7 +52,7 @@ def witness(rule: Rule, instance: Instance) -> Witness | None:
 
 
 def _worst(left: Array, right: Array) -> tuple[int, ...]:
-    """Where they differ most; first, where only one of them is a number."""
+    """The index of the largest difference; elements at which only one side is finite come first."""
     with np.errstate(invalid="ignore"):
         distance = np.abs(left.astype(np.float64) - right.astype(np.float64))
     distance = np.where(np.isnan(distance), np.where(np.isnan(left) == np.isnan(right), 0.0, np.inf), distance)
@@ -74,7 +74,7 @@ def differ_in_shape(rule: Rule, instance: Instance) -> bool:
 
 
 def unknown_functions(rule: Rule, instance: Instance) -> tuple[str, ...]:
-    """The operators of ``rule`` that a finite field gives no true meaning, in order of their first use."""
+    """The operators of ``rule`` that have no meaning over a finite field, in order of first use."""
     domain = Noting()
     concrete, evaluator = instance.concrete_rule(rule), Evaluator(domain)
     bindings, known = Bindings(inputs(concrete, domain)), dict[Term, Array]()

@@ -1,4 +1,4 @@
-"""Terms in normal form as text of provers: applications of functions that are declared as they are met.
+"""Writes terms in normal form as text for provers: applications of functions, which are declared at first use.
 
 Sorts are ``T`` (terms), ``S`` (shapes: lists of extents, last dimension first, leading dimensions being the tail),
 ``Window`` (strides, pads and dilations together) and the prover's integers. One function stands for each operator,
@@ -21,7 +21,7 @@ from tilewright.symbolic.operations import BinaryOp, UnaryOp
 
 
 class Named(Enum):
-    """What has a name in a rule."""
+    """Kinds of names in a rule."""
 
     TERM = "t"
     INTEGER = "i"
@@ -31,23 +31,23 @@ class Named(Enum):
 
 @dataclass(slots=True)
 class Writer(ABC):
-    """Writes terms; a prover's language, and what stands for names, are a subclass's."""
+    """Writes terms; subclasses define the prover's language and the text for names."""
 
     functions: dict[str, str]
-    """Declarations of all that is applied, by name."""
+    """Declarations of all functions, by name."""
     texts: dict[Term, str] = field(default_factory=dict[Term, str])
-    """What terms are called, of those that have a name."""
+    """Names of terms that have been named."""
 
     INTEGER: ClassVar[str] = "Int"
     NIL: ClassVar[str] = "Nil"
 
     @abstractmethod
     def named(self, what: Named, name: str) -> str:
-        """What stands for a name."""
+        """The text for a name of kind ``what``."""
 
     @abstractmethod
     def number(self, value: float) -> str:
-        """A number, as a term."""
+        """A number as a term."""
 
     @abstractmethod
     def literal(self, value: int) -> str:
@@ -59,10 +59,10 @@ class Writer(ABC):
 
     @abstractmethod
     def declared(self, kind: str, sorts: Sequence[str], result: str) -> str:
-        """The function of this kind on arguments of ``sorts``, which is declared."""
+        """The name of the function of this kind for arguments of ``sorts``; it is declared at first use."""
 
     def kind(self, term: Apply) -> str:
-        """What is applied."""
+        """The name of the operator, with its count of operands and form of attributes."""
         return f"{term.op.name}.{term.output}"
 
     def term(self, term: Term) -> str:
@@ -78,7 +78,7 @@ class Writer(ABC):
                 return self._applied(self.kind(term), [*operands, *self._attributes(term)], "T")
 
     def _attributes(self, term: Apply) -> Iterator[tuple[str, str]]:
-        """The text and the sort of each."""
+        """The text and the sort of each attribute."""
         lists: list[tuple[str, str]] = []
         for name, value in term.attributes:
             if term.op.name in SHAPED and isinstance(value, tuple):

@@ -1,9 +1,9 @@
 """A second prover, independent of the first: Z3 (de Moura and Bjørner, TACAS 2008).
 
-Axioms are facts for all values, the rule is denied, and Z3 is asked for a contradiction, in SMT-LIB. With the first
-prover, normal forms and the order of arguments (``writing``) are shared: extents are integers here, not numbers of a
-field, and what an axiom calls ``k`` is read off the shape of what was found. Effort is a count of Z3's own steps, so
-that the answer is the same on every machine. What Z3 does not know is no proof.
+Axioms are universally quantified facts, the rule is negated, and Z3 searches for a contradiction (SMT-LIB). The normal
+forms and the order of arguments (``writing``) are shared with the first prover; extents are integers here, not elements
+of a field, and an axiom's symbols are bound by the shapes of matched terms. The limit is a count of Z3's steps, so that
+results are the same on every machine. The answer "unknown" is not a proof.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from tilewright.symbolic.expr import Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp
 
 LIMIT = 20_000_000
-"""Steps of Z3 for one rule: some seconds."""
+"""Maximum steps of Z3 for one rule: some seconds."""
 
 _PRELUDE = """
 (declare-sort T 0)
@@ -51,13 +51,13 @@ _ARITHMETIC: Mapping[BinaryOp, str] = {
 
 
 class _Missing(Exception):
-    """What follows mentions what was not found: this direction of an axiom says nothing that can be used."""
+    """The result of a rewrite has a name that its pattern does not bind, so that this direction is unusable."""
 
 
 def agrees(rule: Rule, names: Collection[str], limit: int = LIMIT, own: tuple[Rule, ...] = ()) -> bool:
-    """Whether Z3, too, proves ``rule`` from the axioms called ``names``, in ``limit`` steps at most.
+    """Whether Z3 proves ``rule`` from the axioms called ``names`` in at most ``limit`` steps.
 
-    ``own``: axioms of a user, beside those that are built in.
+    ``own``: axioms of a user, beside the built-in ones.
 
     Raises ``BadInput`` if Z3 is not installed, ``BadProgram`` if the rule has no shapes that are known.
     """
@@ -66,7 +66,7 @@ def agrees(rule: Rule, names: Collection[str], limit: int = LIMIT, own: tuple[Ru
 
 
 def question(rule: Rule, known: Sequence[Rule]) -> str:
-    """What is asked, in SMT-LIB: it is unsatisfiable if the axioms ``known`` prove ``rule``."""
+    """A problem in SMT-LIB that is unsatisfiable if the axioms ``known`` prove ``rule``."""
     functions: dict[str, str] = {}
     facts = [fact for axiom in known for fact in _facts(axiom, functions)]
     denial = list(_denial(rule, functions))
@@ -79,7 +79,7 @@ def _is_contradiction(text: str, limit: int) -> bool:
     except ImportError as error:
         raise BadInput("Z3 is not installed: pip install 'tilewright[superopt]'") from error
     solver = z3.SimpleSolver()
-    solver.set("mbqi", False)  # it looks for models; here, what is not proved is unknown
+    solver.set("mbqi", False)  # it searches for models, which are not needed
     solver.set("rlimit", limit)
     solver.from_string(text)
     return solver.check() == z3.unsat
@@ -90,10 +90,10 @@ _SORTS = {Named.TERM: "T", Named.INTEGER: "Int", Named.LEADING: "S", Named.WINDO
 
 @dataclass(slots=True)
 class _Writer(Writer):
-    """Writes SMT-LIB; ``names`` has what symbols, variables, leading dimensions and windows are called so far."""
+    """Writes SMT-LIB; ``names`` are those of bound symbols, variables, leading dimensions and windows."""
 
     unknown: Callable[[str, str], str] = field(kw_only=True)
-    """What is done about a name, of some sort, that stands for nothing yet."""
+    """Called for an unbound name of some sort."""
     names: dict[str, str] = field(default_factory=dict[str, str])
 
     def named(self, what: Named, name: str) -> str:
@@ -134,7 +134,7 @@ def _real(value: float) -> str:
 
 
 def _facts(axiom: Rule, functions: dict[str, str]) -> Iterator[str]:
-    """An axiom, from left to right and from right to left, where that can be used."""
+    """An axiom as facts: from left to right and from right to left, where usable."""
     pairs, forms = normal_rule(axiom, point_where(axiom.needs))
     for directed in (pairs, [(target, source) for source, target in pairs]):
         if all(isinstance(found, Apply) for found, _ in directed):
@@ -146,7 +146,7 @@ def _facts(axiom: Rule, functions: dict[str, str]) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Pattern(_Writer):
-    """What is to be found: integers are names, which must be what they stand for."""
+    """A pattern of a fact: integers are names, with conditions on their values."""
 
     expected: list[tuple[str, Expr]] = field(default_factory=list[tuple[str, Expr]])
     targets: list[tuple[str, Shape]] = field(default_factory=list[tuple[str, Shape]])
@@ -200,7 +200,7 @@ class _Fact:
         return f"|{name}|"
 
     def _read(self, pattern: _Pattern, text: str, shape: Shape) -> None:
-        """``text`` is a ``shape``: what has no name yet is called what it is there."""
+        """Bind the unbound names of ``shape`` to parts of the shape ``text``."""
         for extent in reversed(shape.dims):
             self.conditions.append(f"((_ is D) {text})")
             if isinstance(extent, Var) and f"i {extent.name}" not in pattern.names:
@@ -222,7 +222,7 @@ def _missing(name: str, sort: str) -> str:
 
 
 def _denial(rule: Rule, functions: dict[str, str]) -> Iterator[str]:
-    """The rule's values exist, have their shapes, and the sides of an equation differ."""
+    """The negated rule: its values exist and have their shapes, and the sides of an equation differ."""
     pairs, forms = normal_rule(rule, point_where(rule.needs))
     constants: list[str] = []
 

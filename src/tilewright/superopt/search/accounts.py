@@ -1,4 +1,4 @@
-"""What became of each rule that somebody gave to a search: where it matched, what it would save, why it was left."""
+"""The result for each rule that a user gave to a search: matches, estimated gain, and why it was not applied."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tilewright.superopt.search.result import Optimized
 
 
 class Fate(Enum):
-    """What became of a rule."""
+    """The result for a rule."""
 
     APPLIED = "applied"
     NOT_PROVED = "not proved"
@@ -21,11 +21,11 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of one rule.
+    """The result for one rule.
 
-    ``matches``: in how many places of the graph that was searched. ``gain``: what the best of these applications alone
-    saves of the time of that graph's nodes, by the model of the search; below 0 if it costs more, None without a match.
-    ``times``: how often the rule was applied on the way to the graph that was chosen. ``reason``: why it was not.
+    ``matches``: the number of matches in the given graph. ``gain``: the fraction of the cost of that graph's nodes that
+    the best single application saves, by the search's model; negative if the cost grows, None without a match.
+    ``times``: the number of applications that led to the chosen graph. ``reason``: why there are none.
     """
 
     rule: str
@@ -37,7 +37,7 @@ class Account:
 
 
 def accounts(rules: Sequence[Rule], doubts: Mapping[str, str], found: Optimized, costs: CostProvider) -> list[Account]:
-    """One of each of ``rules``. ``doubts``: why some were not searched by, by their names."""
+    """An account of each of ``rules``. ``doubts``: reasons why some were not used in the search, by name."""
     whole = cost_by_nodes(found.before, costs)
     by = Backtracking(rules, costs)
     return [_account(rule, doubts.get(rule.name, ""), found, by.gains(found.before, rule), whole) for rule in rules]

@@ -1,9 +1,8 @@
-"""Choices without cycles: which of the ways to make things are left out so that nothing is made of itself.
+"""Removes nodes of an e-graph so that no cycles remain. A *way* is a node: it makes one class and reads others.
 
-An e-graph has cycles where a value is equal to one that is computed from it (``x`` and ``Neg(Neg(x))``). A graph has
-none, so that whatever is chosen from the rest may be one. Yang et al., "Equality Saturation for Tensor Graph
-Superoptimization" (MLSys 2021), leave out the newest node of each cycle. Here, older ways come first, and one is left
-out only if it closes a cycle of older ones.
+An e-graph has cycles where a value equals one computed from it (``x`` and ``Neg(Neg(x))``). A graph has none: without
+cycles, any choice of nodes is a graph. Yang et al., "Equality Saturation for Tensor Graph Superoptimization" (MLSys
+2021), remove the newest node of each cycle. Here, a way is removed only if it closes a cycle of older ones.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -22,9 +21,9 @@ class Way:
 
 
 def without_cycles(ways: Sequence[Way]) -> tuple[list[str], list[int]]:
-    """Everything that is made or read, each after all that its ways read; and the positions of the ways that stay.
+    """All classes in topological order, and the positions of the remaining ways.
 
-    ``ways``: oldest first. What was first made of older things only can be made of what stays, too.
+    ``ways``: oldest first. A class whose oldest way reads only older classes still has a way.
     """
     tangled = {name for members in components(_edges(ways)) if len(members) > 1 for name in members}
     tangled |= {way.made for way in ways if way.made in way.reads}
@@ -36,12 +35,12 @@ def without_cycles(ways: Sequence[Way]) -> tuple[list[str], list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Staying:
-    """What is read by ways that stay, among what is on cycles."""
+    """Edges of the remaining ways, among classes on cycles."""
 
     reads: Mapping[str, set[str]]
 
     def takes(self, way: Way) -> bool:
-        """Whether ``way`` closes no cycle; it stays then."""
+        """Whether ``way`` closes no cycle; then it is added."""
         inside = [name for name in way.reads if name in self.reads]
         if self._reaches(inside, way.made):
             return False
@@ -61,7 +60,7 @@ class _Staying:
 
 
 def _edges(ways: Sequence[Way], positions: Iterable[int] | None = None) -> Mapping[str, Sequence[str]]:
-    """What is read, directly, to make each thing; of the ways at ``positions``, None for all."""
+    """The classes that each class reads directly, by the ways at ``positions``; None for all."""
     edges: dict[str, list[str]] = {name: [] for way in ways for name in (*way.reads, way.made)}
     for position in range(len(ways)) if positions is None else positions:
         edges[ways[position].made] += ways[position].reads
@@ -69,7 +68,7 @@ def _edges(ways: Sequence[Way], positions: Iterable[int] | None = None) -> Mappi
 
 
 def components(edges: Mapping[Thing, Sequence[Thing]]) -> Iterator[list[Thing]]:
-    """Strongly connected components, each after those that its edges lead to."""
+    """Strongly connected components in reverse topological order."""
     search = _Search(edges)
     for root in edges:
         yield from search.components(root)
@@ -82,13 +81,13 @@ class _Search(Generic[Thing]):
     edges: Mapping[Thing, Sequence[Thing]]
     numbers: dict[Thing, int] = field(default_factory=dict)
     lowest: dict[Thing, int] = field(default_factory=dict)
-    """The lowest number that is known to be in the component of each."""
+    """The lowest number known to be in the component of each vertex."""
     open: dict[Thing, None] = field(default_factory=dict)
-    """What has a number, and no component yet."""
+    """Vertices with a number, but without a component."""
     path: list[tuple[Thing, Iterator[Thing]]] = field(default_factory=list)
 
     def components(self, root: Thing) -> Iterator[list[Thing]]:
-        """Those that ``root`` leads to, and that were not found before."""
+        """The components reachable from ``root`` that were not found before."""
         if root not in self.numbers:
             self._enter(root)
         while self.path:

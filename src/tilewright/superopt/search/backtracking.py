@@ -1,8 +1,8 @@
 """Cost-based backtracking over graphs, as in Jia et al., "TASO" (SOSP 2019), section 5.
 
-Graphs wait in the order of their costs. The cheapest is taken, and all that one application of a rule makes of it waits
-as well, if it is new and costs less than ``alpha`` times the best so far: what costs a little more may open the way to
-what costs less. Networks repeat themselves, so a rule is also applied wherever it pays, as one move.
+A priority queue has graphs by cost. The cheapest is removed, and all graphs that result from one application of a rule
+are added, if they are new and cost less than ``alpha`` times the best so far: a small increase may be needed to reach
+a lower cost. As networks repeat their parts, applying a rule wherever it pays is also one move.
 """
 
 import math
@@ -27,10 +27,10 @@ from tilewright.superopt.search.result import State, applied_by
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far a search goes.
+    """Limits of a search.
 
-    ``alpha``: how much more than the best a graph may cost that is looked at; ``pops``: how many graphs are taken;
-    ``matches``: of each rule in one graph, those that are tried one by one; ``nodes``: by how many a graph may grow.
+    ``alpha``: maximum cost of a graph, relative to the best; ``pops``: number of graphs removed from the queue;
+    ``matches``: maximum single applications of each rule to a graph; ``nodes``: maximum growth of a graph.
     """
 
     alpha: float = 1.05
@@ -43,8 +43,8 @@ class Limits:
 class Backtracking:
     """A search with some rules.
 
-    ``is_time_left``: whether another rule may be tried; it ends a search early. ``memory``: the most bytes that a graph
-    may take (``peak_memory``), if it takes more than the one that is searched; None for any number.
+    ``is_time_left``: returns false to end the search early. ``memory``: maximum bytes of a graph (``peak_memory``) that
+    needs more than the given one; None for no limit.
     """
 
     rules: Sequence[Rule]
@@ -54,7 +54,7 @@ class Backtracking:
     memory: int | None = None
 
     def best(self, graph: Graph) -> State:
-        """What costs least of all that was found; ``graph`` itself, if nothing costs less."""
+        """The cheapest graph found; ``graph`` itself, if none costs less."""
         best = start = State(graph, self.cost(graph))
         waiting = [(start.cost, 0, start)]
         seen, most = {fingerprint(graph)}, len(graph.nodes) + self.limits.nodes
@@ -77,7 +77,7 @@ class Backtracking:
         return best
 
     def gains(self, graph: Graph, rule: Rule) -> list[float]:
-        """For each place of ``graph`` where ``rule`` matches: by how much, applied there, it lowers the nodes' cost."""
+        """For each match of ``rule`` in ``graph``, the reduction of the nodes' cost by applying it."""
         index, found = index_of(graph), dict[frozenset[str], float]()
         for made in self._applications(rule, index, graph.names()):
             place = frozenset(node.outputs[0].name for node in made.match.nodes)
@@ -85,7 +85,7 @@ class Backtracking:
         return list(found.values())
 
     def cost(self, graph: Graph) -> float:
-        """What the nodes of ``graph`` cost together."""
+        """The total cost of the nodes of ``graph``."""
         return cost_by_nodes(graph, self.costs)
 
     def _sum(self, nodes: Iterable[Node], weights: Collection[str]) -> float:
@@ -110,7 +110,7 @@ class Backtracking:
                     yield made
 
     def _everywhere(self, state: State, rule: Rule) -> State:
-        """``rule`` applied as long as that lowers the cost: wherever it does at once, if that makes no cycle."""
+        """The state after applying ``rule`` while that lowers the cost, to all such matches at once if possible."""
         while self.is_time_left():
             index = index_of(state.graph)
             paying = self._paying(state, rule, index)
@@ -123,7 +123,7 @@ class Backtracking:
         return state
 
     def _paying(self, state: State, rule: Rule, index: Index) -> list[Replacement]:
-        """Applications that lower the cost, no two of which share a node."""
+        """Applications that lower the cost, without common nodes."""
         found: list[Replacement] = []
         taken: set[str] = set()
         for made in self._applications(rule, index, state.graph.names()):
@@ -134,11 +134,11 @@ class Backtracking:
         return found
 
     def _gain(self, made: Replacement, index: Index) -> float:
-        """By how much what ``made`` replaces costs more than it."""
+        """The reduction of the nodes' cost by ``made``."""
         return self._sum(made.match.nodes, index.weights) - self._sum(made.nodes, _weights_with(made, index))
 
     def _after(self, state: State, index: Index, replacements: Sequence[Replacement]) -> State:
-        """Raises ``InternalError`` if they make a cycle together."""
+        """The state after ``replacements``. Raises ``InternalError`` if they form a cycle together."""
         graph = spliced(state.graph, replacements)
         left = {node.outputs[0].name: node for node in graph.nodes}
         cost, steps = state.cost, list(state.steps)
@@ -152,7 +152,7 @@ class Backtracking:
 
 
 def _weights_with(made: Replacement, index: Index) -> Collection[str]:
-    """The weights, and what ``made`` computes of weights only."""
+    """The weights, including those that ``made`` computes from weights."""
     own = {value.name for value in made.constants}
     for node in made.nodes:
         if all(value is None or value.name in index.weights or value.name in own for value in node.inputs):

@@ -1,11 +1,11 @@
-"""Which options to take so that all that is wanted is made, at the least cost: extraction, without graphs.
+"""Extraction as a problem of choice: the cheapest set of options that makes all wanted things.
 
 ::
 
     problem = Problem((Option(3.0, (), (0,)), Option(1.0, (0,), (1, 2))), wanted=(2,))
     plan = greedy(problem)       # {0: 0, 2: 1}: thing 0 is made by option 0, thing 2 by option 1
 
-An option that makes several things is paid once. Things are numbered; so are options, by their places.
+An option that makes several things is paid once. Things are numbers; options are numbered by position.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Plan = Mapping[int, int]
-"""The option that makes each thing that is needed."""
+"""The chosen option for each needed thing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to make ``makes``, at ``cost``, of all that it ``reads``; each thing is named once."""
+    """Makes the things ``makes`` from all of ``reads``, at ``cost``; each thing is listed once."""
 
     cost: float
     reads: tuple[int, ...]
@@ -30,53 +30,53 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What there is to choose from; costs are not negative."""
+    """The options, with costs of at least 0, and the wanted things."""
 
     options: tuple[Option, ...]
     wanted: tuple[int, ...]
 
 
 def cost_of(problem: Problem, plan: Plan) -> float:
-    """Of all options that ``plan`` takes."""
+    """The sum of the costs of the chosen options."""
     return sum(problem.options[number].cost for number in set(plan.values()))
 
 
 def greedy(problem: Problem) -> Plan | None:
-    """A plan in which each thing is made by the option that is cheapest, with all that it needs, for that thing alone.
+    """A plan in which each thing is made at the lowest cost for that thing alone, including all it needs.
 
-    What is needed more than once is counted once. None if what is wanted can't be made.
+    Things needed more than once count once. None if the wanted things can't be made.
     """
     return _Greedy(problem, range(len(problem.options))).plan()
 
 
 def plan_of(problem: Problem, chosen: Sequence[int]) -> Plan | None:
-    """What is wanted, made by options of ``chosen`` only; None if that can't be."""
+    """A plan with options of ``chosen`` only; None if there is none."""
     return _Greedy(problem, chosen).plan()
 
 
 def makeable(problem: Problem, chosen: Sequence[int]) -> frozenset[int]:
-    """All that can be made by options of ``chosen``."""
+    """The things that options of ``chosen`` can make."""
     return frozenset(_Greedy(problem, chosen).makers())
 
 
 class _Greedy:
-    """Knuth, "A Generalization of Dijkstra's Algorithm" (1977): things in the order of their costs."""
+    """Knuth, "A Generalization of Dijkstra's Algorithm" (1977): visits things in the order of their costs."""
 
     def __init__(self, problem: Problem, chosen: Iterable[int]) -> None:
         self._problem = problem
         self._costs = np.array([option.cost for option in problem.options])
         self._ready: list[tuple[float, int, int]] = []
-        """Options all of whose operands are made: cost with all that they need; number; those options, as bits."""
+        """Options whose operands can all be made: total cost, number, and the needed options as bits."""
         self._missing = {number: len(problem.options[number].reads) for number in chosen}
         self._readers: dict[int, list[int]] = {}
         for number in self._missing:
             for thing in problem.options[number].reads:
                 self._readers.setdefault(thing, []).append(number)
         self._used: dict[int, int] = {}
-        """By thing, the options that its maker takes, itself among them, as bits."""
+        """For each thing, the options needed to make it, as bits."""
 
     def plan(self) -> Plan | None:
-        """Only what is needed."""
+        """The plan of the needed things only."""
         makers = self.makers()
         needed: dict[int, int] = {}
         waiting = list(self._problem.wanted)

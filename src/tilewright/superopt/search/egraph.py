@@ -1,17 +1,16 @@
-"""E-graphs: graphs in which equal values are one class, made by any of several nodes.
+"""E-graphs: graphs with classes of equal values, each made by any of several nodes.
 
 ::
 
     egraph = EGraph(graph)
-    egraph.include(replacement)     # targets beside their sources, not in the place of them
+    egraph.include(replacement)     # adds targets; sources stay
     egraph.rebuild()
     for node in egraph.view().lookup.by_operator["MatMul"]: ...
 
 The data structure of Willsey et al., "egg: Fast and Extensible Equality Saturation" (POPL 2021): a union-find of
-values, and nodes of which there are no two alike (operator, classes of the inputs, attributes to the bit, number of
-outputs). A class stands under the name of the oldest of its values. After values were united, ``rebuild`` unites what
-nodes make that have become alike (congruence). That a class is known at compile time (a weight) is an analysis: it is
-if one of its nodes reads weights only.
+values, and unique nodes (operator, classes of the inputs, exact attributes, number of outputs). A class is represented
+by the oldest of its values. After unions, ``rebuild`` unites the results of nodes that have become equal (congruence).
+Whether a class is known at compile time (a weight) is an analysis: it is if one of its nodes reads weights only.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,22 +35,22 @@ _Key = tuple[str, tuple[str | None, ...], Exact[Attributes], int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ENode:
-    """A node between classes: its inputs and outputs are the values that these stand under."""
+    """A node between classes: its inputs and outputs are the representatives of classes."""
 
     node: Node
     rule: Rule | None
-    """That made it; None for nodes of the graph."""
+    """The rule that created it; None for nodes of the graph."""
     attributes: Exact[Attributes]
-    """Those that are not as by default, sorted by name."""
+    """Attributes without defaults, sorted by name."""
 
     @property
     def reads(self) -> Sequence[str]:
-        """The classes of its inputs, each once."""
+        """The names of its input classes, without repetitions."""
         return list(dict.fromkeys(value.name for value in self.node.inputs if value is not None))
 
     @property
     def key(self) -> _Key:
-        """Equal for nodes that make the same."""
+        """A key that is equal for nodes with equal results."""
         inputs = [None if value is None else value.name for value in self.node.inputs]
         if self.node.op.has(Trait.COMMUTATIVE):
             inputs.sort(key=lambda name: name or "")
@@ -60,36 +59,36 @@ class ENode:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """An e-graph at one moment."""
+    """A snapshot of an e-graph."""
 
     nodes: Mapping[str, Sequence[ENode]]
-    """Those that make a class, oldest first. Inputs of the graph, and constants, have none."""
+    """The nodes that make each class, oldest first. Inputs of the graph and constants have none."""
     lookup: Lookup
-    """For matching. Nodes are left out with which something would be made of itself."""
+    """The lookup for matching, without nodes that close cycles."""
     order: Sequence[str]
-    """All classes in ``lookup`` that are made or read, each after what its nodes read."""
+    """All classes in ``lookup``, in topological order."""
     beneath: Mapping[str, int]
-    """For each class the set (in bits, by position in ``order``) of it and all that is read to make it."""
+    """For each class, the set (bits by position in ``order``) of itself and of all classes that it depends on."""
     positions: Mapping[str, int]
-    """Of classes in ``order``."""
+    """The position of each class in ``order``."""
 
     def is_made_of(self, name: str, other: str) -> bool:
-        """Whether the class ``name`` is ``other``, or reads it, directly or not, in one of the ways to make it."""
+        """Whether the class ``name`` is ``other``, or depends on it by some of its nodes, directly or not."""
         return bool(self.beneath[name] >> self.positions[other] & 1)
 
 
 @dataclass(slots=True)
 class EGraph:
-    """A growing e-graph that began as ``graph``."""
+    """A growing e-graph, initialized with ``graph``."""
 
     graph: Graph
     _names: Names = field(init=False)
     _values: dict[str, Value] = field(default_factory=dict[str, Value])
-    """All that ever stood for a class, by name."""
+    """All values that ever represented a class, by name."""
     _ages: dict[str, int] = field(default_factory=dict[str, int])
-    """How many there were before each."""
+    """The number of values before each value."""
     _above: dict[str, str] = field(default_factory=dict[str, str])
-    """An older value that is equal, for all that do not stand for their class any more."""
+    """Union-find parents: an equal older value, for each value that no longer represents its class."""
     _nodes: dict[_Key, ENode] = field(default_factory=dict[_Key, ENode])
     _arrays: dict[str, Array] = field(default_factory=dict[str, Array])
     """Constants, by name."""
@@ -111,20 +110,20 @@ class EGraph:
 
     @property
     def nodes(self) -> Collection[ENode]:
-        """All of them, oldest first."""
+        """All nodes, oldest first."""
         return self._nodes.values()
 
     @property
     def classes(self) -> Collection[Value]:
-        """What they stand under, oldest first."""
+        """The representatives of all classes, oldest first."""
         return [value for name, value in self._values.items() if name not in self._above]
 
     def new_names(self) -> Names:
-        """For what a graph of these values has besides."""
+        """A source of names that differ from those of all values."""
         return Names(self._values)
 
     def find(self, name: str) -> Value:
-        """What the class of the value ``name`` stands under."""
+        """The representative of the class of the value ``name``."""
         while name in self._above:
             above = self._above[name]
             self._above[name] = self._above.get(above, above)
@@ -132,11 +131,11 @@ class EGraph:
         return self._values[name]
 
     def age(self, name: str) -> int:
-        """How many values there were before the one that the class of ``name`` stands under."""
+        """The number of values before the representative of the class of ``name``."""
         return self._ages[self.find(name).name]
 
     def union(self, a: str, b: str) -> None:
-        """The classes of two values become one. Raises ``InternalError`` if their types differ."""
+        """Merge the classes of two values. Raises ``InternalError`` if their types differ."""
         old, new = sorted((self.find(a), self.find(b)), key=lambda value: self._ages[value.name])
         if old.name == new.name:
             return
@@ -146,7 +145,7 @@ class EGraph:
         self._is_stale = True
 
     def include(self, made: Replacement) -> Sequence[Value]:
-        """The targets of a match: they equal what they would replace. ``rebuild`` follows, sooner or later.
+        """Add the targets of a match, equal to the values that they would replace. Requires a later ``rebuild``.
 
         Returns the values that had no class before.
         """
@@ -164,7 +163,7 @@ class EGraph:
         return list(islice(self._values.values(), before, None))
 
     def rebuild(self) -> None:
-        """Congruence: what nodes make of equal values is equal."""
+        """Restore congruence: equal operations on equal values have equal results."""
         while self._is_stale:
             self._is_stale = False
             nodes, self._nodes = self._nodes, {}
@@ -172,7 +171,7 @@ class EGraph:
                 self._insert(replace(one, node=self._canonical(one.node)))
 
     def view(self) -> View:
-        """What matching and extraction see of it, once it is rebuilt."""
+        """The snapshot for matching and extraction; requires ``rebuild`` before."""
         arrays = {self.find(name).name: array for name, array in self._arrays.items()}
         given = arrays.keys() | {value.name for value in self.graph.inputs}
         pairs = [
@@ -186,7 +185,7 @@ class EGraph:
         return _view(_by_class(pairs), lookup, order)
 
     def _weights(self) -> frozenset[str]:
-        """Classes that are known when a model is compiled."""
+        """The classes known at compile time."""
         found = {self.find(name).name for name in self._arrays}
         before = -1
         while before < len(found):
@@ -212,7 +211,7 @@ class EGraph:
         return known or self._register_constant(replace(value, name=self._names.fresh(value.name)), array)
 
     def _add(self, node: Node, rule: Rule | None) -> Sequence[Value]:
-        """The classes of what ``node`` makes. Its outputs have new names, or those of values that they are equal to."""
+        """Add ``node``; the classes of its outputs, whose names are new, or those of values equal to them."""
         one = ENode(self._canonical(node), rule, _not_by_default(node))
         twin = self._nodes.get(one.key)
         if twin is None:
@@ -233,7 +232,7 @@ class EGraph:
                 self.union(old.name, new.name)
 
     def _canonical(self, node: Node) -> Node:
-        """``node`` between the values that its own stand under now."""
+        """``node`` with representatives for its inputs and outputs."""
         if not any(value.name in self._above for value in (*node.inputs, *node.outputs) if value is not None):
             return node
         inputs = tuple(value and self.find(value.name) for value in node.inputs)
@@ -269,7 +268,7 @@ def _view(nodes: Mapping[str, Sequence[ENode]], lookup: Lookup, order: Sequence[
 def _lookup(
     pairs: Sequence[tuple[str, ENode]], arrays: Mapping[str, Array], weights: frozenset[str], bounds: Bounds
 ) -> Lookup:
-    """Of classes and nodes that make them."""
+    """The lookup of classes and of their nodes, for matching."""
     producers = {name: [one.node for one in several] for name, several in _by_class(pairs).items()}
     readers: dict[str, list[Node]] = {}
     by_operator: dict[str, list[Node]] = {}

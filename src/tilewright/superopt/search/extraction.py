@@ -1,7 +1,7 @@
-"""The cheapest graph in an e-graph.
+"""Extracts the cheapest graph from an e-graph.
 
-Costs are sums over nodes, and what is shared is paid once; nodes of weights only cost nothing, as they are computed
-when the model is compiled. The cost of what was extracted is computed anew, from the graph.
+The cost is a sum over nodes, in which shared nodes count once; nodes over weights only cost nothing, as they are
+computed at compile time. The cost of the extracted graph is recomputed from the graph.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,10 +25,10 @@ _IDENTITY = require("Identity")
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """A graph that computes what the e-graph began with.
+    """A graph that is equivalent to the initial graph of the e-graph.
 
-    ``cost``: of the graph, as the sum of its nodes. ``made``: the names of the values of its nodes that rules made, by
-    the rule. ``is_proven``: no graph in the e-graph costs less.
+    ``cost``: the sum over its nodes. ``made``: for each rule, the names of the values of the nodes that it created.
+    ``is_proven``: whether it is proven that no graph in the e-graph costs less.
     """
 
     graph: Graph
@@ -38,13 +38,13 @@ class Extracted:
 
 
 def extract_greedily(egraph: EGraph, costs: CostProvider) -> Extracted:
-    """A graph in which each value is made in the way that is cheapest for that value alone."""
+    """A graph in which each value is computed in the way that is cheapest for that value alone."""
     choice = _Choice.of(egraph, costs)
     return choice.extracted(choice.greedy, is_proven=False)
 
 
 def extract(egraph: EGraph, costs: CostProvider, seconds: float) -> Extracted:
-    """The cheapest graph; after ``seconds``, the best that was found, never worse than ``extract_greedily``.
+    """The cheapest graph; after ``seconds``, the best one found, which costs no more than that of ``extract_greedily``.
 
     Needs the extra ``superopt``. Raises ``BadInput`` if highspy is not installed.
     """
@@ -56,7 +56,7 @@ def extract(egraph: EGraph, costs: CostProvider, seconds: float) -> Extracted:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What there is to choose from, and what is chosen greedily."""
+    """The problem of choice, with its greedy solution."""
 
     egraph: EGraph
     view: View
@@ -75,7 +75,7 @@ class _Choice:
 
     @property
     def problem(self) -> Problem:
-        """That of all but weights."""
+        """The problem without weights."""
         return self.options.problem
 
     def extracted(self, plan: Plan, is_proven: bool) -> Extracted:
@@ -87,7 +87,7 @@ class _Choice:
         return Extracted(graph, cost_by_nodes(graph, self.costs), assembly.made, is_proven)
 
     def _makers_of_weights(self, makers: Collection[ENode]) -> dict[str, ENode]:
-        """Weights in as few steps as may be."""
+        """Nodes that compute the needed weights, with as few steps as possible."""
         weights = self.view.lookup.weights
         read = [name for one in makers for name in one.reads]
         leaving = [self.egraph.find(value.name).name for value in self.egraph.graph.outputs]
@@ -109,19 +109,19 @@ def _planned(problem: Problem) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """A problem, and what its numbers stand for."""
+    """A problem, with the classes and nodes of its numbers."""
 
     problem: Problem
     nodes: Sequence[ENode]
     things: Mapping[str, int]
 
     def makers(self, plan: Plan) -> dict[str, ENode]:
-        """By class, the node that is chosen for it."""
+        """The chosen node of each class."""
         return {name: self.nodes[plan[thing]] for name, thing in self.things.items() if thing in plan}
 
 
 def _options(wanted: Sequence[str], nodes: Mapping[str, Sequence[ENode]], cost: Callable[[Node], float]) -> _Options:
-    """``nodes``: those that make each class; what is not among them is there."""
+    """The problem for ``wanted``; ``nodes``: those that make each class. Other classes are available."""
     things: dict[str, int] = {}
     waiting = [name for name in wanted if name in nodes]
     while waiting:
@@ -143,7 +143,7 @@ def _options(wanted: Sequence[str], nodes: Mapping[str, Sequence[ENode]], cost: 
 
 @dataclass(slots=True)
 class _Assembly:
-    """A graph in the making: by class, the value of the graph."""
+    """A graph under construction, with its value for each class."""
 
     egraph: EGraph
     view: View
@@ -159,7 +159,7 @@ class _Assembly:
         self.values = {value.name: value for value in self.egraph.graph.inputs}
 
     def graph(self) -> Graph:
-        """Verified, and without dead code. Its outputs are called as before."""
+        """The graph, verified and without dead code. Its outputs keep their names."""
         before = self.egraph.graph
         leaving: dict[str, Value] = {}
         for value in before.outputs:
@@ -183,14 +183,14 @@ class _Assembly:
             self.made.setdefault(one.rule, []).extend(value.name for value in outputs)
 
     def _result(self, one: ENode, value: Value, leaving: Mapping[str, Value]) -> Value:
-        """What ``one`` makes in the class of ``value``: another node may make what is read of it."""
+        """The result of ``one`` in the class of ``value``, with a new name if another node makes that class."""
         if self.makers.get(value.name) is not one or value.name in self.values:
             return replace(value, name=self.names.fresh(value.name))
         self.values[value.name] = leaving.get(value.name, value)
         return self.values[value.name]
 
     def _value(self, value: Value) -> Value:
-        """What stands for a class; a constant is there when it is first read."""
+        """The value of a class in the graph; constants are added at their first read."""
         if value.name not in self.values:
             array = self.view.lookup.arrays[value.name]
             is_taken = any(value.name == leaving.name for leaving in self.egraph.graph.outputs)

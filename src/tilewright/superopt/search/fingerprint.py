@@ -1,7 +1,7 @@
-"""Fingerprints of graphs, which do not depend on the names of values.
+"""Hashes of graphs that do not depend on the names of values.
 
-Two graphs over the same inputs and constants have one fingerprint if their outputs are the same terms: names of values
-in between, the order of nodes, and nodes that nobody reads make no difference.
+Two graphs over the same inputs and constants have equal fingerprints if their outputs are the same terms: names of
+intermediate values, the order of nodes and dead code do not matter.
 """
 
 from hashlib import blake2b
@@ -10,11 +10,11 @@ from tilewright.graph import Graph, Node
 from tilewright.ops import Attribute
 
 _SIZE = 16
-"""Bytes: of a billion graphs, two are taken for one with a probability of 1e-20."""
+"""Bytes of a fingerprint: among a billion graphs, a collision has probability 1e-20."""
 
 
 def fingerprint(graph: Graph) -> bytes:
-    """The digest of the terms that the outputs of ``graph`` are."""
+    """The hash of the terms of the outputs of ``graph``."""
     digests = {value.name: _digest("given", repr(value)) for value in (*graph.inputs, *graph.constants)}
     for node in graph.nodes:
         made = _of_node(node, digests)
@@ -29,7 +29,7 @@ def _of_node(node: Node, digests: dict[str, bytes]) -> bytes:
 
 
 def described(value: Attribute) -> str:
-    """An attribute as text that tells ``1`` from ``1.0`` and ``True``."""
+    """An attribute as text that distinguishes ``1``, ``1.0`` and ``True``."""
     return f"{type(value).__name__} {value!r}"
 
 

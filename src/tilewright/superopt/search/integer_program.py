@@ -1,16 +1,16 @@
-"""The cheapest choice, proven: a 0/1 program over options, solved by HiGHS (Huangfu and Hall, 2018).
+"""The optimal choice, by a 0/1 program over options, solved by HiGHS (Huangfu and Hall, 2018).
 
-Variable ``x[o]``: whether option ``o`` is taken. What is wanted, and what a taken option reads, is made by at least one
-that is taken::
+Variable ``x[o]``: whether option ``o`` is taken. Each wanted thing, and each thing that a taken option reads, is made
+by a taken option::
 
     minimize  sum of cost[o] * x[o]
     sum of x[m] for m that make t  >=  1        for each thing t that is wanted
     sum of x[m] for m that make t  >=  x[o]     for each option o, and each t that it reads
 
-Nothing in it forbids that things make each other in a circle. Where a solution has such a set of things ``S``, a cut is
-added: who reads of ``S`` needs an option that makes something in ``S`` and reads nothing in ``S`` (the loop formulas of
-Lin and Zhao, "ASSAT", 2004). As cuts may be many, options that close a circle are left out first; what is found then is
-where the search among all begins. Bounds that do not bind are the solver's own infinity.
+This does not forbid cycles. If a solution has a cycle over a set of things ``S``, a cut is added: a reader of ``S``
+needs an option that makes a thing in ``S`` and reads nothing in ``S`` (the loop formulas of Lin and Zhao, "ASSAT",
+2004). As there may be many cuts, the problem is first solved without options that close cycles; that solution is the
+start of the search among all options. Absent bounds are the solver's infinity.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ from tilewright.superopt.search.acyclic import Way, components, without_cycles
 from tilewright.superopt.search.choices import Plan, Problem, cost_of, makeable, plan_of
 
 _LARGEST = 1e3
-"""What the largest cost is scaled to: tolerances are absolute."""
+"""The largest cost after scaling, as the solver's tolerances are absolute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cheapest:
-    """A plan, and whether none is cheaper. ``cuts``: how often circles were found in a solution."""
+    """A plan, and whether it is proven optimal. ``cuts``: number of solutions with cycles."""
 
     plan: Plan
     is_proven: bool
@@ -36,7 +36,7 @@ class Cheapest:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One of ``makers`` is taken if ``reader`` is; always, if that is None."""
+    """The constraint that one of ``makers`` is taken if ``reader`` is; always, if ``reader`` is None."""
 
     makers: tuple[int, ...]
     reader: int | None
@@ -44,14 +44,14 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Options that are taken; none if no solution was found in time."""
+    """The taken options; none if no solution was found in time."""
 
     taken: tuple[int, ...]
     is_optimal: bool
 
 
 def cheapest(problem: Problem, start: Plan, seconds: float) -> Cheapest:
-    """The cheapest plan; after ``seconds``, the best that was found, which costs no more than ``start``.
+    """The cheapest plan; after ``seconds``, the best one found, which costs no more than ``start``.
 
     Needs the extra ``superopt``. Raises ``BadInput`` if highspy is not installed.
     """
@@ -65,7 +65,7 @@ def cheapest(problem: Problem, start: Plan, seconds: float) -> Cheapest:
 
 
 _Makers = Mapping[int, Sequence[int]]
-"""By thing, the options that may make it."""
+"""The options that may make each thing."""
 
 
 def _makers(problem: Problem) -> _Makers:
@@ -77,7 +77,7 @@ def _makers(problem: Problem) -> _Makers:
 
 
 def _makers_without_cycles(problem: Problem, start: Plan) -> _Makers:
-    """Those of ``start``, and others with which there are no circles, so that no cuts are needed."""
+    """The options of ``start``, and others that close no cycles, so that no cuts are needed."""
     pairs = dict.fromkeys([*start.items(), *((t, n) for t, numbers in _makers(problem).items() for n in numbers)])
     ways = [Way(str(thing), tuple(map(str, problem.options[number].reads))) for thing, number in pairs]
     _, staying = without_cycles(ways)
@@ -87,7 +87,7 @@ def _makers_without_cycles(problem: Problem, start: Plan) -> _Makers:
 
 
 def _solved(problem: Problem, makers: _Makers, start: Plan, end: float) -> Cheapest:
-    """The cheapest plan of these ``makers``."""
+    """The cheapest plan with ``makers``."""
     solver = _Solver(problem, start)
     for row in _rows(problem, makers):
         solver.require(row)
@@ -112,7 +112,7 @@ def _rows(problem: Problem, makers: _Makers) -> Iterator[_Row]:
 
 
 def _cuts(problem: Problem, taken: Sequence[int]) -> Iterator[_Row]:
-    """What is wrong with options that can't make all that they read, and what is wanted."""
+    """Cuts that exclude a choice of options with cycles."""
     needed = {thing for number in taken for thing in problem.options[number].reads}.union(problem.wanted)
     missing = needed - makeable(problem, taken)
     edges: dict[int, list[int]] = {thing: [] for thing in missing}
@@ -120,12 +120,12 @@ def _cuts(problem: Problem, taken: Sequence[int]) -> Iterator[_Row]:
         for thing in missing.intersection(option.makes):
             edges[thing] += missing.intersection(option.reads)
     for circle in map(frozenset, components(edges)):
-        if all(circle.issuperset(edges[thing]) for thing in circle):  # else it needs another that has no way out
+        if all(circle.issuperset(edges[thing]) for thing in circle):  # else another cycle below it has a cut
             yield from _way_out(problem, circle, taken)
 
 
 def _way_out(problem: Problem, circle: frozenset[int], taken: Sequence[int]) -> Iterator[_Row]:
-    """Whoever needs something in ``circle`` needs an option that makes it of other things."""
+    """The cuts of a cycle: a reader of ``circle`` needs an option that makes part of it from other things."""
     ways = tuple(
         number
         for number, option in enumerate(problem.options)
@@ -137,7 +137,7 @@ def _way_out(problem: Problem, circle: frozenset[int], taken: Sequence[int]) -> 
 
 
 class _Solver:
-    """A program of HiGHS. Raises ``BadInput`` if that is not installed."""
+    """A program of HiGHS. Raises ``BadInput`` if highspy is not installed."""
 
     def __init__(self, problem: Problem, start: Plan) -> None:
         try:
@@ -166,7 +166,7 @@ class _Solver:
         self._highs.addRow(least, kHighsInf, len(numbers), numbers, factors)
 
     def solve(self, seconds: float) -> _Answer:
-        """Go on from where it was."""
+        """Solve, starting from the last solution."""
         from highspy import HighsModelStatus
 
         self._highs.setOptionValue("time_limit", max(seconds, 0.0))

@@ -1,7 +1,7 @@
-"""Graphs optimized with rules: searched piece by piece, re-scored as wholes.
+"""Optimizes graphs with rules: searches each piece, then ranks whole graphs.
 
-The search goes by sums over nodes, which know nothing of fusion and layouts. So what it found with all rules competes
-with what it finds without each of the rules that were applied, and the order among them is that of whole graphs' costs.
+The search minimizes sums over nodes, which ignore fusion and layouts. So the result with all rules competes with
+the results without each of the applied rules, and they are ranked by the costs of whole graphs.
 """
 
 import time
@@ -25,11 +25,11 @@ from tilewright.superopt.search.saturation import Budget, optimize_by_saturation
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What a search may spend.
+    """Limits of a search.
 
-    ``piece``: the most nodes of a piece; ``seconds``: of all of it; ``rivals``: how many of the rules that were applied
-    are left out, one at a time. Saturation goes as far as ``saturation`` says in each piece. A graph is worth being
-    priced as a whole if its nodes save ``gain`` of what those of the graph that was given cost.
+    ``piece``: maximum nodes of a piece; ``seconds``: total time; ``rivals``: how many of the applied rules are left
+    out, one at a time. ``saturation``: limits of saturation for each piece. ``gain``: the minimum relative saving of
+    the nodes' cost for which a whole graph is rated.
     """
 
     limits: Limits
@@ -49,13 +49,13 @@ EFFORTS: Mapping[Superopt, Effort] = MappingProxyType(
 
 
 def built_in_rules() -> tuple[Rule, ...]:
-    """What a search goes by if it is told nothing else: all rules that come with the compiler."""
+    """The default rules of a search: all built-in ones."""
     return (*load_rules(ALGEBRA), *load_rules(SEARCH), *load_rules(GENERATED))
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """By what and how it is searched. ``memory``: see ``Backtracking``; ``clock``: seconds."""
+    """Parameters of a search. ``memory``: see ``Backtracking``; ``clock``: in seconds."""
 
     rules: Sequence[Rule]
     effort: Effort
@@ -65,14 +65,14 @@ class Search:
 
     @staticmethod
     def at(level: Superopt, memory: int | None = None) -> "Search":
-        """That of a level, with all rules that come with the compiler."""
+        """The search of a level, with all built-in rules."""
         return Search(built_in_rules(), EFFORTS[level], memory=memory)
 
     def optimize(self, graph: Graph, costs: CostProvider) -> list[Optimized]:
-        """Graphs that compute what ``graph`` does and cost no more, the cheapest first; ``graph`` itself is the last.
+        """Equivalent graphs that cost no more than ``graph``, the cheapest first; ``graph`` itself is the last.
 
-        Whatever rules make of weights stays as nodes: to fold it is the compiler's. Saturation needs the extra
-        ``superopt``; raises ``BadInput`` if it is missing.
+        Computations on weights stay nodes, which the compiler folds later. Saturation needs the extra ``superopt``;
+        raises ``BadInput`` if it is missing.
         """
         run = _Run(self, costs, self.clock() + self.effort.seconds)
         given = State(graph, cost_by_nodes(graph, costs))
@@ -95,7 +95,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A search that is under way, and when it ends."""
+    """A search in progress, with its deadline."""
 
     search: Search
     costs: CostProvider
@@ -105,12 +105,12 @@ class _Run:
         return self.search.clock() < self.end
 
     def fits(self, graph: Graph, given: Graph) -> bool:
-        """Whether ``graph`` keeps within the limit of memory, or takes no more than ``given``."""
+        """Whether ``graph`` satisfies the memory limit, or needs no more than ``given``."""
         memory = self.search.memory
         return memory is None or peak_memory(graph) <= max(memory, peak_memory(given))
 
     def found(self, graph: Graph, rules: Sequence[Rule]) -> State:
-        """The best graph by ``rules``, piece by piece."""
+        """The best graph found with ``rules``, piece by piece."""
         search = self.search
         by = Backtracking(rules, self.costs, search.effort.limits, self.is_time_left, search.memory).best
         if search.strategy is Strategy.SATURATION:
@@ -118,7 +118,7 @@ class _Run:
         return searched(graph, search.effort.piece, by)
 
     def _saturated(self, piece: Graph, rules: Sequence[Rule]) -> State:
-        """``piece`` itself where no time is left."""
+        """The result of saturation; ``piece`` itself if no time is left."""
         before = State(piece, cost_by_nodes(piece, self.costs))
         if not self.is_time_left():
             return before
@@ -128,7 +128,7 @@ class _Run:
 
 
 def _most_applied(state: State) -> list[Rule]:
-    """The rules of its steps, the one first that gained most."""
+    """The applied rules, by decreasing gain."""
     gains: dict[str, float] = {}
     rules = {step.rule.name: step.rule for step in state.steps}
     for step in state.steps:

@@ -1,9 +1,8 @@
-"""Large graphs cut into pieces, each of which is searched by itself, and put together again.
+"""Cuts large graphs into pieces that are searched separately, and joins the results.
 
 Cuts are made where few values cross, as in Jia et al., "Optimizing DNN Computation with Relaxed Graph Substitutions"
-(SysML 2019), in an order of the nodes in which all stand as early as they can: what could run side by side is then in
-one piece. Pieces that are alike but for names and weights (the layers of a network) have one *form*, and are searched
-once.
+(SysML 2019), in an order by depth, so that independent nodes are in the same piece. Pieces that differ only in names
+and weights (the layers of a network) have the same *form*, and are searched once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from tilewright.superopt.search.result import Applied, State
 
 
 def pieces(graph: Graph, most: int) -> list[Graph]:
-    """``graph`` in pieces of at most ``most`` nodes, in an order in which they could run."""
+    """``graph`` in pieces of at most ``most`` nodes, in topological order."""
     ordered = _early(graph)
     found: list[Graph] = []
     start = 0
@@ -31,7 +30,7 @@ def pieces(graph: Graph, most: int) -> list[Graph]:
 
 
 def _early(graph: Graph) -> list[Node]:
-    """The nodes by the length of the longest way to them; of equals, in the order of the graph."""
+    """The nodes by the length of the longest path to them; equal ones in the order of the graph."""
     levels: dict[Value, int] = {}
     for node in graph.nodes:
         level = max((levels.get(value, 0) for value in node.inputs if value is not None), default=0) + 1
@@ -40,7 +39,7 @@ def _early(graph: Graph) -> list[Node]:
 
 
 def _cuts(graph: Graph, nodes: Sequence[Node], most: int) -> Iterator[int]:
-    """Where pieces end: of the second half of what a piece may be, after the node with the fewest values alive."""
+    """Positions at which pieces end: in the second half of the permitted size, where the fewest values are live."""
     crossing = _crossing(graph, nodes)
     start = 0
     while len(nodes) - start > most:
@@ -51,7 +50,7 @@ def _cuts(graph: Graph, nodes: Sequence[Node], most: int) -> Iterator[int]:
 
 
 def _crossing(graph: Graph, nodes: Sequence[Node]) -> list[int]:
-    """How many values that nodes make are alive after the first 0, 1, 2 ... of them."""
+    """The number of live results after the first 0, 1, 2 ... nodes."""
     last = {value: position for position, node in enumerate(nodes) for value in node.inputs if value is not None}
     last.update(dict.fromkeys(graph.outputs, len(nodes)))
     changes = [0] * (len(nodes) + 2)
@@ -74,17 +73,17 @@ def _piece(graph: Graph, inside: Sequence[Node], after: Sequence[Node]) -> Graph
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A piece with values called by number. Alike pieces have equal keys; ``values``: what stands for what in it."""
+    """A piece with numbered values. Equal forms have equal keys; ``values``: the value of the piece for each number."""
 
     graph: Graph
     values: Mapping[str, Value]
     sources: Mapping[str, str]
-    """Where nodes come from, by what ``graph`` says instead."""
+    """The sources of nodes, by their placeholders in ``graph``."""
     key: tuple[object, ...]
 
     @staticmethod
     def of(piece: Graph) -> "Form":
-        """That of ``piece``."""
+        """The form of ``piece``."""
         made = [value for node in piece.nodes for value in node.outputs]
         kinds = (("i", piece.inputs), ("c", tuple(piece.constants)), ("v", made))
         new = {v: replace(v, name=f"{kind}{n}") for kind, values in kinds for n, v in enumerate(values)}
@@ -99,7 +98,7 @@ class Form:
         return Form(graph, {value.name: old for old, value in new.items()}, sources, key)
 
     def instance(self, found: State, piece: Graph, names: Names) -> State:
-        """What was found for an alike form, for ``piece``, which has this one. ``names``: of the whole graph."""
+        """The result ``found`` for an equal form, translated to ``piece``. ``names``: those of the whole graph."""
         values = dict(self.values)
         state = found.graph
         for value in (*state.constants, *(value for node in state.nodes for value in node.outputs)):
@@ -112,7 +111,7 @@ class Form:
         return State(graph, found.cost, tuple(_step(step, values) for step in found.steps))
 
     def _named(self, name: str) -> str:
-        """``v3.weight``, called by what ``v3`` is in the piece."""
+        """The name of a value such as ``v3.weight`` in the piece, by the name of ``v3`` there."""
         root, dot, rest = name.partition(".")
         return self.values[root].name + dot + rest if root in self.values else name
 
@@ -122,7 +121,7 @@ class Form:
 
 
 def _step(step: Applied, values: Mapping[str, Value]) -> Applied:
-    """Values that a later step removed keep their numbers."""
+    """``step`` with the names of the piece; values that a later step removed keep their numbers."""
 
     def called(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(values[name].name if name in values else name for name in names)
@@ -145,13 +144,13 @@ def _renamed(node: Node, values: Mapping[Value, Value]) -> Node:
 
 
 def _literal(array: Array) -> bytes | None:
-    """What a rule may ask of a constant: its number, if it has the same one everywhere."""
+    """The property of a constant on which rules may depend: its number, if all elements are equal."""
     first = array.reshape(-1)[:1]
     return first.tobytes() if bool((array == first).all()) else None
 
 
 def searched(graph: Graph, most: int, search: Callable[[Graph], State]) -> State:
-    """``graph`` with each piece as ``search`` makes it; what it makes of one form holds for all alike."""
+    """``graph`` with each piece replaced by the result of ``search``, which is called once for each form."""
     known: dict[tuple[object, ...], State] = {}
     names = graph.names()
     found: list[State] = []
@@ -168,7 +167,7 @@ def searched(graph: Graph, most: int, search: Callable[[Graph], State]) -> State
 
 
 def _as_before(graph: Graph, nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """``nodes`` in the order of ``graph``, as far as they are in it; others come where they are first read."""
+    """``nodes`` in the order of ``graph``; new ones come before their first reader."""
     positions = {value.name: position for position, node in enumerate(graph.nodes) for value in node.outputs}
     last = len(graph.nodes)
     return tuple(in_order(sorted(nodes, key=lambda node: positions.get(node.outputs[0].name, last))))

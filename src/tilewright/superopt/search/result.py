@@ -1,4 +1,4 @@
-"""What a search found: a graph in the place of another, and the rules that lead there."""
+"""Results of a search: an equivalent graph, and the rules that lead to it."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from tilewright.passes.rules.build import Replacement
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One application of a rule. ``replaced``, ``made``: names of the values before and after it.
+    """An application of a rule. ``replaced``, ``made``: names of the values before and after it.
 
-    ``cost_before``, ``cost_after``: of the graph around it, as the sum of its nodes. In an e-graph there is no graph
-    between the first and the last: there, a step is a rule and all that it made, and nothing is replaced.
+    ``cost_before``, ``cost_after``: the sum over the nodes of the whole graph. With saturation, which has no
+    intermediate graphs, a step is a rule with all values that it made, and nothing is replaced.
     """
 
     rule: Rule
@@ -23,7 +23,7 @@ class Applied:
 
 
 def applied_by(made: Replacement, before: float, after: float) -> Applied:
-    """The step that put ``made`` into a graph; ``before``, ``after``: see there."""
+    """The step that applied ``made``; ``before``, ``after``: costs of the graph."""
     replaced = tuple(value.name for value in made.match.replaced)
     names = tuple(value.name for node in made.nodes for value in node.outputs)
     return Applied(made.match.rule, replaced, names, before, after)
@@ -31,7 +31,7 @@ def applied_by(made: Replacement, before: float, after: float) -> Applied:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A graph, what its nodes cost, and how it came about."""
+    """A graph, the cost of its nodes, and the steps that led to it."""
 
     graph: Graph
     cost: float
@@ -40,7 +40,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Optimized:
-    """A graph and what was made of it; the costs are those of whole graphs, or 0 where there was nothing to compare."""
+    """A graph and its optimized form; costs are those of whole graphs, or 0 if they were not compared."""
 
     before: Graph
     after: Graph
@@ -50,5 +50,5 @@ class Optimized:
 
     @staticmethod
     def unchanged(graph: Graph) -> "Optimized":
-        """``graph`` as it is, as nothing else was found."""
+        """The result without a change."""
         return Optimized(graph, graph, (), 0.0, 0.0)

@@ -1,13 +1,12 @@
-"""Rules applied to an e-graph, round by round, until nothing is new or the budget is used up.
+"""Applies rules to an e-graph, round by round, until it is saturated or the budget is used up.
 
-Equality saturation (Tate et al., POPL 2009) for graphs of tensors as Yang et al. do it ("Equality Saturation for Tensor
-Graph Superoptimization", MLSys 2021). Each round finds all matches, then applies them; those after which something
-would be computed of itself are filtered out before.
+Equality saturation (Tate et al., POPL 2009) for tensor graphs, after Yang et al. ("Equality Saturation for Tensor
+Graph Superoptimization", MLSys 2021). Each round finds all matches, removes those that would create cycles, and
+applies the rest.
 
-Rules with several sources merge what has nothing in common but operands: of ``n`` products of one matrix, any subset,
-in any order. So they run in the first rounds only, merge neighbours (no source of another match lies between them),
-and what they make stands for the range of its sources from then on. There are less than ``n^2`` ranges; each is made
-once.
+Rules with several sources merge nodes that only share operands: of ``n`` products of one matrix, any subset in any
+order. To bound them, they run in the first rounds only, and merge neighbours (no source of another match lies between
+them); a merged node then represents the range of its sources. There are less than ``n^2`` ranges; each is created once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,12 +27,12 @@ from tilewright.superopt.search.extraction import Extracted, extract, extract_gr
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When to stop. Counts, never times: the same graph has the same e-graph on every machine."""
+    """Limits of saturation: counts, not times, so that the e-graph is the same on every machine."""
 
     rounds: int = 6
     nodes: int = 5_000
     merging_rounds: int = 3
-    """In how many of the first rounds rules with several sources are applied."""
+    """The number of first rounds in which rules with several sources are applied."""
 
 
 DEFAULT_BUDGET = Budget()
@@ -41,8 +40,8 @@ DEFAULT_BUDGET = Budget()
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round did: new matches that were ``applied``; were ``cyclic``: left out, as they would make a cycle; were
-    ``left``, as the budget was used up. ``nodes``, ``classes``: how many there are then.
+    """Statistics of a round: new matches that were ``applied``, that were ``cyclic``, and that were ``left`` as the
+    budget was used up. ``nodes``, ``classes``: their number after the round.
     """
 
     applied: int
@@ -54,14 +53,14 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Saturated:
-    """A graph with all that was found equal to parts of it."""
+    """The e-graph of a graph after saturation, and its rounds."""
 
     egraph: EGraph
     rounds: tuple[Round, ...]
 
 
 def saturate(graph: Graph, rules: Sequence[Rule], budget: Budget = DEFAULT_BUDGET) -> Saturated:
-    """The e-graph of ``graph`` after rounds of ``rules``, of which it takes as many as ``budget`` allows."""
+    """The e-graph of ``graph`` after as many rounds of ``rules`` as ``budget`` allows."""
     growth = _Growth(EGraph(graph), budget)
     rounds: list[Round] = []
     for number in range(budget.rounds):
@@ -73,23 +72,23 @@ def saturate(graph: Graph, rules: Sequence[Rule], budget: Budget = DEFAULT_BUDGE
 
 
 _Range = tuple[int, int]
-"""Ages of the oldest and the newest of sources that were merged."""
+"""Ages of the oldest and the newest source of a merge."""
 
 
 @dataclass(slots=True)
 class _Growth:
-    """An e-graph, and what was applied to it."""
+    """An e-graph, with the applied matches."""
 
     egraph: EGraph
     budget: Budget
     done: set[tuple[object, ...]] = field(default_factory=set[tuple[object, ...]])
     ranges: dict[str, _Range] = field(default_factory=dict[str, _Range])
-    """Of values that merges made."""
+    """The ranges of merged values."""
     merged: set[tuple[str, int, int]] = field(default_factory=set[tuple[str, int, int]])
-    """Ranges, and the rules that merged them."""
+    """The merged ranges, with their rules."""
 
     def round(self, rules: Sequence[Rule]) -> Round:
-        """All matches, then what they make, as far as the budget goes."""
+        """Find all matches, then apply them, as far as the budget allows."""
         view = self.egraph.view()
         possible = [self._possible(rule, view) for rule in rules]
         matches = list(_in_turn([several for several, _ in possible]))
@@ -106,7 +105,7 @@ class _Growth:
         return Round(applied, cyclic, left, len(self.egraph.nodes), len(self.egraph.classes))
 
     def _possible(self, rule: Rule, view: View) -> tuple[list[Match], int]:
-        """New matches; how many were left out as they would make a cycle."""
+        """New matches, and the number of those removed because they would create a cycle."""
         found = list(self._new_matches(rule, view))
         if len(rule.sources) == 1:
             return found, 0
@@ -117,7 +116,7 @@ class _Growth:
         first = first_source(rule)
         for node in places(rule, view.lookup):
             if first.output >= len(node.outputs) or node.outputs[first.output].name in view.lookup.weights:
-                continue  # what is known when a model is compiled costs nothing
+                continue  # values known at compile time cost nothing
             for binding in bindings_at(rule, node, view.lookup):
                 key = _key(rule, binding)
                 if key not in self.done:
@@ -125,7 +124,7 @@ class _Growth:
                     yield Match(rule, binding, (node,))
 
     def _neighbours(self, matches: Sequence[Match]) -> list[Match]:
-        """Those of one rule that merge sources with none between them, each range once."""
+        """The matches of one rule that merge neighbours, each range once."""
         ranged = [(sorted(map(self._range, match.replaced)), match) for match in matches]
         ranged = [(ranges, match) for ranges, match in ranged if all(a[1] < b[0] for a, b in pairwise(ranges))]
         nearest: dict[_Range, list[int]] = {}
@@ -153,32 +152,32 @@ class _Growth:
 
 
 def _made(match: Match) -> Replacement | None:
-    """Its targets, if they fit. Names need be new among those of the match only."""
+    """The targets of a match, if they are well-typed. Names are unique within the match only."""
     return replacement(match, Names(value.name for value in match.binding.values.values()), frozenset())
 
 
 def _key(rule: Rule, binding: Binding) -> tuple[object, ...]:
-    """Equal for matches that make the same."""
+    """A key that is equal for matches with equal targets."""
     values = tuple(binding.values[term].name for term in (*rule.variables, *rule.sources) if term in binding.values)
     rests = frozenset((name, Exact(attributes)) for name, attributes in binding.rests.items())
     return rule.name, values, frozenset(binding.symbols.items()), rests
 
 
 def _is_cyclic(match: Match, view: View) -> bool:
-    """Whether a target would read what is made of the source of another."""
+    """Whether a target would depend on the source of another target."""
     read = [match.binding.values[variable].name for variable in match.rule.variables]
     return any(view.is_made_of(name, source.name) for name in read for source in match.replaced)
 
 
 def _in_turn(several: Sequence[Sequence[Match]]) -> Iterator[Match]:
-    """One of each, again and again: no rule starves for another."""
+    """Matches of all rules, in turns, so that all rules share the budget."""
     for one in zip_longest(*several):
         yield from (match for match in one if match is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is searched for. ``seconds``: for proving that the extracted graph is the cheapest; 0: none is spent."""
+    """Limits of the search. ``seconds``: time for an optimal extraction; 0 for a greedy one."""
 
     budget: Budget = DEFAULT_BUDGET
     seconds: float = 20.0
@@ -190,9 +189,9 @@ DEFAULT_LIMITS = Limits()
 def optimize_by_saturation(
     graph: Graph, rules: Sequence[Rule], costs: CostProvider, limits: Limits = DEFAULT_LIMITS
 ) -> Extracted:
-    """The cheapest graph that ``rules`` lead to, as far as ``limits`` allow; ``graph`` itself if none costs less.
+    """The cheapest graph found with ``rules`` within ``limits``; ``graph`` itself if none costs less.
 
-    Needs the extra ``superopt``, but for ``seconds=0``. Raises ``BadInput`` if highspy is not installed.
+    Needs the extra ``superopt``, except for ``seconds=0``. Raises ``BadInput`` if highspy is not installed.
     """
     egraph = saturate(graph, rules, limits.budget).egraph
     found = extract(egraph, costs, limits.seconds) if limits.seconds > 0 else extract_greedily(egraph, costs)

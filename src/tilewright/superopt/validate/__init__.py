@@ -1,13 +1,13 @@
-"""An optimized graph held against its input, whoever made it and by whatever rules (translation validation).
+"""Translation validation: checks that an optimized graph is equivalent to its input, independently of the optimizer.
 
-Two graphs enter; what was compared leaves, or ``NotEquivalent`` is raised. What an operator asks of its operands'
-extents is an entry of ``extent_relations``; another way to decide is a ``Method`` of ``verdicts``.
+In: two graphs. Out: the results of all comparisons, or ``NotEquivalent``. An operator's constraints on extents are an
+entry of ``extent_relations``; another method of comparison is a ``Method`` of ``verdicts``.
 
     validate(before, after, run=lambda graph, feeds: evaluate_graph(graph, feeds))
 
-    congruence                            which values are equal because they are computed alike
-    regions                               parts of two graphs between values that are equal in both
-    extent_relations, smaller_sizes       what operators ask of extents; the small extents that satisfy it
-    degrees, verdicts                     whether both sides of a region are equal, and how sure that is
-    sweep, validation                     from inputs to outputs; and both graphs run
+    congruence                            equality of values with equal definitions
+        regions                               parts of two graphs between values that are equal in both
+        extent_relations, smaller_sizes       constraints of operators on extents; small extents that satisfy them
+        verdicts                              comparison of both sides of a region, with a bound of the error
+        sweep, validation                     comparison from inputs to outputs; runs of both graphs
 """

@@ -1,8 +1,8 @@
-"""Which values of several graphs are equal because they are computed alike.
+"""Congruence: equality of values of several graphs by equal definitions.
 
 Values are numbered: two get one number if they are the same input, the same constant, or results of the same operator
 with the same attributes on operands with the same numbers (Alpern, Wegman and Zadeck, "Detecting equality of variables
-in programs", POPL 1988). A graph that is added with the numbers of another shares all that was not changed.
+in programs", POPL 1988). A changed graph shares the numbers of all values that were not changed.
 
     known = Congruence()
     before = known.of_leaves(graph)
@@ -24,12 +24,12 @@ from tilewright.symbolic.expr import Expr
 Attributes: TypeAlias = tuple[tuple[str, Attribute], ...]
 _Key: TypeAlias = tuple[Operator, Exact[Attributes], tuple[int | None, ...]]
 _FEW = 16
-"""So many elements nearly always tell two constants, or that not all elements of one are equal."""
+"""The number of elements compared first: they nearly always show that two constants, or two elements, differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """Of a value."""
+    """The type of a value."""
 
     dtype: DType
     shape: tuple[Expr, ...]
@@ -46,25 +46,25 @@ class Definition:
 
     @property
     def is_view(self) -> bool:
-        """Whether it only names elements anew."""
+        """Whether it only reinterprets its operand."""
         return self.op.kind is FusionKind.VIEW
 
 
 @dataclass(slots=True)
 class Congruence:
-    """Numbered values: their types, and how they are made."""
+    """Numbered values, with their types and definitions."""
 
     types: list[Type] = field(default_factory=list[Type])
     definitions: dict[int, Definition] = field(default_factory=dict[int, Definition])
-    """By each result; inputs and constants have none."""
+    """The definition of each result; inputs and constants have none."""
     literals: dict[int, float] = field(default_factory=dict[int, float])
-    """Constants all of whose elements are one number: rules may depend on it. All others stand for any constant."""
+    """Constants with equal elements: rules may depend on the number. Other constants are arbitrary values."""
     _nodes: dict[_Key, Definition] = field(default_factory=dict[_Key, Definition])
     _inputs: dict[str, int] = field(default_factory=dict[str, int])
     _constants: dict[tuple[Type, bytes], list[tuple[Array, int]]] = field(
         default_factory=dict[tuple[Type, bytes], list[tuple[Array, int]]]
     )
-    """By type and first elements."""
+    """Constants, by type and first elements."""
     _uniform: dict[tuple[Type, Exact[float]], int] = field(default_factory=dict[tuple[Type, Exact[float]], int])
 
     def of_leaves(self, graph: Graph) -> dict[str, int]:
@@ -114,7 +114,7 @@ class Congruence:
 
 
 def _literal(array: Array) -> float | None:
-    """The number that all elements of ``array`` are; None if there are several, or none."""
+    """The common number of all elements of ``array``; None if they differ, or if there are none."""
     flat = array.reshape(-1)
     if not flat.size or not bool((flat[:_FEW] == flat[0]).all()) or not bool((flat == flat[0]).all()):
         return None

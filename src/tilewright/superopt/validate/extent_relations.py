@@ -1,8 +1,8 @@
-"""What operators ask of extents, and which attributes name extents.
+"""Constraints of operators on extents, and attributes that contain extents.
 
-Extents are replaced by value: ``sizes[n]`` stands for ``n`` wherever it is an extent, or a place along a dimension.
-What is asked follows from the shapes of terms (``term_shapes``) over symbols, one for each extent. Said here is what is
-asked so that a step stays what it is: windows keep their sizes, slices their places, reshapes their groups.
+Extents are replaced by value: ``sizes[n]`` replaces ``n`` wherever it is an extent, or an index along a dimension. Most
+constraints follow from the shapes of terms (``term_shapes``) over symbols, one for each extent. The constraints here
+preserve the structure of a step: the sizes of windows, the bounds of slices, the groups of reshapes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ Shape: TypeAlias = tuple[int, ...]
 Sizes: TypeAlias = Mapping[int, int]
 
 _NAMING = frozenset({"shape", "before", "after", "repeats", "group"})
-"""Attributes whose numbers are extents, or parts of them, if there are extents of these numbers."""
+"""Attributes whose numbers are extents, or parts of them, if such extents occur."""
 
 
 def _symbol(extent: int) -> Expr:
-    """What stands for ``extent``; 0 and 1 stay."""
+    """The symbol of ``extent``; 0 and 1 are constants."""
     return Symbol(str(extent)) if extent > 1 else const(extent)
 
 
@@ -53,22 +53,22 @@ def _number(expr: Expr, sizes: Sizes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Two expressions over symbols of extents are equal."""
+    """The constraint that two expressions over symbols of extents are equal."""
 
     left: Expr
     right: Expr
 
     @property
     def extents(self) -> frozenset[int]:
-        """Those that it is about."""
+        """The extents in the constraint."""
         return frozenset(int(symbol.name) for symbol in (*self.left.variables, *self.right.variables))
 
     def holds(self, sizes: Sizes) -> bool:
-        """Whether it does for ``sizes``, which know all of ``extents``."""
+        """Whether it holds for ``sizes``, which have all of ``extents``."""
         return _number(self.left, sizes) == _number(self.right, sizes)
 
     def follows(self, extent: int, sizes: Sizes) -> int | None:
-        """The only number that ``extent`` can be if ``sizes`` know all others; None: there are several, or none."""
+        """The unique value of ``extent`` if ``sizes`` have all others; None if there are several, or none."""
         tried = ({**sizes, extent: number} for number in range(3))
         at_zero, at_one, at_two = (_number(self.left, each) - _number(self.right, each) for each in tried)
         slope = at_one - at_zero
@@ -76,7 +76,7 @@ class Relation:
 
 
 def _kept(extents: Sequence[int]) -> Iterator[Relation]:
-    """They stay what they are."""
+    """Constraints that ``extents`` keep their values."""
     return (Relation(_symbol(extent), const(extent)) for extent in extents if extent > 1)
 
 
@@ -86,7 +86,7 @@ def _product(extents: Sequence[int]) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How a step uses extents: those of its operands (None: left out) and results, and its attributes."""
+    """The extents of a step: shapes of its operands (None: absent) and results, and its attributes."""
 
     op: Operator
     attributes: Attributes
@@ -99,7 +99,7 @@ class Use:
         return self.operand(0)
 
     def operand(self, position: int) -> Shape:
-        """The shape of an operand that is there."""
+        """The shape of an operand, which must not be absent."""
         shape = self.operands[position]
         assert shape is not None, f"{self.op} needs it"
         return shape
@@ -112,14 +112,14 @@ class Use:
         return tuple(item for item in value if isinstance(item, int))
 
     def cuts(self) -> Iterator[tuple[int, int, int, int]]:
-        """Of a slice, in the order of the attributes: which dimension, the start, the end and the step."""
+        """The dimension, start, end and step of each cut of a slice."""
         starts, ends = self.integers("starts"), self.integers("ends")
         axes = self.integers("axes", tuple(range(len(starts))))
         for axis, start, end, step in zip(axes, starts, ends, self.integers("steps", (1,) * len(starts)), strict=True):
             yield axis, *slice(start, end, step).indices(self.source[axis])
 
     def over_symbols(self) -> dict[str, Attribute]:
-        """The attributes, with symbols in the place of numbers that may be extents."""
+        """The attributes, with symbols for numbers that may be extents."""
         written = {name: _named(value) if name in _NAMING else value for name, value in self.attributes}
         if self.op.name == "Reshape":
             written["shape"] = tuple(map(_symbol, self.results[0]))
@@ -131,7 +131,7 @@ class Use:
 
 
 def _is_plain(axis: int, start: int, end: int, step: int) -> bool:
-    """Whether a slice is all that lies between two places."""
+    """Whether a slice is contiguous, with bounds counted from the start."""
     return step == 1 and start < end
 
 
@@ -142,26 +142,26 @@ def _named(value: Attribute) -> Attribute:
 
 
 def relations(use: Use) -> list[Relation]:
-    """What a step asks of extents, as far as it is known; what is not known shows when the operator is applied."""
-    special = _regrouped if use.op.has(Trait.REGROUPS) else _SPECIAL.get(use.op.name)
-    return [*(_of_shapes(use) if special is None else special(use))]
+    """The known constraints of a step on extents; unknown ones show when the operator is applied."""
+    by_trait = next((made for trait, made in _BY_TRAIT.items() if use.op.has(trait)), _of_shapes)
+    return list(_SPECIAL.get(use.op.name, by_trait)(use))
 
 
 def counts(use: Use) -> list[Relation]:
-    """The extents whose number of elements is a number of the step: a literal elsewhere may stand for the same."""
+    """Constraints that keep the number of elements of a mean, as a literal elsewhere may equal it."""
     if use.op.name != "ReduceMean":
         return []
     return list(_kept([use.source[axis] for axis in use.integers("axes", tuple(range(len(use.source))))]))
 
 
 def resized(use: Use, sizes: Sizes) -> Attributes:
-    """The attributes, those replaced that name extents."""
+    """The attributes, with extents replaced by ``sizes``."""
     written = use.over_symbols()
     return tuple((name, map_expressions(written[name], lambda one: _number(one, sizes))) for name, _ in use.attributes)
 
 
 class _Recorder(Point):
-    """A generic point at which all is equal that has to be: what that is, is recorded."""
+    """A generic point that records the equalities needed for well-typed terms."""
 
     def require(self, a: Expr, b: Expr) -> bool:
         if not self.equal(a, b):
@@ -170,7 +170,7 @@ class _Recorder(Point):
 
 
 def _of_shapes(use: Use) -> Iterator[Relation]:
-    """What makes the step well-typed, and its result what it is."""
+    """The constraints by which the step is well-typed, with its result shape."""
     given = [shape for shape in use.operands if shape is not None]
     operands = tuple(Variable(f"x{place}", tuple(map(_symbol, shape))) for place, shape in enumerate(given))
     forms = Normalizer(_Recorder())
@@ -184,7 +184,7 @@ def _of_shapes(use: Use) -> Iterator[Relation]:
 
 
 def _regrouped(use: Use) -> Iterator[Relation]:
-    """Groups of dimensions with equally many elements, as small as they can be."""
+    """The constraints of a reshape: minimal groups of dimensions with equal numbers of elements."""
     old, new = ([extent for extent in shape if extent != 1] for shape in (use.source, use.results[0]))
     if 0 in old:
         yield from _kept([*old, *new])
@@ -217,7 +217,7 @@ def _convolved(use: Use) -> Iterator[Relation]:
 
 
 def _convolved_by_phases(use: Use) -> Iterator[Relation]:
-    """Filters: ``[outputs, strides..., inputs, taps...]``. Only channels vary."""
+    """A convolution by phases, with filters ``[outputs, strides..., inputs, taps...]``: only channels vary."""
     filters, rank = use.operand(1), len(use.source) - 2
     yield from _of_shapes(use)
     yield from _grouped(use)
@@ -236,10 +236,10 @@ def _pooled(use: Use) -> Iterator[Relation]:
     return _of_shapes(use)
 
 
+_BY_TRAIT: Mapping[Trait, Callable[[Use], Iterator[Relation]]] = {Trait.REGROUPS: _regrouped, Trait.POOLS: _pooled}
 _SPECIAL: Mapping[str, Callable[[Use], Iterator[Relation]]] = {
-    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pooled),
     "Conv": _convolved,
     "PhaseConv": _convolved_by_phases,
     "Slice": _cut,
 }
-"""Operators of which more is asked, or another thing, than that they are well-typed."""
+"""Operators with constraints beyond those of shapes."""

@@ -1,9 +1,9 @@
-"""Parts of two graphs between what is known to be equal in both: what has to be compared, and nothing else.
+"""Regions: the parts of two graphs between values known to be equal in both, which must be compared.
 
 A region computes two values, ``left`` and ``right``, from *leaves*: inputs, constants and values that both graphs have.
-If the two are equal for all values of the leaves, they are in the graphs, whatever makes the leaves. The reverse does
-not hold: leaves may follow from each other, so that the two differ for values which the leaves never have. Then the
-region has to grow (cut points in the comparison of circuits; Kuehlmann and Krohm, DAC 1997).
+If both are equal for all values of the leaves, they are equal in the graphs. The converse is false: leaves may depend
+on each other, so that the sides differ only for impossible values of the leaves. Then a larger region is needed (cut
+points in equivalence checking of circuits; Kuehlmann and Krohm, DAC 1997).
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from tilewright.superopt.validate.congruence import Attributes, Congruence, Defi
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Any value of a type; the constant that is ``literal`` everywhere, if that is given."""
+    """An arbitrary value of a type; with ``literal``, the constant whose elements all equal it."""
 
     type: Type
     literal: Exact[float] | None = None
@@ -24,18 +24,18 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operator of a region. Values are numbered: leaves first, then the results of each step."""
+    """An operator of a region. Values are numbered: leaves first, then the results of each step."""
 
     op: Operator
     operands: tuple[int | None, ...]
     attributes: Exact[Attributes]
     types: tuple[Type, ...]
-    """Of the results."""
+    """The types of the results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Steps in the order in which they can be computed. Regions that are alike are equal, wherever they are."""
+    """Steps in topological order. Regions with the same structure are equal objects."""
 
     leaves: tuple[Leaf, ...]
     steps: tuple[Step, ...]
@@ -44,10 +44,10 @@ class Region:
 
 
 def regions(known: Congruence, left: int, right: int, is_shared: Callable[[int], bool]) -> Iterator[Region]:
-    """The regions that make ``left`` and ``right``, ever larger ones.
+    """Regions of increasing size that compute ``left`` and ``right``.
 
-    The first ends where values ``is_shared``; views of such values belong to it, as they cost nothing and share their
-    elements. Each of the next ones has one layer more, down to inputs and constants.
+    The leaves of the first one are the nearest shared values (``is_shared``); views of shared values are part of the
+    region. Each next one has one more layer, down to inputs and constants.
     """
     opened = {left, right}
     more: set[int] = opened
@@ -61,7 +61,7 @@ def regions(known: Congruence, left: int, right: int, is_shared: Callable[[int],
 def _cut(
     known: Congruence, left: int, right: int, is_shared: Callable[[int], bool], opened: frozenset[int]
 ) -> tuple[list[Definition], list[int]]:
-    """The definitions between both sides and what is shared and not ``opened``, operands first; and the latter."""
+    """The definitions between both sides and the leaves, operands first; and the shared leaves, not ``opened``."""
     order: list[Definition] = []
     leaves: list[int] = []
     seen: set[int] = set()

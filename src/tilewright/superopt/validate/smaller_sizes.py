@@ -1,10 +1,9 @@
-"""Finds smaller extents for a region with which its operators are still valid.
+"""Finds smaller extents for a region at which its operators are still valid.
 
-Each extent is replaced by a smaller one: equal ones by equal ones, and different ones by different ones, so that what
-is wrong at the old extents (another axis, another place of a slice) is wrong at the new ones. What operators ask of
-extents are ``extent_relations``: a reshape keeps a product, joined extents are a sum, windows fit so often. A
-search with backtracking finds small numbers that satisfy them. They are only proposed: operators' own rules of shapes
-decide whether the region is well-typed there.
+Equal extents are replaced by equal ones, and different ones by different ones, so that errors at the old extents (a
+wrong axis, a wrong bound of a slice) remain errors. ``extent_relations`` are the constraints of operators: a reshape
+keeps a product, a concatenation is a sum, the number of windows is kept. Backtracking finds small numbers that satisfy
+them. The operators' shape rules then decide whether the region is well-typed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,18 +20,18 @@ from tilewright.superopt.validate.regions import Region, Step
 from tilewright.symbolic.expr import Expr, Var, const
 
 _TRIALS = 4000
-"""Numbers that are tried before the search gives up."""
+"""Maximum number of trials of the search."""
 _LARGEST = 40
-"""The largest number that is tried where relations do not give one."""
+"""The largest number tried for an extent that no relation determines."""
 _RUN_TIME = (5, 7, 11, 13, 17, 19, 23, 29)
-"""What run-time extents are taken for, in the order of their names; none is a multiple of another."""
+"""Numbers for run-time extents, in the order of their names; none is a multiple of another."""
 
 
 def smaller(region: Region) -> Iterator[tuple[Region, Sizes]]:
-    """``region`` at smaller extents, and what they are, if there are such; at last as it is.
+    """``region`` at smaller extents, with these extents, if there are any; finally at its own.
 
-    First the smallest; then those at which means are over as many elements as before, so that literals which stand for
-    such counts are right. Extents that are known at run time only are numbers in all.
+    The smallest ones first; then those that keep the number of elements of means, as literals may equal it. Run-time
+    extents are replaced by numbers in all of them.
     """
     known = _without_symbols(region)
     uses = list(_uses(known))
@@ -88,7 +87,7 @@ def _stepped(step: Step, values: Mapping[Var, int]) -> Step:
 
 
 def _uses(region: Region) -> Iterator[Use]:
-    """How each step uses extents."""
+    """The use of extents by each step."""
     shapes = [_shape(leaf.type) for leaf in region.leaves]
     for step in region.steps:
         operands = tuple(None if operand is None else shapes[operand] for operand in step.operands)
@@ -118,11 +117,11 @@ def _resized(region: Region, uses: Sequence[Use], sizes: Sizes) -> Region:
 
 @dataclass(slots=True)
 class _Search:
-    """Extents, smallest first, and the relations among them; numbers for the first of them."""
+    """A search for numbers of extents, smallest extent first, that satisfy the relations."""
 
     extents: Sequence[int]
     relations: Mapping[int, Sequence[Relation]]
-    """Those that are decided when an extent is given a number: all their others are smaller, or do not vary."""
+    """Relations by their largest extent: once its number is chosen, they are decided."""
     sizes: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 1})
     trials: int = 0
 
@@ -140,7 +139,7 @@ class _Search:
         return _Search(extents, decided)
 
     def found(self) -> Sizes | None:
-        """Numbers for all extents; None if there are none, or the search takes too long."""
+        """Numbers for all extents; None if there are none, or after too many trials."""
         return dict(self.sizes) if self._assigned(0) else None
 
     def _assigned(self, position: int) -> bool:
@@ -158,7 +157,7 @@ class _Search:
         return False
 
     def _candidates(self, extent: int) -> list[int]:
-        """Numbers that no smaller extent has."""
+        """Numbers to try for ``extent``, other than those of smaller extents."""
         forced = [one.follows(extent, self.sizes) for one in self.relations[extent]]
         numbers = {number for number in forced if number is not None}
         taken = set(self.sizes.values())

@@ -1,8 +1,8 @@
-"""Two graphs swept from their inputs to their outputs: which values of one are values of the other.
+"""Sweeps two graphs from inputs to outputs, and finds the values of one that equal values of the other.
 
-A value that is computed alike in both is one value (``congruence``). Where they begin to differ, two values of one name
-are compared by the region that makes them of values which both graphs have (``regions``, ``verdicts``). If they are
-equal, they are one value from then on, and what follows from them alike is again.
+Values with equal definitions are equal (``congruence``). Where definitions differ, values of the same name are compared
+by the region that computes them from shared values (``regions``, ``verdicts``). If they are equal, they get the same
+number, so that values computed from them are congruent again.
 """
 
 from collections.abc import Mapping
@@ -16,27 +16,27 @@ from tilewright.superopt.validate.regions import Region, regions
 from tilewright.superopt.validate.verdicts import Method, Verdict, decide
 
 _GROWTH = 8
-"""How often a region is made larger before its sides are taken to differ."""
+"""How often a region is enlarged before its sides count as different."""
 _LARGEST_AFTER_A_FAULT = 24
-"""Operators of a region that is still compared if a value in it is known to differ."""
+"""Maximum operators of a region that is compared although one of its operands differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A value that both graphs compute, each in its own way. ``operators``: how many make it, of both together."""
+    """A value with different definitions in both graphs. ``operators``: their number in the compared region."""
 
     value: str
     operators: int
     method: Method
     sizes: Sizes
-    """The extents at which they were compared, by those that they stand for; empty for their own."""
+    """The extents of the comparison, by the original extents; empty if they are the same."""
     error_bound: float
-    """The most that the probability of a wrong answer can be."""
+    """An upper bound of the probability of a wrong result."""
 
 
 @dataclass(slots=True)
 class Sweep:
-    """What is known of ``after``, whose nodes are added in their order."""
+    """The state of a sweep; nodes of ``after`` are added in order."""
 
     before: Graph
     budget: int
@@ -45,24 +45,24 @@ class Sweep:
     """The numbers of values of ``before``, by name."""
     numbers: frozenset[int]
     values: Mapping[str, Value]
-    """Those of ``before`` that nodes make, by name."""
+    """The results of nodes of ``before``, by name."""
     new: dict[str, int]
     """The numbers of values of ``after``, by name."""
     shared: set[int]
     """The numbers of values that both graphs have."""
     same: int = 0
-    """Values of ``after`` that are computed alike in ``before``."""
+    """The number of values of ``after`` with an equal definition in ``before``."""
     checked: list[Checked] = field(default_factory=list[Checked])
     undecided: dict[str, str] = field(default_factory=dict[str, str])
-    """Values that could not be compared, and are taken to be equal; why."""
+    """Values that could not be compared, and count as equal, with the reasons."""
     causes: dict[str, str] = field(default_factory=dict[str, str])
-    """Of values that are not what they were, or follow from such: what is wrong with the first one."""
+    """For values that differ, or depend on such values: the reason for the first one."""
     verdicts: dict[Region, Verdict] = field(default_factory=dict[Region, Verdict])
-    """Of regions that were compared: graphs repeat themselves."""
+    """Results of compared regions, as graphs repeat them."""
 
     @staticmethod
     def of(before: Graph, after: Graph, budget: int) -> "Sweep":
-        """All of ``before``, and of ``after`` the inputs and constants."""
+        """The state with all of ``before``, and with the inputs and constants of ``after``."""
         known = Congruence()
         old = known.of_leaves(before)
         for node in before.nodes:
@@ -84,9 +84,9 @@ class Sweep:
                 self.shared.add(found)
 
     def _compared(self, node: Node, value: Value, number: int, cause: str | None) -> int:
-        """The number of ``value``: that of ``before``'s value of its name, if they are equal.
+        """The number of ``value``: that of the value of ``before`` with the same name, if they are equal.
 
-        ``cause``: what is wrong with an operand. Its readers are hardly ever equal again, so little is tried.
+        ``cause``: the reason if an operand differs. Then ``value`` is rarely equal: only small regions are compared.
         """
         wanted = self.old.get(value.name)
         if wanted == number:
@@ -115,7 +115,7 @@ class Sweep:
         return old is not None and same_type(old, value)
 
     def _decided(self, wanted: int, number: int, *, has_cause: bool) -> tuple[Region, Verdict]:
-        """The last region that was compared, and what came out."""
+        """The last compared region, and its verdict."""
         found: tuple[Region, Verdict] | None = None
         for growth, region in enumerate(regions(self.known, wanted, number, self.shared.__contains__)):
             if has_cause and len(region.steps) > _LARGEST_AFTER_A_FAULT:

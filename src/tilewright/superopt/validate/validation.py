@@ -1,15 +1,15 @@
-"""Every optimized graph is checked against its input, whoever made it and by whatever rules (translation validation).
+"""Translation validation: checks that an optimized graph is equivalent to its input, independently of the optimizer.
 
     validation = validate(before, after, run=lambda graph, feeds: evaluate_graph(graph, feeds))
     print(validation)
 
-Two checks. The first takes both graphs apart: a value of ``after`` that is computed as a value of ``before`` is that
-value, and so needs no check; where they begin to differ, values of one name are compared by what makes them from values
-that are equal already (``regions``), at small sizes, modulo a prime (``verdicts``). Equal regions make equal graphs: so
-the whole is checked, piece by piece, however large it is. The second check runs both graphs as they are, with floats.
+There are two checks. The first one compares values: a value of ``after`` with the same definition as one of ``before``
+is equal to it; where definitions differ, values of the same name are compared by the regions that compute them from
+equal values (``regions``), at small sizes, modulo a prime (``verdicts``). Equal regions imply equal graphs, so the cost
+of a check does not depend on the sizes in the model. The second check runs both graphs with floats.
 
 The method is that of Pnueli, Siegel and Singerman ("Translation validation", TACAS 1998), by random evaluation instead
-of proof; equal values as cut points are those of combinational equivalence checking.
+of proof; equal values serve as cut points, as in combinational equivalence checking.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,36 +30,36 @@ from tilewright.symbolic.expr import Var
 from tilewright.symbolic.traversal import vars_in
 
 Runner: TypeAlias = Callable[[Graph, Mapping[str, Array]], Sequence[Array]]
-"""Runs a graph on inputs by name; the outputs, in its order."""
+"""Runs a graph on inputs by name, and returns its outputs in order."""
 
 SEEDS = (0, 1)
-"""Inputs with which both graphs are run."""
+"""Seeds of the inputs with which both graphs are run."""
 TOLERANCES: Mapping[Math, float] = {Math.STRICT: 2e-5, Math.DEFAULT: 1e-4, Math.FAST: 1e-4}
-"""How far outputs in float32 may be from each other, by the policy for numbers (see ``Math``)."""
+"""Maximum relative difference of float32 outputs, by the policy for rounding errors (``Math``)."""
 _RUN_TIME_EXTENT = 3
-"""What run-time extents are when graphs are run for their results, or their bound if that is smaller."""
+"""The size of run-time extents when graphs are run, or their bound if that is smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What was checked, and found equal."""
+    """The results of a successful validation."""
 
     same: int
-    """Values of the result that are computed as before."""
+    """The number of values of ``after`` with unchanged definitions."""
     checked: tuple[Checked, ...]
     undecided: Mapping[str, str]
-    """Values that only the run with floats covers, and why."""
+    """Values that only the run with floats covers, with the reasons."""
     largest_difference: float | None
-    """Of the outputs in float32 (see ``measure.difference``); None if nothing was run."""
+    """The largest difference of float32 outputs (``measure.difference``); None if nothing was run."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether each changed value was checked by itself."""
+        """Whether each changed value was compared."""
         return not self.undecided
 
     @property
     def error_bound(self) -> float:
-        """The most that the probability can be with which random evaluation modulo a prime missed a difference."""
+        """An upper bound of the probability that random evaluation modulo a prime missed a difference."""
         return min(1.0, sum(one.error_bound for one in self.checked))
 
     def __str__(self) -> str:
@@ -86,11 +86,11 @@ def validate(
     seeds: Sequence[int] = SEEDS,
     budget: int = BUDGET,
 ) -> Validation:
-    """Check that ``after`` computes what ``before`` does; ``run`` runs both on the same random inputs.
+    """Check that ``after`` is equivalent to ``before``; with ``run``, both also run on the same random inputs.
 
-    Constants stand for any numbers, unless all elements of one are equal: what rules compute of constants must still be
+    Constants are arbitrary values, unless all elements of one are equal, so computations on constants must still be
     nodes of ``after``. ``budget``: points of evaluation for each region. Raises ``NotEquivalent`` naming the first
-    output that differs, or can't be shown to be equal, and ``InternalError`` if ``after`` is no graph.
+    output that differs, or can't be shown to be equal, and ``InternalError`` if ``after`` is not a valid graph.
     """
     verify(after)
     _check_interface(before, after)
@@ -122,7 +122,7 @@ def _check_outputs(sweep: Sweep, after: Graph) -> None:
 
 
 def _hint(sweep: Sweep, after: Graph) -> str:
-    """What may be the matter with constants."""
+    """A hint for the error if constants may be the cause."""
     new = (value.name for value in after.constants if sweep.new[value.name] not in sweep.shared)
     folded = [name for name in new if sweep.new[name] not in sweep.known.literals]
     return f"; {', '.join(folded)}: no constants of the input, so rules were folded too early" if folded else ""

@@ -1,8 +1,8 @@
-"""Whether both sides of a region are equal: evaluated at random values of its leaves.
+"""Compares both sides of a region by evaluation at random values of its leaves.
 
-First exactly, over the integers modulo a prime (``domains``): sums, products and quotients are what they are, and
-roots, exponentials and extrema are random functions, the same on both sides. If they differ there, or can't be
-evaluated, in float64: some equations hold for true functions only, and some constants are rounded.
+First exactly, over the integers modulo a prime (``domains``): sums, products and quotients are exact, and roots,
+exponentials and extrema are random functions, the same on both sides. If the sides differ or can't be evaluated there,
+in float64: some equations hold only for the true functions, and some constants are rounded.
 """
 
 from dataclasses import dataclass, field
@@ -31,39 +31,39 @@ from tilewright.tensor.ir import Compute, Tensor, topological_order
 from tilewright.tensor.over_domain import DomainProgram
 
 BUDGET = 1 << 22
-"""Points at which the scalar expressions of a region may be evaluated, all its operators together."""
+"""Maximum points of evaluation of a region: evaluations of scalar expressions, over all its operators."""
 SAMPLES = 4
-"""Random values of the leaves that are tried at once."""
+"""The number of random samples."""
 TOLERANCE = 1e-7
-"""What rounding may do in float64, also that of constants to float32: see ``measure.difference``."""
+"""Tolerance for rounding in float64, including that of constants to float32 (``measure.difference``)."""
 
 
 class Method(Enum):
-    """How a region was decided."""
+    """The method of a comparison."""
 
     EXACT = "exact"
     """Over the integers modulo a prime."""
     FLOAT64 = "float64"
-    """In float64, as it has no value modulo a prime, or another."""
+    """In float64, if the exact comparison is impossible or finds a difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What evaluation says of a region. ``is_equal``: None if it could not be evaluated, for ``reason``."""
+    """The result for a region. ``is_equal``: None if it could not be evaluated, because of ``reason``."""
 
     is_equal: bool | None
     method: Method | None = None
     sizes: Sizes = field(default_factory=dict[int, int])
-    """The extents at which it was evaluated, by those that they stand for; empty for its own."""
+    """The extents of the evaluation, by the original extents; empty if they are the same."""
     error_bound: float = 0.0
-    """The most that the probability of a wrong "equal" can be."""
+    """An upper bound of the probability of a wrong result "equal"."""
     reason: str = ""
 
 
 def decide(region: Region, budget: int = BUDGET, seed: int = 0) -> Verdict:
-    """Compare the sides of ``region`` at the smallest extents that fit, at no more than ``budget`` points.
+    """Compare the sides of ``region`` at the smallest valid extents, with at most ``budget`` points of evaluation.
 
-    Sides that differ at small extents are compared at larger ones, too: literals may be right for those only.
+    Sides that differ at small extents are also compared at larger ones, for which literals may be right.
     """
     verdict = Verdict(None, reason="no sizes fit")
     try:
@@ -115,14 +115,14 @@ class _Application:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A region as te programs, floats being float64."""
+    """A region as te programs, with float64 for all floats."""
 
     region: Region
     applications: tuple[_Application, ...]
 
     @staticmethod
     def of(region: Region) -> "_Program":
-        """Raises ``BadProgram`` if a step is ill-typed, or has another shape than the region says."""
+        """The program of a region. Raises ``BadProgram`` if a step is ill-typed, or has a shape unlike the region's."""
         types = [leaf.type for leaf in region.leaves]
         made: list[_Application] = []
         for step in region.steps:
@@ -140,14 +140,14 @@ class _Program:
 
     @property
     def points(self) -> int:
-        """At which scalar expressions are evaluated."""
+        """The number of evaluations of scalar expressions."""
         operations = (op for made in self.applications for op in topological_order(made.outputs))
         leaves = sum(prod(static(leaf.type.shape) or ()) for leaf in self.region.leaves)
         return leaves + sum(_points(op) for op in operations if isinstance(op, Compute))
 
     @property
     def error_bound(self) -> float:
-        """The probability that both sides agree at all samples, though they differ."""
+        """An upper bound of the probability that different sides agree at all samples."""
         known = [Degree(0 if leaf.literal else 1) for leaf in self.region.leaves]
         for made in self.applications:
             operands = {tensor: known[operand] for tensor, operand in zip(made.inputs, made.operands, strict=True)}
@@ -157,11 +157,11 @@ class _Program:
 
     @property
     def _types(self) -> list[Type]:
-        """Of all values."""
+        """The types of all values."""
         return [leaf.type for leaf in self.region.leaves] + [kind for step in self.region.steps for kind in step.types]
 
     def agrees_exactly(self, seed: int) -> bool:
-        """Modulo a prime. Raises ``Unsupported`` and ``OutOfBounds`` for what has no value there."""
+        """Whether both sides agree modulo a prime. Raises ``Unsupported`` and ``OutOfBounds`` without a value there."""
         shapes = [static(kind.shape) or () for kind in self._types]
         if 0 in shapes[self.region.left]:
             return True
@@ -179,7 +179,7 @@ class _Program:
         return domain.agree(np.broadcast_to(left, shape), np.broadcast_to(right, shape))
 
     def agrees_in_float64(self, seed: int) -> bool | None:
-        """At normal and at positive numbers; None if nothing was finite. Raises what ``evaluate`` does."""
+        """Whether both sides agree at normal and positive numbers; None if none is finite. Raises as ``evaluate``."""
         finite = False
         for sample in range(SAMPLES):
             generator = np.random.default_rng([seed, sample])
@@ -202,7 +202,7 @@ def _placeholder(kind: Type, number: int) -> Tensor:
 
 
 def _widened(value: Attribute) -> Attribute:
-    """An attribute of a step of which all floats are float64."""
+    """An attribute, with float64 for all float types."""
     return _wide(value) if isinstance(value, DType) else value
 
 

@@ -1,13 +1,13 @@
 """The statements of candidates of sketches without scheduling each: by patterns, of whole populations at once.
 
 A candidate belongs to a pattern (``sketch.pattern``), whose features are arrays over symbols (``open_statements``). A
-pattern is made of the first candidate that belongs to it, and is used only if it says of that candidate and another
-one what their schedules say. What has no pattern is scheduled. Both take milliseconds, so a call has limits, and what
-is beyond them is left out: that depends on the call alone, not on earlier ones. All of this is counted.
+pattern is made of the first candidate that belongs to it, and is used only if it says of that candidate and a few
+others what their schedules say. What has no pattern is scheduled. Both take milliseconds, so a call has limits, which
+depend on the call alone, not on earlier ones. All of this is counted.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,22 +15,31 @@ import numpy as np
 from tilewright.base.errors import ScheduleError, Unsupported
 from tilewright.schedule.schedule import Schedule
 from tilewright.sketch.derive import OfSketch
-from tilewright.sketch.pattern import Pattern, pattern_of
-from tilewright.space.space import Candidates, Digits, Floats, Space
+from tilewright.sketch.pattern import NoPattern, Pattern, chosen, pattern_of
+from tilewright.space.space import Candidates, Digits, Floats, Mask, Space
 from tilewright.space.union import Union
 from tilewright.tune.features.open_statements import OpenStatements
 from tilewright.tune.features.statements import NAMES, StatementRows, statement_features
 
 _NOTHING: Floats = np.empty((0, len(NAMES)))
 _TOLERANCE = 1e-9
+SAMPLED, LEAST_COVERED = 256, 0.9
+CHECKED = 3
+"""Candidates of a population whose schedules a new pattern is compared with, besides the one that it is made of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one call: of how many patterns candidates are, and how many candidates without one are scheduled."""
+    """Of one call: of how many patterns candidates are, and how many without one are scheduled; by default all.
+
+    A pattern takes longer than a few schedules. So after ``poor`` patterns of a sketch, or tries to find one, that are
+    each of fewer than ``fewest`` candidates of the call, its other candidates are scheduled.
+    """
 
     patterns: int = 64
-    replays: int = 128
+    replays: int | None = None
+    fewest: int = 8
+    poor: int = 3
 
 
 @dataclass(slots=True)
@@ -68,17 +77,17 @@ class Individuals:
         self._space = space
         self._limits = limits or Limits()
         self._patterns: defaultdict[int, list[_Known]] = defaultdict(list)
-        self._without: set[tuple[int, bytes]] = set()
+        self._without: defaultdict[int, list[NoPattern]] = defaultdict(list)
         """Candidates that have no pattern."""
         self._scheduled: dict[bytes, Floats] = {}
 
-    def of(self, digits: Digits, *, limited: bool = True) -> StatementRows:
+    def of(self, digits: Digits) -> StatementRows:
         """The statements of (candidates, knobs); none of those that have no schedule, or are beyond the limits."""
         found: list[Floats | None] = [None] * len(digits)
-        patterns = self._limits.patterns if limited else len(digits)
+        patterns = self._limits.patterns
         for member, space, rows, own in self._members(digits):
             patterns -= self._by_patterns(member, space, rows, own, found, patterns)
-        replays = self._limits.replays if limited else len(digits)
+        replays = len(digits) if self._limits.replays is None else self._limits.replays
         missing = [row for row, features in enumerate(found) if features is None]
         for row in missing[:replays]:
             found[row] = self._by_replay(self._space.schedule, digits[row])
@@ -100,32 +109,37 @@ class Individuals:
         self, member: int, space: Space, rows: Digits, own: Digits, found: list[Floats | None], most: int
     ) -> int:
         """Fill in ``found`` at ``rows`` what up to ``most`` patterns say of ``own``; returns how many were asked."""
-        left, asked = np.ones(len(rows), np.bool_), 0
-        while left.any() and asked < most:
+        left, asked, poor = np.ones(len(rows), np.bool_), 0, 0
+        while left.any() and asked < most and poor < self._limits.poor:
             first = int(np.argmax(left))
             known, asked = self._pattern(member, space, own[first], own), asked + 1
-            if known is None:
-                left[first] = False
+            if isinstance(known, NoPattern):
+                alike = np.flatnonzero(left & chosen(known.options, own))
+                poor += len(alike) < self._limits.fewest
+                left[alike] = False
                 continue
-            chosen = np.flatnonzero(left & known.pattern.matches(own))
-            for row, features in zip(rows[chosen].tolist(), known.statements.features(own[chosen]), strict=True):
+            alike = np.flatnonzero(left & known.pattern.matches(own))
+            for row, features in zip(rows[alike].tolist(), known.statements.features(own[alike]), strict=True):
                 found[row] = features
-            self.counts.by_pattern += len(chosen)
-            left[chosen] = False
+            self.counts.by_pattern += len(alike)
+            poor += len(alike) < self._limits.fewest
+            left[alike] = False
         return asked
 
-    def _pattern(self, member: int, space: Space, digits: Digits, population: Digits) -> _Known | None:
-        """The pattern of a candidate of ``population``, made if it is new; None if there is none."""
-        key = member, digits.tobytes()
+    def _pattern(self, member: int, space: Space, digits: Digits, population: Digits) -> _Known | NoPattern:
+        """The pattern of a candidate of ``population``, made if it is new; or that there is none."""
         known = next((one for one in self._patterns[member] if one.pattern.matches(digits[None])[0]), None)
-        if known is not None or key in self._without:
+        if known is not None:
             return known
+        without = next((one for one in self._without[member] if chosen(one.options, digits[None])[0]), None)
+        if without is not None:
+            return without
         try:
             known = _made(space, digits, population)
-        except (ScheduleError, Unsupported) as error:
+        except NoPattern as error:
             self.counts.untreated[str(error).partition("\n")[0]] += 1
-            self._without.add(key)
-            return None
+            self._without[member].append(error)
+            return error
         self._patterns[member].append(known)
         self.counts.patterns += 1
         return known
@@ -141,24 +155,35 @@ class Individuals:
         return self._scheduled[key]
 
 
+def is_covered(space: Candidates) -> bool:
+    """Whether nearly all of a large population would be looked at by patterns: of a sample, it is."""
+    individuals = Individuals(space, Limits(replays=0))
+    individuals.of(space.sample(SAMPLED, np.random.default_rng(0)))
+    return individuals.counts.by_pattern >= LEAST_COVERED * SAMPLED
+
+
 def _made(space: Space, digits: Digits, population: Digits) -> _Known:
     """The pattern of a candidate; as wide a one as says of it, and of another one, what their schedules say.
 
-    Raises ``Unsupported`` if there is none, and ``ScheduleError`` if the candidate has no schedule.
+    Raises ``NoPattern`` if there is none.
     """
+    options: Mapping[int, Mask] = {knob: np.arange(radix) == digits[knob] for knob, radix in enumerate(space.radices)}
     reason = ""
     for tiles_only in (False, True):
         try:
             pattern = pattern_of(space, digits, tiles_only=tiles_only)
             known = _Known(pattern, OpenStatements(pattern, space.knobs, space.target))
-        except Unsupported as error:
+        except NoPattern as error:
+            reason, options = str(error), error.options
+            continue
+        except (ScheduleError, Unsupported) as error:
             reason = str(error)
             continue
         alike = population[pattern.matches(population)]
-        if all(_is_right(known.statements, space, one) for one in (digits, *alike[-1:])):
+        if all(_is_right(known.statements, space, one) for one in (digits, *alike[-CHECKED:])):
             return known
-        reason = "the features of a pattern are not those of the schedule"
-    raise Unsupported(reason)
+        reason, options = "the features of a pattern are not those of the schedule", pattern.options
+    raise NoPattern(reason, options)
 
 
 def _is_right(statements: OpenStatements, space: Space, digits: Digits) -> bool:

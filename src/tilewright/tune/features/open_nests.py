@@ -73,7 +73,7 @@ class Nest:
         self.loops = site.loops if tail is None else tail.order
         if set(site.loops) - set(self.loops):
             raise Unsupported(f"the loops around {site.block} are not those of its pattern")
-        self.split = None if tail is None or tail.outer is None else (tail.outer, tail.lanes or "")
+        self.parts = {} if tail is None else tail.parts
         self.extents = np.array([finished.extents[loop] for loop in self.loops], np.int64).reshape(-1, values.count)
         self.kinds = np.array([finished.kinds[loop] for loop in self.loops], np.int64).reshape(-1, values.count)
         self.is_loop = self.extents > 1
@@ -82,7 +82,7 @@ class Nest:
         """Iterations of the loops from each on."""
         for depth in range(len(self.loops) - 1, -1, -1):
             self.inner[depth] = self.inner[depth + 1] * self.extents[depth]
-        self.lane_extent = None if self.split is None else finished.extents[self.split[1]]
+        self._part_extents = {loop: finished.extents[loop] for loop in self.parts}
         self.accesses = [Accessed(access, self) for access in site.accesses]
 
     @property
@@ -98,16 +98,15 @@ class Nest:
         found: dict[int, Ints] = {}
         for loop, coefficient in linear:
             factor = self.values.of(coefficient)
-            if self.split is not None and loop == self.split[1]:
-                assert self.lane_extent is not None
-                found[self.place[self.split[0]]] = factor * self.lane_extent
+            if loop in self.parts:
+                found[self.place[self.parts[loop]]] = factor * self._part_extents[loop]
             found[self.place[loop]] = factor
         return found
 
     def followed(self, loops: frozenset[str]) -> Mask:
         """Which loops are among ``loops``: (loops,)."""
-        split = {self.split[0]} if self.split is not None and self.split[1] in loops else set[str]()
-        return np.array([loop in loops or loop in split for loop in self.loops], np.bool_)
+        own = loops | {outer for loop, outer in self.parts.items() if loop in loops}
+        return np.array([loop in own for loop in self.loops], np.bool_)
 
 
 class _PartOf:

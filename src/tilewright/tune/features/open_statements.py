@@ -36,10 +36,6 @@ class OpenStatements:
         self._found = open_sites(pattern.program)
         self._pattern = pattern
         self._target = target
-        self._columns = [
-            (symbol.knob, np.array([part_of(value, symbol.part) for value in knobs[symbol.knob].values], np.int64))
-            for symbol in pattern.symbols
-        ]
         self._decided = {
             size.knob: np.array([part_of(value, 0) for value in knobs[size.knob].values], np.int64)
             for size in pattern.finishing.sizes
@@ -52,7 +48,7 @@ class OpenStatements:
 
     def numbers(self, digits: Digits) -> Floats:
         """The features of (candidates, knobs) before the logarithm is taken: (candidates, statements, ``NAMES``)."""
-        symbols = [values[digits[:, knob]] for knob, values in self._columns]
+        symbols = self._pattern.numbers(digits)
         given = symbols or [np.zeros(len(digits), np.int64)]
         known = self._function(*symbols)
         arrays = [np.maximum(np.broadcast_to(np.asarray(one, np.int64), given[0].shape), 1) for one in known]

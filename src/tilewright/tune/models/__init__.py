@@ -7,6 +7,7 @@ score to other candidates. Only the order of the scores is meaningful.
 - ``rows``: candidates with labels, and a part to try a model on; ``losses``: what training makes small.
 - ``boosted``: gradient-boosted trees, the model to use; ``treegru``: a recurrent network over the loops of a program;
   ``statements``: trees whose sum over statements is the score of a program; ``boosting``: what models of trees share.
+- ``pretrained``: what the model over statements knows beforehand.
 - ``transfer``: a model learned from other tasks, and a local one for what it gets wrong; ``random``: the baseline.
 
 A new model is one file here: ``model = BoostedTrees(); model.fit(features, throughputs); model.score(others)``.

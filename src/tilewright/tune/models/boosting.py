@@ -10,7 +10,7 @@ from tilewright.tune.models.model import FloatArray
 if TYPE_CHECKING:
     import lightgbm
 
-_MOST_TREES = 200
+MOST_TREES = 200
 _PATIENCE = 20  # trees without an improvement on the held-out part
 _BETTER = 0.995  # is an improvement of the loss; without this, the last hundred trees bring next to nothing
 Settings = Mapping[str, bool | float | str]
@@ -47,13 +47,13 @@ def grown(part: Part, trees: int, settings: Settings) -> "lightgbm.Booster":
     return booster
 
 
-def best_count(learned: Part, held_out: Part, settings: Settings) -> int:
-    """How many trees are best for rows that are not learned from."""
+def best_count(learned: Part, held_out: Part, settings: Settings, most: int = MOST_TREES) -> int:
+    """How many trees, up to ``most``, are best for rows that are not learned from."""
     booster, data = _empty(learned, settings)
     valid = data.create_valid(held_out.features, init_score=held_out.start, params=dict(settings))
     booster.add_valid(valid, "held out")
     best, count = held_out.loss.value(held_out.start), 0
-    for grown_trees in range(1, _MOST_TREES + 1):
+    for grown_trees in range(1, most + 1):
         _add_tree(booster, learned.loss)
         value = booster.eval_valid(lambda scores, _: ("loss", held_out.loss.value(scores), False))[0][2]
         if value < _BETTER * best:

@@ -4,7 +4,7 @@ Each batch is bred anew: from random candidates and the fastest ones that were m
 the parents are those that the cost model prefers. What is proposed follows from what was learned alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,18 @@ class Breeding:
     """The part of a batch that is random (epsilon)."""
 
 
+@dataclass(frozen=True, slots=True)
+class EvolutionSearch:
+    """A ``Searching``: evolution that breeds in another way, such as without crossover or without generations."""
+
+    breeding: Breeding = field(default_factory=Breeding)
+    asks_a_model: bool = True
+
+    def searcher(self, space: Candidates, score: Score, seed: int) -> "EvolutionSearcher":
+        """See ``Searching``."""
+        return EvolutionSearcher(space, score, seed, self.breeding)
+
+
 class EvolutionSearcher:
     """What ``score`` says is good among descendants (``Searcher``)."""
 
@@ -42,8 +54,7 @@ class EvolutionSearcher:
         """The best of all generations, and some random ones."""
         random = self._ledger.generator()
         planned = count - int(random.binomial(count, self._breeding.random))
-        bred = self._bred(planned, random) if self._throughputs.any() else self._digits[:0]
-        chosen = self._ledger.propose(bred)
+        chosen = self._ledger.propose(self._bred(planned, random))
         others = self._ledger.propose(self._ledger.draw(count - len(chosen), random))
         return np.concatenate([chosen, others])
 
@@ -54,14 +65,18 @@ class EvolutionSearcher:
         self._throughputs = np.concatenate([self._throughputs, throughputs])
 
     def _bred(self, count: int, random: np.random.Generator) -> Digits:
-        """Up to ``count`` candidates that may be proposed, best first."""
-        population = self._first(random)
+        """Up to ``count`` candidates that may be proposed, best first; none while nothing tells candidates apart."""
         best = _Best(count, len(self._ledger.radices))
+        if 0 in self._space.radices:
+            return best.digits
+        population = self._first(random)
         for generation in range(self._breeding.generations + 1):
             population = population[self._space.allowed(population)]
             if not len(population):
                 break
             scores = self._score(population)
+            if not self._throughputs.any() and not np.ptp(scores):
+                break
             is_new = self._ledger.untaken(population)
             best.add(population[is_new], scores[is_new])
             if generation < self._breeding.generations:

@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.space.space import Digits, Searchable
+from tilewright.space.space import Candidates, Digits
 
 FloatArray: TypeAlias = NDArray[np.float64]
 """Throughputs, (candidates,)."""
@@ -41,6 +41,6 @@ class Searching(Protocol):
         """Whether it needs a fitted cost model."""
         ...
 
-    def searcher(self, space: Searchable, score: Score, seed: int) -> Searcher:
+    def searcher(self, space: Candidates, score: Score, seed: int) -> Searcher:
         """A searcher of ``space``; ``score`` rates candidates by the data at the time of the call."""
         ...

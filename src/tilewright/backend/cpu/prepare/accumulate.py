@@ -7,7 +7,7 @@
 
 import operator
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tilewright.base.names import Names
@@ -44,49 +44,60 @@ def accumulate(stmt: Stmt) -> Stmt:
 
 def _rewritten(stmt: Stmt, literal: set[Buffer], names: Names) -> Stmt:
     around, stmt = allocations(stmt)
-    if not isinstance(stmt, Loop) or stmt.kind is not LoopKind.VECTORIZED:  # a buffer of a lane is another matter
-        parts = tuple([_rewritten(part, literal, names) for part in children(stmt)])
-        stmt = stmt if all(map(operator.is_, parts, children(stmt))) else with_children(stmt, parts)
-        stmt = _with_tiles(stmt, literal, names) if isinstance(stmt, Loop) else stmt
+    if not isinstance(stmt, Loop):
+        stmt = _inside(stmt, literal, names)
+    elif stmt.kind is not LoopKind.VECTORIZED:  # a buffer of a lane is another matter
+        tiles: list[_Tile] = []
+        for update in _updates(stmt):
+            if update.store.buffer not in literal and _can_stay(update, stmt):
+                tiles.append(_Tile.of(update, names))
+                literal.add(tiles[-1].buffer)
+                stmt = tiles[-1].used_in(stmt)
+        stmt = _inside(stmt, literal, names)
+        for tile in tiles:
+            stmt = Alloc(tile.buffer, seq(tile.before, stmt, tile.after))
     for alloc in reversed(around):
         stmt = Alloc(alloc.buffer, stmt)
     return stmt
 
 
+def _inside(stmt: Stmt, literal: set[Buffer], names: Names) -> Stmt:
+    parts = tuple([_rewritten(part, literal, names) for part in children(stmt)])
+    return stmt if all(map(operator.is_, parts, children(stmt))) else with_children(stmt, parts)
+
+
 @dataclass(frozen=True, slots=True)
 class _Update:
-    """The one statement of a loop that uses a buffer, and the loops around it that are written out, outermost first."""
+    """The one statement of a loop that uses a buffer, and the loops around it in that loop, outermost first."""
 
     store: Store
     around: tuple[Loop, ...]
 
     @property
     def of_tile(self) -> tuple[Loop, ...]:
-        """Those that go through what is accumulated; the others are steps of a reduction."""
+        """Those that go through what is accumulated; the others are steps of a reduction, and may be serial."""
         used = _vars_of(self.store)
         return tuple(loop for loop in self.around if loop.var in used)
 
 
-def _with_tiles(loop: Loop, literal: set[Buffer], names: Names) -> Stmt:
+def _updates(loop: Loop) -> tuple[_Update, ...]:
+    """The stores in ``loop`` that run as often in each of its iterations."""
     if loop.kind is not LoopKind.SERIAL or not isinstance(loop.extent, Const) or loop.extent.value < 1:
-        return loop
-    result: Stmt = loop
-    for update in _updates(loop.body, ()):
-        if update.store.buffer not in literal and _can_stay(update, loop):
-            result = _in_registers(result, update, names)
-    return result
+        return ()
+    return tuple(_stores(loop.body, ()))
 
 
-def _updates(stmt: Stmt, around: tuple[Loop, ...]) -> Iterator[_Update]:
-    """The stores in ``stmt`` that are in loops that are written out, and in nothing else."""
+def _stores(stmt: Stmt, around: tuple[Loop, ...]) -> Iterator[_Update]:
     match stmt:
         case Store():
             yield _Update(stmt, around)
         case Seq(statements):
             for inner in statements:
-                yield from _updates(inner, around)
-        case Loop(_, Const(), body, kind) if kind in _WRITTEN_OUT:
-            yield from _updates(body, (*around, stmt))
+                yield from _stores(inner, around)
+        case Alloc(own, body):
+            yield from (update for update in _stores(body, around) if update.store.buffer != own)
+        case Loop(_, Const(), body, kind) if kind in (LoopKind.SERIAL, *_WRITTEN_OUT):
+            yield from _stores(body, (*around, stmt))
         case _:
             pass
 
@@ -98,6 +109,8 @@ def _can_stay(update: _Update, loop: Loop) -> bool:
     if not reads or any(node.indices != store.indices for node in reads) or loop.var in _vars_of(store):
         return False
     if any(inner.has_reads for inner in store.indices) or not _are_apart(store, update.of_tile):
+        return False
+    if any(inner.kind not in _WRITTEN_OUT for inner in update.of_tile):
         return False
     size = prod(map(_extent, update.of_tile)) * store.buffer.dtype.itemsize
     return 0 < size <= MOST_BYTES and sum(_uses(loop.body, store.buffer)) == 1
@@ -134,18 +147,34 @@ def _uses(stmt: Stmt, buffer: Buffer) -> Iterator[bool]:
             yield mentions(node, buffer)
 
 
-def _in_registers(stmt: Stmt, update: _Update, names: Names) -> Stmt:
-    """``stmt`` with a tile of its own for what ``update`` accumulates."""
-    store, name = update.store, names.fresh(f"{update.store.buffer.name}_tile")
-    variables = tuple(loop.var for loop in update.of_tile)
-    tile = Buffer(name, store.buffer.dtype, tuple(loop.extent for loop in update.of_tile), LOCAL)
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A private buffer for what is accumulated in a loop, read ``before`` the loop and stored ``after`` it."""
 
-    def moved(node: Stmt) -> Stmt | None:
-        return _on_tile(node, tile, variables) if node == store else None
+    buffer: Buffer
+    store: Store
+    """What accumulates, as it was."""
+    variables: tuple[Var, ...]
+    before: Stmt
+    after: Stmt
 
-    before = _over(update.of_tile, Store(tile, variables, Read(store.buffer, store.indices)), names)
-    after = _over(update.of_tile, Store(store.buffer, store.indices, Read(tile, variables)), names)
-    return Alloc(tile, seq(before, transform_stmts(stmt, moved), after))
+    @staticmethod
+    def of(update: _Update, names: Names) -> "_Tile":
+        """A tile of its own for what ``update`` accumulates."""
+        store, name = update.store, names.fresh(f"{update.store.buffer.name}_tile")
+        variables = tuple(loop.var for loop in update.of_tile)
+        tile = Buffer(name, store.buffer.dtype, tuple(loop.extent for loop in update.of_tile), LOCAL)
+        before = _over(update.of_tile, Store(tile, variables, Read(store.buffer, store.indices)), names)
+        after = _over(update.of_tile, Store(store.buffer, store.indices, Read(tile, variables)), names)
+        return _Tile(tile, store, variables, before, after)
+
+    def used_in(self, loop: Loop) -> Loop:
+        """``loop``, which accumulates in the tile."""
+
+        def moved(node: Stmt) -> Stmt | None:
+            return _on_tile(node, self.buffer, self.variables) if node == self.store else None
+
+        return replace(loop, body=transform_stmts(loop.body, moved))
 
 
 def _on_tile(store: Stmt, tile: Buffer, variables: tuple[Var, ...]) -> Store:

@@ -1,0 +1,228 @@
+"""Products of quantized matrices, and convolutions: by dot-product instructions, or as products of i32.
+
+``vpdpbusd`` multiplies u8 by i8 in groups of four. With ``a' = a + 128`` if ``a`` is signed, ``b' = b - 128`` if ``b``
+is unsigned, and zero points shifted likewise::
+
+    sum (a - za) (b - zb) = sum a' b' - za' (sum b' - k zb') - zb' sum a'
+
+modulo 2^32, as in ONNX. Terms in ``b`` are computed at compile time: so ``b`` must be constant, and is packed in groups
+of four. Usually ``zb'`` is 0, and only one number per column is subtracted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.base.dtypes import i8, i32, u8
+from tilewright.cost.kernels import sum_cycles
+from tilewright.graph import Array, Node, Value
+from tilewright.kernels.dot_products import LANES, dot_products
+from tilewright.kernels.packing import pack
+from tilewright.ops.operator import Attribute, require
+from tilewright.passes.alternatives.api import Building, Facts, Way
+from tilewright.passes.blocks import points
+from tilewright.schedule.index_map import IndexMap
+from tilewright.symbolic.expr import ONE
+
+Words: TypeAlias = NDArray[np.int32]
+
+GROUP = 4
+"""Products of one instruction per accumulator."""
+_PACKED = IndexMap.parse(f"k, n -> n // {LANES}, k // {GROUP}, n % {LANES}, k % {GROUP}")
+_HALF = 128
+_MATMUL, _CONVOLUTION = require("MatMulInteger"), require("ConvInteger")
+
+
+class InGroups:
+    """By ``vpdpbusd``, if the target has it, for a constant second operand."""
+
+    name = "dot products"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        if node.op not in (_MATMUL, _CONVOLUTION) or dot_products(facts.target).get("vpdpbusd") is None:
+            return
+        a, b, _, b_zero = _operands(node)
+        if b not in facts.constants or facts.constants[b].size == 0 or (b_zero and b_zero not in facts.constants):
+            return
+        is_matrix = len(a.shape) > 1 and len(b.shape) == 2
+        if is_matrix if node.op == _MATMUL else _is_plain(node, b_zero and facts.constants[b_zero]):
+            yield Way(self.name, _cycles(node, facts, GROUP), make=_in_groups)
+
+
+class InWords:
+    """As products of i32, for any operands and target."""
+
+    name = "products of words"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        if node.op in (_MATMUL, _CONVOLUTION):
+            yield Way(self.name, _cycles(node, facts, 1), make=_in_words)
+
+
+IN_GROUPS, IN_WORDS = InGroups(), InWords()
+
+
+def _operands(node: Node) -> tuple[Value, Value, Value | None, Value | None]:
+    """Both operands, and their zero points."""
+    a, b, a_zero, b_zero = (*node.inputs, None, None)[:4]
+    assert a is not None and b is not None, "a product has two operands"
+    return a, b, a_zero, b_zero
+
+
+def _cycles(node: Node, facts: Facts, group: int) -> float:
+    """Cycles of the sums, if a word holds a ``group`` of their terms."""
+    a, b, *_ = _operands(node)
+    terms = a.shape[-1:] if node.op == _MATMUL else b.shape[1:]
+    products = points(node.outputs[0].shape) * points(terms)
+    return sum_cycles(products // group, points(b.shape) // group, facts.target)
+
+
+def _is_plain(node: Node, zeros: Array | None) -> bool:
+    """Whether there are no terms per window, all filters read all channels, and pads are known."""
+    attributes, weight = dict(node.attributes), _operands(node)[1]
+    pads = attributes["pads"]
+    is_whole = isinstance(pads, tuple) and all(isinstance(pad, int) and pad >= 0 for pad in pads)
+    known = np.zeros(1, np.int32) if zeros is None else zeros.astype(np.int32)
+    neutral = np.all(known == (_HALF if weight.dtype == u8 else 0))
+    return is_whole and bool(neutral) and attributes["group"] == 1
+
+
+def _in_groups(node: Node, building: Building) -> None:
+    terms = _Terms(node, building)
+    terms.subtract(terms.of_convolution() if node.op == _CONVOLUTION else terms.of_product())
+
+
+def _in_words(node: Node, building: Building) -> None:
+    terms = _Terms(node, building)
+    terms.subtract(iter([terms.convolution_in_words() if node.op == _CONVOLUTION else terms.product_in_words()]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """Adds the nodes that compute ``node``: its terms, of which all but the first are subtracted."""
+
+    node: Node
+    building: Building
+
+    def subtract(self, terms: Iterator[Value]) -> None:
+        """The result: the first of ``terms`` without the others."""
+        result, *others = terms
+        for term in others:
+            result = self._add("Sub", result, term)
+        self.building.finish(self.node)
+
+    def product_in_words(self) -> Value:
+        """The only term."""
+        a, b, a_zero, b_zero = _operands(self.node)
+        return self._add("MatMul", self._centered(a, self._by_row(a, a_zero)), self._centered(b, b_zero))
+
+    def convolution_in_words(self) -> Value:
+        """The only term."""
+        x, weight, x_zero, zeros = _operands(self.node)
+        if zeros is not None and zeros.shape:
+            zeros = self._add("Unsqueeze", zeros, axes=tuple(range(1, len(weight.shape))))
+        filters = self._centered(weight, zeros)
+        return self._add("Conv", self._centered(x, x_zero), filters, **dict(self.node.attributes))
+
+    def of_product(self) -> Iterator[Value]:
+        """The sum of products, and what zero points add to it."""
+        a, b, a_zero, b_zero = _operands(self.node)
+        moved = _HALF if b.dtype == u8 else 0
+        words: Words = self._array(b).astype(np.int32) - moved
+        zeros: Words = np.zeros(1, np.int32) if b_zero is None else self._array(b_zero).astype(np.int32).reshape(-1)
+        zeros = zeros - moved
+        depth, columns = words.shape
+        left = self._grouped(self._unsigned(a), depth)
+        yield self._add("DotProducts", left, self._constant(_packed(words.astype(np.int8))), columns=columns)
+        by_column: Words = words.sum(0, dtype=np.int32) - depth * zeros
+        if (zero := self._shifted_zero(a, a_zero)) is not None and by_column.any():
+            yield self._add("Mul", zero, self._constant(by_column))
+        if zeros.any():
+            wide = self._add("Cast", left, to=i32)
+            sums = self._add("ReduceSum", wide, axes=(len(a.shape) - 1,), keepdims=True)
+            yield self._add("Mul", sums, self._constant(zeros))
+
+    def of_convolution(self) -> Iterator[Value]:
+        """The convolution of the input padded with its zero point, and one number for each filter."""
+        x, weight, x_zero, _ = _operands(self.node)
+        attributes = dict(self.node.attributes)
+        words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
+        filters, rank = len(words), words.ndim - 2
+        pads = attributes.pop("pads")
+        assert isinstance(pads, tuple), "see `_is_plain`"
+        around, places = self._around(x, x_zero), {"before": pads[:rank], "after": pads[rank:]}
+        grouped = self._add("ChannelGroups", self._unsigned(x), around, **places, group=GROUP)
+        moves = {name: attributes[name] for name in ("strides", "dilations")}
+        packed = self._constant(_packed_filters(words.astype(np.int8)))
+        yield self._add("DotConvolution", grouped, packed, filters=filters, **moves)
+        if (zero := self._shifted_zero(x, x_zero)) is not None:
+            by_filter: Words = words.reshape(filters, -1).sum(1, dtype=np.int32)
+            yield self._add("Mul", zero, self._constant(by_filter.reshape(filters, *[1] * rank)))
+
+    def _centered(self, matrix: Value, zero: Value | None) -> Value:
+        wide = self._add("Cast", matrix, to=i32)
+        return wide if zero is None else self._add("Sub", wide, self._add("Cast", zero, to=i32))
+
+    def _by_row(self, a: Value, zero: Value | None) -> Value | None:
+        """A zero point of the left matrix, made broadcastable: one number, or one for each row."""
+        is_vector = zero is not None and len(zero.shape) == 1 and len(a.shape) > 1
+        return self._add("Unsqueeze", zero, axes=(1,)) if is_vector else zero
+
+    def _around(self, x: Value, zero: Value | None) -> Value | None:
+        """The zero point of ``x'``, in u8; None if it is 0."""
+        if zero is not None:
+            return self._unsigned(zero)
+        return None if x.dtype == u8 else self._constant(np.array(_HALF, np.uint8))
+
+    def _unsigned(self, a: Value) -> Value:
+        if a.dtype == u8:
+            return a
+        moved = self._add("Add", self._add("Cast", a, to=i32), self._constant(np.array(_HALF, np.int32)))
+        return self._add("Cast", moved, to=u8)
+
+    def _grouped(self, a: Value, depth: int) -> Value:
+        """Padded with zeros after each row to whole groups."""
+        missing = -depth % GROUP
+        if not missing:
+            return a
+        none = (0,) * (len(a.shape) - 1)
+        return self._add("Pad", a, None, before=(*none, 0), after=(*none, missing))
+
+    def _shifted_zero(self, a: Value, zero: Value | None) -> Value | None:
+        """The zero point of ``a'`` in i32; None if it is 0."""
+        moved = np.array(_HALF if a.dtype == i8 else 0, np.int32)
+        if zero is None:
+            return self._constant(moved) if a.dtype == i8 else None
+        if zero in self.building.constants and not np.any(self._array(zero).astype(np.int32) + moved):
+            return None
+        by_row = self._by_row(a, zero) if zero.shape != (ONE,) else zero
+        wide = self._add("Cast", by_row, to=i32)
+        return self._add("Add", wide, self._constant(moved.reshape(()))) if moved else wide
+
+    def _array(self, value: Value) -> Array:
+        return self.building.constants[value]
+
+    def _constant(self, array: Array) -> Value:
+        return self.building.constant(f"{self.node.outputs[0].name}.constant", array)
+
+    def _add(self, op: str, *inputs: Value | None, **attributes: Attribute) -> Value:
+        return self.building.add(require(op), inputs, self.node, op.lower(), attributes)
+
+
+def _packed_filters(weight: Array) -> Array:
+    """``[F, C, kernel...]`` as ``[F/16, C/4, kernel..., 16, 4]``: as matrices, one for each tap."""
+    filters, channels, *kernel = weight.shape
+    taps = np.moveaxis(weight.reshape(filters, channels, -1), 2, 0)
+    packed = np.stack([_packed(np.ascontiguousarray(tap.T)) for tap in taps], axis=2)
+    strips, groups = packed.shape[:2]
+    return packed.reshape(strips, groups, *kernel, LANES, GROUP)
+
+
+def _packed(b: Array) -> Array:
+    """In groups, and padded with columns of zeros to whole registers, or pairs of them for more than one."""
+    depth, columns = b.shape
+    width = LANES if columns <= LANES else 2 * LANES
+    return pack(np.pad(b, ((0, -depth % GROUP), (0, -columns % width))), _PACKED)
