@@ -66,7 +66,7 @@ class _Placing:
     """Traverses a launch in order of execution; ``_pending``: the accesses since the last barrier."""
 
     def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
+        self._bounds: Bounds = bounds
         self._pending: list[_Touch] = []
         self._known: dict[Stmt, list[_Touch]] = {}
         """Cache of the phases' accesses; each is used several times."""
