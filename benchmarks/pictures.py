@@ -11,8 +11,12 @@ COLORS = {
     "torch_eager": "#f4a582",
     "torch_compile": "#ca5b2b",
     "torch_max_autotune": "#7b3f1d",
+    "tvm_metaschedule": "#6a51a3",
     "tilewright": "#1a7f37",
     "tilewright_searched": "#0b4f1e",
+    "tilewright_sketches": "#41ab5d",
+    "tilewright_templates": "#006d2c",
+    "tilewright_all": "#00441b",
     "tilewright_strict": "#7bc47f",
 }
 WIDTH, LINE, FRAME = 7.9, 0.23, 1.1  # inches: of a picture, of a case, around the cases

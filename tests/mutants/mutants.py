@@ -2674,8 +2674,8 @@ MUTANTS = (
     Mutant(
         "smaller sizes: reshapes keep no groups",
         "superopt/validate/extent_relations.py",
-        "_regrouped if use.op.has(Trait.REGROUPS) else ",
-        "",
+        "{Trait.REGROUPS: _regrouped, Trait.POOLS: _pooled}",
+        "{Trait.POOLS: _pooled}",
         _VALIDATION,
     ),
     Mutant(

@@ -59,7 +59,8 @@ def folded(op: BinaryOp, x: Scalar | None, y: Scalar | None, dtype: DType) -> Sc
     if dtype.is_float:
         if x is None or y is None or op not in _COMPARISONS:
             return None
-        return _COMPARISONS[op](float(np.asarray(x, dtype.numpy)), float(np.asarray(y, dtype.numpy)))
+        with np.errstate(over="ignore"):  # beyond the largest number of a type is infinity
+            return _COMPARISONS[op](float(np.asarray(x, dtype.numpy)), float(np.asarray(y, dtype.numpy)))
     if x is not None and y is not None:
         if op in _COMPARISONS:
             return _COMPARISONS[op](x, y)
