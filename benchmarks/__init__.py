@@ -22,6 +22,10 @@ operator_models.py   the table of them, as ONNX models
 operator_modules.py  the same models as PyTorch modules
 choices.py     the model's schedules against the best of many measured ones: `python -m benchmarks.choices`
 scheduling.py  schedulers of tasks, replayed in the tables of the ablation: `python -m benchmarks.scheduling`
+searched.py    operators and networks before and after a search, by all peers: `python -m benchmarks.searched`
+metaschedule.py   a network tuned by TVM, and by Tilewright in less time: `python -m benchmarks.metaschedule`
+cost_model/    what is learned from records of two networks, and how well: `python -m benchmarks.cost_model`
+scoring.py     candidates that are rated a second: `python -m benchmarks.scoring`
 unseen/        sixteen programs that no template names, searched and by PyTorch: `python -m benchmarks.unseen`
 odd_shapes.py  what the zoo's contractions keep of their rate with one more of each: `python -m benchmarks.odd_shapes`
 serving.py     an artifact's start, and many threads on one model: `python -m benchmarks.serving`

@@ -181,9 +181,10 @@ def test_a_reduction_is_one_of_all_its_points(points: int) -> None:
 
 
 def test_one_program_has_the_constants_of_each_domain() -> None:
+    x = placeholder((1,), dtypes.f64, "x")
+    program = DomainProgram([x], require("LeakyRelu").apply([x], {"alpha": 0.25}))
     for domain in (Real(), Modular()):
-        function = over(domain, "LeakyRelu", {"alpha": 0.25}, [(1,)])
-        (found,) = function([domain.constant(-8.0).reshape(1, 1)])
+        (found,) = program([domain.constant(-8.0).reshape(1, 1)], domain)
         assert found.item() == domain.constant(-2.0)
 
 
