@@ -19,7 +19,7 @@ from tilewright.te.stage import TeSchedule
 FOUR_CORES = replace(Target.host(), cores=4)
 MOST_REFUSED = 0.05
 MANY = 500
-MOST_WRONG = 2e-4
+MOST_WRONG = 1e-4
 """Of float32: sums are added up in other orders than the interpreter's."""
 
 
