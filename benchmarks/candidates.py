@@ -1,8 +1,8 @@
 """How each peer runs an ONNX file on given feeds.
 
 A factory takes `model` (path of the ONNX file), `feeds` (path of an npz file with the inputs by name) and `threads`; it
-returns a `Session`. Each peer has the settings that its own documentation recommends for latency, computes in float32,
-and has the same number of threads as the others. The two ways of PyTorch run a module rather than the file: their
+returns a `Session`. Each peer has the settings that its own documentation recommends for latency, computes in float32
+unless its name says otherwise, and has the same number of threads as the others. The two ways of PyTorch run a module rather than the file: their
 factories take `source` too, the name ("module:function") of a function that gives the module for the file's path.
 """
 
@@ -60,9 +60,19 @@ def _onnxruntime(model: str, feeds: str, threads: int, disabled: list[str]) -> S
 
 def openvino(model: str, feeds: str, threads: int) -> Session:
     """OpenVINO's CPU plugin for latency: one stream, and float32, as its default is bfloat16 where the CPU has it."""
+    return _openvino(model, feeds, threads, "f32")
+
+
+def openvino_bf16(model: str, feeds: str, threads: int) -> Session:
+    """As `openvino`, in bfloat16, which is its default where the CPU has dot products for it."""
+    return _openvino(model, feeds, threads, "bf16")
+
+
+def _openvino(model: str, feeds: str, threads: int, precision: str) -> Session:
     import openvino as ov
 
-    wanted = {"INFERENCE_PRECISION_HINT": ov.Type.f32, "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
+    hint = getattr(ov.Type, precision)
+    wanted = {"INFERENCE_PRECISION_HINT": hint, "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
     compiled = ov.Core().compile_model(model, "CPU", {"PERFORMANCE_HINT": "LATENCY", **wanted})
     got = {name: compiled.get_property(name) for name in wanted}
     if got != wanted:
@@ -146,19 +156,31 @@ def tilewright_strict(model: str, feeds: str, threads: int, target: str = "host"
     return _tilewright(model, feeds, threads, target, math="strict")
 
 
+def tilewright_bf16(model: str, feeds: str, threads: int, target: str = "host") -> Session:
+    """As `tilewright`, with values and weights in bfloat16."""
+    return _tilewright(model, feeds, threads, target, precision="bf16")
+
+
 def tilewright_tuned(model: str, feeds: str, threads: int, target: str, records: str) -> Session:
     """As `tilewright`, with what `tilewright tune` found."""
     return _tilewright(model, feeds, threads, target, records=Path(records))
 
 
 def _tilewright(
-    model: str, feeds: str, threads: int, target: str, math: str = "default", records: Path | None = None
+    model: str,
+    feeds: str,
+    threads: int,
+    target: str,
+    math: str = "default",
+    precision: str = "fp32",
+    records: Path | None = None,
 ) -> Session:
     import tilewright as tw  # each worker loads one peer only
     from tilewright.base.settings import Settings
 
     settings = replace(Settings.from_environment(), records=records)
-    compiled = tw.compile(Path(model), threads=threads, math=math, target=target, settings=settings)
+    policies = {"math": math, "precision": precision}
+    compiled = tw.compile(Path(model), threads=threads, **policies, target=target, settings=settings)
     return Session(lambda inputs: compiled.run(None, inputs), load_feeds(feeds))
 
 

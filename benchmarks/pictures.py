@@ -18,6 +18,8 @@ COLORS = {
     "tilewright_templates": "#006d2c",
     "tilewright_all": "#00441b",
     "tilewright_strict": "#7bc47f",
+    "openvino_bf16": "#6cb5e8",
+    "tilewright_bf16": "#a6d854",
 }
 WIDTH, LINE, FRAME = 7.9, 0.23, 1.1  # inches: of a picture, of a case, around the cases
 WIDEST = 5  # powers of two on either side; what is farther sits at the edge

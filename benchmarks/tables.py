@@ -20,6 +20,8 @@ LABELS = {
     "tilewright_templates": "Tilewright, tuned in templates",
     "tilewright_all": "Tilewright, tuned in all spaces",
     "tilewright_strict": "Tilewright, strict",
+    "openvino_bf16": "OpenVINO, bfloat16",
+    "tilewright_bf16": "Tilewright, bfloat16",
 }
 
 
@@ -44,11 +46,13 @@ def latencies(results: Results) -> list[str]:
     """The tables of times, one for each number of threads."""
     cases, peers, threads = _names(results)
     parts: list[str] = []
+    baseline = BASELINE if BASELINE in peers else peers[0]
+    ours = OURS if OURS in peers else next(peer for peer in peers if peer.startswith(OURS))
     for count in threads:
         unit = "thread" if count == 1 else "threads"
-        parts += [f"{count} {unit}, median milliseconds (ratio to {LABELS[BASELINE]}, below 1 is faster):"]
+        parts += [f"{count} {unit}, median milliseconds (ratio to {LABELS[baseline]}, below 1 is faster):"]
         own = {row.peer for row in results.rows if row.threads == count}
-        parts += [latency_table(results, count, cases, [peer for peer in peers if peer in own])]
+        parts += [latency_table(results, count, cases, [peer for peer in peers if peer in own], baseline, ours)]
     return parts
 
 

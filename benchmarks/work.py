@@ -42,6 +42,10 @@ class Roof:
     bandwidth: float
     """Bytes per second, read from arrays that are together as large as the weights."""
 
+    def scaled(self, factor: float) -> "Roof":
+        """That of numbers so many times as small."""
+        return Roof(factor * self.flops, factor * self.bandwidth)
+
     def least_seconds(self, work: Work) -> float:
         """No run can be shorter: all operations at the peak, or all weights at full bandwidth."""
         return max(work.least / self.flops, work.bytes / self.bandwidth)

@@ -29,6 +29,7 @@ _HOMES = _ERRORS | {
     "Isolation": "tilewright.isolation",
     "load": "tilewright.runtime.runnable",
     "Math": "tilewright.base.numerics",
+    "Precision": "tilewright.base.numerics",
     "RunnableModel": "tilewright.runtime.runnable",
     "Settings": "tilewright.base.settings",
     "SpecializingModel": "tilewright.specialize",

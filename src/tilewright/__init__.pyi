@@ -29,6 +29,7 @@ from tilewright.base.errors import UnsupportedModel as UnsupportedModel
 from tilewright.base.errors import UnsupportedTarget as UnsupportedTarget
 from tilewright.base.errors import UntrustedData as UntrustedData
 from tilewright.base.numerics import Math as Math
+from tilewright.base.numerics import Precision as Precision
 from tilewright.base.settings import Settings as Settings
 from tilewright.base.superopt import Superopt as Superopt
 from tilewright.isolation import Isolation as Isolation

@@ -18,7 +18,7 @@ from tilewright.base.events import Event, Listener, ignore, to_log
 from tilewright.base.garbage import seldom_collecting
 from tilewright.base.memory import memory_guarded
 from tilewright.base.names import nearest, readable, shown
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.base.printing import printer
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
@@ -62,6 +62,7 @@ def compile(
     bounds: Mapping[str, Annotated[int, Within(0, MOST_EXTENT)]] | None = None,
     dynamic: Dynamic | str = Dynamic.AUTO,
     math: Math | str = Math.DEFAULT,
+    precision: Precision | str = Precision.FP32,
     memory_limit: int | str | None = None,
     superopt: Superopt | str = Superopt.OFF,
     checks: Checks | str = Checks.ON,
@@ -86,7 +87,8 @@ def compile(
 
     ``shapes``: shapes of inputs by name; ``bounds``: upper bounds of dimensions known only at run time, by name.
     ``dynamic``: one model for all sizes of these, or a version for each size (a ``SpecializingModel``). ``math``:
-    rounding errors allowed, which decide what algorithms may be used (``base.numerics``). ``memory_limit``: maximum
+    rounding errors allowed, which decide what algorithms may be used; ``precision``: ``"bf16"`` or ``"f16"`` stores values
+    between kernels, and weights, in 16 bits (``base.numerics``, ``docs/precision.md``). ``memory_limit``: maximum
     memory for packed weights and workspace together, in bytes or as ``"512MiB"``; algorithms that need more are not
     used, starting with those that save least time per byte. ``superopt``: effort of the search for an equivalent,
     faster graph by proven rules (``base.superopt``). ``checks``: an out-of-range index in input data makes runs raise
@@ -124,6 +126,7 @@ def compile(
         made_by,
         known(alternatives),
         files_of_rules,
+        Precision.named(precision),
     )
     models = ModelCache.open(chosen, both)
     compilation = _Compilation(opened(model, frontends, operators), options, chosen, listener, models)

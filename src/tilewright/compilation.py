@@ -10,10 +10,11 @@ from tilewright.backend.api import Backend, Code, Emission, Image
 from tilewright.backend.cpu.backend import CPU
 from tilewright.backend.cpu.image import main_for
 from tilewright.base.checks import Checks
+from tilewright.base.dtypes import DType
 from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.names import RESERVED, Names, identifier, readable
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.base.settings import Stage
 from tilewright.base.store import Cache, Store
 from tilewright.base.superopt import Superopt
@@ -82,6 +83,7 @@ class Options:
     ``memory_limit``: maximum bytes of packed weights and workspace together; None for no limit. ``superopt``: effort of
     the search for a better graph. ``checks``: of indices in input data. ``backend``: compiles and runs kernels.
     ``alternatives``: algorithms to choose among, for each node. ``rules``: given by users, for ``superoptimizer``.
+    ``precision``: of values between kernels.
     """
 
     target: Target
@@ -95,6 +97,7 @@ class Options:
     backend: Backend = CPU
     alternatives: tuple[Alternative, ...] = BUILT_IN
     rules: tuple[RuleFile, ...] = ()
+    precision: Precision = Precision.FP32
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +225,9 @@ def compile_prepared(graph: Graph, options: Options, services: Services = ALONE)
     laid_out, main, constants = planned.laid_out, planned.main, planned.constants
     image = planned.code.link(services.cache, services.listener)
     limits = interface.limits_of(laid_out.graph, main.dims)
+    policies = (options.math, options.checks, options.precision)
     values = (laid_out.graph.inputs, laid_out.graph.outputs, list(constants))
-    manifest = interface.manifest(*values, main.dims, image.needs, limits, options.math, options.checks)
+    manifest = interface.manifest(*values, main.dims, image.needs, limits, *policies)
     executable = image.launch(manifest, list(constants.values()), options.threads)
     stored = (laid_out.layouts, laid_out.copies)
     graph, choices = laid_out.graph, planned.choices
@@ -235,12 +239,12 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
 
     ``spare``: maximum bytes by which alternatives may enlarge weights; None for no limit.
     """
-    asked, tuned = (options.target, options.math), services.tuned
-    graph = expand(graph, facts_of(graph, *asked, options.alternatives))
+    asked, tuned = (options.target, options.math, options.alternatives), services.tuned
+    graph = expand(graph, facts_of(graph, *asked))
     has_times = tuned is not None and tuned.has_ways()
-    facts = facts_of(graph, *asked, options.alternatives)
+    facts = facts_of(graph, *asked, options.precision)
     times = times_of(graph, facts, tuned.microseconds) if tuned is not None and has_times else None
-    choices = choose(graph, *asked, spare, times, options.alternatives)
+    choices = choose(graph, options.target, options.math, spare, times, options.alternatives, options.precision)
     services.watch(Stage.CHOOSE, choices)
     return choices
 
@@ -343,10 +347,13 @@ def _schedule_all(
             constant = tuple(parameter.name for parameter, value in pairs if value in laid_out.graph.constants)
             known = _scheduled(named, constant, options.target, services.tuned)
         kernels[kernel.text] = replace(known, groups=(*known.groups, group))
-        arguments = tuple(_stored(value, kernel, laid_out) for value in kernel.arguments)
+        dtypes = [parameter.dtype for parameter in kernel.program.params]
+        own = zip(kernel.arguments, dtypes, strict=True)
+        arguments = tuple(_stored(value, dtype, kernel, laid_out) for value, dtype in own)
         for plain, stored in zip(kernel.arguments, arguments, strict=True):
-            if plain in kernel.packings and stored not in packed:
-                packed[stored] = pack(laid_out.graph.constants[plain], kernel.packings[plain], aligned_array)
+            array = laid_out.graph.constants.get(plain)
+            if array is not None and stored != plain and stored not in packed:
+                packed[stored] = _packed(array.astype(stored.dtype.numpy, copy=False), kernel.packings.get(plain))
         steps.append(Step(known.program.name, arguments, kernel.program.outputs))
         services.listener(Advanced("schedule", position + 1, len(groups), known.program.name))
     return list(kernels.values()), steps, packed
@@ -380,12 +387,18 @@ def _place(group: Group, origin: Origin) -> str:
     return f"{nodes[origin.number].source or origin.operator}: {origin.operand}"
 
 
-def _stored(value: Value, kernel: Kernel, laid_out: LaidOut) -> Value:
-    """``value`` as stored for ``kernel``. Constants may have different layouts for different kernels."""
+def _packed(array: Array, packing: IndexMap | None) -> Array:
+    return array if packing is None else pack(array, packing, aligned_array)
+
+
+def _stored(value: Value, dtype: DType, kernel: Kernel, laid_out: LaidOut) -> Value:
+    """``value`` as stored for ``kernel``. Constants may have different layouts and dtypes for different kernels."""
     packing, layout = kernel.packings.get(value), laid_out.layouts.get(value)
-    if packing is not None:
-        return Value(f"{value.name}[{packing}]", value.dtype, packing.shape(value.shape))
-    return value if layout is None else replace(value, shape=layout.shape(value.shape))
+    if value in laid_out.graph.constants and (packing is not None or dtype != value.dtype):
+        how = ": ".join(([] if packing is None else [str(packing)]) + ([] if dtype == value.dtype else [str(dtype)]))
+        shape = value.shape if packing is None else packing.shape(value.shape)
+        return Value(f"{value.name}[{how}]", dtype, shape)
+    return replace(value, dtype=dtype, shape=value.shape if layout is None else layout.shape(value.shape))
 
 
 def build_program(

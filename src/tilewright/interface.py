@@ -10,7 +10,7 @@ from tilewright.backend.api import Needs
 from tilewright.base.checks import Checks
 from tilewright.base.errors import UnsupportedModel
 from tilewright.base.names import fresh_name
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.graph import Graph, Value
 from tilewright.graph.ir import extents_of
 from tilewright.loops.program import Dim
@@ -52,6 +52,7 @@ def manifest(
     limits: Sequence[Limit] = (),
     math: Math = Math.DEFAULT,
     checks: Checks = Checks.ON,
+    precision: Precision = Precision.FP32,
 ) -> Manifest:
     """The manifest of compiled code. Raises ``UnsupportedModel`` for an extent that can't be computed."""
     symbols = _Symbols(dims)
@@ -61,7 +62,7 @@ def manifest(
     workspace = symbols.workspace(needs)
     listed = tuple(symbols.listed.values())
     memory = (workspace, needs.scratch_bytes)
-    return Manifest(entering, leaving, known, listed, *memory, needs.sites, needs.calls, math, checks)
+    return Manifest(entering, leaving, known, listed, *memory, needs.sites, needs.calls, math, checks, precision)
 
 
 def input_spec(value: Value) -> TensorSpec:

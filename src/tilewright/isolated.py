@@ -62,6 +62,7 @@ def _answered(request: Mapping[str, object], end: socket.socket) -> dict[str, ob
             bounds=cast("Mapping[str, int]", request["bounds"]),
             dynamic="symbolic",
             math=fields.text(request["math"]),
+            precision=fields.text(request["precision"]),
             memory_limit=cast("int | None", request["memory_limit"]),
             superopt=fields.text(request["superopt"]),
             checks=fields.text(request["checks"]),

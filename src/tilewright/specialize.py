@@ -15,7 +15,7 @@ from tilewright.base.checks import Checks
 from tilewright.base.choices import Choice
 from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
 from tilewright.base.forks import ProcessLock
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.base.settings import Settings
 from tilewright.compilation import Compiled, Options
 from tilewright.insight.compare import TOLERANCE, Against, Comparison
@@ -144,6 +144,10 @@ class SpecializingModel(CompiledModel):
         return self._options.math
 
     @property
+    def precision(self) -> Precision:
+        return self._options.precision
+
+    @property
     def checks(self) -> Checks:
         return self._options.checks
 
@@ -213,7 +217,13 @@ class SpecializingModel(CompiledModel):
         extents = tuple(Finding("run-time extent", symbol.name, reason, step) for symbol in self._symbols)
         if not made:
             options, memory = self._options, Memory(0, 0, self._options.memory_limit)
-            policies = (options.math.value, options.checks.value, memory, options.superopt.value)
+            policies = (
+                options.math.value,
+                options.precision.value,
+                options.checks.value,
+                memory,
+                options.superopt.value,
+            )
             asked = (str(options.target), options.threads or 0, *policies)
             return Explanation(*asked, rules=(), kernels=(), nodes=(), findings=extents)
         last = made[-1][1].explain(places, records)

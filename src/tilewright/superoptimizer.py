@@ -16,7 +16,7 @@ import numpy as np
 from tilewright import interface
 from tilewright.base.errors import BadInput, InternalError, NotEquivalent, ResourceLimit
 from tilewright.base.events import step
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.base.plugins import identity
 from tilewright.base.settings import Stage
 from tilewright.base.store import Recent
@@ -238,7 +238,9 @@ class _Compiling:
             validation = validate(one.before, one.after, math=math)
             if validation.is_complete:
                 return validation
-        known = {id(each.after): self._compiled(each) for each in (Optimized.unchanged(one.before), one)}
+        is_exact = self.options.precision is Precision.FP32
+        exact = self if is_exact else _Compiling(replace(self.options, precision=Precision.FP32), self.services)
+        known = {id(each.after): exact._compiled(each) for each in (Optimized.unchanged(one.before), one)}
         return validate(one.before, one.after, lambda graph, feeds: known[id(graph)].executable.run(feeds), math=math)
 
 

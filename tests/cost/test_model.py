@@ -112,7 +112,7 @@ def test_a_matrix_is_packed_for_many_rows_only() -> None:
 
 def test_panels_are_whole_registers() -> None:
     for columns in (1, 16, 40, 1000):
-        width = panel_width(Matrix(columns, 8, 128, f32, 0), TARGET)
+        width = panel_width(Matrix(columns, 8, 128, f32, f32, 0), TARGET)
         assert width % 16 == 0 and (width == 16 or width // 2 < columns + 16)
 
 

@@ -40,7 +40,7 @@ def test_what_comes_before_the_sum_is_not_split() -> None:
 
 def _check(y: Tensor, x: Tensor, w: Tensor, places: tuple[int, ...]) -> dict[Tensor, IndexMap]:
     layouts = dict(split_phases([y], spread([y], {x: blocked(4, 2), y: blocked(4, 2)}, Machine())))
-    layouts |= constant_layouts([y], [w], layouts, lambda *_: 2)
+    layouts |= constant_layouts([y], [w], layouts, lambda *_: 2, lambda *_: None)
     made = relayout([y], layouts)
     assert tuple(int(str(extent)) for extent in made[y].shape) == (1, 2, *places, 2)
     random = np.random.default_rng(len(places))

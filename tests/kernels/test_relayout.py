@@ -79,7 +79,7 @@ def test_the_meaning_stays(program: tuple[Tensor, dict[Tensor, Array]], lanes: i
         layouts[output] = blocked(4, lanes)
     layouts = dict(merge_places([output], spread([output], layouts, Machine()), Machine()))
     constants = [t for t in used if t not in layouts]
-    layouts |= constant_layouts([output], constants, layouts, lambda *_: lanes)
+    layouts |= constant_layouts([output], constants, layouts, lambda *_: lanes, lambda *_: None)
     made = relayout([output], layouts)
     feeds = {made[t]: pack(arrays[t], layouts[t]) if t in layouts else arrays[t] for t in used}
     (result,) = evaluate([made[output]], feeds)
@@ -114,7 +114,7 @@ def test_weights_are_read_in_the_order_in_which_they_lie() -> None:
     x, w = te.placeholder((1, 32, 8, 8), name="x"), te.placeholder((64, 32, 3, 3), name="w")
     (y,) = require("Conv").apply([x, w], {"pads": (1,) * 4})
     known = spread([y], {x: blocked(4, 16), y: blocked(4, 16)}, Machine())
-    packings = constant_layouts([y], [w], known, lambda *_: 16)
+    packings = constant_layouts([y], [w], known, lambda *_: 16, lambda *_: None)
     assert str(packings[w]) == "d0, d1, d2, d3 -> d0 // 16, d1 // 16, d2, d3, d1 % 16, d0 % 16"
     op = relayout([y], known | packings)[y].op
     assert isinstance(op, Compute)
@@ -127,7 +127,7 @@ def test_a_transposed_constant_is_read_where_it_lies() -> None:
     (product,) = require("Gemm").apply([a, b], {"transpose_b": True})
     (direct,) = dissolve_views([product], [b])
     assert inputs_of(direct.op) == (a, b)
-    packings = constant_layouts([direct], [b], {}, lambda *_: 4)
+    packings = constant_layouts([direct], [b], {}, lambda *_: 4, lambda *_: None)
     assert str(packings[b]) == "d0, d1 -> d0 // 4, d1, d0 % 4"
 
 

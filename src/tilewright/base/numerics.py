@@ -1,4 +1,4 @@
-"""Numerics policies: bounds for the difference of a model's results from those of its operators one by one."""
+"""Numerics policies, and precisions: bounds for the difference of a model's results from those of its operators one by one."""
 
 from tilewright.base.choices import Choice
 
@@ -18,3 +18,17 @@ class Math(Choice):
     FAST = "fast"
     """The same algorithms wherever they are estimated to be faster. Errors add up over more layers: likely below 1e-4,
     but without guarantee."""
+
+
+class Precision(Choice):
+    """The precision of a model in f32: in what type values pass from one kernel to another.
+
+    Inputs, outputs, sums, normalizations and softmax stay in f32 with each of them.
+    """
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    """Values and weights are rounded to bfloat16 (8 bits of precision, the exponents of f32), and multiplied by its dot
+    products where the processor has them."""
+    F16 = "f16"
+    """Values are stored in float16 (11 bits of precision, at most 65504), and products are of f32."""

@@ -48,6 +48,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         "cached": model.is_cached,
         "target": str(model.options.target),
         "math": model.math.value,
+        "precision": model.precision.value,
         "checks": model.checks.value,
         "kernels": len(set(model.executable.manifest.calls)),
         "calls": len(model.executable.manifest.calls),

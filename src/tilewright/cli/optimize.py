@@ -133,7 +133,7 @@ def _found_by_rules(graph: "Graph", options: argparse.Namespace, listener: "List
 
 
 def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
-    from tilewright.base.numerics import Math
+    from tilewright.base.numerics import Math, Precision
     from tilewright.compilation import Options, Services, prepare
     from tilewright.passes.alternatives import known
     from tilewright.superopt.costs.onnxruntime_timing import OnnxRuntimeCosts
@@ -154,8 +154,11 @@ def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") ->
         return _Found(optimized, validation, measured, time.perf_counter() - begin, told)
     target = Target.parse(options.target)
     limit = options.memory_limit
+    wanted = Precision.named(options.precision)
     policies = (math, limit, level, Checks.named(options.checks))
-    given = Options(target, options.threads, bounds(options.bounds), False, *policies, alternatives=known())
+    given = Options(
+        target, options.threads, bounds(options.bounds), False, *policies, alternatives=known(), precision=wanted
+    )
     with recorded(settings_of(options).records, target, options.threads, listener) as tuned:
         made = superoptimize(prepare(graph), given, Services(listener=listener, tuned=tuned), search)
     costs = costs_of(made.optimized.before, given)

@@ -14,7 +14,7 @@ from tilewright.base.errors import BadInput
 from tilewright.base.events import Listener, ignore
 from tilewright.base.input_files import open_regular
 from tilewright.base.names import shown
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.superopt import Superopt
@@ -75,6 +75,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = Fa
         help="maximum number of threads of a run (default: %(default)s)",
     )
     add_choice(parser, "--math", Math.DEFAULT, "rounding errors allowed, which decide what algorithms may be used")
+    add_choice(parser, "--precision", Precision.FP32, "type in which values pass from kernel to kernel, and of weights")
     parser.add_argument(
         "--memory-limit",
         type=size,
@@ -218,8 +219,9 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
     """The model that the arguments of ``add_model_arguments`` name: compiled, or loaded from an artifact."""
     if not is_artifact(options.model):
         return compiled(options, listener)
-    names = ("shapes", "bounds", "dynamic", "target", "backend", "math", "memory_limit", "superopt", "checks")
-    refuse_for(options, f"{options.model} is compiled already", (*names, "records", "rules", *ISOLATION))
+    names = ("shapes", "bounds", "dynamic", "target", "backend", "math", "precision", "memory_limit")
+    names = (*names, "superopt", "checks", "records", "rules", *ISOLATION)
+    refuse_for(options, f"{options.model} is compiled already", names)
     from tilewright.runtime.runnable import load
 
     trust = options.trust if options.trust_key is None else options.trust_key
@@ -232,6 +234,7 @@ _USUAL = {
     "backend": "cpu",
     "dynamic": "auto",
     "math": Math.DEFAULT.value,
+    "precision": Precision.FP32.value,
     "superopt": Superopt.OFF.value,
     "checks": Checks.ON.value,
 }
@@ -279,6 +282,7 @@ def compiled(
         bounds=bounds(options.bounds),
         dynamic=options.dynamic,
         math=options.math,
+        precision=options.precision,
         memory_limit=options.memory_limit,
         superopt=options.superopt,
         checks=options.checks,

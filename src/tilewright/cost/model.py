@@ -85,7 +85,7 @@ def panel_width(matrix: Matrix, target: Target) -> int:
     """The panel width for packing ``matrix``, which is multiplied with the rows of another one."""
     columns, rows = (GUESSED_EXTENT if extent is None else extent for extent in (matrix.columns, matrix.rows))
     itemsize = matrix.dtype.itemsize
-    registers = Registers(target.vector_registers, target.lanes(8 * itemsize))
+    registers = Registers(target.vector_registers, target.lanes(matrix.sums.bits))
     size, row_bytes = matrix.size * itemsize, matrix.reduction * itemsize
     facts = TileFacts(columns, rows, 1, 1, 1, matrix.reduction, itemsize, streamed=size, row_bytes=row_bytes)
     never = tuple(Knob(name, (0,)) for name in ("unroll", "pack"))

@@ -66,6 +66,8 @@ class KernelFact:
     calls: int
     operators: tuple[str, ...]
     nodes: tuple[str, ...]
+    types: tuple[str, ...]
+    """The types in which its arguments are stored, inputs before results."""
     vectorized: bool
     threads: int
     """The number of threads: that of the model if the kernel has a parallel loop, else 1."""
@@ -121,6 +123,7 @@ class Explanation:
     target: str
     threads: int
     math: str
+    precision: str
     checks: str
     """The policy for out-of-range indices (``base.checks``)."""
     memory: Memory
@@ -141,7 +144,8 @@ class Explanation:
     def show(self, console: Console | None = None) -> None:
         """Print rules, kernels, nodes without a kernel, and findings."""
         out = console or plain_console()
-        compiled = f"compiled for {self.target}; threads: {self.threads}; math: {self.math}; checks: {self.checks}"
+        policies = f"math: {self.math}; precision: {self.precision}; checks: {self.checks}"
+        compiled = f"compiled for {self.target}; threads: {self.threads}; {policies}"
         out.print(compiled, highlight=False, markup=False, soft_wrap=True)
         out.print(str(self.memory), highlight=False, markup=False, soft_wrap=True)
         if self.superopt != Superopt.OFF.value:
@@ -168,12 +172,13 @@ class Explanation:
 
 def _kernel_table(kernels: Sequence[KernelFact]) -> Table:
     table = Table(title="Kernels")
-    for heading in ("kernel", "calls", "vector", "threads", "schedule", "operators", "nodes"):
+    for heading in ("kernel", "calls", "types", "vector", "threads", "schedule", "operators", "nodes"):
         table.add_column(heading, justify="right" if heading in ("calls", "threads") else "left")
     for row in kernels:
         marks = ("yes" if row.vectorized else "no", str(row.threads))
         schedule = "analytic choice" if row.measured_us is None else f"tuned, {row.measured_us:.1f} us"
-        table.add_row(row.kernel, str(row.calls), *marks, schedule, ", ".join(row.operators), cell(row.nodes))
+        types = " ".join(dict.fromkeys(row.types))
+        table.add_row(row.kernel, str(row.calls), types, *marks, schedule, ", ".join(row.operators), cell(row.nodes))
     return table
 
 
@@ -191,6 +196,7 @@ def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> 
         str(options.target),
         compiled.executable.threads,
         options.math.value,
+        options.precision.value,
         options.checks.value,
         _memory(compiled),
         options.superopt.value,
@@ -223,6 +229,7 @@ def _fact(kernel: ScheduledKernel, threads: int) -> KernelFact:
         len(kernel.groups),
         tuple(operators),
         tuple(nodes),
+        tuple(str(parameter.dtype) for parameter in kernel.program.params),
         LoopKind.VECTORIZED in kinds,
         threads if LoopKind.PARALLEL in kinds else 1,
         kernel.measured_us,

@@ -22,7 +22,7 @@ from tilewright.backend.cpu.backend import CPU
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput, ResourceLimit
 from tilewright.base.files import reason
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.base.outputs import AnyPath, check_output, output
 from tilewright.base.settings import PREFIX
 from tilewright.base.superopt import Superopt
@@ -52,6 +52,7 @@ class Request:
     checks: str = Checks.ON.value
     seed: int = 0
     backend: str = CPU.name
+    precision: str = Precision.FP32.value
 
     @staticmethod
     def of(options: Options, shapes: Mapping[str, tuple[int | str, ...]], seed: int = 0) -> "Request":
@@ -68,6 +69,7 @@ class Request:
             options.checks.value,
             seed,
             options.backend.name,
+            options.precision.value,
         )
 
 
@@ -143,6 +145,7 @@ def _settings(kind: str, request: Request, error: BaseException | None, model: s
         "bounds": dict(request.bounds),
         "checked": request.checked,
         "math": request.math,
+        "precision": request.precision,
         "memory_limit": request.memory_limit,
         "superopt": request.superopt,
         "checks": request.checks,

@@ -14,7 +14,7 @@ from tilewright.backend.choice import backend
 from tilewright.base.arrays import Array, random_array
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.base.superopt import Superopt
 from tilewright.compilation import Options, build_program
 from tilewright.driver import compile_graph
@@ -120,6 +120,7 @@ def _options(settings: _Settings) -> Options:
         Superopt.named(cast(str, settings["superopt"])),
         Checks.named(cast(str, settings["checks"])),
         backend(cast(str, settings["backend"])),
+        precision=Precision.named(cast(str, settings["precision"])),
     )
 
 

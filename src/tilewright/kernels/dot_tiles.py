@@ -4,18 +4,28 @@ The reduction is packed in lanes: one instruction sums over its last axis. The p
 layout (``ops.dot_products``), a register for each step. Otherwise they are ordinary register tiles.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.base.dtypes import DType
 from tilewright.kernels.contraction import Contraction
 from tilewright.kernels.dot_products import LANES, dot_products
+from tilewright.kernels.narrowing import factors
 from tilewright.kernels.nests import Tiles
+from tilewright.kernels.packing import Group
+from tilewright.kernels.relayout import Layouts, blocked, operations
 from tilewright.loops.ir import Block, Store
+from tilewright.ops.build import tensor as tensor_of
+from tilewright.schedule.index_map import IndexMap, digit
 from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.tree import depends_on
 from tilewright.space.knobs import Knob
-from tilewright.symbolic.expr import Const, const
+from tilewright.symbolic.domain import IterVar
+from tilewright.symbolic.expr import ONE, Binary, Const, Expr, Var, const
+from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import reads_in
 from tilewright.target.target import Target
+from tilewright.tensor.ir import Compute, Operation, Tensor, inputs_of
 
 
 def instruction_for(block: Block, roles: Contraction, target: Target) -> TensorIntrinsic | None:
@@ -27,23 +37,93 @@ def instruction_for(block: Block, roles: Contraction, target: Target) -> TensorI
     if panel is None or broadcast is None:
         return None
     group, vector = block.axes[-1], block.axes[roles.vector]
-    places = (vector.var, vector.var % LANES) if vector.extent == const(LANES) else (vector.var % LANES,)
-    is_packed = any(panel.indices[-2:] == (place, group.var) for place in places)
-    if not is_packed or not any(depends_on(index, (group.var,)) for index in broadcast.indices[-1:]):
+    if len(panel.indices) < 2 or panel.indices[-1] != group.var or not _is_whole(panel.indices[-2], vector):
+        return None
+    if not any(depends_on(index, (group.var,)) for index in broadcast.indices[-1:]):
         return None
     types = (broadcast.dtype, panel.dtype, block.writes[0].buffer.dtype)
-    for intrinsic in dot_products(target).intrinsics:
-        a, b, c = intrinsic.description.params
-        if types == (a.dtype, b.dtype, c.dtype) and group.extent == b.shape[-1]:
-            return intrinsic
+    known = dot_products(target).intrinsics
+    return next((i for i in known if _types(i) == types and group.extent == const(_size(i))), None)
+
+
+def _is_whole(place: Expr, vector: IterVar) -> bool:
+    """Whether ``place`` is the position on the axis ``vector`` in panels of whole registers."""
+    match place:
+        case Var():
+            return place == vector.var and isinstance(vector.extent, Const) and int(vector.extent.value) % LANES == 0
+        case Binary(BinaryOp.MOD, Var() as inner, Const(int(width))):
+            return inner == vector.var and width % LANES == 0
+        case _:
+            return False
+
+
+def groups_of(op: Operation, weight: Tensor, layouts: Layouts, target: Target) -> Group | None:
+    """The groups in which ``target`` has an instruction for the products of ``op``, a sum over ``weight`` and data.
+
+    Neighbours in a group must be neighbours in the data, too: along the last dimension that these are stored in.
+    """
+    if not isinstance(op, Compute):
+        return None
+    operands, reduction = factors(op), op.reduction
+    if operands is None or reduction is None or weight.dtype == reduction.sources[0].dtype:
+        return None
+    data, own = operands if operands[1].source is weight else operands[::-1]
+    if own.source is not weight or not isinstance(data.source, Tensor):
+        return None
+    types = (data.dtype, weight.dtype, reduction.sources[0].dtype)
+    size = next((_size(i) for i in dot_products(target).intrinsics if _types(i) == types), 0)
+    for axis in op.reduce_axis if size else ():
+        is_divided = isinstance(axis.extent, Const) and int(axis.extent.value) % size == 0
+        if is_divided and axis.var in own.indices and _is_last(axis.var, data.source, data.indices, layouts, size):
+            return Group(axis.var, size)
     return None
+
+
+def whole_columns(
+    outputs: Sequence[Tensor], layouts: Layouts, target: Target
+) -> tuple[list[Tensor], dict[Tensor, IndexMap]]:
+    """``outputs``, and layouts of the products that an instruction computes and whose columns do not fill registers:
+    with columns in blocks of a register, of which the last is not full."""
+    found = dict(layouts)
+    results = list(outputs)
+    for op, tensors in operations(outputs):
+        (tensor, *others) = tensors
+        weights = [source for source in inputs_of(op) if groups_of(op, source, layouts, target)] if not others else []
+        columns = tensor.shape[-1] if tensor.shape else ONE
+        if weights and tensor not in layouts and isinstance(columns, Const) and int(columns.value) % LANES:
+            found[tensor] = blocked(tensor.ndim, LANES, tensor.ndim - 1)
+            results = [_copy(t) if t is tensor else t for t in results]
+    return results, found
+
+
+def _copy(x: Tensor) -> Tensor:
+    return tensor_of(x.shape, lambda index: x[index])
+
+
+def _types(intrinsic: TensorIntrinsic) -> tuple[DType, ...]:
+    return tuple(parameter.dtype for parameter in intrinsic.description.params)
+
+
+def _size(intrinsic: TensorIntrinsic) -> int:
+    """The products that one accumulator adds up."""
+    extent = intrinsic.description.params[0].shape[-1]
+    assert isinstance(extent, Const), "intrinsics have constant shapes"
+    return int(extent.value)
+
+
+def _is_last(axis: Var, source: Tensor, indices: tuple[Expr, ...], layouts: Layouts, size: int) -> bool:
+    """Whether whole groups along ``axis`` are neighbours in memory."""
+    if source not in layouts:
+        return bool(indices) and indices[-1] == axis
+    index_map = layouts[source]
+    last = digit(index_map.results[-1])
+    at = dict(zip(index_map.variables, indices, strict=True))
+    return last is not None and last.scale == 1 and (last.modulus or size) % size == 0 and at[last.var] == axis
 
 
 def by_instruction(tiles: Tiles, instruction: TensorIntrinsic) -> Tiles:
     """``tiles``, computed by ``instruction``: a step of the reduction is a group, as wide as an accumulator."""
-    group = instruction.description.params[0].shape[-1]
-    assert isinstance(group, Const), "intrinsics have constant shapes"
-    facts = replace(tiles.facts, reduction=tiles.facts.reduction // int(group.value))
+    facts = replace(tiles.facts, reduction=tiles.facts.reduction // _size(instruction))
     lanes = tuple(n for n in tiles.values("lanes") if facts.vector % n == 0) or (LANES,)
     knobs = tuple(Knob("lanes", lanes) if knob.name == "lanes" else knob for knob in tiles.knobs)
     return replace(tiles, knobs=knobs, facts=facts, instruction=instruction)

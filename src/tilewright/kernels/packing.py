@@ -32,12 +32,26 @@ class Matrix:
     """Rows of the result: how often each element is used. None: known only at run time."""
     reduction: int
     dtype: DType
+    sums: DType
+    """The dtype of the sums."""
     size: int
     """Elements of all matrices together."""
 
 
 Widths = Callable[[Matrix], int]
 """The number of columns in a panel: that of the register tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Neighbours along a reduction axis whose products one instruction adds up."""
+
+    axis: Var
+    size: int
+
+
+Groups = Callable[[Compute, Tensor, Layouts], Group | None]
+"""The groups of a sum of products by a constant weight, for data in their layouts; None without an instruction."""
 
 
 Empty = Callable[[tuple[int, ...], np.dtype[np.generic]], Array]
@@ -99,7 +113,7 @@ def _number(extent: Expr) -> int:
 
 
 def constant_layouts(
-    outputs: Sequence[Tensor], constants: Collection[Tensor], layouts: Layouts, widths: Widths
+    outputs: Sequence[Tensor], constants: Collection[Tensor], layouts: Layouts, widths: Widths, groups: Groups
 ) -> dict[Tensor, IndexMap]:
     """Layouts for the ``constants`` that a blocked tensor, or a matrix product, reads along its vector axis."""
     found: dict[Tensor, IndexMap] = {}
@@ -108,7 +122,8 @@ def constant_layouts(
             for source, indices in reads_of(op):
                 index_map = _layout(op, source, indices, layouts, widths) if source in constants else None
                 if index_map is not None:
-                    found.setdefault(source, index_map)
+                    group = groups(op, source, layouts)
+                    found.setdefault(source, index_map if group is None else _in_groups(index_map, indices, group))
     return found
 
 
@@ -119,6 +134,15 @@ def _layout(
     if blocks:
         return _following(indices, blocks)
     return _panels(op, source, indices, widths)
+
+
+def _in_groups(index_map: IndexMap, indices: tuple[Expr, ...], group: Group) -> IndexMap:
+    """``index_map`` with the positions in groups along the group's axis last."""
+    variable = next(v for v, i in zip(index_map.variables, indices, strict=True) if i == group.axis)
+    places = [place for place, r in enumerate(index_map.results) if (d := digit(r)) is not None and d.var == variable]
+    last = places[-1]
+    results = [r // group.size if place == last else r for place, r in enumerate(index_map.results)]
+    return IndexMap(index_map.variables, (*results, variable % group.size))
 
 
 def _blocked_axes(op: Compute, layouts: Layouts) -> dict[Var, int]:
@@ -146,7 +170,9 @@ def _following(indices: tuple[Expr, ...], blocks: Mapping[Var, int]) -> IndexMap
     if not factors:
         return None
     inner = reversed(factors)
-    outer = (v // factors[v] if v in factors else v for v in variables)
+    # Blocks of a matrix' columns come first, so that each is read from one end to the other.
+    order = sorted(variables, key=lambda v: v not in factors) if len(variables) == 2 else variables
+    outer = (v // factors[v] if v in factors else v for v in order)
     return IndexMap(variables, (*outer, *(v % factors[v] for v in inner)))
 
 
@@ -165,7 +191,8 @@ def _panels(op: Compute, source: Tensor, indices: tuple[Expr, ...], widths: Widt
         return None
     size = math.prod(_number(extent) for extent in source.shape)
     reduction = math.prod(_number(axis.extent) for axis in op.reduction.axes)
-    lanes = widths(Matrix(_extent(op.axes[-1]), _rows(op, indices), reduction, source.dtype, size))
+    sums = op.reduction.sources[0].dtype
+    lanes = widths(Matrix(_extent(op.axes[-1]), _rows(op, indices), reduction, source.dtype, sums, size))
     outer = [variable for index, variable in variables.items() if index != column and index not in reduced]
     inner = [variables[index] for index in reduced]
     n = variables[column]

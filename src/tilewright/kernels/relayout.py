@@ -17,7 +17,7 @@ from tilewright.ops.shapes import static
 from tilewright.schedule.index_map import IndexMap, digit
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import ONE, Const, Expr, Read, Var, const, select
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Read, Var, const, select
 from tilewright.symbolic.simplify import prove, simplify
 from tilewright.symbolic.sizes import flat_index
 from tilewright.symbolic.traversal import all_of, free_vars, substitute, transform
@@ -110,7 +110,7 @@ def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor
     ``InternalError`` if an operation other than a ``Compute`` would have to read or write a packed tensor.
     """
     made: dict[Tensor, Tensor] = {}
-    for op, tensors in _operations(outputs):
+    for op, tensors in operations(outputs):
         index_map = layouts.get(tensors[0])
         match op:
             case Placeholder() if index_map is not None:
@@ -120,8 +120,8 @@ def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor
             case _:
                 if index_map is not None or any(source in layouts for source in inputs_of(op)):
                     raise InternalError(f"{op.name} has no functional form, and can't use packed tensors")
-                changed = _rewired(op, made)
-        made.update((t, t if changed is op else _output(changed, t)) for t in tensors)
+                changed = rewired(op, made)
+        made.update((t, t if changed is op else output_of(changed, t)) for t in tensors)
     return made
 
 
@@ -136,7 +136,7 @@ def spread(outputs: Sequence[Tensor], known: Layouts, machine: Machine) -> dict[
     layouts = dict(known)
     reductions = [op for op in topological_order(outputs) if isinstance(op, Compute) and op.reduction is not None]
     reduced = {source: op for op in reductions for source in inputs_of(op)}
-    for tensor in (t for _, tensors in _operations(outputs) for t in tensors):
+    for tensor in (t for _, tensors in operations(outputs) for t in tensors):
         if tensor in layouts or tensor in outputs or not isinstance(tensor.op, Compute):
             continue
         sources = [s for s in inputs_of(tensor.op) if s in layouts and s.ndim == tensor.ndim]
@@ -162,7 +162,7 @@ def _is_scattered(op: Compute, reader: Compute, machine: Machine) -> bool:
     summed = static(tuple(axis.extent for axis in reader.reduce_axis[:1]))
     if op.reduction is not None or shape is None or summed is None or len(shape) < 3:
         return False
-    origins = [_origin(source, indices)[1] for source, indices in reads_of(op)]
+    origins = [origin_of(source, indices)[1] for source, indices in reads_of(op)]
     channel = op.axes[1].var
     if any(indices and channel in free_vars(indices[-1]) for indices in origins):
         return True
@@ -175,17 +175,17 @@ def dissolve_views(outputs: Sequence[Tensor], roots: Collection[Tensor]) -> list
     made: dict[Tensor, Tensor] = {}
 
     def read(source: Tensor, indices: tuple[Expr, ...]) -> Expr:
-        origin = _origin(source, indices)
+        origin = origin_of(source, indices)
         return Read(*origin) if origin[0] in roots else Read(made[source], indices)
 
-    for op, tensors in _operations(outputs):
+    for op, tensors in operations(outputs):
         is_compute = isinstance(op, Compute)
-        changed = _with_values(op, lambda value: _rewritten(value, read)) if is_compute else _rewired(op, made)
-        made.update((t, t if changed is op else _output(changed, t)) for t in tensors)
+        changed = with_values(op, lambda value: with_reads(value, read)) if is_compute else rewired(op, made)
+        made.update((t, t if changed is op else output_of(changed, t)) for t in tensors)
     return [made[tensor] for tensor in outputs]
 
 
-def _origin(source: Tensor, indices: tuple[Expr, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
+def origin_of(source: Tensor, indices: tuple[Expr, ...]) -> tuple[Tensor, tuple[Expr, ...]]:
     """The origin of the element of ``source`` at ``indices``, if it was only moved."""
     while isinstance(source.op, Compute) and source.op.reduction is None and len(source.op.bodies) == 1:
         body = source.op.bodies[0]
@@ -196,7 +196,7 @@ def _origin(source: Tensor, indices: tuple[Expr, ...]) -> tuple[Tensor, tuple[Ex
     return source, indices
 
 
-def _operations(outputs: Sequence[Tensor]) -> list[tuple[Operation, list[Tensor]]]:
+def operations(outputs: Sequence[Tensor]) -> list[tuple[Operation, list[Tensor]]]:
     """Operations, producers first, and the tensors of each."""
     order = topological_order(outputs)
     tensors = dict.fromkeys((*(t for op in order for t in inputs_of(op)), *outputs))
@@ -206,20 +206,23 @@ def _operations(outputs: Sequence[Tensor]) -> list[tuple[Operation, list[Tensor]
     return list(found.items())
 
 
-def _output(op: Operation, tensor: Tensor) -> Tensor:
+def output_of(op: Operation, tensor: Tensor) -> Tensor:
+    """The output of ``op`` in place of ``tensor``."""
     shape = op.shape if isinstance(op, Placeholder) else tensor.shape
     shape = tuple(axis.extent for axis in op.axes) if isinstance(op, Compute) else shape
     return Tensor(op, tensor.output, tensor.name, tensor.dtype, shape)
 
 
-def _rewritten(value: Expr, read: Callable[[Tensor, tuple[Expr, ...]], Expr]) -> Expr:
+def with_reads(value: Expr, read: Callable[[Tensor, tuple[Expr, ...]], Expr]) -> Expr:
+    """``value`` with the result of ``read`` in place of each element of a tensor."""
+
     def leave(node: Expr) -> Expr | None:
         return read(node.source, node.indices) if isinstance(node, Read) and isinstance(node.source, Tensor) else None
 
     return transform(value, leave)
 
 
-def _with_values(op: Compute, change: Callable[[Expr], Expr]) -> Compute:
+def with_values(op: Compute, change: Callable[[Expr], Expr]) -> Compute:
     """``op`` with its values, and the condition of its reduction, changed."""
     if op.reduction is None:
         bodies = tuple(map(change, op.bodies))
@@ -230,7 +233,7 @@ def _with_values(op: Compute, change: Callable[[Expr], Expr]) -> Compute:
     return replace(op, reduction=replace(op.reduction, sources=sources, condition=condition))
 
 
-def _rewired(op: Operation, made: Mapping[Tensor, Tensor]) -> Operation:
+def rewired(op: Operation, made: Mapping[Tensor, Tensor]) -> Operation:
     """A scan or an extern over the rewritten tensors."""
 
     def all_of_them(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -271,9 +274,9 @@ def _computed(op: Compute, index_map: IndexMap | None, layouts: Layouts, made: M
         return Read(made[source], tuple(simplify(index, bounds) for index in packed))
 
     def change(value: Expr) -> Expr:
-        return _rewritten(substitute(value, axes), read)
+        return with_reads(substitute(value, axes), read)
 
-    changed = _with_values(op, change)
+    changed = with_values(op, change)
     if index_map is None and not reduced.values:
         return changed
     changed = replace(changed, axes=spatial.axes)
@@ -312,25 +315,51 @@ def _name(result: Expr, names: Mapping[Var, str]) -> str:
 
 
 def _split_reduction(op: Compute, layouts: Layouts, taken: set[str]) -> _Axes:
-    """Split reduction axes along a blocked dimension likewise: blocks outermost, positions innermost."""
-    factors = block_factors(op, layouts)
+    """Split reduction axes where the layouts of inputs do: blocks outermost, positions innermost."""
+    cuts = _cuts(op, layouts)
     outer: list[IterVar] = []
-    inner: list[IterVar] = []
+    inner: list[tuple[int, IterVar]] = []
     values: dict[Var, Expr] = {}
-    for axis in (axis for axis in op.reduce_axis if axis.var in factors):
-        names = [fresh_name(f"{axis.name}_{part}", taken) for part in ("o", "i")]
-        taken.update(names)
-        factor = factors[axis.var]
-        outer.append(IterVar(Var(names[0]), _blocks(axis, factor), IterKind.REDUCE))
-        inner.append(IterVar(Var(names[1]), const(factor), IterKind.REDUCE))
-        values[axis.var] = outer[-1].var * factor + inner[-1].var
+    for axis in (axis for axis in op.reduce_axis if axis.var in cuts):
+        first, *others = (1, *cuts[axis.var])
+        parts = ("i", "o") if not others[1:] else ("i", *(f"m{place}" for place in range(1, len(others))), "o")
+        value: Expr = ZERO
+        for part, scale, above in zip(parts, (first, *others), (*others, None), strict=True):
+            name = fresh_name(f"{axis.name}_{part}", taken)
+            taken.add(name)
+            extent = _blocks(axis, scale) if above is None else const(above // scale)
+            own = IterVar(Var(name), extent, IterKind.REDUCE)
+            value = own.var * scale + value
+            if above is None:
+                outer.append(own)
+            else:
+                inner.append((scale, own))
+        values[axis.var] = value
     kept = [axis for axis in op.reduce_axis if axis.var not in values]
-    return _Axes((*outer, *kept, *inner), values, all_of())
+    innermost = sorted(inner, key=lambda pair: -pair[0])
+    return _Axes((*outer, *kept, *(axis for _, axis in innermost)), values, all_of())
 
 
 def _blocks(axis: IterVar, factor: int) -> Expr:
     assert isinstance(axis.extent, Const), "only axes of known extents are split"
     return const(int(axis.extent.value) // factor)
+
+
+def _cuts(op: Compute, layouts: Layouts) -> dict[Var, tuple[int, ...]]:
+    """The reduction axes of ``op`` that run along digits of its inputs' layouts, and the weights of these digits:
+    each divides the next, and the axis' extent."""
+    found: dict[Var, set[int]] = {}
+    extents = {axis.var: axis.extent for axis in op.reduce_axis}
+    for source, indices in reads_of(op):
+        if source not in layouts:
+            continue
+        at = dict(zip(layouts[source].variables, indices, strict=True))
+        for single in filter(None, map(digit, layouts[source].results)):
+            for v in free_vars(at[single.var]) & extents.keys() if single.modulus else ():
+                extent, weights = extents[v], {single.scale, single.scale * (single.modulus or 1)} - {1}
+                if isinstance(extent, Const) and all(int(extent.value) % weight == 0 for weight in weights):
+                    found.setdefault(v, set()).update(weights)
+    return {v: tuple(sorted(weights)) for v, weights in found.items()}
 
 
 def block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:

@@ -13,7 +13,7 @@ from tilewright.api import compile as compile_model
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadInput
 from tilewright.base.events import Listener
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.base.search import Goal, Model, Scheduling, Spaces
 from tilewright.base.settings import Settings
 from tilewright.model import CompiledModel
@@ -54,6 +54,7 @@ def tune_models(
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
     target: Target | str = "host",
     math: Math | str = Math.DEFAULT,
+    precision: Precision | str = Precision.FP32,
 ) -> tuple[NetworkResult, ...]:
     """Search faster schedules for the kernels of ONNX models for ``minutes``, all together, and keep them in
     ``records``, a database that ``compile`` reads. A kernel of several models is searched once.
@@ -64,7 +65,7 @@ def tune_models(
     ``objective``: what is minimized (``base.search.Goal``); ``requirements``: seconds of each model, for the objective
     of that name. ``patience``: rounds without a gain after which a kernel is searched no more. ``scheduler``,
     ``space``, ``search``, ``cost_model``, ``seed``, ``transfer``: as for ``tune_kernel`` and ``tilewright tune``.
-    ``shapes``: for each model, shapes of its inputs by name. ``threads``, ``target``, ``math``: as for ``compile``.
+    ``shapes``: for each model, shapes of its inputs by name. ``threads``, ``target``, ``math``, ``precision``: as for ``compile``.
 
     Raises, before anything is measured, ``BadInput`` for arguments that are wrong or do not go together, for records
     that can't be written, and for a model in which nothing is open; and what ``compile`` raises.
@@ -93,7 +94,14 @@ def tune_models(
 
         def compile_it(settings: Settings, listener: Listener) -> CompiledModel:
             return compile_model(
-                model, shapes=own, threads=threads, target=target, math=math, settings=settings, listener=listener
+                model,
+                shapes=own,
+                threads=threads,
+                target=target,
+                math=math,
+                precision=precision,
+                settings=settings,
+                listener=listener,
             )
 
         return Network(str(model), compile_it)

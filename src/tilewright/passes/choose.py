@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.graph import Graph, Node, Value
 from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, Way, candidates, facts_of
 from tilewright.passes.alternatives.api import AS_IT_IS, computed
@@ -95,7 +95,8 @@ class Choices:
         """The chosen graph, with copies where layouts change."""
         ways = {value: state.way for value, state in self.states.items()}
         copied = frozenset(value for value, state in self.states.items() if state.is_copied)
-        return lay_out(computed(self.graph, ways, self.facts.names), copied, target)
+        made = computed(self.graph, ways, self.facts.names)
+        return replace(lay_out(made, copied, target), narrow=self.facts.narrow)
 
 
 def choose(
@@ -105,12 +106,13 @@ def choose(
     spare: int | None = None,
     times: Times | None = None,
     alternatives: Sequence[Alternative] = BUILT_IN,
+    precision: Precision = Precision.FP32,
 ) -> Choices:
     """The assignment with the fewest estimated cycles, over all ``alternatives``; ``times`` replace estimates.
 
     ``spare``: maximum growth of weights in bytes; None for no limit. A price per byte is raised until it suffices.
     """
-    problem = Problem.of(graph, facts_of(graph, target, math, alternatives), times)
+    problem = Problem.of(graph, facts_of(graph, target, math, alternatives, precision), times)
     choices = problem.solve(0.0)
     if spare is None or choices.more_bytes <= spare:
         return choices

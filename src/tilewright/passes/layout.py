@@ -3,13 +3,15 @@
 The graph keeps its logical shapes: a layout only describes storage. Inputs and outputs stay row-major.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tilewright.base.dtypes import DType
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.kernels.relayout import blocked, lanes_of
 from tilewright.ops.operator import require
 from tilewright.passes.blocks import Reads, width_of
+from tilewright.passes.precision import WIDE, Narrow
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
@@ -34,10 +36,21 @@ class LaidOut:
     layouts: Mapping[Value, IndexMap]
     copies: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names of values in other layouts, and the values' names in the model."""
+    narrow: Narrow = WIDE
 
     def __str__(self) -> str:
         lines = [f"  {value!r} is stored as {index_map}" for value, index_map in self.layouts.items()]
         return "\n".join([str(self.graph), *(["layouts:"] if lines else []), *lines])
+
+    def stored(self, value: Value) -> DType:
+        """The dtype in which ``value`` is stored."""
+        return self.narrow.stored(self.copies.get(value.name, value.name)) or value.dtype
+
+    def weights(self, nodes: Iterable[Node]) -> frozenset[Value]:
+        """The weights of ``nodes`` whose products have narrow operands."""
+        known = self.narrow.weights
+        names = (self.copies.get(name, name) for name in (node.outputs[0].name for node in nodes))
+        return frozenset(known[name] for name in names if name in known)
 
     @property
     def leaving_blocks(self) -> frozenset[Value]:

@@ -1,6 +1,6 @@
 """Lowers groups to kernels: the te program of a group in the layouts of its values, and its naive loop program."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -8,6 +8,8 @@ from typing import TypeAlias
 from tilewright.base.exact import Exact
 from tilewright.cost.model import panel_width
 from tilewright.graph import Value
+from tilewright.kernels.dot_tiles import groups_of, whole_columns
+from tilewright.kernels.narrowing import narrowed
 from tilewright.kernels.packing import constant_layouts
 from tilewright.kernels.phases import split_phases
 from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
@@ -80,12 +82,16 @@ class Lowering:
         ranges = known_ranges(group.inputs, self._laid_out.graph)
         made = (value for node in group.nodes for value in node.outputs)
         numbers = {value: number for number, value in enumerate((*group.inputs, *made))}
-        entering = [(v.dtype, v.shape, v in constants, layouts.get(v), ranges.get(v)) for v in group.inputs]
+        weights, stored = self._laid_out.weights(group.nodes), self._laid_out.stored
+        entering = [
+            (v.dtype, stored(v), v.shape, v in constants, v in weights, layouts.get(v), ranges.get(v))
+            for v in group.inputs
+        ]
         steps = [
             (node.op.name, Exact(node.attributes), tuple(v if v is None else numbers[v] for v in node.inputs))
             for node in group.nodes
         ]
-        leaving = [(numbers[value], layouts.get(value)) for value in group.outputs]
+        leaving = [(numbers[value], stored(value), layouts.get(value)) for value in group.outputs]
         return tuple(entering), tuple(steps), tuple(leaving)
 
 
@@ -106,11 +112,13 @@ def to_kernel(
         v: placeholder(_renamed(seen[v].shape, extents), v.dtype, f"p{position}")
         for position, v in enumerate(group.inputs)
     }
-    constants = {inputs[v]: v for v in group.inputs if v in graph.constants and seen[v] == v}
     known = {seen[value]: tensor for value, tensor in inputs.items()}
     made = _expand(group, known, extents)
     unblocked = _unblocked(group, laid_out)
-    results = [made[value] for value in (*group.outputs, *unblocked)]
+    leaving = (*group.outputs, *unblocked)
+    results, stored_as = _narrowed([made[value] for value in leaving], leaving, inputs, group, laid_out)
+    inputs = {value: stored_as.get(tensor, tensor) for value, tensor in inputs.items()}
+    constants = {inputs[v]: v for v in group.inputs if v in graph.constants and seen[v] == v}
     dissolved = dissolve_views(results, constants)
     outputs, in_blocks = dissolved[: len(group.outputs)], dissolved[len(group.outputs) :]
     whole = _have_functional_form(results)
@@ -123,7 +131,9 @@ def to_kernel(
         (inputs[value], split(len(value.shape), lanes)) for value, lanes in _entering(group, laid_out).items()
     )
     stored = split_phases(outputs, merge_places(outputs, stored, target.machine))
-    packings = constant_layouts(outputs, constants, stored, partial(panel_width, target=target))
+    outputs, stored = whole_columns(outputs, stored, target)
+    widths, groups = partial(panel_width, target=target), partial(groups_of, target=target)
+    packings = constant_layouts(outputs, constants, stored, widths, groups)
     placed = relayout(outputs, {**stored, **packings})
     order = [placed.get(inputs[value], inputs[value]) for value in group.inputs]
     program = lower([placed[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds, trusted=True)
@@ -131,6 +141,22 @@ def to_kernel(
     program = without_known_checks(program, {inputs[v].name: limits for v, limits in ranges.items()})
     packed = {constants[tensor]: packings[tensor] for tensor in packings}
     return Kernel(program, (*group.inputs, *group.outputs), packed, str(program))
+
+
+def _narrowed(
+    results: list[Tensor],
+    leaving: Sequence[Value],
+    inputs: Mapping[Value, Tensor],
+    group: Group,
+    laid_out: LaidOut,
+) -> tuple[list[Tensor], Mapping[Tensor, Tensor]]:
+    """``results`` and inputs in the dtypes that they are stored in."""
+    own, weights = laid_out.narrow.dtype, laid_out.weights(group.nodes)
+    if own is None:
+        return results, {}
+    stored = {t: own if value in weights else laid_out.stored(value) for value, t in inputs.items()}
+    factors = [t for value, t in inputs.items() if value in weights]
+    return narrowed(results, stored, factors, [laid_out.stored(value) for value in leaving])
 
 
 def _have_functional_form(results: list[Tensor]) -> bool:

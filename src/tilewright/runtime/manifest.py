@@ -15,7 +15,7 @@ from math import prod
 from tilewright.base.checks import Checks
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadArtifact, BadFeed
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 
 Extent = int | str
 Shape = tuple[Extent, ...]
@@ -93,8 +93,8 @@ class Manifest:
 
     ``workspace``: the arena of one call, or the symbol that computes it. ``scratch``: of one worker. ``sites``:
     descriptions of the error record's ``site``, for messages. ``calls``: the kernels that main calls, in order, for the
-    profile. ``math``: the numerics policy of the code; ``checks``: whether it reports bad indices. Raises
-    ``BadArtifact`` if it is inconsistent.
+    profile. ``math``: the numerics policy of the code; ``checks``: whether it reports bad indices;
+    ``precision``: of values between kernels. Raises ``BadArtifact`` if it is inconsistent.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -107,6 +107,7 @@ class Manifest:
     calls: tuple[str, ...] = ()
     math: Math = Math.DEFAULT
     checks: Checks = Checks.ON
+    precision: Precision = Precision.FP32
 
     def __post_init__(self) -> None:
         for specs, what in ((self.inputs, "inputs"), (self.outputs, "outputs"), (self.constants, "constants")):

@@ -9,7 +9,7 @@ from tilewright.base.checks import Checks
 from tilewright.base.errors import BadArtifact, BadFeed, BadInput, OutOfMemory
 from tilewright.base.memory import memory_guarded, out_of_memory
 from tilewright.base.names import readable
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.base.settings import Settings
 from tilewright.runtime import artifact
 from tilewright.runtime.abi import MAX_THREADS
@@ -46,6 +46,11 @@ class RunnableModel:
     def math(self) -> Math:
         """The numerics policy with which it was compiled."""
         return self._executable.manifest.math
+
+    @property
+    def precision(self) -> Precision:
+        """The precision that it was compiled with."""
+        return self._executable.manifest.precision
 
     @property
     def checks(self) -> Checks:

@@ -52,7 +52,7 @@ def nodes_with_routes(graph: Graph, facts: Facts) -> Iterator[tuple[Node, Sequen
         if len(ways) > 1:
             key = form(node, ways)
             if key not in known:
-                known[key] = [route(node, way, facts.constants, facts.target) for way in ways]
+                known[key] = [route(node, way, facts) for way in ways]
             yield node, known[key]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tilewright.base import dtypes as dt
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadArtifact, CorruptArtifact
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.runtime import abi
 from tilewright.runtime.artifact.description import FORMAT, Build, Contents, Description, from_json, to_json
 from tilewright.runtime.manifest import Manifest, Symbol, TensorSpec
@@ -28,6 +28,7 @@ FULL = Description(
         calls=("k0_matmul", "k0_matmul"),
         math=Math.STRICT,
         checks=Checks.OFF,
+        precision=Precision.BF16,
     ),
     (Contents("objects/0000.o", 5, "cd" * 32), Contents("weights.safetensors", 1 << 40, "ef" * 32)),
 )
@@ -66,7 +67,7 @@ def test_other_versions(name: str, known: int, version: object) -> None:
         (b"[" * 100_000, "can't be read"),
         (b"9" * 5000, "can't be read"),
         (to_json(FULL) + b" ", "not as Tilewright writes it"),
-        (to_json(FULL).replace(b'"format": 3,', b'"format": 3, "format": 3,'), "not as Tilewright writes it"),
+        (to_json(FULL).replace(b'"format": 4,', b'"format": 4, "format": 4,'), "not as Tilewright writes it"),
         (to_json(FULL).replace(b'"workspace": 640', b'"workspace": 640.0'), "a whole number, found 640.0"),
         (to_json(FULL).replace(b'"workspace": 640', b'"workspace": true'), "a whole number, found True"),
         (to_json(FULL).replace(b'"workspace": 640', b'"workspace": -1'), "-1 where a size"),

@@ -25,6 +25,7 @@ from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.ops import Attribute, Operator
 from tilewright.passes.blocks import Reads
 from tilewright.passes.layout import Computed
+from tilewright.passes.precision import WIDE, Narrow
 from tilewright.symbolic.expr import const
 from tilewright.target.target import Target
 
@@ -109,6 +110,7 @@ class Facts:
     target: Target
     math: Math
     alternatives: Sequence[Alternative]
+    narrow: Narrow = WIDE
     may_be_blocked: set[Value] = field(default_factory=set[Value])
     """The preceding values that might be stored in blocks."""
 

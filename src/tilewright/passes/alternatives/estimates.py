@@ -29,7 +29,7 @@ def _estimated(node: Node, ways: Sequence[Way], facts: Facts) -> tuple[Way, ...]
     with cycles, so that they are comparable."""
 
     def modelled(way: Way) -> float:
-        kernels = route(node, way, facts.constants, facts.target).kernels
+        kernels = route(node, way, facts).kernels
         return sum(kernel_cycles(kernel, facts.target) for kernel in kernels)
 
     known = [way for way in ways if not isnan(way.cycles)]

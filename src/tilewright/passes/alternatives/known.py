@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.base.plugins import installed
 from tilewright.graph import Graph
 from tilewright.passes.alternatives.api import Alternative, Facts
@@ -10,6 +10,7 @@ from tilewright.passes.alternatives.direct import DIRECT
 from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_WORDS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES
+from tilewright.passes.precision import narrow
 from tilewright.target.target import Target
 
 BUILT_IN: tuple[Alternative, ...] = (DIRECT, INTERLEAVED_PHASES, F2, F3, F4, IN_GROUPS, IN_WORDS)
@@ -29,7 +30,11 @@ def known(given: Sequence[Alternative] = ()) -> tuple[Alternative, ...]:
 
 
 def facts_of(
-    graph: Graph, target: Target, math: Math = Math.DEFAULT, alternatives: Sequence[Alternative] = BUILT_IN
+    graph: Graph,
+    target: Target,
+    math: Math = Math.DEFAULT,
+    alternatives: Sequence[Alternative] = BUILT_IN,
+    precision: Precision = Precision.FP32,
 ) -> Facts:
     """The context of the nodes of ``graph``."""
-    return Facts(graph.constants, graph.names(), target, math, alternatives)
+    return Facts(graph.constants, graph.names(), target, math, alternatives, narrow(graph, precision, target))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.kernels.relayout import blocked
 from tilewright.loops.program import Program
-from tilewright.passes.alternatives.api import Way, computed
+from tilewright.passes.alternatives.api import Facts, Way, computed
 from tilewright.passes.blocks import Reads, can_be_blocked, width_of
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import fuse
@@ -36,13 +36,13 @@ class Route:
         return tuple(step.naive for step in self.steps)
 
 
-def route(node: Node, way: Way, constants: Mapping[Value, Array], target: Target) -> Route:
+def route(node: Node, way: Way, facts: Facts) -> Route:
     """The kernels of ``node`` computed by ``way``.
 
     The result has the layout of the way; so have inputs, or by default that of the result, as usual in a model. Raises
     ``Unsupported`` for nodes without a program.
     """
-    graph = _alone(node, constants)
+    graph, target = _alone(node, facts.constants), facts.target
     result = node.outputs[0]
     made = computed(graph, {result: way}, graph.names())
     stored = set(made.in_blocks)
@@ -51,7 +51,8 @@ def route(node: Node, way: Way, constants: Mapping[Value, Array], target: Target
         if follows or way.reads in (Reads.BLOCKED, Reads.RATHER_BLOCKED):
             stored.add(data)
     layouts = {value: blocked(len(value.shape), width_of(value, target)) for value in stored}
-    return Route(way.name, tuple(steps_of(flatten_reductions(LaidOut(made.graph, layouts)), target)))
+    laid_out = LaidOut(made.graph, layouts, narrow=facts.narrow)
+    return Route(way.name, tuple(steps_of(flatten_reductions(laid_out), target)))
 
 
 def steps_of(laid_out: LaidOut, target: Target) -> Iterator[Step]:

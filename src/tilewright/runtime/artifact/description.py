@@ -20,11 +20,11 @@ from typing import Final, TypeVar, cast
 from tilewright.base import dtypes, fields
 from tilewright.base.checks import Checks
 from tilewright.base.errors import CorruptArtifact, UnsupportedDType
-from tilewright.base.numerics import Math
+from tilewright.base.numerics import Math, Precision
 from tilewright.runtime import abi
 from tilewright.runtime.manifest import MAX_NUMBER, Extent, Formula, Manifest, Symbol, TensorSpec
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 _MAX_DEPTH = 64
 _MAX_TEXT = 1 << 26
 """Maximum bytes of a manifest: a hundred times those of the largest networks."""
@@ -74,6 +74,7 @@ def to_json(described: Description) -> bytes:
         "source": build.source,
         "target": {"name": build.target, "architecture": build.architecture, "features": build.features},
         "math": manifest.math.value,
+        "precision": manifest.precision.value,
         "checks": manifest.checks.value,
         "inputs": [_spec_fields(spec) for spec in manifest.inputs],
         "outputs": [_spec_fields(spec) for spec in manifest.outputs],
@@ -152,6 +153,7 @@ def _described(content: Mapping[str, object]) -> Description:
         sites=_list(content["sites"], fields.text),
         calls=_list(content["calls"], fields.text),
         math=Math(fields.text(content["math"])),
+        precision=Precision(fields.text(content["precision"])),
         checks=Checks(fields.text(content["checks"])),
     )
     return Description(build, manifest, _list(content["members"], _member))

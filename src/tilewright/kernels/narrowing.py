@@ -1,0 +1,127 @@
+"""Rewrites te programs so that tensors of f32 are stored in 16 bits: values are rounded when stored, widened when read.
+
+All arithmetic stays in f32. The operands of products that have a narrow weight are rounded, too, even if they are
+computed in the same kernel (padding): such products are those of dot-product instructions (``kernels.dot_products``).
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tilewright.base.dtypes import DType
+from tilewright.kernels.relayout import operations, origin_of, output_of, rewired, with_reads, with_values
+from tilewright.ops.build import tensor as tensor_of
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, cast, const, select
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.tensor.ir import Compute, Operation, Placeholder, Tensor
+
+
+def factors(op: Compute) -> tuple[Read, Read] | None:
+    """The reads of two tensors, if ``op`` is a sum of their products."""
+    match op.reduction.sources if op.reduction else ():
+        case (Binary(BinaryOp.MUL, a, b),):
+            left, right = _read(a), _read(b)
+            return None if left is None or right is None else (left, right)
+        case _:
+            return None
+
+
+def _read(value: Expr) -> Read | None:
+    """The read of a tensor that ``value`` is, as stored or converted."""
+    inner = value.a if isinstance(value, Cast) else value
+    return inner if isinstance(inner, Read) and isinstance(inner.source, Tensor) else None
+
+
+def narrowed(
+    outputs: Sequence[Tensor], stored: Mapping[Tensor, DType], weights: Collection[Tensor], leaving: Sequence[DType]
+) -> tuple[list[Tensor], dict[Tensor, Tensor]]:
+    """``outputs`` with the dtypes ``leaving``, and the new placeholders by the old ones.
+
+    ``stored``: dtypes of placeholders. ``weights``: those of them whose products have narrow operands.
+    """
+    narrowing = _Narrowing(stored, frozenset(weights))
+    for op, tensors in operations(outputs):
+        narrowing.rewrite(op, tensors)
+    results = [narrowing.rounded(t, dtype) for t, dtype in zip(outputs, leaving, strict=True)]
+    return results, {old: narrowing.made[old] for old in stored if old in narrowing.made}
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrowing:
+    """One pass. ``made``: the rewritten tensors."""
+
+    stored: Mapping[Tensor, DType]
+    weights: frozenset[Tensor]
+    made: dict[Tensor, Tensor] = field(default_factory=dict[Tensor, Tensor])
+    narrow: dict[tuple[Tensor, DType], Tensor] = field(default_factory=dict[tuple[Tensor, DType], Tensor])
+
+    def rewrite(self, op: Operation, tensors: Sequence[Tensor]) -> None:
+        """Add the rewritten ``tensors`` of ``op``; those that it reads are known."""
+        match op:
+            case Placeholder():
+                self.made.update((t, self._placeholder(op, t)) for t in tensors)
+                return
+            case Compute():
+                own = self._operand_dtype(op)
+                changed: Operation = with_values(op, lambda value: with_reads(value, self._reader(own)))
+            case _:
+                changed = rewired(op, {t: self._widened(t) for t in self.made})
+        self.made.update((t, t if changed is op else output_of(changed, t)) for t in tensors)
+
+    def rounded(self, tensor: Tensor, dtype: DType) -> Tensor:
+        """``tensor``, one of the old ones, stored in ``dtype``."""
+        made = self.made[tensor]
+        if made.dtype == dtype:
+            return made
+        if (tensor, dtype) not in self.narrow:
+            op = made.op
+            if isinstance(op, Compute) and op.reduction is None and len(op.bodies) == 1:
+                changed = replace(op, bodies=(_rounded(op.bodies[0], dtype),))
+                result = Tensor(changed, 0, made.name, dtype, made.shape)
+            else:
+                result = tensor_of(made.shape, lambda index: cast(made[index], dtype), f"{made.name}_{dtype}")
+            self.narrow[tensor, dtype] = result
+        return self.narrow[tensor, dtype]
+
+    def _placeholder(self, op: Placeholder, tensor: Tensor) -> Tensor:
+        dtype = self.stored.get(tensor)
+        if dtype is None or dtype == tensor.dtype:
+            return tensor
+        return Tensor(replace(op, dtype=dtype), tensor.output, tensor.name, dtype, tensor.shape)
+
+    def _reader(self, dtype: DType | None) -> Callable[[Tensor, tuple[Expr, ...]], Expr]:
+        """Reads elements as they are stored, or if ``dtype`` is given rounded to it; and widens them."""
+
+        def read(source: Tensor, indices: tuple[Expr, ...]) -> Expr:
+            made = self.made[source] if dtype is None else self.rounded(source, dtype)
+            return cast(Read(made, indices), source.dtype)
+
+        return read
+
+    def _operand_dtype(self, op: Compute) -> DType | None:
+        """The dtype of the operands of ``op``, if it is a product with a narrow weight."""
+        for read in factors(op) or ():
+            assert isinstance(read.source, Tensor), "see `factors`"
+            origin = origin_of(read.source, read.indices)[0]
+            if origin in self.weights:
+                return self.stored[origin]
+        return None
+
+    def _widened(self, tensor: Tensor) -> Tensor:
+        """For an operation without a functional form, which reads tensors as they are."""
+        made = self.made[tensor]
+        return (
+            made if made.dtype == tensor.dtype else tensor_of(made.shape, lambda index: cast(made[index], tensor.dtype))
+        )
+
+
+def _rounded(value: Expr, dtype: DType) -> Expr:
+    """``value`` rounded, without widening before."""
+    match value:
+        case Cast(a=a) if a.dtype == dtype and value.dtype.bits > dtype.bits:
+            return a
+        case Select():
+            return select(value.condition, _rounded(value.a, dtype), _rounded(value.b, dtype))
+        case Const(0):
+            return const(0, dtype)
+        case _:
+            return cast(value, dtype)

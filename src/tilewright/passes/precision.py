@@ -1,0 +1,134 @@
+"""Decides which values of a graph are stored in 16 bits, and which products have operands of 16 bits.
+
+The graph keeps its dtypes: all arithmetic, and all sums, are in f32. A value that passes from one kernel to another is
+rounded when it is stored (``kernels.narrowing``). With bfloat16, the operands of products with constant weights are
+rounded as well, where the target has dot products for them, which add exact products in f32.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.base.dtypes import DType, bf16, f16, f32
+from tilewright.base.numerics import Precision
+from tilewright.graph import Array, Graph, Node, Value
+from tilewright.graph.ir import as_placeholder
+from tilewright.kernels.dot_products import dot_products
+from tilewright.kernels.narrowing import factors
+from tilewright.kernels.relayout import origin_of
+from tilewright.ops import FusionKind, Trait
+from tilewright.passes.blocks import can_be_blocked
+from tilewright.symbolic.expr import Const, Expr, Read, Var
+from tilewright.target.target import Target
+from tilewright.tensor.ir import Compute, Tensor, topological_order
+
+_STORED = {Precision.BF16: bf16, Precision.F16: f16}
+_PAIR = 2
+"""Products of 16-bit numbers that one accumulator of 32 bits adds up at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """The values that are stored in 16 bits, by name; ``weights``: operands of products, by the node's first result."""
+
+    dtype: DType | None = None
+    values: frozenset[str] = frozenset()
+    weights: Mapping[str, Value] = field(default_factory=dict[str, Value])
+
+    def stored(self, name: str) -> DType | None:
+        """The dtype in which the value is stored, if not its own."""
+        return self.dtype if name in self.values else None
+
+    def products(self, node: Node) -> int:
+        """The products of ``node`` that one accumulator adds up at a time."""
+        return _PAIR if node.outputs[0].name in self.weights else 1
+
+
+WIDE = Narrow()
+"""Every value in its own dtype."""
+
+
+def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
+    """The storage of the values of ``graph``."""
+    dtype = _STORED.get(precision)
+    if dtype is None:
+        return WIDE
+    weights = dict(_weights(graph, dtype, target))
+    wide = _wide(graph, weights)
+    made = (value for node in graph.nodes for value in node.outputs if value.dtype == f32)
+    return Narrow(dtype, frozenset(value.name for value in made if value not in wide), weights)
+
+
+def _wide(graph: Graph, weights: Mapping[str, Value]) -> set[Value]:
+    """The values that keep their dtype: inputs and outputs; operands and results of what has no functional form, and of
+    products without a weight; and statistics, which many elements depend on."""
+    producers = graph.producers()
+    wide = {*graph.inputs, *graph.outputs}
+    multiplied: set[Value] = set()
+    for node in graph.nodes:
+        if node.outputs[0].name in weights:
+            multiplied.update(_through_views(node.inputs, producers))
+        elif node.op.kind is FusionKind.OPAQUE or _has_no_weight(node, graph.constants):
+            wide.update(_through_views(node.inputs, producers))
+    for node in graph.nodes:
+        first = node.inputs[0] if node.op.kind is FusionKind.REDUCTION else None
+        is_statistic = first is not None and first.shape != node.outputs[0].shape
+        if node.op.kind is FusionKind.OPAQUE:
+            wide.update(node.outputs)
+        elif is_statistic or _has_no_weight(node, graph.constants):
+            wide.update(value for value in node.outputs if value not in multiplied)
+    return wide
+
+
+def _has_no_weight(node: Node, constants: Mapping[Value, Array]) -> bool:
+    return node.op.kind is FusionKind.CONTRACTION and not any(value in constants for value in node.inputs)
+
+
+def _through_views(values: Sequence[Value | None], producers: Mapping[Value, Node]) -> Iterator[Value]:
+    """``values``, and those that they show in another shape or order."""
+    for value in values:
+        while value is not None:
+            yield value
+            producer = producers.get(value)
+            value = producer.inputs[0] if producer is not None and producer.op.kind is FusionKind.VIEW else None
+
+
+def _weights(graph: Graph, dtype: DType, target: Target) -> Iterator[tuple[str, Value]]:
+    """The weights of products in ``dtype``, by the first results of the nodes."""
+    has_instruction = any(i.description.params[0].dtype == dtype for i in dot_products(target).intrinsics)
+    for node in graph.nodes if has_instruction else ():
+        if node.op.kind is FusionKind.CONTRACTION and any(value in graph.constants for value in node.inputs):
+            weight = _weight(node, graph.constants, target)
+            if weight is not None:
+                yield node.outputs[0].name, weight
+
+
+def _weight(node: Node, constants: Collection[Value], target: Target) -> Value | None:
+    """The constant operand of a product whose sums can be taken in pairs."""
+    inputs = {as_placeholder(value): value for value in node.inputs if value is not None}
+    tensors = {value: tensor for tensor, value in inputs.items()}
+    results = node.op.apply([None if v is None else tensors[v] for v in node.inputs], dict(node.attributes))
+    for op in topological_order(results):
+        both = factors(op) if isinstance(op, Compute) else None
+        for data, own in (both, both[::-1]) if both is not None else ():
+            (source, _), (weight, indices) = _origin(data), _origin(own)
+            value, entering = inputs.get(weight), inputs.get(source)
+            is_product = value in constants and entering not in constants and own.dtype == f32 == data.dtype
+            if value is not None and is_product and isinstance(op, Compute):
+                if _has_pairs(node, op, data, indices, target):
+                    return value
+    return None
+
+
+def _origin(read: Read) -> tuple[Tensor, tuple[Expr, ...]]:
+    assert isinstance(read.source, Tensor), "see `factors`"
+    return origin_of(read.source, read.indices)
+
+
+def _has_pairs(node: Node, op: Compute, data: Read, weight: tuple[Expr, ...], target: Target) -> bool:
+    """Whether neighbours along an axis of the sum are neighbours in the data, plain or in blocks of channels."""
+    axes = {axis.var: axis.extent for axis in op.reduce_axis}
+    first = node.inputs[0]
+    in_blocks = node.op.has(Trait.SUMS_CHANNELS) and first is not None and can_be_blocked(first, target)
+    place = data.indices[1 if in_blocks else -1] if data.indices else None
+    extent = axes.get(place) if isinstance(place, Var) else None
+    return place in weight and isinstance(extent, Const) and int(extent.value) % _PAIR == 0

@@ -1,0 +1,175 @@
+"""Models in bfloat16 and float16: the types of values, dot products, and results against float64."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+import tilewright
+from tilewright.base.dtypes import bf16, f16, f32
+from tilewright.base.errors import BadInput
+from tilewright.base.numerics import Precision
+from tilewright.compilation import Compiled, Options
+from tilewright.driver import compile_graph
+from tilewright.frontend.onnx.read.importer import load
+from tilewright.passes.precision import narrow
+from tilewright.target.target import Target
+
+Array = NDArray[np.float32]
+BEST, OLD = Target.parse("x86_64,znver4"), Target.parse("x86_64,znver3")
+SIXTEEN = {Precision.BF16: (bf16, 2.0**-8), Precision.F16: (f16, 2.0**-11)}
+
+
+CONVOLUTIONS = [
+    (64, 48, "pads = [1, 1, 1, 1]"),
+    (64, 64, "strides = [2, 2]"),
+    (64, 40, "pads = [2, 0, 1, 3], dilations = [2, 1]"),
+]
+
+
+def drawn(*shape: int, seed: int = 0) -> Array:
+    scale = 1.0 / np.sqrt(max(1, np.prod(shape[1:]))) if len(shape) > 1 else 1.0
+    return (scale * np.random.default_rng(seed).standard_normal(shape)).astype(np.float32)
+
+
+def made(text: str, constants: Mapping[str, Array]) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 18]>\n{text}')
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
+    return model
+
+
+def two_layers(depth: int, inner: int) -> onnx.ModelProto:
+    text = f"""net (float[m, {depth}] x) => (float[m, {depth}] y) {{
+      h = MatMul(x, a)  b1 = Add(h, b)  r = Relu(b1)  y = MatMul(r, c)
+    }}"""
+    return made(text, {"a": drawn(depth, inner), "b": drawn(inner), "c": drawn(inner, depth)})
+
+
+def convolutions(channels: int, filters: int, size: int) -> onnx.ModelProto:
+    text = f"""net (float[1, 3, {size}, {size}] x) => (float[1, {filters}, o, p] y) {{
+      s = Conv <pads = [1, 1, 1, 1]> (x, stem)  t = Relu(s)
+      u = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (t, a, b)  v = Relu(u)
+      w = Conv(v, c)  z = Add(v, w)  y = Conv(z, d)
+    }}"""
+    weights = {"stem": drawn(channels, 3, 3, 3), "a": drawn(filters, channels, 3, 3), "b": drawn(filters)}
+    return made(text, {**weights, "c": drawn(filters, filters, 1, 1), "d": drawn(filters, filters, 1, 1)})
+
+
+def compiled(model: onnx.ModelProto, precision: Precision, target: Target) -> Compiled:
+    return compile_graph(load(model), Options(target, threads=1, precision=precision))
+
+
+def relative(y: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
+    wide = expected.astype(np.float64)
+    return float(np.linalg.norm(y.astype(np.float64) - wide) / np.linalg.norm(wide))
+
+
+def instructions(found: Compiled) -> list[str]:
+    return [kernel.program.name for kernel in found.kernels if "vdpbf16ps_add(" in str(kernel.program)]
+
+
+@pytest.mark.parametrize("precision", list(SIXTEEN))
+@pytest.mark.parametrize(("rows", "depth", "inner"), [(1, 10, 64), (7, 64, 1000), (33, 48, 96), (5, 6, 3)])
+def test_products_of_matrices(precision: Precision, rows: int, depth: int, inner: int) -> None:
+    model, x = two_layers(depth, inner), drawn(rows, depth, seed=1)
+    a, b, c = (numpy_helper.to_array(w).astype(np.float64) for w in model.graph.initializer)
+    expected = np.maximum(x @ a + b, 0) @ c
+    found = tilewright.compile(model, precision=precision)(x)
+    assert isinstance(found, np.ndarray) and found.dtype == np.float32
+    assert relative(found, expected) < 2 * SIXTEEN[precision][1]
+    assert relative(found, expected) > 1e-6, "nothing was rounded"
+
+
+@pytest.mark.parametrize("precision", list(SIXTEEN))
+@pytest.mark.parametrize(("channels", "filters"), [(16, 32), (24, 40), (6, 5)])
+def test_convolutions(precision: Precision, channels: int, filters: int) -> None:
+    model, x = convolutions(channels, filters, 9), drawn(1, 3, 9, 9, seed=1)
+    expected = tilewright.compile(model, math="strict")(x)
+    found = tilewright.compile(model, precision=precision)(x)
+    assert isinstance(found, np.ndarray) and isinstance(expected, np.ndarray)
+    assert relative(found, expected) < 3 * SIXTEEN[precision][1]
+
+
+def rounded(x: Array) -> Array:
+    return x.astype(bf16.numpy).astype(np.float32)
+
+
+@settings(max_examples=12)
+@given(rows=st.integers(1, 20), depth=st.integers(1, 80), columns=st.integers(1, 80))
+def test_operands_are_rounded_once_and_sums_are_not(rows: int, depth: int, columns: int) -> None:
+    text = f"""net (float[{rows}, {depth}] x) => (float[{rows}, {columns}] y) {{
+      r = Relu(x)  y = MatMul(r, a)
+    }}"""
+    weight, x = drawn(depth, columns), drawn(rows, depth, seed=1)
+    found = tilewright.compile(made(text, {"a": weight}), precision="bf16")(x)
+    paired = depth % 2 == 0 and Target.host().has("avx512bf16")
+    left, right = rounded(np.maximum(x, 0)).astype(np.float64), (rounded(weight) if paired else weight)
+    np.testing.assert_allclose(found, left @ right, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("channels", "filters", "options"), CONVOLUTIONS)
+def test_convolutions_of_rounded_operands(channels: int, filters: int, options: str) -> None:
+    text = f"""net (float[1, {channels}, 21, 20] x) => (float[1, {filters}, o, p] y) {{
+      r = Relu(x)  y = Conv <{options}> (r, a)
+    }}"""
+    weight, x = drawn(filters, channels, 3, 3), drawn(1, channels, 21, 20, seed=1)
+    model = made(text, {"a": weight})
+    if not instructions(compiled(model, Precision.BF16, Target.host())):
+        pytest.skip("this processor has no dot products of bfloat16")
+    found = tilewright.compile(model, precision="bf16", math="strict")(x)
+    session = onnxruntime.InferenceSession(made(text, {"a": rounded(weight)}).SerializeToString())
+    (expected,) = session.run(None, {"x": rounded(np.maximum(x, 0))})
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_narrow() -> None:
+    """Inputs, outputs, statistics, and what products without a weight read and make stay wide."""
+    text = """net (float[4, 64] x, float[64, 4] k) => (float[4, 64] y) {
+      q = MatMul(x, a)  s = MatMul(q, k)  p = Softmax(s)  o = MatMul(p, x)
+      m = ReduceMean <axes = [1]> (o)  c = Sub(o, m)  y = MatMul(c, a)
+    }"""
+    text = text.replace("ReduceMean <axes = [1]> (o)", "ReduceMean(o, axes)")
+    model = made(text, {"a": drawn(64, 64)})
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "axes"))
+    found = narrow(load(model), Precision.BF16, BEST)
+    assert found.dtype == bf16
+    assert found.values == {"c"}
+    assert set(found.weights) == {"q", "y"}
+
+
+def test_all_layers_of_a_network_use_the_instruction() -> None:
+    found = compiled(convolutions(16, 32, 12), Precision.BF16, BEST)
+    assert len(instructions(found)) == 3
+    stored = {v.dtype for kernel in found.kernels for v in kernel.program.params}
+    assert stored == {bf16, f32}
+
+
+def test_without_the_instruction_values_are_narrow_and_products_wide() -> None:
+    found = compiled(two_layers(64, 64), Precision.BF16, OLD)
+    assert instructions(found) == []
+    assert any(p.dtype == bf16 for kernel in found.kernels for p in kernel.program.params)
+
+
+def test_unused_without_precision() -> None:
+    assert instructions(compiled(two_layers(64, 64), Precision.FP32, BEST)) == []
+
+
+def test_an_artifact_has_its_precision(tmp_path: Path) -> None:
+    model = tilewright.compile(two_layers(64, 64), precision="bf16")
+    model.save(tmp_path / "net.tw")
+    loaded = tilewright.load(tmp_path / "net.tw")
+    assert loaded.precision is Precision.BF16
+    x = drawn(3, 64, seed=2)
+    np.testing.assert_array_equal(loaded(x), model(x))
+
+
+def test_an_unknown_precision_names_the_known_ones() -> None:
+    with pytest.raises(BadInput, match="bf16"):
+        tilewright.compile(two_layers(4, 4), precision="bfloat")
