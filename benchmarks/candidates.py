@@ -2,8 +2,9 @@
 
 A factory takes `model` (path of the ONNX file), `feeds` (path of an npz file with the inputs by name) and `threads`; it
 returns a `Session`. Each peer has the settings that its own documentation recommends for latency, computes in float32
-unless its name says otherwise, and has the same number of threads as the others. The two ways of PyTorch run a module rather than the file: their
-factories take `source` too, the name ("module:function") of a function that gives the module for the file's path.
+unless its name says otherwise, and has the same number of threads as the others. The two ways of PyTorch run a module
+rather than the file: their factories take `source` too, the name ("module:function") of a function that gives the
+module for the path of the file.
 """
 
 import importlib

@@ -87,10 +87,10 @@ def compile(
 
     ``shapes``: shapes of inputs by name; ``bounds``: upper bounds of dimensions known only at run time, by name.
     ``dynamic``: one model for all sizes of these, or a version for each size (a ``SpecializingModel``). ``math``:
-    rounding errors allowed, which decide what algorithms may be used; ``precision``: ``"bf16"`` or ``"f16"`` stores values
-    between kernels, and weights, in 16 bits (``base.numerics``, ``docs/precision.md``). ``memory_limit``: maximum
-    memory for packed weights and workspace together, in bytes or as ``"512MiB"``; algorithms that need more are not
-    used, starting with those that save least time per byte. ``superopt``: effort of the search for an equivalent,
+    rounding errors allowed, which decide what algorithms may be used; ``precision``: ``"bf16"`` or ``"f16"`` stores
+    values between kernels, and weights, in 16 bits (``base.numerics``, ``docs/precision.md``). ``memory_limit``:
+    maximum memory for packed weights and workspace together, in bytes or as ``"512MiB"``; algorithms that need more are
+    not used, starting with those that save least time per byte. ``superopt``: effort of the search for an equivalent,
     faster graph by proven rules (``base.superopt``). ``checks``: an out-of-range index in input data makes runs raise
     ``IndexOutOfRange``, or with ``"off"`` the nearest valid one is used (``base.checks``). ``threads``: maximum per
     call; by default all that this process may use. ``backend``: a back end, or its name (``backend.choice``); only

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 import tilewright
+from tilewright.backend.cpu.backend import CPU
 from tilewright.base.dtypes import bf16, f16, f32
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Precision
+from tilewright.base.settings import Stage
 from tilewright.compilation import Compiled, Options
 from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read.importer import load
@@ -173,3 +175,19 @@ def test_an_artifact_has_its_precision(tmp_path: Path) -> None:
 def test_an_unknown_precision_names_the_known_ones() -> None:
     with pytest.raises(BadInput, match="bf16"):
         tilewright.compile(two_layers(4, 4), precision="bfloat")
+
+
+def test_values_are_rounded_by_an_instruction() -> None:
+    found = compiled(convolutions(16, 32, 12), Precision.BF16, BEST)
+    texts = [CPU.listing(kernel.program, BEST, Stage.ASM) for kernel in found.kernels]
+    with_products = [text for text in texts if "vdpbf16ps" in text]
+    assert len(with_products) == 3
+    assert all("vcvtneps2bf16" in text for text in with_products[:-1]), "the last one stores f32"
+
+
+@pytest.mark.skipif(not Target.host().has("avx512bf16"), reason="rounds by other instructions")
+def test_subnormal_numbers_count_as_zero_in_dot_products() -> None:
+    text = "net (float[4, 64] x) => (float[4, 64] y) { h = MatMul(x, a)  r = Relu(h)  y = MatMul(r, a) }"
+    model = made(text, {"a": np.eye(64, dtype=np.float32)})
+    x = np.full((4, 64), 2.0**-130, np.float32)
+    np.testing.assert_array_equal(tilewright.compile(model, precision="bf16")(x), np.zeros((4, 64)))

@@ -1,4 +1,4 @@
-"""Numerics policies, and precisions: bounds for the difference of a model's results from those of its operators one by one."""
+"""Numerics policies bound the difference of a model's results from those of its operators; precisions of values."""
 
 from tilewright.base.choices import Choice
 

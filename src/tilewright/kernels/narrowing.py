@@ -7,11 +7,12 @@ computed in the same kernel (padding): such products are those of dot-product in
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilewright.base.dtypes import DType
+from tilewright.base.dtypes import DType, bf16
 from tilewright.kernels.relayout import operations, origin_of, output_of, rewired, with_reads, with_values
 from tilewright.ops.build import tensor as tensor_of
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, cast, const, select
 from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.subnormals import without_subnormals
 from tilewright.tensor.ir import Compute, Operation, Placeholder, Tensor
 
 
@@ -75,10 +76,12 @@ class _Narrowing:
         if (tensor, dtype) not in self.narrow:
             op = made.op
             if isinstance(op, Compute) and op.reduction is None and len(op.bodies) == 1:
-                changed = replace(op, bodies=(_rounded(op.bodies[0], dtype),))
+                changed = replace(op, bodies=(_rounded(op.bodies[0], dtype, bool(self.weights)),))
                 result = Tensor(changed, 0, made.name, dtype, made.shape)
             else:
-                result = tensor_of(made.shape, lambda index: cast(made[index], dtype), f"{made.name}_{dtype}")
+                has_instruction = bool(self.weights)
+                name = f"{made.name}_{dtype}"
+                result = tensor_of(made.shape, lambda index: _rounded(made[index], dtype, has_instruction), name)
             self.narrow[tensor, dtype] = result
         return self.narrow[tensor, dtype]
 
@@ -114,14 +117,17 @@ class _Narrowing:
         )
 
 
-def _rounded(value: Expr, dtype: DType) -> Expr:
-    """``value`` rounded, without widening before."""
+def _rounded(value: Expr, dtype: DType, has_instruction: bool) -> Expr:
+    """``value`` rounded, without widening before. ``has_instruction``: whether the processor may have one for it."""
     match value:
         case Cast(a=a) if a.dtype == dtype and value.dtype.bits > dtype.bits:
             return a
         case Select():
-            return select(value.condition, _rounded(value.a, dtype), _rounded(value.b, dtype))
+            a, b = (_rounded(side, dtype, has_instruction) for side in (value.a, value.b))
+            return select(value.condition, a, b)
         case Const(0):
             return const(0, dtype)
+        case _ if has_instruction and dtype == bf16:
+            return cast(without_subnormals(value), dtype)
         case _:
             return cast(value, dtype)

@@ -65,7 +65,8 @@ def tune_models(
     ``objective``: what is minimized (``base.search.Goal``); ``requirements``: seconds of each model, for the objective
     of that name. ``patience``: rounds without a gain after which a kernel is searched no more. ``scheduler``,
     ``space``, ``search``, ``cost_model``, ``seed``, ``transfer``: as for ``tune_kernel`` and ``tilewright tune``.
-    ``shapes``: for each model, shapes of its inputs by name. ``threads``, ``target``, ``math``, ``precision``: as for ``compile``.
+    ``shapes``: for each model, shapes of its inputs by name. ``threads``, ``target``, ``math``, ``precision``: as for
+    ``compile``.
 
     Raises, before anything is measured, ``BadInput`` for arguments that are wrong or do not go together, for records
     that can't be written, and for a model in which nothing is open; and what ``compile`` raises.

@@ -113,9 +113,9 @@ def _weight(node: Node, constants: Collection[Value], target: Target) -> Value |
             (source, _), (weight, indices) = _origin(data), _origin(own)
             value, entering = inputs.get(weight), inputs.get(source)
             is_product = value in constants and entering not in constants and own.dtype == f32 == data.dtype
-            if value is not None and is_product and isinstance(op, Compute):
-                if _has_pairs(node, op, data, indices, target):
-                    return value
+            is_sum = isinstance(op, Compute) and _has_pairs(node, op, data, indices, target)
+            if is_product and is_sum:
+                return value
     return None
 
 

@@ -399,6 +399,17 @@ class ArithmeticEmitter:
         high = self._pure(f"shl {bits.typed}, {literal(16, dtypes.u32, a.lanes).text}", dtypes.u32, (bits,))
         return self._pure(f"bitcast {high.typed} to {type_name(dtypes.f32, a.lanes)}", dtypes.f32, (high,))
 
+    def rounded_to_bfloat(self, a: Value) -> Value:
+        """``a`` (f32, not subnormal) rounded by an instruction."""
+        narrow = type_name(dtypes.bf16, a.lanes).replace("i16", "bfloat")
+        name = self.text.pure(f"fptrunc {a.typed} to {narrow}", a.depth)
+        return Value(
+            self.text.pure(f"bitcast {narrow} {name} to {type_name(dtypes.bf16, a.lanes)}", a.depth),
+            dtypes.bf16,
+            a.lanes,
+            a.depth,
+        )
+
     def _to_bfloat(self, a: Value) -> Value:
         """Round to nearest even on the bits; NaN keeps its sign and becomes quiet."""
         lanes = a.lanes

@@ -33,6 +33,7 @@ from tilewright.loops.ir import Buffer
 from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.subnormals import is_without_subnormals
 
 ZEROS = "@tw_zeros"
 """A block of zeros that guarded loads are diverted to."""
@@ -57,14 +58,22 @@ class ScalarEmitter:
     """Emits expressions in one function."""
 
     def __init__(
-        self, text: FunctionText, environment: Environment, indices: IndexChecks, accesses: BoundsChecks | None
+        self,
+        text: FunctionText,
+        environment: Environment,
+        indices: IndexChecks,
+        accesses: BoundsChecks | None,
+        *,
+        rounds_to_bfloat: bool = False,
     ) -> None:
+        """``rounds_to_bfloat``: whether the processor certainly rounds to bfloat16 by an instruction."""
         self.text = text
         self.env = environment
         self.ops = ArithmeticEmitter(text)
         self._indices = indices
         self._checks = accesses
         self._once = False
+        self._rounds_to_bfloat = rounds_to_bfloat
         self._forms = ByIdentity[tuple[LinearForm, dict[int, Spot]]]()
         """Keyed by buffer and indices; and by the scope, if in memory."""
 
@@ -79,6 +88,8 @@ class ScalarEmitter:
                 return self._variable(expr)
             case Read(source, indices) if isinstance(source, Buffer):
                 return self._read(source, indices)
+            case Cast(a, dtypes.bf16) if self._rounds_to_bfloat and is_without_subnormals(a):
+                return self.ops.rounded_to_bfloat(self.value(a))
             case Cast(a, dtype):
                 return self.ops.cast(self.value(a), dtype)
             case Unary(op, a):

@@ -56,6 +56,10 @@ class Arena:
         return offset
 
 
+BFLOAT_ROUNDING = "avx512bf16"
+"""The feature of x86 that has an instruction which rounds to bfloat16."""
+
+
 @dataclass(slots=True)
 class Module:
     """State shared by the functions of one image during emission."""
@@ -69,6 +73,8 @@ class Module:
     """Whether every access is checked."""
     reports: bool = True
     """Whether out-of-range indices are reported."""
+    features: frozenset[str] = frozenset()
+    """Features of the processor that the functions need in any case."""
 
     def add(self, name: str, region: RegionText) -> None:
         """Add the function of a region."""
@@ -115,7 +121,8 @@ class StatementEmitter:
         module = state.module
         indices = IndexChecks(module.sites if module.reports else None)
         accesses = BoundsChecks(module.sites) if module.checked else None
-        self.scalars = ScalarEmitter(state.text, state.environment, indices, accesses)
+        rounds = BFLOAT_ROUNDING in module.features
+        self.scalars = ScalarEmitter(state.text, state.environment, indices, accesses, rounds_to_bfloat=rounds)
         self._crossings = ByIdentity[Crossing | None]()
 
     def emit(self, stmt: Stmt) -> None:
