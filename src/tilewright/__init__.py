@@ -29,6 +29,8 @@ _HOMES = _ERRORS | {
     "Isolation": "tilewright.isolation",
     "load": "tilewright.runtime.runnable",
     "Math": "tilewright.base.numerics",
+    "quantize": "tilewright.quantization.quantizer",
+    "QuantizedModel": "tilewright.quantization.quantizer",
     "RunnableModel": "tilewright.runtime.runnable",
     "Settings": "tilewright.base.settings",
     "SpecializingModel": "tilewright.specialize",

@@ -1,0 +1,123 @@
+"""Quantized graphs: QuantizeLinear and DequantizeLinear around the chosen layers, with integer weights and biases."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tilewright.base import dtypes
+from tilewright.base.arrays import Array
+from tilewright.graph import Graph, Node, Value, make_node, verify
+from tilewright.ops import Attribute
+from tilewright.ops.operator import require
+from tilewright.quantization.layers import Layer
+from tilewright.quantization.parameters import Parameters, Quantizer
+from tilewright.quantization.placement import Operand, Placement
+from tilewright.symbolic.expr import const
+
+
+class Insertion:
+    """A graph, with nodes, constants and inputs added to it, and operands of its nodes replaced."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._names = graph.names()
+        self._constants = dict(graph.constants)
+        self._inputs: list[Value] = []
+        self._after: dict[Value, list[Node]] = {}
+        self._first: list[Node] = []
+        self._operands: dict[Value, dict[int, Value]] = {}
+
+    def constant(self, name: str, array: Array) -> Value:
+        """A new constant."""
+        value = Value(self._names.fresh(name), dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
+        self._constants[value] = array
+        return value
+
+    def input(self, name: str, dtype: dtypes.DType, shape: Sequence[int] = ()) -> Value:
+        """A new input of the graph."""
+        value = Value(self._names.fresh(name), dtype, tuple(map(const, shape)))
+        self._inputs.append(value)
+        return value
+
+    def apply(
+        self, op: str, operands: Sequence[Value], name: str, after: Value | None = None, **attributes: Attribute
+    ) -> Value:
+        """The result of a new node; ``after``: the value of the graph that it needs, if it needs one."""
+        node = make_node(require(op), operands, [self._names.fresh(name)], attributes)
+        (self._first if after is None else self._after.setdefault(after, [])).append(node)
+        return node.outputs[0]
+
+    def replace(self, operand: Operand, value: Value) -> None:
+        """Let a node read ``value`` as this operand, which may be one that it lacks."""
+        result, position = operand
+        self._operands.setdefault(result, {})[position] = value
+
+    def graph(self) -> Graph:
+        """The result, verified."""
+        known = (*self._graph.inputs, *self._graph.constants)
+        nodes = [*self._first, *(node for value in known for node in self._after.get(value, ()))]
+        for node in self._graph.nodes:
+            nodes.append(self._changed(node))
+            nodes += (added for value in node.outputs for added in self._after.get(value, ()))
+        inputs = (*self._graph.inputs, *self._inputs)
+        made = replace(self._graph, inputs=inputs, nodes=tuple(nodes), constants=self._constants)
+        verify(made)
+        return made
+
+    def _changed(self, node: Node) -> Node:
+        wanted = self._operands.get(node.outputs[0])
+        if wanted is None:
+            return node
+        count = max(len(node.inputs), max(wanted) + 1)
+        padded = (*node.inputs, *[None] * (count - len(node.inputs)))
+        return replace(node, inputs=tuple(wanted.get(at, value) for at, value in enumerate(padded)))
+
+
+def quantized(graph: Graph, layers: Sequence[Layer], placement: Placement, numbers: Parameters) -> Graph:
+    """``graph`` with ``layers`` quantized, and the values of ``placement``, which is that of these layers."""
+    inserting = Insertion(graph)
+    wide = {value: _round_trip(inserting, value, numbers.quantizers[value.name]) for value in placement.scaled_as}
+    producers = {node.outputs[0]: node for node in graph.nodes}
+    for result, position in placement.readers:
+        value = producers[result].inputs[position]
+        if value is not None:
+            inserting.replace((result, position), wide[value])
+    for layer in layers:
+        _quantize_weight(inserting, layer, numbers)
+    return inserting.graph()
+
+
+def _round_trip(inserting: Insertion, value: Value, by: Quantizer) -> Value:
+    scale = inserting.constant(f"{value.name}.scale", np.array(by.scale))
+    zero = inserting.constant(f"{value.name}.zero", np.array(by.zero, by.dtype.numpy))
+    codes = inserting.apply("QuantizeLinear", [value, scale, zero], f"{value.name}.quantized", value)
+    return inserting.apply("DequantizeLinear", [codes, scale, zero], f"{value.name}.dequantized", value)
+
+
+def _quantize_weight(inserting: Insertion, layer: Layer, numbers: Parameters) -> None:
+    weight, bias, result = layer.weight_value, layer.bias, layer.result
+    if weight is None or layer.weight is None:
+        return
+    found = numbers.weights[result.name]
+    wide = _constant_product(inserting, weight.name, found.codes, found.scale, found.axis)
+    inserting.replace((result, layer.weight), wide)
+    codes = numbers.integer_bias(layer)
+    if bias is None or result.name not in numbers.biases:
+        return
+    name = f"{result.name}.bias" if bias.value is None else bias.value.name
+    if codes is None:
+        changed = inserting.constant(f"{name}.corrected", numbers.biases[result.name])
+    else:
+        changed = _constant_product(inserting, name, codes.codes, codes.scale, 0)
+    inserting.replace((bias.node.outputs[0], bias.position), changed)
+
+
+def _constant_product(inserting: Insertion, name: str, codes: Array, scale: Array, axis: int | None) -> Value:
+    """``codes * scale``, in the graph."""
+    integers = inserting.constant(f"{name}.quantized", codes)
+    factor = inserting.constant(f"{name}.scale", scale)
+    zero = inserting.constant(f"{name}.zero", np.zeros(scale.shape, codes.dtype))
+    return inserting.apply(
+        "DequantizeLinear", [integers, factor, zero], f"{name}.dequantized", axis=0 if axis is None else axis
+    )
