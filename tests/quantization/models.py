@@ -30,8 +30,7 @@ def convolutions() -> onnx.ModelProto:
         N("Relu", ["n0"], ["r0"], name="relu0"),
         N("Conv", ["r0", "w1", "b1"], ["c1"], name="depthwise", pads=[1, 1, 1, 1], group=8),
         N("Clip", ["c1", "zero", "six"], ["r1"], name="relu6"),
-        N("Conv", ["r1", "w2"], ["c2"], name="pointwise"),
-        N("Add", ["r0", "c2"], ["sum"], name="add"),
+        N("Add", ["r0", "r1"], ["sum"], name="add"),
         N("Relu", ["sum"], ["r2"], name="relu2"),
         N("MaxPool", ["r2"], ["pool"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
         N("Conv", ["pool", "w3", "b1"], ["c3"], name="conv3", strides=[2, 2]),
@@ -50,12 +49,11 @@ def convolutions() -> onnx.ModelProto:
         "b1": normal(7, 8, scale=0.1),
         "zero": np.array(0, np.float32),
         "six": np.array(6, np.float32),
-        "w2": normal(8, 8, 8, 1, 1, scale=0.4),
         "w3": normal(9, 8, 8, 3, 3, scale=0.2),
         "w4": normal(10, 5, 8, scale=0.5),
         "b4": normal(11, 5, scale=0.1),
     }
-    return opened_batch(model(nodes, {"x": normal(0, 1, 3, 12, 12)}, ["y"], constants))
+    return opened_batch(model(nodes, {"x": normal(0, 1, 3, 10, 10)}, ["y"], constants))
 
 
 def perceptron() -> onnx.ModelProto:

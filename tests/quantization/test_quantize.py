@@ -1,5 +1,6 @@
 """Quantized models: they run in ONNX Runtime and here alike, keep their bound, and leave float what hurts."""
 
+import inspect
 from collections.abc import Callable
 from functools import cache
 
@@ -12,6 +13,7 @@ from onnx import helper
 import tilewright
 from tests.frontend.models import Array, model, run_onnxruntime
 from tests.quantization.models import attention, convolutions, normal, perceptron
+from tests.test_wrong_arguments import CALLABLE, WRONG, allowed
 from tilewright.base.errors import BadFeed, BadInput
 from tilewright.base.quantization import Method, Metric
 from tilewright.compilation import Options
@@ -19,7 +21,7 @@ from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.write import exporter
 from tilewright.target.target import Target
 
-X = {"convolutions": normal(20, 8, 3, 12, 12), "perceptron": normal(21, 64, 8), "attention": normal(22, 16, 6, 16)}
+X = {"convolutions": normal(20, 8, 3, 10, 10), "perceptron": normal(21, 64, 8), "attention": normal(22, 16, 6, 16)}
 MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "convolutions": convolutions,
     "perceptron": perceptron,
@@ -87,7 +89,7 @@ def test_what_is_quantized() -> None:
     """All convolutions and what is between them; in attention, products of activations too, and no softmax."""
     proto = exporter.export(made("convolutions").graph)
     integers = {node.input[0] for node in proto.graph.node if node.op_type == "QuantizeLinear"}
-    assert integers == {"x", "r0", "r1", "c2", "r2", "pool", "r3", "mean3", "flat"}
+    assert integers == {"x", "r0", "r1", "r2", "pool", "r3", "mean3", "flat"}
     readers = {node.op_type: node.input[0] for node in proto.graph.node}
     assert readers["Add"] == "r0.dequantized"
     assert readers["MaxPool"] == "r2.dequantized"
@@ -154,3 +156,15 @@ def test_a_model_that_computes_nan() -> None:
     )
     with pytest.raises(BadFeed, match=r"computes NaN or infinity .*value h"):
         tilewright.quantize(proto, {"x": -np.ones((2, 4), np.float32)}, threads=1)
+
+
+@pytest.mark.parametrize("argument", [*inspect.signature(tilewright.quantize).parameters])
+def test_wrong_arguments(argument: str) -> None:
+    """A model without a layer is refused last, so each argument is looked at."""
+    x = normal(0, 2, 4)
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": x}, ["y"])
+    right: dict[str, object] = {"model": proto, "data": {"x": x}}
+    for name, wrong in WRONG.items():
+        if argument != "listener" or name not in CALLABLE:
+            given = {**right, argument: wrong()}
+            allowed(lambda given=given: tilewright.quantize(**given), f"{argument} is {name}")

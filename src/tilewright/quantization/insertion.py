@@ -78,14 +78,20 @@ def quantized(graph: Graph, layers: Sequence[Layer], placement: Placement, numbe
     """``graph`` with ``layers`` quantized, and the values of ``placement``, which is that of these layers."""
     inserting = Insertion(graph)
     wide = {value: _round_trip(inserting, value, numbers.quantizers[value.name]) for value in placement.scaled_as}
-    producers = {node.outputs[0]: node for node in graph.nodes}
+    producers = graph.producers()
     for result, position in placement.readers:
         value = producers[result].inputs[position]
         if value is not None:
             inserting.replace((result, position), wide[value])
+    weights: dict[_Key, Value] = {}
     for layer in layers:
-        _quantize_weight(inserting, layer, numbers)
+        _quantize_weight(inserting, layer, numbers, weights)
+        _quantize_bias(inserting, layer, numbers)
     return inserting.graph()
+
+
+_Key = tuple[Value, int | None, bytes]
+"""A weight, the axis of its scales, and the scales: equal keys have equal integers."""
 
 
 def _round_trip(inserting: Insertion, value: Value, by: Quantizer) -> Value:
@@ -95,22 +101,30 @@ def _round_trip(inserting: Insertion, value: Value, by: Quantizer) -> Value:
     return inserting.apply("DequantizeLinear", [codes, scale, zero], f"{value.name}.dequantized", value)
 
 
-def _quantize_weight(inserting: Insertion, layer: Layer, numbers: Parameters) -> None:
-    weight, bias, result = layer.weight_value, layer.bias, layer.result
+def _quantize_weight(inserting: Insertion, layer: Layer, numbers: Parameters, made: dict[_Key, Value]) -> None:
+    """Layers that share a weight share its integers, as far as their scales agree; ``made`` has those of others."""
+    weight = layer.weight_value
     if weight is None or layer.weight is None:
         return
-    found = numbers.weights[result.name]
-    wide = _constant_product(inserting, weight.name, found.codes, found.scale, found.axis)
-    inserting.replace((result, layer.weight), wide)
-    codes = numbers.integer_bias(layer)
-    if bias is None or result.name not in numbers.biases:
+    found = numbers.weights[layer.result.name]
+    key = (weight, found.axis, found.scale.tobytes())
+    if key not in made:
+        made[key] = _constant_product(inserting, weight.name, found.codes, found.scale, found.axis)
+    inserting.replace((layer.result, layer.weight), made[key])
+
+
+def _quantize_bias(inserting: Insertion, layer: Layer, numbers: Parameters) -> None:
+    """A bias of the layer's own node as integers; one that is added after it stays float."""
+    bias, changed = layer.bias, numbers.biases.get(layer.result.name)
+    if bias is None or changed is None:
         return
-    name = f"{result.name}.bias" if bias.value is None else bias.value.name
-    if codes is None:
-        changed = inserting.constant(f"{name}.corrected", numbers.biases[result.name])
+    name = f"{layer.result.name}.bias" if bias.value is None else bias.value.name
+    integers = numbers.integer_bias(layer)
+    if integers is None:
+        value = inserting.constant(f"{name}.corrected", changed)
     else:
-        changed = _constant_product(inserting, name, codes.codes, codes.scale, 0)
-    inserting.replace((bias.node.outputs[0], bias.position), changed)
+        value = _constant_product(inserting, name, integers.codes, integers.scale, 0)
+    inserting.replace((bias.node.outputs[0], bias.position), value)
 
 
 def _constant_product(inserting: Insertion, name: str, codes: Array, scale: Array, axis: int | None) -> Value:

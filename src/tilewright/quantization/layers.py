@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tilewright.base.arrays import Array
 from tilewright.base.dtypes import f32
 from tilewright.graph import Graph, Node, Value
+from tilewright.ops import FusionKind
 from tilewright.ops.shapes import static
 
 
@@ -86,12 +87,12 @@ def find_layers(graph: Graph) -> Layers:
     found: list[Layer] = []
     refused: list[Refused] = []
     for node in graph.nodes:
-        form = _FORMS.get(node.op.name)
-        made = None if form is None else _typed(form, node, graph, consumers)
-        if isinstance(made, str):
-            refused.append(Refused(node.source or node.outputs[0].name, node.op.name, made))
-        elif made is not None:
-            found.append(made)
+        if node.op.kind is FusionKind.CONTRACTION:
+            made = _typed(_FORMS.get(node.op.name, _unknown), node, graph, consumers)
+            if isinstance(made, Layer):
+                found.append(made)
+            else:
+                refused.append(Refused(node.source or node.outputs[0].name, node.op.name, made))
     return Layers(tuple(found), tuple(refused))
 
 
@@ -103,6 +104,10 @@ _Form = Callable[[Node, Graph, _Consumers], Layer | str]
 def _typed(form: _Form, node: Node, graph: Graph, consumers: _Consumers) -> Layer | str:
     other = next((v.dtype for v in node.inputs[:2] if v is not None and v.dtype != f32), None)
     return f"its type is {other}, not f32" if other is not None else form(node, graph, consumers)
+
+
+def _unknown(node: Node, graph: Graph, consumers: _Consumers) -> str:
+    return f"of sums of products, only {', '.join(_FORMS)} are quantized"
 
 
 def _convolution(node: Node, graph: Graph, consumers: _Consumers) -> Layer | str:
