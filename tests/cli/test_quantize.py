@@ -1,5 +1,6 @@
 """``tilewright quantize``: what it writes and says."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,17 +21,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_model_is_written_and_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_written_and_reported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["quantize", "m.onnx", "--data", "data.npz", "--accuracy", "5%", "--metric", "l2", "--threads", "1"]
     command += ["--method", "minmax", "--no-bias-correction", "--no-weight-range"]
+    monkeypatch.setattr("tilewright.quantization.speed.SECONDS", 0.0)
     assert main([*command, "--json", "--quiet"]) == 0
     found = report("quantize", capsys.readouterr().out)
     assert (found["output"], found["bound"], found["method"]) == ("m.quantized.onnx", 0.05, "minmax")
     assert (found["bias_correction"], found["weight_range"]) == (False, False)
     written = onnx.load("m.quantized.onnx")
     assert {"QuantizeLinear", "DequantizeLinear"} < {node.op_type for node in written.graph.node}
-    assert main([*command, "-o", "again.onnx"]) == 0
+    assert (found["us_before"], found["us_after"]) == (None, None)
+    assert main([*command, "-o", "again.onnx", "--speed"]) == 0
     shown = capsys.readouterr()
+    assert re.search(r"a run: \d+\.\d us before, \d+\.\d us after", shown.out)
+    assert re.search(r"hurt \(MatMul\) .*MatMul .*% .* \d+\.\d .* \d+\.\d ", shown.out)
+    assert "sensitivity: 2 of 2 layers, about 0 s left" in shown.err
     assert "1 of 2 layers are quantized (minmax)" in shown.out
     assert "bound: l2 5.00%" in shown.out
     assert shown.err.startswith("quantizing m.onnx ...\n")

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     said = "do not search for smaller ranges of weights"
     parser.add_argument("--no-weight-range", action="store_true", help=said)
     parser.add_argument("--power-of-two", action="store_true", help="all scales are powers of two")
+    parser.add_argument("--speed", action="store_true", help="report the time of each layer before and after, too")
     add_shapes(parser)
     add_threads(parser)
     said = "the quantized model (default: MODEL.quantized.onnx in the current folder)"
@@ -72,6 +73,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             bias_correction=not options.no_bias_correction,
             weight_range=not options.no_weight_range,
             power_of_two=options.power_of_two,
+            speed=options.speed,
             shapes=shapes(options.shapes),
             threads=options.threads,
             listener=listener,

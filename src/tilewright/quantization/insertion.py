@@ -60,8 +60,9 @@ class Insertion:
         for node in self._graph.nodes:
             nodes.append(self._changed(node))
             nodes += (added for value in node.outputs for added in self._after.get(value, ()))
-        inputs = (*self._graph.inputs, *self._inputs)
-        made = replace(self._graph, inputs=inputs, nodes=tuple(nodes), constants=self._constants)
+        inputs, read = (*self._graph.inputs, *self._inputs), {value for node in nodes for value in node.inputs}
+        constants = {value: array for value, array in self._constants.items() if value in read}
+        made = replace(self._graph, inputs=inputs, nodes=tuple(nodes), constants=constants)
         verify(made)
         return made
 

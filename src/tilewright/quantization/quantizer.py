@@ -7,7 +7,7 @@
 5. The result is compiled, and its error measured on all data.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ from tilewright.base.names import shown
 from tilewright.base.quantization import Activations, Method, Metric
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
-from tilewright.compilation import Options, Services
+from tilewright.compilation import Compiled, Options, Services
 from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read.foreign import OnnxOperator, installed_operators
 from tilewright.frontend.onnx.write import exporter
@@ -39,7 +39,8 @@ from tilewright.quantization.samples import Samples, checked_samples, read_sampl
 from tilewright.quantization.search import FEW, Bounded, Found, Measuring
 from tilewright.quantization.simulation import Simulation
 from tilewright.quantization.sizes import for_sizes
-from tilewright.quantization.statistics import Build, Run, collect
+from tilewright.quantization.speed import times_of
+from tilewright.quantization.statistics import Run, collect
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.target.target import Target
 
@@ -79,6 +80,7 @@ def quantize(
     bias_correction: bool = True,
     weight_range: bool = True,
     power_of_two: bool = False,
+    speed: bool = False,
     shapes: Mapping[str, Iterable[int | str]] | None = None,
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
     operators: Sequence[OnnxOperator] = (),
@@ -92,8 +94,9 @@ def quantize(
     quantization``); by default 0.01 for ``top1`` and 0.05 for ``l2``. Layers that hurt stay float. ``method``: how
     ranges of activations are chosen; ``activations``: their type. ``bias_correction`` and ``weight_range`` (the search
     for ranges of weights with the smallest squared error) are used where they lower the error. ``power_of_two``: all
-    scales are powers of two. ``shapes``, ``threads``, ``operators``, ``settings``, ``listener``: as for ``compile``;
-    open dimensions stay open, and take the sizes of the data while they are measured.
+    scales are powers of two. ``speed``: report the time of each layer before and after, too. ``shapes``, ``threads``,
+    ``operators``, ``settings``, ``listener``: as for ``compile``; open dimensions stay open, and take the sizes of the
+    data while they are measured.
 
     Raises ``BadFeed`` for data that do not fit the model, or with which it computes NaN; ``BadInput`` for a model
     without a layer to quantize, and for one that is quantized already; and what ``compile`` raises.
@@ -106,8 +109,8 @@ def quantize(
     graph = source.load({name: tuple(shape) for name, shape in (shapes or {}).items()}, {}, chosen.model_bytes)
     samples = checked_samples(graph.inputs, arrays)
     graph, layers = _prepared(graph)
-    build = _builder(chosen, threads, listener)
-    made, report = _Quantizing(graph, layers, samples, asked, form, build, listener).result()
+    compiling = _compiler(chosen, threads, listener)
+    made, report = _Quantizing(graph, layers, samples, asked, form, compiling, listener).result(timed=speed)
     return QuantizedModel(made, report, source.files(), tuple(operators))
 
 
@@ -137,15 +140,14 @@ def _prepared(graph: Graph) -> tuple[Graph, Layers]:
     return graph, layers
 
 
-def _builder(settings: Settings, threads: int | None, listener: Listener) -> Build:
+_Compiling = Callable[[Graph], Compiled]
+
+
+def _compiler(settings: Settings, threads: int | None, listener: Listener) -> _Compiling:
     """Compiles graphs for this machine."""
     options = Options(Target.host(settings, listener), settings.num_threads if threads is None else threads)
-    services = Services(cache=Store.open(settings, listener), listener=listener)
-
-    def build(graph: Graph) -> Run:
-        return compile_graph(graph, options, services).executable.run
-
-    return build
+    services = Services(cache=Store.open(settings, listener))
+    return lambda graph: compile_graph(graph, options, services)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +159,15 @@ class _Quantizing:
     samples: Samples
     asked: _Asked
     form: Form
-    build: Build
+    compiling: _Compiling
     listener: Listener
 
-    def result(self) -> tuple[Graph, Report]:
-        """The quantized graph, and the report."""
+    def build(self, graph: Graph) -> Run:
+        """A function that runs ``graph``."""
+        return self.compiling(graph).executable.run
+
+    def result(self, *, timed: bool) -> tuple[Graph, Report]:
+        """The quantized graph, and the report, with times if it is to be ``timed``."""
         fixed = for_sizes(self.graph, self.samples.sizes)
         layers = find_layers(fixed).found
         placement = place(fixed, layers)
@@ -185,7 +191,8 @@ class _Quantizing:
             found = bounded.result()
         chosen = [layer for position, layer in enumerate(self.layers.found) if position in found.kept]
         made = quantized(self.graph, chosen, place(self.graph, chosen), best.numbers)
-        return made, self._report(made, best.recipe, scores, found, (metric, bound))
+        report = self._report(made, best.recipe, scores, found, (metric, bound))
+        return made, self._timed(report, fixed, for_sizes(made, self.samples.sizes)) if timed else report
 
     def _bound(self) -> tuple[Metric, float]:
         metric = metric_for(self.graph, self.asked.metric)
@@ -216,6 +223,10 @@ class _Quantizing:
             _weight_bytes(self.graph),
             _weight_bytes(made),
         )
+
+    def _timed(self, report: Report, before: Graph, after: Graph) -> Report:
+        names, feeds = {layer.layer for layer in report.layers}, self.samples.batches[0]
+        return report.timed(*(times_of(self.compiling(graph), feeds, names) for graph in (before, after)))
 
 
 def _row(layer: Layer, score: Score, reason: str) -> LayerReport:
