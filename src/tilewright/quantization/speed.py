@@ -21,7 +21,7 @@ class Times:
 
 
 def times_of(compiled: Compiled, feeds: Mapping[str, Array], layers: Collection[str]) -> Times:
-    """The times of a model on ``feeds``. A kernel counts for the one of ``layers``, names of nodes, that it computes."""
+    """The times of a model on ``feeds``. A kernel counts for the one of ``layers`` (their names) that it computes."""
     found = profile(compiled.executable, feeds, compiled, seconds=SECONDS)
     times: dict[str, float] = defaultdict(float)
     for kernel in found.kernels:
