@@ -115,17 +115,12 @@ def _quantize_weight(inserting: Insertion, layer: Layer, numbers: Parameters, ma
 
 
 def _quantize_bias(inserting: Insertion, layer: Layer, numbers: Parameters) -> None:
-    """A bias of the layer's own node as integers; one that is added after it stays float."""
-    bias, changed = layer.bias, numbers.biases.get(layer.result.name)
-    if bias is None or changed is None:
+    bias, integers = layer.bias, numbers.integer_bias(layer)
+    if bias is None or integers is None:
         return
     name = f"{layer.result.name}.bias" if bias.value is None else bias.value.name
-    integers = numbers.integer_bias(layer)
-    if integers is None:
-        value = inserting.constant(f"{name}.corrected", changed)
-    else:
-        value = _constant_product(inserting, name, integers.codes, integers.scale, 0)
-    inserting.replace((bias.node.outputs[0], bias.position), value)
+    wide = _constant_product(inserting, name, integers.codes, integers.scale, 0)
+    inserting.replace((bias.node.outputs[0], bias.position), wide)
 
 
 def _constant_product(inserting: Insertion, name: str, codes: Array, scale: Array, axis: int | None) -> Value:

@@ -16,15 +16,11 @@ from tilewright.ops.shapes import static
 
 @dataclass(frozen=True, slots=True)
 class Bias:
-    """What is added to each channel of a layer's result: operand ``position`` of ``node``; None if it is missing.
-
-    ``is_inside``: it belongs to the layer's own node, where it is stored as integers.
-    """
+    """What is added to each channel of a layer's result: operand ``position`` of ``node``; None if it is missing."""
 
     node: Node
     position: int
     value: Value | None
-    is_inside: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +112,7 @@ def _convolution(node: Node, graph: Graph, consumers: _Consumers) -> Layer | str
         return "its weight is computed at run time"
     if bias is not None and bias not in graph.constants:
         return "its bias is computed at run time"
-    return Layer(node, (0,), 1, 0, 1, Bias(node, 2, bias, is_inside=True))
+    return Layer(node, (0,), 1, 0, 1, Bias(node, 2, bias))
 
 
 def _gemm(node: Node, graph: Graph, consumers: _Consumers) -> Layer | str:
@@ -127,7 +123,7 @@ def _gemm(node: Node, graph: Graph, consumers: _Consumers) -> Layer | str:
     if given["transpose_a"] or given["alpha"] != 1.0 or given["beta"] != 1.0:
         return "it transposes its data, or scales its results"
     axis = 0 if given["transpose_b"] else 1
-    own = Bias(node, 2, bias, is_inside=True) if bias is None or _is_vector(bias, weight.shape[axis], graph) else None
+    own = Bias(node, 2, bias) if bias is None or _is_vector(bias, weight.shape[axis], graph) else None
     return Layer(node, (0,), 1, axis, 1, own)
 
 
@@ -155,7 +151,7 @@ def _added(node: Node, graph: Graph, consumers: _Consumers) -> Bias | None:
     other = add.inputs[position]
     if other is None or add.inputs[1 - position] != result or not _is_vector(other, result.shape[-1], graph):
         return None
-    return Bias(add, position, other, is_inside=False)
+    return Bias(add, position, other)
 
 
 def _is_vector(value: Value, extent: object, graph: Graph) -> bool:

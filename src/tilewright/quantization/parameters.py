@@ -67,7 +67,7 @@ class IntegerBias:
 class Parameters:
     """The numbers: ``quantizers`` by the names of values, ``weights`` and ``biases`` by those of the results of layers.
 
-    A layer without a bias may have one here; one whose bias is elsewhere has it here if it is corrected.
+    A layer without a bias may have one here, for the correction.
     """
 
     quantizers: Mapping[str, Quantizer]
@@ -75,9 +75,9 @@ class Parameters:
     biases: Mapping[str, Floats]
 
     def integer_bias(self, layer: Layer) -> IntegerBias | None:
-        """The bias inside of the node of ``layer``, as integers."""
+        """The bias of ``layer``, if it has one here."""
         bias = self.biases.get(layer.result.name)
-        if bias is None or layer.bias is None or not layer.bias.is_inside:
+        if bias is None:
             return None
         scale = self.quantizers[layer.activations[0].name].scale * self.weights[layer.result.name].scale
         scale = np.broadcast_to(scale, bias.shape).astype(np.float32)
@@ -108,7 +108,7 @@ def parameters(
         if recipe.correct and layer.bias is not None:
             shift = _shift(layer, found.wide().astype(np.float64) - weight, statistics.means[layer.result])
             bias = ((0.0 if bias is None else bias.astype(np.float64)) - shift).astype(np.float32)
-        if bias is not None and layer.bias is not None and (layer.bias.is_inside or recipe.correct):
+        if bias is not None:
             biases[layer.result.name] = bias
     return Parameters(quantizers, weights, biases)
 
@@ -132,7 +132,7 @@ def _scale(scale: float, form: Form) -> np.float32:
 
 def _least_scales(layer: Layer, graph: Graph, bias: Floats | None, data: Quantizer) -> Exact:
     """Scales of the channels with which the bias fits into 32 bits."""
-    if bias is None or layer.bias is None or not layer.bias.is_inside:
+    if bias is None:
         return np.zeros(channels_of(layer, graph))
     return np.abs(bias.astype(np.float64)) / (float(data.scale) * _MOST_BIAS)
 

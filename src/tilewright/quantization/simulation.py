@@ -56,9 +56,9 @@ class Simulation:
         for layer in chosen:
             if layer.result in self._weights:
                 found[self._weights[layer.result]] = numbers.weights[layer.result.name].wide()
-            integers, bias = numbers.integer_bias(layer), numbers.biases.get(layer.result.name)
+            bias = numbers.integer_bias(layer)
             if bias is not None:
-                found[self._biases[layer.result]] = bias if integers is None else integers.wide()
+                found[self._biases[layer.result]] = bias.wide()
         return found
 
     def _add_switches(self, inserting: Insertion, placement: Placement, form: Form) -> None:
