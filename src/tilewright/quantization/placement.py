@@ -5,7 +5,8 @@
    readers: runtimes compute such convolutions in integers.
 3. What moves elements or selects them (reshape, transpose, maximum pooling) before a quantized value: it works on
    integers with the same scale.
-4. What combines quantized values only (residual additions, concatenations, other pooling), if its result is quantized.
+4. The operands of what combines values (residual additions, concatenations, other pooling) before a quantized value, if
+   all are quantized, or are such combinations of quantized values.
 
 All else reads the float values. A value is quantized once, whoever reads it.
 """
@@ -41,8 +42,7 @@ def place(graph: Graph, layers: Sequence[Layer]) -> Placement:
     placing = _Placing(graph)
     for layer in layers:
         placing.layer(layer)
-    for node in graph.nodes:
-        placing.combination(node)
+    placing.combinations()
     return placing.placement()
 
 
@@ -68,12 +68,23 @@ class _Placing:
                 self._quantize(result)
                 self._readers.update(self._operands_that_read(result))
 
-    def combination(self, node: Node) -> None:
-        """Rule 4."""
-        read = [position for position, value in enumerate(node.inputs) if value is not None and self._is_float(value)]
-        is_one = _combines(node, len(read)) and self.after_absorbed(node.outputs[0]) in self._scaled_as
-        if is_one and all(node.inputs[position] in self._scaled_as for position in read):
-            self._readers.update((node.outputs[0], position) for position in read)
+    def combinations(self) -> None:
+        """Rule 4: forwards for what is possible, then backwards from what is quantized."""
+        found = [(node, operands) for node in self._graph.nodes if (operands := self._combined(node))]
+        possible = set(self._scaled_as)
+        for node, operands in found:
+            if possible.issuperset(operands.values()):
+                possible.add(self.after_absorbed(node.outputs[0]))
+        for node, operands in reversed(found):
+            if self.after_absorbed(node.outputs[0]) in self._scaled_as and possible.issuperset(operands.values()):
+                for position in operands:
+                    self._reads(node, position)
+
+    def _combined(self, node: Node) -> dict[int, Value]:
+        """The activations that ``node`` combines, as runtimes do on integers, by position; none if it does not."""
+        read = {at: value for at, value in enumerate(node.inputs) if value is not None and self._is_float(value)}
+        several = node.op.has(Trait.ELEMENTWISE) or node.op.has(Trait.MOVES)
+        return read if (several and len(read) > 1) or (node.op.has(Trait.POOLS) and len(read) == 1) else {}
 
     def after_absorbed(self, value: Value) -> Value:
         """``value``, or the result of the absorbed activation that alone reads it."""
@@ -120,9 +131,3 @@ class _Placing:
     def _operands_that_read(self, value: Value) -> Iterable[Operand]:
         for node in self._consumers.get(value, []):
             yield from ((node.outputs[0], at) for at, operand in enumerate(node.inputs) if operand == value)
-
-
-def _combines(node: Node, count: int) -> bool:
-    """Whether ``node`` combines ``count`` activations, or the elements of one, as runtimes do on integers."""
-    several = node.op.has(Trait.ELEMENTWISE) or node.op.has(Trait.MOVES)
-    return (several and count > 1) or (node.op.has(Trait.POOLS) and count == 1)
