@@ -85,6 +85,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for dim, name in zip(value.type.tensor_type.shape.dim, ("batch", "sequence"), strict=True):
             dim.dim_param = name
     onnx.save(proto, tmp_path / "model.onnx")
+    samples = random.integers(0, 50, (8, 16))
+    np.savez(tmp_path / "calibration.npz", input_ids=samples, attention_mask=np.ones_like(samples))
     dense = [helper.make_node("MatMul", ["x", "w"], ["h"], name="first"), helper.make_node("Relu", ["h"], ["y"])]
     x = np.ones((2, 16), np.float32)
     for name in ("net", "a", "b"):

@@ -30,6 +30,8 @@ _HOMES = _ERRORS | {
     "load": "tilewright.runtime.runnable",
     "Math": "tilewright.base.numerics",
     "Precision": "tilewright.base.numerics",
+    "quantize": "tilewright.quantization.quantizer",
+    "QuantizedModel": "tilewright.quantization.quantizer",
     "RunnableModel": "tilewright.runtime.runnable",
     "Settings": "tilewright.base.settings",
     "SpecializingModel": "tilewright.specialize",

@@ -35,6 +35,8 @@ from tilewright.base.superopt import Superopt as Superopt
 from tilewright.isolation import Isolation as Isolation
 from tilewright.model import CompiledModel as CompiledModel
 from tilewright.networks.models import tune_models as tune_models
+from tilewright.quantization.quantizer import QuantizedModel as QuantizedModel
+from tilewright.quantization.quantizer import quantize as quantize
 from tilewright.runtime.runnable import RunnableModel as RunnableModel
 from tilewright.runtime.runnable import load as load
 from tilewright.specialize import Dynamic as Dynamic

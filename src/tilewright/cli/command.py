@@ -23,6 +23,7 @@ VERBS: Mapping[str, str] = {
     "explain": "show what can be compiled, and how each node was compiled",
     "tune": "search for faster schedules by measuring on this machine",
     "optimize": "search for an equivalent graph that takes less time",
+    "quantize": "quantize a model to int8 within a bound of accuracy",
     "report": "write tuning results as an HTML page",
     "doctor": "show this machine's capabilities and configuration problems",
     "repro": "pack a model or one kernel into a bundle that reproduces a run",

@@ -37,14 +37,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = Fa
         parser.add_argument("models", type=file_path, nargs="+", metavar="model", help="an ONNX file, or several")
     else:
         parser.add_argument("model", type=file_path, help="an ONNX file")
-    parser.add_argument(
-        "--shape",
-        dest="shapes",
-        action="append",
-        default=[],
-        metavar="NAME=1x3x224x224",
-        help="shape of an input, separated by x or commas; a given dimension applies wherever its name occurs",
-    )
+    add_shapes(parser)
     parser.add_argument(
         "--bound",
         dest="bounds",
@@ -67,13 +60,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = Fa
     parser.add_argument(
         "--backend", default="cpu", metavar="NAME", help="back end: cpu, reference or an installed one (default: cpu)"
     )
-    parser.add_argument(
-        "--threads",
-        type=positive,
-        default=default_threads(),
-        metavar="N",
-        help="maximum number of threads of a run (default: %(default)s)",
-    )
+    add_threads(parser)
     add_choice(parser, "--math", Math.DEFAULT, "rounding errors allowed, which decide what algorithms may be used")
     add_choice(parser, "--precision", Precision.FP32, "type in which values pass from kernel to kernel, and of weights")
     parser.add_argument(
@@ -108,6 +95,29 @@ def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = Fa
     )
     parser.add_argument("--isolate-timeout", type=some_time, metavar="SECONDS", help="its time limit (default: 600)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_shapes(parser: argparse.ArgumentParser) -> None:
+    """Declare the shapes of inputs."""
+    parser.add_argument(
+        "--shape",
+        dest="shapes",
+        action="append",
+        default=[],
+        metavar="NAME=1x3x224x224",
+        help="shape of an input, separated by x or commas; a given dimension applies wherever its name occurs",
+    )
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """Declare the number of threads."""
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        default=default_threads(),
+        metavar="N",
+        help="maximum number of threads of a run (default: %(default)s)",
+    )
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:

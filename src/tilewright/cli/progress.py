@@ -18,6 +18,8 @@ _PHASES = ("schedule", "code")
 _SEARCH = "superopt"
 """The step before them if a better graph is searched. It may compile several graphs, whose progress is not shown."""
 _SEARCHING = f"{_SEARCH}: searching for a better graph"
+_LAYERS = "sensitivity"
+"""The step of quantization that takes time: it measures each layer. Compiling is not shown there."""
 
 
 @contextmanager
@@ -54,6 +56,9 @@ class _Bar:
                 done, total = _position(event)
                 text = f"{event.step} {event.subject}"
                 self._progress.update(self._task, completed=done, total=total, description=text)
+            case Advanced(step=step) if step == _LAYERS:
+                text = f"{step} {event.subject}"
+                self._progress.update(self._task, completed=event.done, total=event.total, description=text)
             case _:
                 pass
 
@@ -76,18 +81,22 @@ class _Lines:
                 self._is_searching = False
                 self._start = self._last = self._clock()
             case Advanced() if event.step in _PHASES and not self._is_searching:
-                self._advanced(event)
+                self._advanced(event, _position(event), "kernels")
+            case StepStarted(step=step) if step == _LAYERS:
+                self._start = self._last = self._clock()
+            case Advanced(step=step) if step == _LAYERS:
+                self._advanced(event, (event.done, event.total), "layers")
             case _:
                 pass
 
-    def _advanced(self, event: Advanced) -> None:
+    def _advanced(self, event: Advanced, position: tuple[int, int], parts: str) -> None:
         now = self._clock()
         if event.done < event.total and now - self._last < _SECONDS_BETWEEN_LINES:
             return
         self._last = now
-        done, total = _position(event)
+        done, total = position
         left = (now - self._start) * (total - done) / done
-        self._say(f"{event.step}: {event.done} of {event.total} kernels, about {left:.0f} s left")
+        self._say(f"{event.step}: {event.done} of {event.total} {parts}, about {left:.0f} s left")
 
     def _say(self, text: str) -> None:
         self._console.print(text)
