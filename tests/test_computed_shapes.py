@@ -66,6 +66,22 @@ SHAPE_OF_X = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "i0"], ["b"]), n
 INDICES = {"i0": np.array(0), "i1": np.array(1), "axis0": integers(0), "axis1": integers(1)}
 
 
+def test_factors_of_an_extent_cancel_where_one_is_inferred() -> None:
+    """The mask of padding in PyTorch's encoder: ``[b * 4, 1, n]`` as ``[b, 4, -1, n]``."""
+    nodes = [
+        *SHAPE_OF_X,
+        node("Unsqueeze", ["b", "axis0"], ["b1"]),
+        node("Unsqueeze", ["n", "axis0"], ["n1"]),
+        node("Mul", ["b1", "four"], ["rows"]),
+        node("Concat", ["rows", "i_1", "n1"], ["one"], axis=0),
+        node("Reshape", ["x", "one"], ["r"]),
+        node("Concat", ["b1", "four", "rest", "n1"], ["other"], axis=0),
+        node("Reshape", ["r", "other"], ["y"]),
+    ]
+    constants = {**INDICES, "four": integers(4), "i_1": integers(1), "rest": integers(-1)}
+    check(model(nodes, {"x": ["b", "n", 4]}, ["y"], constants), [{"b": 2, "n": 3}, {"b": 1, "n": 5}], {})
+
+
 def test_heads_are_split_and_merged() -> None:
     """Reshape to a shape that is put together from extents, and back: attention as exporters write it."""
     nodes = [

@@ -1,6 +1,6 @@
 """A model with run-time extents that is compiled for each size of inputs at its first run.
 
-For models without a symbolic form: a shape depends on extents in an unsupported way, or a worker's buffer has no bound.
+For models without a symbolic form: a shape depends on extents in an unsupported way.
 Each version is an ordinary model of fixed shapes, compiled at the first inputs of its sizes, which takes the time of a
 compilation; kernels are taken from the cache on disk if possible.
 """

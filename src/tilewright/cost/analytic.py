@@ -13,6 +13,7 @@ from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
 from tilewright.kernels.schedules import (
     drop_unread,
     inline_all,
+    inline_open_rows,
     is_reduction,
     schedule_elementwise,
     schedule_reduction,
@@ -161,7 +162,8 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
     result = blocks[-1]
     whole = all(block.name == result.name or _keeps_its_axis(block) for block in reductions)
     by_rows = s.program.outputs == 1 and whole and all(map(_reduces_last, reductions))
-    if by_rows and _rows_of(result) == _rows_of(reductions[0]):
+    is_row = by_rows and _rows_of(result) == _rows_of(reductions[0])
+    if is_row and inline_open_rows(s, BlockRef(result.name)):
         yield Lanes.of(s, result, schedule_rows, target, is_large(s, reductions[0], target))
         return
     nest = _window(s, reductions[0], target) if len(reductions) == 1 else None

@@ -240,10 +240,40 @@ def schedule_rows(s: Schedule, result: BlockRef, lanes: int, parallel: bool) -> 
             s.parallel(loop)
 
 
+def inline_open_rows(s: Schedule, result: BlockRef) -> bool:
+    """Compute the values of rows anew where they are read, if a row has no upper bound of its length: no worker has
+    memory for one.
+
+    Returns whether that was possible; if not, ``s`` is as it was.
+    """
+    blocks = [BlockRef(block.name) for block in _open_rows(s, result)]
+    trial = s.copy()
+    try:
+        for block in blocks:
+            trial.compute_inline(block)
+    except ScheduleError:
+        return False
+    for block in blocks:
+        s.compute_inline(block)
+    return True
+
+
+def _open_rows(s: Schedule, result: BlockRef) -> list[Block]:
+    """The blocks before ``result`` whose rows have no upper bound of their length; none if there is only one row."""
+    if len(loops_of(s.program, result)) < 2:
+        return []
+    return [block for block in all_blocks(s.program.body) if block.name != result.name and _has_open_rows(s, block)]
+
+
+def _has_open_rows(s: Schedule, block: Block) -> bool:
+    lengths = (region.buffer.shape[-1] for region in block.writes if region.buffer.shape)
+    return any(interval(length, s.program.bounds).hi is None for length in lengths)
+
+
 def _partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
     """Reduce into ``lanes`` partial results, these into a quarter as many, and so on."""
     width = min(lanes, 1 << (extent_of(s, _reducing_loop(s, block)).bit_length() - 1))
-    while width >= REGISTERS and extent_of(s, _reducing_loop(s, block)) < RUN_TIME:
+    while width >= REGISTERS:
         _, inner = s.split(_reducing_loop(s, block), (None, width))
         s.rfactor(inner, 0)
         width //= REGISTERS

@@ -5,7 +5,20 @@ from functools import lru_cache
 
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, ExprLike, Var, as_expr, const, maximum, minimum
+from tilewright.symbolic.expr import (
+    ONE,
+    ZERO,
+    Binary,
+    Const,
+    Expr,
+    ExprLike,
+    Var,
+    as_expr,
+    const,
+    maximum,
+    minimum,
+)
+from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.simplify import equivalent, simplify
 from tilewright.symbolic.traversal import substitute
 from tilewright.tensor.ir import Tensor
@@ -192,11 +205,24 @@ def infer_reshape(shape: Shape, target: Sequence[int | Expr], allow_zero: bool =
 
 
 def _quotient(shape: Shape, part: Shape) -> Expr:
-    """The quotient of the element counts of ``shape`` and ``part``; extents in both cancel out, even if they are 0."""
-    above, below = list(shape), list[Expr]()
-    for extent in part:
-        if extent in above:
-            above.remove(extent)
+    """The quotient of the element counts of ``shape`` and ``part``; factors of both cancel out, even if they are 0."""
+    above, below = _factors(shape), list[Expr]()
+    for factor in _factors(part):
+        if factor in above:
+            above.remove(factor)
         else:
-            below.append(extent)
+            below.append(factor)
     return simplified(element_count(tuple(above)) // element_count(tuple(below)))
+
+
+def _factors(shape: Shape) -> list[Expr]:
+    """The factors of the element count: ``b`` and 4 of an extent ``b * 4``."""
+    found: list[Expr] = []
+    stack = list(reversed(shape))
+    while stack:
+        match stack.pop():
+            case Binary(BinaryOp.MUL, a, b):
+                stack += [b, a]
+            case factor:
+                found.append(factor)
+    return found

@@ -7,7 +7,7 @@ from tests.backend.cpu.support import run_native
 from tilewright import te
 from tilewright.backend.cpu.prepare import prepare
 from tilewright.base.dtypes import f32
-from tilewright.loops.ir import Loop, LoopKind, Stmt, Store
+from tilewright.loops.ir import If, Loop, LoopKind, Stmt, Store
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.loops.visit import children, walk
@@ -143,3 +143,25 @@ def test_a_row_of_which_nothing_is_selected_stays_one_loop() -> None:
     s.vectorize(s.get_loops("padded")[-1])
     # The first row and the last one, and of the others the first element, those inside and the last one.
     assert sum(isinstance(stmt, Store) for stmt in walk(prepare(s.program).body)) == 5
+
+
+def test_lanes_without_a_known_end_are_guarded_in_the_last_iteration_only() -> None:
+    def guarded(stmt: Stmt) -> list[bool]:
+        """Whether each vectorized loop has a guard inside."""
+        lanes = [node for node in walk(stmt) if isinstance(node, Loop) and node.kind is LoopKind.VECTORIZED]
+        return [isinstance(loop.body, If) for loop in lanes]
+
+    n = te.var("n")
+    a = te.placeholder((3, n), name="a")
+    doubled = te.compute((3, n), lambda i, j: a[i, j] * 2.0, name="doubled")
+    for is_parallel in (False, True):
+        s = Schedule(lower([doubled], name="doubled", inputs=[a], dims={}))
+        i, j = s.get_loops("doubled")
+        outer, inner = s.split(j, (None, 16))
+        s.vectorize(inner)
+        for loop in (i, outer) if is_parallel else ():
+            s.parallel(loop)
+        assert guarded(prepare(s.program).body) == [False, True]
+        for length in (0, 1, 15, 16, 17, 32, 50):
+            data = np.random.default_rng(length).standard_normal((3, length)).astype(np.float32)
+            np.testing.assert_array_equal(run_native(s.program, {"a": data})[0], data * 2)

@@ -4,7 +4,8 @@
 which the inner loop has 8. A guard that can't be decided by splitting stays; inside vector loops it becomes a mask. A
 position-dependent selection (padding around an image) counts as a guard as well, as long as the code stays small: most
 iterations are in the interior, without a selection. Parallel loops are not split (each piece would cost a join): their
-body gets one version per piece instead.
+body gets one version per piece instead. A loop whose number of iterations is known at run time only is cut where the
+last of its lanes may be idle.
 """
 
 import itertools
@@ -14,12 +15,13 @@ from dataclasses import dataclass
 from tilewright.backend.cpu.prepare.guards import Guard, Guards
 from tilewright.base import dtypes
 from tilewright.loops.ir import NOTHING, Alloc, Call, If, Loop, LoopKind, Region, Seq, Stmt, Store, Stores
-from tilewright.loops.visit import children, seq, substitute, with_children
+from tilewright.loops.visit import children, seq, substitute, walk, with_children
 from tilewright.symbolic import traversal as symbolic
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import (
     FALSE,
     TRUE,
+    ZERO,
     Binary,
     Cast,
     Const,
@@ -98,8 +100,9 @@ class _Partition:
     def _loop(self, loop: Loop, at: _Place) -> Stmt:
         extent = at.expr(loop.extent)
         if not isinstance(extent, Const):
-            body = self.partition(loop.body, at.inside(loop.var, extent))
-            return NOTHING if body == NOTHING else Loop(loop.var, _index(extent, at.bounds), body, loop.kind)
+            end = self._end_of_full_lanes(loop, extent, loop.body, at)
+            pieces = [(ZERO, extent)] if end is None else [(ZERO, end), (end, simplify(extent - end, at.bounds))]
+            return seq(*(self._open_piece(loop, start, times, at) for start, times in pieces))
         times = int(extent.value)
         cuts = [] if loop.kind is LoopKind.VECTORIZED else self._cuts(loop, times, loop.body, at)
         edges = [0, *cuts, times]
@@ -118,6 +121,32 @@ class _Partition:
         body = self.partition(loop.body, inside.inside(var, const(end - start)))
         return NOTHING if body == NOTHING else Loop(var, const(end - start), body, loop.kind)
 
+    def _open_piece(self, loop: Loop, start: Expr, times: Expr, at: _Place) -> Stmt:
+        """So many iterations from ``start`` on, where these are known at run time only."""
+        var, inside = loop.var, at
+        if start != ZERO:
+            var = Var(f"{loop.var.name}.rest", loop.var.dtype)
+            inside = at.where(loop.var, start + var)
+        body = self.partition(loop.body, inside.inside(var, times))
+        return NOTHING if body == NOTHING else Loop(var, _index(times, at.bounds), body, loop.kind)
+
+    def _end_of_full_lanes(self, loop: Loop, extent: Expr, body: Stmt, at: _Place) -> Expr | None:
+        """Up to which iteration all lanes run, if ``loop`` runs as often as only run time tells, and the lanes of the
+        rest are guarded: a mask takes as long as a few operations."""
+        if loop.kind not in (LoopKind.SERIAL, LoopKind.PARALLEL):
+            return None
+        lanes = {inner.var for inner in walk(body) if isinstance(inner, Loop) and inner.kind is LoopKind.VECTORIZED}
+        known = at.inside(loop.var, extent)
+        ends: set[Expr] = set()
+        for guard in self._guards.of(body):
+            if loop.var in guard.source.variables and not guard.selects and lanes & guard.source.variables:
+                inside = known.bounds.extended({v: at.expr(size) for v, size in guard.between})
+                ends.update(_ends(guard.conditions(at.values), loop.var, inside))
+        if len(ends) != 1:
+            return None
+        (end,) = ends
+        return end if prove(end >= ZERO, at.bounds) and prove(end <= extent, at.bounds) else None
+
     def _parallel(self, loop: Loop, at: _Place) -> Stmt:
         nest: list[Loop] = []
         body: Stmt = loop
@@ -135,7 +164,7 @@ class _Partition:
             return self.partition(body, at)
         loop, rest = nest[0], nest[1:]
         if not isinstance(loop.extent, Const):
-            return self._versions(rest, body, at.inside(loop.var, loop.extent))
+            return self._open_versions(loop, rest, body, at)
         known = _Place(at.bounds.extended({inner.var: inner.extent for inner in nest}), at.values)
         times = int(loop.extent.value)
         cuts = self._cuts(loop, times, body, known)
@@ -145,6 +174,17 @@ class _Partition:
             version = self._version(loop.var, start, end, rest, body, at)
             result = version if result is None else If(loop.var < end, version, result)
         return NOTHING if result is None else result
+
+    def _open_versions(self, loop: Loop, rest: Sequence[Loop], body: Stmt, at: _Place) -> Stmt:
+        """``body`` for iterations with all lanes, and for the others, if that makes a difference."""
+        every = self._versions(rest, body, at.inside(loop.var, loop.extent))
+        inside = at
+        for inner in rest:
+            inside = inside.inside(inner.var, inner.extent)
+        end = self._end_of_full_lanes(loop, loop.extent, body, inside)
+        if end is None:
+            return every
+        return If(loop.var < end, self._versions(rest, body, at.inside(loop.var, end)), every)
 
     def _version(self, var: Var, start: int, end: int, rest: Sequence[Loop], body: Stmt, at: _Place) -> Stmt:
         if end - start == 1:
@@ -198,6 +238,12 @@ def _simplified(stmt: Stmt, bounds: Bounds) -> Stmt:
 
 def _stored(store: Store, bounds: Bounds) -> Store:
     return Store(store.buffer, tuple(_index(i, bounds) for i in store.indices), _value(store.value, bounds))
+
+
+def _ends(conditions: Iterable[Expr], var: Var, bounds: Bounds) -> set[Expr]:
+    """Where the first of ``conditions`` that ``var`` decides ends to hold."""
+    found = (solve_upper(condition, var, bounds) for condition in conditions if var in condition.variables)
+    return {end for end in found if end is not None and not isinstance(end, Const)}
 
 
 def _limits(var: Var, extent: int, guards: Iterable[Guard], at: _Place) -> frozenset[int]:

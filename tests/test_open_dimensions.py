@@ -1,0 +1,148 @@
+"""Attention and row-wise operators along dimensions without upper bounds: one compiled model for all sizes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import pytest
+
+import tilewright
+from tests.frontend.models import run_onnxruntime
+from tests.test_computed_shapes import CHECKED, Array, Extents, integers, model, node, random_feeds
+from tilewright.compilation import Options
+from tilewright.driver import compile_graph
+from tilewright.frontend.onnx.read import importer
+from tilewright.insight.explain import explain
+from tilewright.target.target import Target
+
+LENGTHS = [2, 5, 31, 64, 65, 300]
+
+
+def check(proto: onnx.ModelProto, sizes: Sequence[Extents], tolerance: float = 1e-5) -> None:
+    """One compiled model gives what ONNX Runtime does, at all sizes. ``symbolic`` refuses anything else."""
+    ours = tilewright.compile(proto, dynamic="symbolic", threads=1, settings=CHECKED)
+    for extents in sizes:
+        feeds = random_feeds(proto, extents)
+        if "mask" in feeds:
+            feeds["mask"] = masks(feeds["mask"].shape)
+        for found, wanted in zip(ours.run(None, feeds), run_onnxruntime(proto, feeds), strict=True):
+            assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), extents
+            np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance, err_msg=str(extents))
+
+
+def masks(shape: Sequence[int]) -> Array:
+    """0 or minus infinity; some rows have nothing but the latter."""
+    random = np.random.default_rng(sum(shape))
+    is_seen = (random.random(shape) < 0.7) & (random.random((*shape[:-1], 1)) < 0.8)
+    return np.where(is_seen, 0, -np.inf).astype(np.float32)
+
+
+# Rows
+
+
+ROWS = [
+    node("Softmax", ["e"], ["r0"], axis=-1),
+    node("LogSoftmax", ["e"], ["r1"], axis=-1),
+    node("ReduceLogSumExp", ["e"], ["r2"], axes=[-1]),
+    node("MeanVarianceNormalization", ["e"], ["r3"], axes=[2]),
+    node("Softmax", ["e"], ["r4"], axis=1),
+]
+
+
+def test_rows_of_any_length() -> None:
+    """With elementwise operators before and after them."""
+    nodes = [node("Sigmoid", ["x"], ["e"]), *ROWS, *(node("Neg", [f"r{n}"], [f"y{n}"]) for n in range(len(ROWS)))]
+    proto = model(nodes, {"x": ["b", "c", "n"]}, [f"y{n}" for n in range(len(ROWS))], {})
+    check(proto, [*({"b": 2, "c": 3, "n": n} for n in LENGTHS), {"b": 0, "c": 1, "n": 4}], 1e-4)
+
+
+# Attention
+
+
+def attention(guard: Sequence[onnx.NodeProto], mask: Sequence[int | str]) -> onnx.ModelProto:
+    """As PyTorch exports it: the scale is on both operands; ``guard`` makes ``w`` of the probabilities ``p``."""
+    nodes = [
+        node("Mul", ["q", "root"], ["qs"]),
+        node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]),
+        node("Mul", ["kt", "root"], ["ks"]),
+        node("MatMul", ["qs", "ks"], ["scores"]),
+        node("Add", ["scores", "mask"], ["masked"]),
+        node("Softmax", ["masked"], ["p"], axis=-1),
+        *guard,
+        node("MatMul", ["w", "v"], ["y"]),
+    ]
+    long, other = ["b", 2, "n", 8], ["b", 2, "m", 8]
+    inputs = {"q": long, "k": other, "v": other, "mask": mask}
+    return model(nodes, inputs, ["y"], {"root": np.array(8**-0.25, np.float32), "zero": np.array(0, np.float32)})
+
+
+GUARD = [node("IsNaN", ["p"], ["nan"]), node("Where", ["nan", "zero", "p"], ["w"])]
+
+
+NO_GUARD = [node("Identity", ["p"], ["w"])]
+
+
+@pytest.mark.parametrize(("guard", "mask"), [(GUARD, ["b", 1, "n", "m"]), (NO_GUARD, ["b", 1, 1, "m"])])
+def test_masked_attention(guard: Sequence[onnx.NodeProto], mask: Sequence[int | str]) -> None:
+    sizes = [{"b": b, "n": n, "m": m} for b, n, m in ((1, 1, 1), (2, 7, 5), (1, 70, 130), (3, 16, 64), (1, 1, 700))]
+    check(attention(guard, mask), sizes)
+
+
+def decoder() -> onnx.ModelProto:
+    """A step with a cache: grouped queries, keys and values of the past, and a causal mask from computed shapes."""
+    constants = {
+        **{f"i{n}": integers(n) for n in (0, 1, 2, 3)},
+        "zero": np.array(0),
+        "one": np.array(1),
+        "no": np.array(-np.inf, np.float32),
+        "yes": np.array(0, np.float32),
+        "scale": np.array(8**-0.5, np.float32),
+    }
+    nodes = [
+        node("Concat", ["past_k", "k"], ["present_k"], axis=2),
+        node("Concat", ["past_v", "v"], ["present_v"], axis=2),
+        node("Shape", ["past_k"], ["past_shape"]),
+        node("Gather", ["past_shape", "two"], ["p"]),
+        node("Shape", ["present_k"], ["shape"]),
+        node("Gather", ["shape", "two"], ["t"]),
+        node("Range", ["zero", "t", "one"], ["places"]),
+        node("Range", ["p", "t", "one"], ["own"]),
+        node("Unsqueeze", ["own", "i1"], ["column"]),
+        node("LessOrEqual", ["places", "column"], ["sees"]),
+        node("Where", ["sees", "yes", "no"], ["mask"]),
+        node("Transpose", ["present_k"], ["kt"], perm=[0, 1, 3, 2]),
+        node("Unsqueeze", ["kt", "i2"], ["kg"]),
+        node("Unsqueeze", ["present_v", "i2"], ["vg"]),
+        node("MatMul", ["q", "kg"], ["products"]),
+        node("Mul", ["products", "scale"], ["scores"]),
+        node("Add", ["scores", "mask"], ["masked"]),
+        node("Softmax", ["masked"], ["p_"], axis=-1),
+        node("MatMul", ["p_", "vg"], ["y"]),
+    ]
+    past, new = ["b", 2, "past", 8], ["b", 2, "s", 8]
+    inputs = {"q": ["b", 2, 3, "s", 8], "k": new, "v": new, "past_k": past, "past_v": past}
+    return model(nodes, inputs, ["y", "present_k", "present_v"], {**constants, "two": np.array(2)})
+
+
+def test_a_cache_of_any_length() -> None:
+    lengths = ((1, 0, 1), (1, 0, 9), (2, 5, 1), (1, 64, 3), (3, 17, 20), (1, 900, 1), (1, 1, 64))
+    check(decoder(), [{"b": b, "past": past, "s": s} for b, past, s in lengths])
+
+
+def test_rows_without_bounds_stay_vectors() -> None:
+    graph = importer.load(attention(GUARD, ["b", 1, "n", "m"]))
+    made = compile_graph(graph, Options(Target.parse("x86_64,haswell"), threads=1))
+    facts = explain(made, graph).kernels
+    assert all(fact.vectorized for fact in facts)
+
+
+def test_generation_step_by_step_is_the_whole_at_once() -> None:
+    proto = decoder()
+    ours = tilewright.compile(proto, dynamic="symbolic", threads=1)
+    whole = random_feeds(proto, {"b": 1, "past": 0, "s": 70})
+    (wanted, *_) = run_onnxruntime(proto, whole)
+    cache = [whole["past_k"], whole["past_v"]]
+    for step in range(70):
+        own = {name: whole[name][..., step : step + 1, :] for name in ("q", "k", "v")}
+        found, *cache = ours.run(None, {**own, "past_k": cache[0], "past_v": cache[1]})
+        np.testing.assert_allclose(found, wanted[..., step : step + 1, :], rtol=1e-5, atol=1e-5)
