@@ -6,10 +6,10 @@ adds them up. A tile of the result stays in registers over all blocks, and the a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
+from tilewright.base.dtypes import DType
 from tilewright.kernels.contraction import Extents, Roles, Tile, window
 from tilewright.kernels.dot_products import LANES, dot_products
 from tilewright.kernels.nests import Nest, Registers
@@ -112,33 +112,31 @@ class BlockSums(Nest):
 
 
 def _facts(inner: Block, outer: Block, roles: Roles, instruction: TensorIntrinsic, extents: Extents) -> BlockFacts:
-    def spatial(block: Block) -> list[IterVar]:
-        return [axis for axis in block.axes if axis.kind is IterKind.SPATIAL]
+    def points(block: Block, kind: IterKind) -> int:
+        return extents.points(axis for axis in block.axes if axis.kind is kind)
 
-    columns = extents(outer.axes[roles.vector])
-    blocks = extents.points(axis for axis in outer.axes if axis.kind is IterKind.REDUCE)
-    results = extents.points(spatial(outer))
-    at_once = prod(extents(axis) for axis in _reduced(instruction))
-    terms = extents.points(axis for axis in inner.axes if axis.kind is IterKind.REDUCE)
-    group = extents(_reduced(instruction)[-1])
-    sums = extents.points(spatial(inner)) // max(1, results * blocks)
-    return BlockFacts(columns, results // columns, blocks, terms // at_once, at_once // group, sums)
+    columns, blocks = extents(outer.axes[roles.vector]), points(outer, IterKind.REDUCE)
+    results = points(outer, IterKind.SPATIAL)
+    steps = points(inner, IterKind.REDUCE) // extents.points(_reduced(instruction))
+    sums = points(inner, IterKind.SPATIAL) // max(1, results * blocks)
+    groups = len(instruction.description.inputs) - 1
+    return BlockFacts(columns, results // columns, blocks, steps, groups, sums)
 
 
 def _instruction(block: Block, target: Target) -> TensorIntrinsic | None:
-    """The instruction for signed digits and unsigned codes that sums over the last axes of ``block``."""
-    if not isinstance(block.body, Store):
-        return None
-    reduced = [axis.extent for axis in block.axes if axis.kind is IterKind.REDUCE]
-    written = block.writes[0].buffer
-    types = [*(read.dtype for read in reads_in(block.body.value) if read.source != written), written.dtype]
-    found: TensorIntrinsic | None = None
+    """The instruction for products of as many operands of the same types, that sums over the last axis of ``block``."""
+    last = block.axes[-1]
     for intrinsic in dot_products(target).intrinsics:
-        own = [axis.extent for axis in _reduced(intrinsic)]
-        fits = types == [buffer.dtype for buffer in intrinsic.description.params] and reduced[-len(own) :] == own
-        if fits and (found is None or len(own) > len(_reduced(found))):
-            found = intrinsic
-    return found
+        if _operands(block) == _operands(intrinsic.block) and [a.extent for a in _reduced(intrinsic)] == [last.extent]:
+            return intrinsic
+    return None
+
+
+def _operands(block: Block) -> list[DType]:
+    """The types of what ``block`` reads and adds up, and of the sum."""
+    written = block.writes[0].buffer
+    reads = reads_in(block.body.value) if isinstance(block.body, Store) else []
+    return [*(read.dtype for read in reads if read.source != written), written.dtype]
 
 
 def _reduced(intrinsic: TensorIntrinsic) -> list[IterVar]:

@@ -50,20 +50,23 @@ define <16 x i32> @vpdpbusd_bytes_add(<4 x i8> %a, <64 x i8> %b, <16 x i32> %c) 
 declare <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32>, <64 x i8>, <64 x i8>)
 """
 _OF_NIBBLES = """
-define <16 x i32> @vpdpbusd_nibbles_add(<8 x i8> %a, <64 x i8> %b, <16 x i32> %c) {{
+define <16 x i32> @vpdpbusd_nibbles_add(<4 x i8> %a, <64 x i8> %b, <4 x i8> %d, <16 x i32> %c) {{
   %low = and <64 x i8> %b, <{masks}>
   %high = lshr <64 x i8> %b, <{shifts}>
-  %words = bitcast <8 x i8> %a to <2 x i32>
-  %first = shufflevector <2 x i32> %words, <2 x i32> poison, <16 x i32> zeroinitializer
-  %second = shufflevector <2 x i32> %words, <2 x i32> poison, <16 x i32> <{ones}>
-  %left = bitcast <16 x i32> %first to <64 x i8>
-  %right = bitcast <16 x i32> %second to <64 x i8>
+  %lower = bitcast <4 x i8> %a to i32
+  %upper = bitcast <4 x i8> %d to i32
+  %first = insertelement <16 x i32> poison, i32 %lower, i64 0
+  %second = insertelement <16 x i32> poison, i32 %upper, i64 0
+  %each = shufflevector <16 x i32> %first, <16 x i32> poison, <16 x i32> zeroinitializer
+  %other = shufflevector <16 x i32> %second, <16 x i32> poison, <16 x i32> zeroinitializer
+  %left = bitcast <16 x i32> %each to <64 x i8>
+  %right = bitcast <16 x i32> %other to <64 x i8>
   %some = call <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32> %c, <64 x i8> %low, <64 x i8> %left)
   %sum = call <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32> %some, <64 x i8> %high, <64 x i8> %right)
   ret <16 x i32> %sum
 }}
 declare <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32>, <64 x i8>, <64 x i8>)
-""".format(masks=", ".join(["i8 15"] * 64), shifts=", ".join(["i8 4"] * 64), ones=", ".join(["i32 1"] * LANES))
+""".format(masks=", ".join(["i8 15"] * 64), shifts=", ".join(["i8 4"] * 64))
 
 
 def dot_products(target: Target) -> IntrinsicSet:
@@ -98,12 +101,12 @@ def _product_of_bytes() -> Tensor:
 
 def _product_of_nibbles() -> Tensor:
     """Of two groups of four: the codes of the second one are the upper halves of the bytes."""
-    a, b = te.placeholder((2, 4), i8, "a"), te.placeholder((LANES, 4), u8, "b")
-    half, k = te.reduce_axis((0, 2), name="h"), te.reduce_axis((0, 4), name="k")
+    first, second = (te.placeholder((4,), i8, name) for name in ("a", "d"))
+    b, k = te.placeholder((LANES, 4), u8, "b"), te.reduce_axis((0, 4), name="k")
 
     def body(j: Expr) -> Reduction:
-        code = (b[j, k] >> cast(half.var * 4, u8)) & const(15, u8)
-        return te.sum(cast(a[half, k], i32) * cast(code, i32), axis=(half, k))
+        low, high = b[j, k] & const(15, u8), b[j, k] >> const(4, u8)
+        return te.sum(cast(first[k], i32) * cast(low, i32) + cast(second[k], i32) * cast(high, i32), axis=k)
 
     return te.compute((LANES,), body, name="c")
 

@@ -71,14 +71,13 @@ def unpack_codes(x: Tensor) -> Tensor:
 
 
 @operator("BlockDigits", FusionKind.OPAQUE)
-def block_digits(x: Tensor, *, block: int, groups: int) -> tuple[Tensor, Tensor, Tensor]:
+def block_digits(x: Tensor, *, block: int) -> tuple[Tensor, Tensor, Tensor]:
     """The numbers ``x [..., k]`` as digits, and the unit and the sum of each ``block`` of them, in that unit.
 
-    Digits (i8) are ``[..., 3, k / (4 groups), groups, 4]``, with zeros up to whole blocks; units and sums (f32) are
-    ``[..., k / block]``. A block with an infinity or NaN gets a unit that makes all products with it NaN.
+    Digits (i8) are ``[..., 3, k]``, with zeros up to whole blocks; units and sums (f32) are ``[..., k / block]``. A block with an infinity or NaN gets a unit that makes all products with it NaN.
     """
-    if x.dtype != f32 or not x.ndim or block % (GROUP * groups):
-        raise BadProgram(f"BlockDigits of {x} in blocks of {block}: f32, and blocks of {groups} groups are needed")
+    if x.dtype != f32 or not x.ndim or block < 1:
+        raise BadProgram(f"BlockDigits of {x} in blocks of {block}: rows of f32 and positive blocks are needed")
     *rows, depth = x.shape
     blocks = simplified((depth + (block - 1)) // block)
     is_whole = isinstance(depth, Const) and int(depth.value) % block == 0
@@ -103,16 +102,14 @@ def block_digits(x: Tensor, *, block: int, groups: int) -> tuple[Tensor, Tensor,
     words = tensor((*rows, simplified(blocks * block)), word, name="words")
 
     def digit(index: Index) -> Expr:
-        *row, place, outer, group, element = index
-        own = words[(*row, (outer * groups + group) * GROUP + element)]
-        moved = own + _HALF * (1 + _BASE + _BASE * _BASE)  # not negative; each digit is then 128 less
-        return cast(((moved >> cast(place * 8, i32)) & (_BASE - 1)) - _HALF, i8)
+        *row, position, place = index
+        moved = words[(*row, place)] + _HALF * (1 + _BASE + _BASE * _BASE)  # not negative; each digit is then 128 less
+        return cast(((moved >> cast(position * 8, i32)) & (_BASE - 1)) - _HALF, i8)
 
     def counting(index: Index) -> Reduction:
         return te.sum(words[(*index[:-1], index[-1] * block + counted.var)], axis=counted)
 
-    steps = simplified(blocks * (block // (GROUP * groups)))
-    digits = tensor((*rows, const(DIGITS), steps, const(groups), const(GROUP)), digit, name="digits")
+    digits = tensor((*rows, const(DIGITS), simplified(blocks * block)), digit, name="digits")
     total = tensor(most.shape, counting, name="total")
     return digits, unit, tensor(most.shape, lambda index: cast(total[index], f32), name="sums")
 
@@ -127,24 +124,24 @@ def block_products(
     the upper four bits. ``scale`` (f32) is ``[panels, scales, width]``, and so is ``zero``, unless it is one number;
     each scale is that of ``shared`` successive blocks. Columns of panels beyond ``columns`` are not part of the result.
     """
-    *rows, count, steps, groups, group = digits.shape
-    panels, own_steps, width, own_group = codes.shape
-    blocks = unit.shape[-1]
-    fits = same_extent(steps, own_steps) and group == own_group and count == const(DIGITS)
-    if not fits or (digits.dtype, codes.dtype) != (i8, u8) or groups not in (const(1), const(2)):
-        raise BadProgram(f"BlockProducts of {digits} and {codes}: digits (i8) and codes (u8) in equal steps are needed")
-    in_block = simplified(steps // blocks)
-    step, half, inner = (
-        te.reduce_axis((0, n), name=name) for n, name in ((in_block, "k"), (groups, "h"), (group, "g"))
-    )
+    *rows, count, depth = digits.shape
+    panels, steps, width, group = codes.shape
+    blocks, groups = unit.shape[-1], simplified(depth // (steps * group))
+    is_whole = same_extent(depth, groups * steps * group) and groups in (const(1), const(2))
+    if not is_whole or count != const(DIGITS) or (digits.dtype, codes.dtype) != (i8, u8):
+        raise BadProgram(f"BlockProducts of {digits} and {codes}: digits (i8) and codes (u8) of equal steps are needed")
+    in_block, in_step = simplified(steps // blocks), int(str(groups)) * GROUP
+    step, inner = te.reduce_axis((0, in_block), name="k"), te.reduce_axis((0, group), name="g")
 
     def product(index: Index) -> Reduction:
         *row, place, block, column = index
-        left = digits[(*row, place, block * in_block + step.var, half.var, inner.var)]
-        right = codes[column // width, block * in_block + step.var, column % width, inner.var]
-        if groups == const(2):
-            right = (right >> cast(half.var * 4, u8)) & const(15, u8)
-        return te.sum(cast(left, i32) * cast(right, i32), axis=(step, half, inner))
+        at = block * in_block + step.var
+        stored = codes[column // width, at, column % width, inner.var]
+        parts = [stored] if groups == const(1) else [stored & const(15, u8), stored >> const(4, u8)]
+        starts = (at * in_step + half * GROUP for half in range(len(parts)))
+        lefts = (cast(digits[(*row, place, start + inner.var)], i32) for start in starts)
+        terms = [left * cast(part, i32) for left, part in zip(lefts, parts, strict=True)]
+        return te.sum(terms[0] if len(terms) == 1 else terms[0] + terms[1], axis=(step, inner))
 
     padded = simplified(panels * width)
     products = tensor((*rows, count, blocks, padded), product, name="products")

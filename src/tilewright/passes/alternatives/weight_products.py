@@ -185,8 +185,7 @@ def _in_digits(node: Node, building: Building) -> None:
     a, result = node.inputs[0], node.outputs[0].name
     assert plan is not None and a is not None, "see `InDigits`"
     names = [building.names.fresh(f"{result}.{part}") for part in ("digits", "unit", "sums")]
-    options = {"block": plan.block, "groups": plan.groups}
-    digits = make_node(require("BlockDigits"), [a], names, options, node.source)
+    digits = make_node(require("BlockDigits"), [a], names, {"block": plan.block}, node.source)
     building.append(digits)
     packed = (plan.packed_codes(), plan.in_panels(plan.weight.scale), plan.packed_zero())
     weight = [building.constant(f"{result}.weight", array) for array in packed]
