@@ -34,6 +34,7 @@ from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.passes.rules.given import RuleFile
+from tilewright.passes.weights import keep_weights
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.memory import aligned_array
@@ -205,7 +206,7 @@ class _Planned:
 def prepare(graph: Graph, watch: Watch = _unwatched) -> Graph:
     """``graph`` normalized, with composite operators, and with all rules applied that always reduce work."""
     watch(Stage.GRAPH, graph)
-    graph = normalize(graph)
+    graph = normalize(keep_weights(graph))
     watch(Stage.NORMALIZE, graph)
     graph = eliminate_dead_code(recognize(graph))
     watch(Stage.RECOGNIZE, graph)

@@ -11,7 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.frontend.models import model, single_node
-from tilewright.base.errors import InvalidModel, TilewrightError, UntrustedData
+from tilewright.base.errors import InvalidModel, UntrustedData
 from tilewright.frontend.onnx.read import importer
 from tilewright.frontend.onnx.read.external_data import all_tensors, locations
 from tilewright.graph import evaluate_graph
@@ -189,13 +189,19 @@ def test_element_types_that_can_not_be_external(code: int, tmp_path: Path) -> No
         importer.load(path)
 
 
-def test_elements_that_share_bytes(tmp_path: Path) -> None:
-    path = save(tmp_path, location="data", length=2)
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(onnx.TensorProto.INT4, [[-1, -8, 1], [7, 2, -3]]), (onnx.TensorProto.UINT4, [[15, 8, 1], [7, 2, 13]])],
+)
+def test_elements_that_share_bytes(code: int, expected: list[list[int]], tmp_path: Path) -> None:
+    path = save(tmp_path, location="data", length=3)
+    (tmp_path / "data").write_bytes(bytes([0x8F, 0x71, 0xD2]))
     proto = onnx.load(path, load_external_data=False)
-    proto.graph.initializer[0].data_type = onnx.TensorProto.INT4
+    tensor = proto.graph.initializer[0]
+    tensor.data_type, tensor.dims[:] = code, [2, 3]
+    proto.graph.node[0].CopyFrom(helper.make_node("Cast", ["c"], ["y0"], to=onnx.TensorProto.FLOAT))
     path.write_bytes(proto.SerializeToString())
-    with pytest.raises(TilewrightError, match="element type INT4"):
-        importer.load(path)
+    np.testing.assert_array_equal(result(path), expected)
 
 
 # Which files a model reads, without reading it

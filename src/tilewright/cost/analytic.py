@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tilewright.cost.model import best
 from tilewright.cost.recurrence import is_recurrent, recurrence
+from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.contraction import Contraction, Extents, analyze, window
 from tilewright.kernels.dot_tiles import by_instruction, instruction_for
 from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
@@ -47,6 +48,9 @@ def open_space(s: Schedule, target: Target) -> Nests:
     anchor, stages = _anchor(s), first_stages(s)
     inline_all(s, keep=_computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _expensive_shared(s) | stages)
     drop_unread(s)
+    sums = BlockSums.of(s, target, target.machine.parallel_work)
+    if sums is not None:
+        return Nests((sums,))
     reductions = [b for b in all_blocks(s.program.body) if is_reduction(b)]
     roles = None if anchor is None else analyze(block_at(s.program, anchor).stmt)
     if anchor is not None and roles is not None:  # after inlining it may be none: extents of 1 have no axis

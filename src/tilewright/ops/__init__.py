@@ -34,6 +34,7 @@ from tilewright.ops import (
     softmax,
     sorting,
     transposed_convolution,
+    weight_products,
     winograd,
 )
 from tilewright.ops.operator import Attribute, Attributes, FusionKind, Operator, Trait, find, names
@@ -70,5 +71,6 @@ __all__ = [
     "softmax",
     "sorting",
     "transposed_convolution",
+    "weight_products",
     "winograd",
 ]

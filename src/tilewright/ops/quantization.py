@@ -37,8 +37,8 @@ def quantize_linear(
     if not own.is_int or own.bits > 16 or (dtype is not None and dtype != own):
         raise BadProgram(f"QuantizeLinear to {dtype or own}, zero point {zero_point}: there is i8, u8, i16 and u16")
     exact = precision or scale.dtype
-    scale_at = _parameter(scale, x, axis, block_size)
-    zero_at = None if zero_point is None else _parameter(zero_point, x, axis, block_size)
+    scale_at = parameter_of(x, scale, axis, block_size)
+    zero_at = None if zero_point is None else parameter_of(x, zero_point, axis, block_size)
 
     def body(index: Index) -> Expr:
         quotient = binary(BinaryOp.DIV, cast(x[index], exact), cast(scale_at(index), exact))
@@ -69,8 +69,8 @@ def dequantize_linear(
         raise BadProgram(f"DequantizeLinear of {x} with the zero point {zero_point}: they need one integer dtype")
     own = dtype or scale.dtype
     wide = i32 if x.dtype.bits <= 16 else i64
-    scale_at = _parameter(scale, x, axis, block_size)
-    zero_at = None if zero_point is None else _parameter(zero_point, x, axis, block_size)
+    scale_at = parameter_of(x, scale, axis, block_size)
+    zero_at = None if zero_point is None else parameter_of(x, zero_point, axis, block_size)
 
     def body(index: Index) -> Expr:
         value = x[index] if zero_at is None else cast(x[index], wide) - cast(zero_at(index), wide)
@@ -79,7 +79,7 @@ def dequantize_linear(
     return tensor(x.shape, body)
 
 
-def _parameter(parameter: Tensor, x: Tensor, axis: int, block_size: int) -> Callable[[Index], Expr]:
+def parameter_of(x: Tensor, parameter: Tensor, axis: int, block_size: int) -> Callable[[Index], Expr]:
     """The element of a scale or zero point that belongs to an element of ``x``. Raises ``BadProgram``."""
     if block_size:
         at = normalize_axis(axis, x.ndim)

@@ -26,7 +26,7 @@ from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, found
 from tilewright.frontend.onnx.read.functions import Functions, called_nodes, schema_body
 from tilewright.frontend.onnx.read.given_shapes import input_shapes
 from tilewright.frontend.onnx.read.protos import Storage
-from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request
+from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request, microsoft
 from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.frontend.onnx.read.text import check_text
@@ -41,6 +41,13 @@ SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this number of elements are computed here: axes, shapes, bounds."""
 FLOAT_ELEMENTS = 1 << 5
 """The same for floats, through which exporters compute sizes and padding."""
+
+
+_MICROSOFT = tuple(OnnxOperator(microsoft.DOMAIN, name, rule) for name, rule in microsoft.RULES.items())
+_NARROWING = frozenset({"QuantizeLinear", "CastLike"})
+"""Operators whose results may have the type of an operand of four bits."""
+_WIDENING = frozenset({"DequantizeLinear", "Cast", "Shape", "Size", *microsoft.RULES})
+"""Operators whose results do not have the type of such an operand."""
 
 
 def load(
@@ -125,6 +132,8 @@ class _Importer:
     nodes: list[Node] = field(default_factory=list[Node])
     _fresh: set[Value] = field(default_factory=set[Value])
     """Constants and symbolic values created for the current node."""
+    _four_bits: set[Value] = field(default_factory=set[Value])
+    """Values of ONNX's types INT4 and UINT4."""
     _reserved: frozenset[str] = frozenset()
     _made: int = 0
 
@@ -132,6 +141,7 @@ class _Importer:
         self._reserved = frozenset(name for node in self.proto.node for name in (*node.input, *node.output))
         for name, array, place in protos.initializers(self.proto, self.storage):
             self._initializer(name, array, place)
+        self._note_constants(self.proto, self.top)
         inputs = self._inputs(shapes)
         self.symbolic.declare(inputs)
         self._body(self.top)
@@ -145,6 +155,13 @@ class _Importer:
         value = Value(name, dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
         self.top.define(name, value, place)
         self.constants[value] = array
+
+    def _note_constants(self, proto: onnx.GraphProto, scope: Scope) -> None:
+        """Note the initializers of four bits."""
+        for tensor in proto.initializer:
+            value = scope.values.get(tensor.name)
+            if tensor.data_type in protos.FOUR_BITS and value is not None:
+                self._four_bits.add(value)
 
     def _inputs(self, given: GivenShapes) -> tuple[Value, ...]:
         """The inputs that are not constants (old models list those as well)."""
@@ -195,7 +212,18 @@ class _Importer:
                 continue  # its result is not accessible
             start = len(self.nodes)
             results = self._results(node, len(names), scope, place)
+            self._note_four_bits(node, results, scope, place)
             self._bind(names, results, scope, start, place)
+
+    def _note_four_bits(self, node: onnx.NodeProto, results: Sequence[Value | None], scope: Scope, place: str) -> None:
+        """Note the ``results`` of four bits. Raises ``UnsupportedModel`` if values would be rounded to these."""
+        is_constant = any(attribute.t.data_type in protos.FOUR_BITS for attribute in node.attribute)
+        if not is_constant and not self._four_bits.intersection(scope.find(n, place) for n in node.input if n):
+            return
+        if node.op_type in _NARROWING:
+            raise UnsupportedModel(f"{place}: numbers can't be converted to INT4 or UINT4; keep them in 8 bits")
+        if node.op_type not in _WIDENING:
+            self._four_bits.update(value for value in results if value is not None)
 
     def _results(self, node: onnx.NodeProto, wanted: int, scope: Scope, place: str) -> Sequence[Value | None]:
         """The results of ``node``: by the model's function, by a rule, or by ONNX's function body."""
@@ -208,6 +236,9 @@ class _Importer:
         function = None if scope.is_own else self.functions.find(node)
         if function is not None:
             return self._called(function, node, inputs, wanted, scope, place)
+        known = chosen(_MICROSOFT, domain, node.op_type, opset or 1)
+        if known is not None and opset is not None:
+            return self._by_rule(known, node, opset, inputs, wanted, place)
         if opset is None and not domain:
             raise InvalidModel(f"{place}: the model does not say which ONNX opset it uses; add it to opset_import")
         schema = None if opset is None else protos.schema_of(node, opset, place)
@@ -289,6 +320,7 @@ class _Importer:
         inside = scope.inside(body.node, f"{place} {chosen}", is_branch=True)
         for name, array, where in protos.initializers(body, self.storage):
             inside.define(name, self._constant(array), where)
+        self._note_constants(body, inside)
         self._body(inside)
         return [self._value(info.name, inside, place) for info in body.output[:wanted]]
 
@@ -308,6 +340,8 @@ class _Importer:
                 continue
             if is_top and value in fresh and value not in renamed:
                 renamed[value] = Value(name, value.dtype, value.shape)
+                if value in self._four_bits:
+                    self._four_bits.add(renamed[value])
             scope.define(name, renamed.get(value, value), place)
         if is_top:
             self.nodes[start:] = [_renamed(node, renamed) for node in self.nodes[start:]]
@@ -366,6 +400,10 @@ class _Importer:
         self.constants[value] = array
         self._fresh.add(value)
         return value
+
+    def has_four_bits(self, value: Value) -> bool:
+        """See ``rules.rule.Importer``."""
+        return value in self._four_bits
 
     def elements(self, value: Value) -> Elements | None:
         """See ``rules.rule.Importer``."""

@@ -37,6 +37,9 @@ MAX_FILE_BYTES = (1 << 31) - 1
 MAX_ELEMENTS = 1 << 34
 """Maximum elements of one tensor: more than fit in any supported machine."""
 
+FOUR_BITS: dict[int, DType] = {onnx.TensorProto.INT4: dtypes.i8, onnx.TensorProto.UINT4: dtypes.u8}
+"""Element types of constants, two in a byte, and the types that they have here."""
+
 MAX_RANK = 32
 """Maximum dimensions of a tensor, each of which becomes a nested loop."""
 
@@ -193,15 +196,28 @@ def array_of(tensor: onnx.TensorProto, place: str, storage: Storage) -> Array:
     is_outside = tensor.data_location == onnx.TensorProto.EXTERNAL
     if is_outside and storage.outside is None:
         raise InvalidModel(f"{place} is in another file; give the model's path, or load it with onnx.load")
-    dtype = dtype_of(tensor.data_type, place)
+    dtype = FOUR_BITS.get(tensor.data_type) or dtype_of(tensor.data_type, place)
     if is_outside and storage.outside is not None:
-        return storage.outside(tensor, place).view(dtype.numpy).reshape(shape)
+        content = storage.outside(tensor, place)
+        if tensor.data_type in FOUR_BITS:
+            storage.budget.take(math.prod(shape), place)
+            return _separated(content, dtype, shape)
+        return content.view(dtype.numpy).reshape(shape)
     try:
         array = numpy_helper.to_array(tensor)  # checked against the size of the data in the file
     except (ValueError, TypeError, OverflowError, OSError, onnx.checker.ValidationError) as error:
         raise InvalidModel(f"{place} can't be read: {error}") from error
     storage.budget.take(array.nbytes, place)
     return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
+
+
+def _separated(content: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Elements of four bits, of which the first one in a byte is the lower half."""
+    both = np.stack([content.view(np.uint8) & np.uint8(15), content.view(np.uint8) >> np.uint8(4)], axis=-1)
+    codes = both.reshape(-1)[: math.prod(shape)].reshape(shape)
+    if dtype.is_signed:
+        return ((codes ^ np.uint8(8)).astype(np.int8) - np.int8(8)).astype(np.int8)
+    return codes
 
 
 def initializers(graph: onnx.GraphProto, storage: Storage) -> Iterator[tuple[str, Array, str]]:

@@ -49,6 +49,10 @@ class Importer(Protocol):
         """A new value with these elements; a constant, if all are literals."""
         ...
 
+    def has_four_bits(self, value: Value) -> bool:
+        """Whether the elements of ``value`` have ONNX's type INT4 or UINT4: here they are i8 or u8."""
+        ...
+
     @property
     def symbolic(self) -> SymbolicValues:
         """Facts about run-time extents."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from tilewright.base.dtypes import f32
+from tilewright.base.dtypes import f32, u8
 from tilewright.frontend.onnx.write.forms.form import FormFunction, Writing
 from tilewright.frontend.onnx.write.forms.writer import code_of
+from tilewright.symbolic.expr import const
 
 
 def _quantize(writing: Writing) -> None:
@@ -53,9 +54,37 @@ def _requantize(writing: Writing) -> None:
     writing.result("Cast", [writing.apply("Clip", [moved, *limits])], to=code_of(zero.dtype))
 
 
+def _weight_product(writing: Writing) -> None:
+    """By DequantizeLinear, which takes zero points of the type of the codes only."""
+    codes, scale, zero = writing.value(1), writing.value(2), writing.optional(3)
+    is_transposed, size = bool(writing.integer("transposed")), writing.integer("block_size")
+    if zero is not None and zero.dtype != codes.dtype:
+        raise writing.unsupported(f"its zero points are {zero.dtype}, and its codes {codes.dtype}; round zero points")
+    axis = int(is_transposed) if size else int(not is_transposed)
+    operands = [codes.name, writing.cast(scale.name, scale.dtype, f32), writing.input(3)]
+    weight = writing.apply("DequantizeLinear", operands, axis=axis, block_size=size or None)
+    if is_transposed:
+        weight = writing.apply("Transpose", [weight], perm=[1, 0])
+    writing.result("MatMul", [writing.input(0), weight])
+
+
+def _unpack(writing: Writing) -> None:
+    """Both halves of each byte, side by side."""
+    x = writing.value(0)
+    halves = [
+        writing.apply("BitwiseAnd", [x.name, writing.scalar(15, u8)]),
+        writing.apply("BitShift", [x.name, writing.scalar(4, u8)], direction="RIGHT"),
+    ]
+    last = writing.vector((len(x.shape),))
+    both = writing.apply("Concat", [writing.apply("Unsqueeze", [half, last]) for half in halves], axis=len(x.shape))
+    writing.result_reshaped(both, (*x.shape, const(2)))
+
+
 FORMS: Mapping[str, FormFunction] = {
     "DequantizeLinear": _dequantize,
     "QuantizationRange": _range,
     "QuantizeLinear": _quantize,
     "Requantize": _requantize,
+    "UnpackCodes": _unpack,
+    "WeightProduct": _weight_product,
 }

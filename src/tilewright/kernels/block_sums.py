@@ -1,0 +1,147 @@
+"""Sums over blocks, each of which is a sum of products that is finished in registers (``ops.weight_products``).
+
+The kernel has two reductions: dot-product instructions sum up a block in i32, and the other one scales these sums and
+adds them up. A tile of the result stays in registers over all blocks, and the accumulators of a block in each of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.base.dtypes import DType
+from tilewright.kernels.contraction import Extents, Roles, Tile, window
+from tilewright.kernels.dot_products import LANES, dot_products
+from tilewright.kernels.nests import Nest, Registers
+from tilewright.kernels.schedules import driving_loop, extent_of, is_reduction
+from tilewright.kernels.tiling import Order, Plan, axes_of, outer_order, schedule_tiles
+from tilewright.loops.ir import Block, Store
+from tilewright.loops.memory import LOCAL
+from tilewright.schedule.intrinsics import TensorIntrinsic
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, consumers
+from tilewright.space.knobs import Knob
+from tilewright.space.population import BoolArray, Population
+from tilewright.symbolic.domain import IterKind, IterVar
+from tilewright.symbolic.traversal import reads_in
+from tilewright.target.target import Target
+
+WRITTEN_OUT = 8
+"""Most steps of a block that are written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFacts:
+    """What determines the time of a tile."""
+
+    columns: int
+    rows: int
+    blocks: int
+    steps: int
+    """Of a block."""
+    groups: int
+    """Instructions of a step for one accumulator."""
+    sums: int
+    """Of a block, for each element of the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSums(Nest):
+    """A register tile of scaled sums over blocks. Knobs: ``lanes`` and ``rows`` of the tile."""
+
+    products: str
+    """The block of the sums of products."""
+    roles: Roles
+    facts: BlockFacts
+    registers: Registers
+    instruction: TensorIntrinsic
+    parallel: bool
+
+    @staticmethod
+    def of(s: Schedule, target: Target, parallel: int) -> "BlockSums | None":
+        """The nest of a kernel of two such reductions, if it is one; ``parallel``: the work worth several cores."""
+        reductions = [block for block in all_blocks(s.program.body) if is_reduction(block)]
+        if len(reductions) != 2 or all_blocks(s.program.body)[0] != reductions[0]:
+            return None
+        inner, outer = reductions
+        instruction, roles = _instruction(inner, target), window(outer)
+        if instruction is None or roles is None or consumers(s.program, inner) != (outer,):
+            return None
+        extents = Extents(s.program.dims)
+        facts = _facts(inner, outer, roles, instruction, extents)
+        registers = Registers.of(outer, target)
+        lanes = tuple(n * LANES for n in (4, 2, 1) if facts.columns % (n * LANES) == 0)
+        rows = tuple(range(1, min(max(facts.rows, 1), registers.count // (1 + facts.sums)) + 1))
+        knobs = Knob("lanes", lanes or (LANES,)), Knob("rows", rows)
+        is_large = extents.points(inner.axes) >= parallel
+        return BlockSums(outer.name, knobs, inner.name, roles, facts, registers, instruction, is_large)
+
+    def allowed(self, population: Population) -> BoolArray:
+        """Checks that the accumulators, those of a block, and a step of the panel fit in the registers."""
+        vectors = population.column("lanes") // LANES
+        tiles = population.column("rows") * (1 + self.facts.sums) + self.facts.groups
+        return np.less_equal(vectors * tiles + 1, self.registers.count)
+
+    def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
+        """See ``Nest``."""
+        anchor = BlockRef(self.name)
+        block = _block(s, self.name)
+        (position,) = axes_of(block, IterKind.REDUCE)
+        over_blocks = driving_loop(s, anchor, position)
+        outer = outer_order(axes_of(block, IterKind.SPATIAL), self.roles, Order.COLUMNS_ROWS)
+        plan = Plan(Tile(values["lanes"], values["rows"]), outer, (position,))
+        schedule_tiles(s, anchor, self.roles, plan, self.parallel)
+        self._schedule_products(s, over_blocks)
+
+    def _schedule_products(self, s: Schedule, over_blocks: LoopRef) -> None:
+        """Sum up a block in registers: a vector of the panel is used for all rows and digits."""
+        made = _block(s, self.products)
+        buffer, summed = made.writes[0].buffer.name, len(_reduced(self.instruction))
+        loops = s.compute_at(BlockRef(self.products), over_blocks)
+        assert len(loops) == len(made.axes), "the products have loops of their own"
+        spatial = [loop for loop, axis in zip(loops, made.axes, strict=True) if axis.kind is IterKind.SPATIAL]
+        reduced = [loop for loop, axis in zip(loops, made.axes, strict=True) if axis.kind is IterKind.REDUCE]
+        steps, at_once = reduced[:-summed], reduced[-summed:]
+        vector, lanes = s.split(spatial[-1], (None, LANES))
+        tile = [vector, *spatial[:-1]]
+        s.reorder(*steps, *tile, lanes, *at_once)
+        for loop in (*(step for step in steps if extent_of(s, step) <= WRITTEN_OUT), *tile):
+            s.unroll(loop)
+        s.tensorize(lanes, self.instruction)
+        s.set_scope(buffer, LOCAL)
+
+
+def _facts(inner: Block, outer: Block, roles: Roles, instruction: TensorIntrinsic, extents: Extents) -> BlockFacts:
+    def points(block: Block, kind: IterKind) -> int:
+        return extents.points(axis for axis in block.axes if axis.kind is kind)
+
+    columns, blocks = extents(outer.axes[roles.vector]), points(outer, IterKind.REDUCE)
+    results = points(outer, IterKind.SPATIAL)
+    steps = points(inner, IterKind.REDUCE) // extents.points(_reduced(instruction))
+    sums = points(inner, IterKind.SPATIAL) // max(1, results * blocks)
+    groups = len(instruction.description.inputs) - 1
+    return BlockFacts(columns, results // columns, blocks, steps, groups, sums)
+
+
+def _instruction(block: Block, target: Target) -> TensorIntrinsic | None:
+    """The instruction for products of as many operands of the same types, that sums over the last axis of ``block``."""
+    last = block.axes[-1]
+    for intrinsic in dot_products(target).intrinsics:
+        if _operands(block) == _operands(intrinsic.block) and [a.extent for a in _reduced(intrinsic)] == [last.extent]:
+            return intrinsic
+    return None
+
+
+def _operands(block: Block) -> list[DType]:
+    """The types of what ``block`` reads and adds up, and of the sum."""
+    written = block.writes[0].buffer
+    reads = reads_in(block.body.value) if isinstance(block.body, Store) else []
+    return [*(read.dtype for read in reads if read.source != written), written.dtype]
+
+
+def _reduced(intrinsic: TensorIntrinsic) -> list[IterVar]:
+    return [axis for axis in intrinsic.block.axes if axis.kind is IterKind.REDUCE]
+
+
+def _block(s: Schedule, name: str) -> Block:
+    return next(block for block in all_blocks(s.program.body) if block.name == name)

@@ -1,0 +1,161 @@
+"""Products with weights of 4 or 8 bits, which are stored as such: ``w = (code - zero) * scale``, in blocks of rows.
+
+The blocks of a weight are summed up separately, and each sum is scaled once. For sums in integers, the other factor is
+written with three digits in base 256, relative to the largest magnitude of its block (``BlockDigits``): a fixed-point
+number of 24 bits, about as exact as f32. Then ``vpdpbusd`` adds exact products of digits and codes.
+"""
+
+from tilewright.base.dtypes import f32, i8, i32, u8
+from tilewright.base.errors import BadProgram
+from tilewright.ops.build import Index, tensor
+from tilewright.ops.contraction import matmul
+from tilewright.ops.operator import FusionKind, Trait, operator
+from tilewright.ops.quantization import parameter_of
+from tilewright.ops.shapes import same_extent, simplified
+from tilewright.symbolic.expr import Const, Expr, cast, const, maximum, select, unary
+from tilewright.symbolic.operations import UnaryOp
+from tilewright.tensor import build as te
+from tilewright.tensor.ir import Reduction, Tensor
+
+DIGITS = 3
+"""Digits of a number, least significant first."""
+GROUP = 4
+"""Products of one instruction per accumulator."""
+LARGEST = 8_355_000.0
+"""The magnitude of the largest number of a block, in units of its last digit; a bit less than three digits allow."""
+_LEAST = 2.0**-103
+"""The smallest magnitude for which ``LARGEST / magnitude`` is finite, and the unit of the last digit is normal."""
+_BASE, _HALF = 256, 128
+
+
+@operator("WeightProduct", FusionKind.CONTRACTION, Trait.COMPOSITE)
+def weight_product(
+    a: Tensor,
+    codes: Tensor,
+    scale: Tensor,
+    zero: Tensor | None = None,
+    *,
+    transposed: bool = False,
+    block_size: int = 0,
+) -> Tensor:
+    """``a [..., m, k]`` times the matrix ``(codes - zero) * scale`` in f32.
+
+    ``codes`` is ``[k, n]``, or ``[n, k]`` if ``transposed``. ``scale`` and ``zero`` are one number, one for each
+    column, or one for each column of each block of ``block_size`` rows (in the order of dimensions of ``codes``).
+    """
+    if codes.ndim != 2 or a.dtype != f32 or not codes.dtype.is_int or codes.dtype.bits > 8:
+        raise BadProgram(f"WeightProduct of {a} and {codes}: a product of f32 by a matrix of small integers is needed")
+    axis = int(transposed) if block_size else int(not transposed)
+    scale_at = parameter_of(codes, scale, axis, block_size)
+    zero_at = None if zero is None else parameter_of(codes, zero, axis, block_size)
+
+    def body(index: Index) -> Expr:
+        at = index[::-1] if transposed else index
+        code = cast(codes[at], f32)
+        return (code if zero_at is None else code - cast(zero_at(at), f32)) * cast(scale_at(at), f32)
+
+    return matmul(a, tensor(codes.shape[::-1] if transposed else codes.shape, body))
+
+
+@operator("UnpackCodes", FusionKind.INJECTIVE)
+def unpack_codes(x: Tensor) -> Tensor:
+    """The codes of 4 bits in bytes (u8), twice as many along the last axis: the lower half of a byte first."""
+    if x.dtype != u8 or not x.ndim:
+        raise BadProgram(f"UnpackCodes of {x}: bytes are needed")
+
+    def body(index: Index) -> Expr:
+        *row, place = index
+        return (x[(*row, place // 2)] >> cast(place % 2 * 4, u8)) & const(15, u8)
+
+    return tensor((*x.shape[:-1], simplified(x.shape[-1] * 2)), body)
+
+
+@operator("BlockDigits", FusionKind.OPAQUE)
+def block_digits(x: Tensor, *, block: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The numbers ``x [..., k]`` as digits, and the unit and the sum of each ``block`` of them, in that unit.
+
+    Digits (i8) are ``[..., 3, k]``, with zeros up to whole blocks; units and sums (f32) are ``[..., k / block]``. A block with an infinity or NaN gets a unit that makes all products with it NaN.
+    """
+    if x.dtype != f32 or not x.ndim or block < 1:
+        raise BadProgram(f"BlockDigits of {x} in blocks of {block}: rows of f32 and positive blocks are needed")
+    *rows, depth = x.shape
+    blocks = simplified((depth + (block - 1)) // block)
+    is_whole = isinstance(depth, Const) and int(depth.value) % block == 0
+
+    def at(index: Index, place: Expr) -> Expr:
+        own = x[(*index, place)]
+        return own if is_whole else select(place < depth, own, const(0.0, f32))
+
+    inner, counted = te.reduce_axis((0, block), name="k"), te.reduce_axis((0, block), name="k")
+
+    def magnitude(index: Index) -> Reduction:
+        return te.max(unary(UnaryOp.ABS, at(index[:-1], index[-1] * block + inner.var)), axis=inner)
+
+    most = tensor((*rows, blocks), magnitude, name="most")
+    unit = tensor(most.shape, lambda index: maximum(most[index], const(_LEAST, f32)) / LARGEST, name="unit")
+
+    def word(index: Index) -> Expr:
+        *row, place = index
+        factor = const(LARGEST, f32) / maximum(most[(*row, place // block)], const(_LEAST, f32))
+        return cast(unary(UnaryOp.ROUND, at(tuple(row), place) * factor), i32)
+
+    words = tensor((*rows, simplified(blocks * block)), word, name="words")
+
+    def digit(index: Index) -> Expr:
+        *row, position, place = index
+        moved = words[(*row, place)] + _HALF * (1 + _BASE + _BASE * _BASE)  # not negative; each digit is then 128 less
+        return cast(((moved >> cast(position * 8, i32)) & (_BASE - 1)) - _HALF, i8)
+
+    def counting(index: Index) -> Reduction:
+        return te.sum(words[(*index[:-1], index[-1] * block + counted.var)], axis=counted)
+
+    digits = tensor((*rows, const(DIGITS), simplified(blocks * block)), digit, name="digits")
+    total = tensor(most.shape, counting, name="total")
+    return digits, unit, tensor(most.shape, lambda index: cast(total[index], f32), name="sums")
+
+
+@operator("BlockProducts", FusionKind.CONTRACTION)
+def block_products(
+    digits: Tensor, unit: Tensor, sums: Tensor, codes: Tensor, scale: Tensor, zero: Tensor, *, columns: int, shared: int
+) -> Tensor:
+    """The product of numbers by ``BlockDigits`` with a weight in panels, in f32: ``[..., columns]``.
+
+    ``codes`` (u8) are ``[panels, steps, width, 4]``: for two groups of rows in a step, the codes of the second one are
+    the upper four bits. ``scale`` (f32) is ``[panels, scales, width]``, and so is ``zero``, unless it is one number;
+    each scale is that of ``shared`` successive blocks. Columns of panels beyond ``columns`` are not part of the result.
+    """
+    *rows, count, depth = digits.shape
+    panels, steps, width, group = codes.shape
+    blocks, groups = unit.shape[-1], simplified(depth // (steps * group))
+    is_whole = same_extent(depth, groups * steps * group) and groups in (const(1), const(2))
+    if not is_whole or count != const(DIGITS) or (digits.dtype, codes.dtype) != (i8, u8):
+        raise BadProgram(f"BlockProducts of {digits} and {codes}: digits (i8) and codes (u8) of equal steps are needed")
+    in_block, in_step = simplified(steps // blocks), int(str(groups)) * GROUP
+    step, inner = te.reduce_axis((0, in_block), name="k"), te.reduce_axis((0, group), name="g")
+
+    def product(index: Index) -> Reduction:
+        *row, place, block, column = index
+        at = block * in_block + step.var
+        stored = codes[column // width, at, column % width, inner.var]
+        parts = [stored] if groups == const(1) else [stored & const(15, u8), stored >> const(4, u8)]
+        starts = (at * in_step + half * GROUP for half in range(len(parts)))
+        lefts = (cast(digits[(*row, place, start + inner.var)], i32) for start in starts)
+        terms = [left * cast(part, i32) for left, part in zip(lefts, parts, strict=True)]
+        return te.sum(terms[0] if len(terms) == 1 else terms[0] + terms[1], axis=(step, inner))
+
+    padded = simplified(panels * width)
+    products = tensor((*rows, count, blocks, padded), product, name="products")
+    block = te.reduce_axis((0, blocks), name="b")
+
+    def scaled(index: Index) -> Reduction:
+        *row, column = index
+        low, middle, high = (products[(*row, const(place), block.var, column)] for place in range(DIGITS))
+        whole = cast(high, f32) * float(_BASE * _BASE) + cast(middle * _BASE + low, f32)
+        place = column // width, block.var // shared, column % width
+        neutral = cast(zero[place] if zero.ndim else zero[()], f32)
+        left = whole - neutral * sums[(*row, block.var)]
+        return te.sum(left * (unit[(*row, block.var)] * scale[place]), axis=block)
+
+    result = tensor((*rows, padded), scaled, name="scaled")
+    shape = (*rows, const(columns))
+    return result if shape == result.shape else tensor(shape, lambda index: result[index])

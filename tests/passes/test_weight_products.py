@@ -1,0 +1,345 @@
+"""Products with weights of 4 and 8 bits, against ONNX Runtime and NumPy."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+import tilewright
+from tests.frontend.models import run_onnxruntime
+from tilewright.base.errors import TilewrightError
+from tilewright.base.numerics import Math
+from tilewright.compilation import Options, prepare
+from tilewright.driver import compile_graph
+from tilewright.frontend.onnx.read.importer import load
+from tilewright.passes.alternatives import expand, facts_of
+from tilewright.target.target import Target
+
+Array = NDArray[np.generic]
+BEST, OLD = Target.parse("x86_64,znver5"), Target.parse("x86_64,znver3")
+
+
+def draw(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def model(
+    node: onnx.NodeProto,
+    feeds: Mapping[str, Array],
+    constants: Mapping[str, Array | onnx.TensorProto],
+    rows: str | None = None,
+    more: tuple[onnx.NodeProto, ...] = (),
+) -> onnx.ModelProto:
+    """``node``, and others before it; ``rows`` names the first dimension of the inputs."""
+
+    def shape(array: Array) -> list[int | str]:
+        return [rows, *array.shape[1:]] if rows is not None else [*array.shape]
+
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), shape(a)) for n, a in feeds.items()
+    ]
+    tensors = [a if isinstance(a, onnx.TensorProto) else numpy_helper.from_array(a, n) for n, a in constants.items()]
+    result = onnx.ValueInfoProto(name="y")
+    if node.domain:
+        kind = (
+            onnx.TensorProto.FLOAT16 if any(a.dtype == np.float16 for a in feeds.values()) else onnx.TensorProto.FLOAT
+        )
+        result = helper.make_tensor_value_info("y", kind, None)
+    graph = helper.make_graph([*more, node], "g", inputs, [result], tensors)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+@dataclass(frozen=True)
+class Case:
+    """MatMulNBits: ``a [rows, depth]`` by ``columns``; ``zeros``: "none", "packed" or "floats"."""
+
+    rows: int
+    depth: int
+    columns: int
+    bits: int = 4
+    size: int = 32
+    zeros: str = "none"
+    has_bias: bool = False
+    order: str = "none"
+    dtype: type = np.float32
+    is_open: bool = False
+    seed: int = 0
+    attributes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.depth // self.size)
+
+    @property
+    def constants(self) -> dict[str, Array]:
+        random = draw(self.seed)
+        shape = (self.columns, self.blocks)
+        packed = random.integers(0, 256, (*shape, self.size * self.bits // 8), np.uint8, endpoint=False)
+        found: dict[str, Array] = {"b": packed, "scales": random.uniform(0.01, 0.1, shape).astype(self.dtype)}
+        if self.zeros == "packed":
+            found["zeros"] = random.integers(0, 256, (self.columns, -(-self.blocks * self.bits // 8)), np.uint8)
+        elif self.zeros == "floats":
+            found["zeros"] = random.uniform(0, 1 << self.bits, shape).astype(self.dtype)
+        if self.order == "mixed":
+            found["order"] = random.permutation(np.arange(self.depth, dtype=np.int32) // self.size)
+        if self.has_bias:
+            found["bias"] = random.standard_normal(self.columns).astype(self.dtype)
+        return found
+
+    @property
+    def feeds(self) -> dict[str, Array]:
+        return {"a": draw(self.seed + 1).standard_normal((self.rows, self.depth)).astype(self.dtype)}
+
+    def proto(self, constants: Mapping[str, Array] | None = None) -> onnx.ModelProto:
+        known = self.constants if constants is None else constants
+        operands = ["a", *(name if name in known else "" for name in ("b", "scales", "zeros", "order", "bias"))]
+        options = {"K": self.depth, "N": self.columns, "bits": self.bits, "block_size": self.size, **self.attributes}
+        node = helper.make_node("MatMulNBits", operands, ["y"], name="n", domain="com.microsoft", **options)
+        return model(node, self.feeds, known, "m" if self.is_open else None)
+
+    @property
+    def weight(self) -> NDArray[np.float64]:
+        """``[depth, columns]``, as ONNX Runtime defines it."""
+        known = self.constants
+        codes = unpacked(known["b"].reshape(self.columns, -1), self.bits)[:, : self.depth].astype(np.float64)
+        zeros = np.full((self.columns, self.blocks), float(1 << (self.bits - 1)))
+        if self.zeros == "packed":
+            zeros = unpacked(known["zeros"], self.bits)[:, : self.blocks].astype(np.float64)
+        elif self.zeros == "floats":
+            zeros = known["zeros"].astype(np.float64)
+        groups = known["order"] if "order" in known else np.arange(self.depth) // self.size
+        return ((codes - zeros[:, groups]) * known["scales"].astype(np.float64)[:, groups]).T
+
+    def check(self, **options: Math) -> None:
+        expected = self.feeds["a"].astype(np.float64) @ self.weight + self.constants.get("bias", np.zeros(1))
+        (found,) = tilewright.compile(self.proto(), **options).run(None, self.feeds)
+        assert found.dtype == self.dtype
+        assert relative(found, expected) < (2e-3 if self.dtype is np.float16 else 3e-7)
+
+
+def unpacked(packed: Array, bits: int) -> Array:
+    starts = range(0, 8, bits)
+    return np.stack([packed >> s & ((1 << bits) - 1) for s in starts], axis=-1).reshape(len(packed), -1)
+
+
+def relative(found: Array, expected: NDArray[np.float64]) -> float:
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def cases() -> Iterator[Case]:
+    yield Case(1, 64, 128)
+    yield Case(1, 40, 80, zeros="packed", seed=1)
+    yield Case(3, 200, 33, size=64, zeros="floats", has_bias=True, seed=2)
+    yield Case(5, 130, 65, bits=8, zeros="packed", seed=3)
+    yield Case(2, 320, 96, bits=8, size=256, seed=4)
+    yield Case(1, 16, 16, size=16, seed=5)
+    yield Case(7, 96, 64, order="mixed", zeros="packed", seed=6)
+    yield Case(2, 64, 64, bits=2, seed=7)
+    yield Case(2, 64, 64, dtype=np.float16, has_bias=True, seed=8)
+    yield Case(3, 64, 96, is_open=True, seed=9)
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=str)
+def test_matmul_n_bits(case: Case) -> None:
+    case.check()
+
+
+@pytest.mark.parametrize("case", [Case(2, 70, 48, zeros="packed"), Case(3, 70, 50, zeros="floats")], ids=str)
+def test_what_it_means_is_what_onnx_runtime_says(case: Case) -> None:
+    (expected,) = run_onnxruntime(case.proto(), case.feeds)
+    assert relative(expected, case.feeds["a"].astype(np.float64) @ case.weight) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["nothing is packed", "packed", "INT4", "UINT4"])
+@pytest.mark.parametrize("has_zeros", [False, True])
+def test_gather_block_quantized(kind: str, has_zeros: bool) -> None:
+    random, rows, size = draw(3), 10, 16
+    depth = 56 if kind.endswith("4") else 48
+    indices = np.array([[1, 9], [0, -1]], np.int64)
+    blocks = -(-depth // size)
+    constants: dict[str, Array | onnx.TensorProto] = {}
+    if kind.endswith("4"):
+        code = getattr(onnx.TensorProto, kind)
+        low = -8 if kind == "INT4" else 0
+        for name, extent in (("d", depth), ("z", blocks)):
+            values = random.integers(low, low + 16, (rows, extent))
+            constants[name] = helper.make_tensor(name, code, values.shape, values.reshape(-1).tolist())
+    else:
+        shared = 2 if kind == "packed" else 1
+        constants["d"] = random.integers(0, 256, (rows, depth // shared), np.uint8)
+        constants["z"] = random.integers(0, 256, (rows, -(-blocks // shared)), np.uint8)
+    if not has_zeros:
+        del constants["z"]
+    constants["s"] = random.uniform(0.1, 0.2, (rows, blocks)).astype(np.float32)
+    bits = {} if kind != "nothing is packed" else {"bits": 8}
+    operands = ["d", "i", "s", *(["z"] if has_zeros else [])]
+    node = helper.make_node(
+        "GatherBlockQuantized", operands, ["y"], name="n", domain="com.microsoft", block_size=size, **bits
+    )
+    proto = model(node, {"i": indices}, constants)
+    (expected,) = run_onnxruntime(proto, {"i": indices})
+    (found,) = tilewright.compile(proto).run(None, {"i": indices})
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@dataclass(frozen=True)
+class Dequantized:
+    """``x`` times a weight ``[depth, columns]`` (or its transpose) that DequantizeLinear makes of ``codes``."""
+
+    codes: Array
+    scale: Array
+    zero: Array | None = None
+    block_size: int = 0
+    how: str = "MatMul"
+    is_int4: bool = False
+
+    @property
+    def is_transposed(self) -> bool:
+        return self.how != "MatMul"
+
+    def proto(self, x: Array) -> onnx.ModelProto:
+        zeros = [] if self.zero is None else [("zero", self.zero)]
+        constants: dict[str, Array | onnx.TensorProto] = {
+            "scale": self.scale,
+            "bias": np.ones(self.columns, np.float32),
+        }
+        for name, array in (("codes", self.codes), *zeros):
+            code = onnx.TensorProto.INT4 if array.dtype == np.int8 else onnx.TensorProto.UINT4
+            packed = helper.make_tensor(name, code, array.shape, array.reshape(-1).tolist()) if self.is_int4 else array
+            constants[name] = packed
+        axis = int(self.is_transposed) if self.block_size else int(not self.is_transposed)
+        options = {"axis": axis, **({"block_size": self.block_size} if self.block_size else {})}
+        more = [helper.make_node("DequantizeLinear", ["codes", "scale", *(n for n, _ in zeros)], ["w"], **options)]
+        if self.how == "Transpose":
+            more.append(helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]))
+        if self.how == "Gemm":
+            node = helper.make_node("Gemm", ["x", "w", "bias"], ["y"], transB=1)
+        else:
+            node = helper.make_node("MatMul", ["x", "t" if self.how == "Transpose" else "w"], ["y"])
+        return model(node, {"x": x}, constants, more=tuple(more))
+
+    @property
+    def columns(self) -> int:
+        return self.codes.shape[0 if self.is_transposed else 1]
+
+    @property
+    def depth(self) -> int:
+        return self.codes.size // self.columns
+
+    def operators(self, target: Target, math: Math = Math.DEFAULT) -> list[str]:
+        graph = prepare(load(self.proto(np.zeros((2, self.depth), np.float32))))
+        return [node.op.name for node in expand(graph, facts_of(graph, target, math)).nodes]
+
+    def check(self, rows: int = 2, math: Math = Math.DEFAULT) -> None:
+        x = draw(1).standard_normal((rows, self.depth)).astype(np.float32)
+        scale, zero = (
+            np.repeat(a, self.block_size, int(self.is_transposed))
+            if self.block_size
+            else (a[:, None] if self.is_transposed and a.ndim else a)
+            for a in (self.scale, np.zeros_like(self.scale) if self.zero is None else self.zero)
+        )
+        weight = (self.codes.astype(np.float64) - zero) * scale
+        expected = x.astype(np.float64) @ (weight.T if self.is_transposed else weight) + (self.how == "Gemm")
+        compiled = tilewright.compile(self.proto(x), math=math)
+        (found,) = compiled.run(None, {"x": x})
+        assert relative(found, expected) < 3e-7
+
+
+def dequantized() -> Iterator[Dequantized]:
+    random = draw(9)
+
+    def scales(*shape: int) -> Array:
+        return random.uniform(0.01, 0.1, shape).astype(np.float32)
+
+    def codes(dtype: type, low: int, high: int, *shape: int) -> Array:
+        return random.integers(low, high, shape).astype(dtype)
+
+    yield Dequantized(codes(np.int8, -8, 8, 64, 48), scales(2, 48), None, 32, is_int4=True)
+    yield Dequantized(codes(np.uint8, 0, 16, 64, 48), scales(4, 48), codes(np.uint8, 0, 16, 4, 48), 16, is_int4=True)
+    yield Dequantized(
+        codes(np.int8, -8, 8, 48, 64), scales(48, 2), codes(np.int8, -8, 8, 48, 2), 32, "Gemm", is_int4=True
+    )
+    yield Dequantized(codes(np.int8, -128, 128, 300, 65), scales(65))
+    yield Dequantized(codes(np.uint8, 0, 256, 30, 65), scales(65), codes(np.uint8, 0, 256, 65))
+    yield Dequantized(codes(np.int8, -128, 128, 65, 30), scales(65), None, 0, "Transpose")
+    yield Dequantized(codes(np.int8, -128, 128, 65, 30), scales(), np.array(3, np.int8), 0, "Gemm")
+    yield Dequantized(codes(np.int8, -128, 128, 60, 16), scales(10, 16), None, 6)
+
+
+@pytest.mark.parametrize(
+    "case", list(dequantized()), ids=lambda case: f"{case.codes.dtype}{case.codes.shape}{case.how}"
+)
+def test_weights_that_are_dequantized(case: Dequantized) -> None:
+    case.check()
+
+
+def test_what_is_computed() -> None:
+    narrow, *_, odd = dequantized()
+    assert narrow.operators(BEST) == ["BlockDigits", "BlockProducts"]
+    assert narrow.operators(OLD) == ["MatMul"]
+    assert narrow.operators(BEST, Math.STRICT) == ["MatMul"]
+    assert odd.operators(BEST) == ["MatMul"]
+
+
+def test_codes_take_four_bits_in_the_artifact() -> None:
+    random = draw(4)
+    case = Dequantized(
+        random.integers(-8, 8, (256, 512)).astype(np.int8),
+        random.uniform(0.1, 0.2, (8, 512)).astype(np.float32),
+        None,
+        32,
+    )
+    compiled = compile_graph(load(case.proto(np.zeros((1, 256), np.float32))), Options(target=BEST))
+    stored = sum(array.nbytes for array in compiled.executable.constants)
+    assert stored < 256 * 512 // 2 + 8 * 512 * 4 + 64
+    assert any("vpdpbusd_nibbles_add" in str(kernel.program) for kernel in compiled.kernels)
+
+
+def test_numbers_of_any_size() -> None:
+    """Blocks of tiny and of huge numbers, zeros, and numbers that are not finite."""
+    case = Case(1, 128, 64, seed=20)
+    a = np.concatenate([np.full(32, 1e-30), np.full(32, -3e30), np.zeros(32), np.linspace(-1, 1, 32)])[None].astype(
+        np.float32
+    )
+    compiled = tilewright.compile(case.proto())
+    (found,) = compiled.run(None, {"a": a})
+    assert relative(found, a.astype(np.float64) @ case.weight) < 3e-7
+    for begin in (0, 64, 96):
+        part = np.where(np.arange(128) // 32 == begin // 32, a, np.float32(0))
+        (found,) = compiled.run(None, {"a": part})
+        expected = part.astype(np.float64) @ case.weight
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max())
+    for wrong in (np.nan, np.inf, -np.inf):
+        a[0, 70] = wrong
+        assert np.isnan(compiled.run(None, {"a": a})[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("case", "constants", "message"),
+    [
+        (Case(1, 64, 32, bits=3), {}, "weights of 3 bits"),
+        (Case(1, 64, 32, size=24), {}, "blocks are powers of two"),
+        (Case(1, 64, 32), {"scales": np.zeros(3, np.float32)}, "the scales have the shape"),
+        (Case(1, 64, 32), {"b": np.zeros((32, 2, 16), np.int8)}, "weights in int8"),
+        (Case(1, 64, 32), {"order": np.array([0] * 63 + [1], np.int32)}, "g_idx has blocks of other sizes"),
+        (Case(1, 64, 32, attributes={"other": 1}), {}, "attribute other is not supported"),
+    ],
+)
+def test_what_breaks_the_rules_is_named(case: Case, constants: Mapping[str, Array], message: str) -> None:
+    with pytest.raises(TilewrightError, match=rf"node n \(MatMulNBits\).*{message}"):
+        load(case.proto({**replace(case, bits=4, size=32).constants, **constants}))
+
+
+@pytest.mark.parametrize("op", ["QuantizeLinear", "CastLike"])
+def test_nothing_is_rounded_to_four_bits(op: str) -> None:
+    zero = helper.make_tensor("z", onnx.TensorProto.INT4, (), [1])
+    operands = ["x", "s", "z"] if op == "QuantizeLinear" else ["x", "z"]
+    constants = {"s": np.array(1, np.float32), "z": zero}
+    proto = model(helper.make_node(op, operands, ["y"], name="n"), {"x": np.zeros((1, 3), np.float32)}, constants)
+    with pytest.raises(TilewrightError, match="INT4"):
+        load(proto)
