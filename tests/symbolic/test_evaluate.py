@@ -169,6 +169,14 @@ def test_sigmoid_and_tests_of_floats():
     assert evaluate_unary(UnaryOp.ISINF, a).tolist() == [False, False, False, True, True, False]
 
 
+def test_flush_keeps_signs_and_normal_numbers():
+    a = np.array([2.0**-126, 2.0**-127, -(2.0**-149), -0.0, math.inf, 1.5], np.float32)
+    found = evaluate_unary(UnaryOp.FLUSH, a)
+    assert found.tolist() == [2.0**-126, 0.0, 0.0, 0.0, math.inf, 1.5]
+    assert np.signbit(found).tolist() == [False, False, True, True, False, False]
+    assert np.isnan(evaluate_unary(UnaryOp.FLUSH, np.array([math.nan], np.float32))[0])
+
+
 def clamp(x: float, dtype: DType) -> int:
     if math.isnan(x):
         return 0

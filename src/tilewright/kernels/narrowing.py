@@ -7,12 +7,11 @@ computed in the same kernel (padding): such products are those of dot-product in
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilewright.base.dtypes import DType, bf16
+from tilewright.base.dtypes import DType
 from tilewright.kernels.relayout import operations, origin_of, output_of, rewired, with_reads, with_values
 from tilewright.ops.build import tensor as tensor_of
-from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, cast, const, select
-from tilewright.symbolic.operations import BinaryOp
-from tilewright.symbolic.subnormals import without_subnormals
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, cast, const, select, unary
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.tensor.ir import Compute, Operation, Placeholder, Tensor
 
 
@@ -33,13 +32,18 @@ def _read(value: Expr) -> Read | None:
 
 
 def narrowed(
-    outputs: Sequence[Tensor], stored: Mapping[Tensor, DType], weights: Collection[Tensor], leaving: Sequence[DType]
+    outputs: Sequence[Tensor],
+    stored: Mapping[Tensor, DType],
+    weights: Collection[Tensor],
+    leaving: Sequence[DType],
+    is_flushing: bool,
 ) -> tuple[list[Tensor], dict[Tensor, Tensor]]:
     """``outputs`` with the dtypes ``leaving``, and the new placeholders by the old ones.
 
-    ``stored``: dtypes of placeholders. ``weights``: those of them whose products have narrow operands.
+    ``stored``: dtypes of placeholders. ``weights``: those of them whose products have narrow operands. ``is_flushing``:
+    whether subnormal numbers become 0 when they are rounded, as by instructions for bfloat16.
     """
-    narrowing = _Narrowing(stored, frozenset(weights))
+    narrowing = _Narrowing(stored, frozenset(weights), is_flushing)
     for op, tensors in operations(outputs):
         narrowing.rewrite(op, tensors)
     results = [narrowing.rounded(t, dtype) for t, dtype in zip(outputs, leaving, strict=True)]
@@ -52,6 +56,7 @@ class _Narrowing:
 
     stored: Mapping[Tensor, DType]
     weights: frozenset[Tensor]
+    is_flushing: bool
     made: dict[Tensor, Tensor] = field(default_factory=dict[Tensor, Tensor])
     narrow: dict[tuple[Tensor, DType], Tensor] = field(default_factory=dict[tuple[Tensor, DType], Tensor])
 
@@ -76,12 +81,11 @@ class _Narrowing:
         if (tensor, dtype) not in self.narrow:
             op = made.op
             if isinstance(op, Compute) and op.reduction is None and len(op.bodies) == 1:
-                changed = replace(op, bodies=(_rounded(op.bodies[0], dtype, bool(self.weights)),))
+                changed = replace(op, bodies=(_rounded(op.bodies[0], dtype, self.is_flushing),))
                 result = Tensor(changed, 0, made.name, dtype, made.shape)
             else:
-                has_instruction = bool(self.weights)
                 name = f"{made.name}_{dtype}"
-                result = tensor_of(made.shape, lambda index: _rounded(made[index], dtype, has_instruction), name)
+                result = tensor_of(made.shape, lambda index: _rounded(made[index], dtype, self.is_flushing), name)
             self.narrow[tensor, dtype] = result
         return self.narrow[tensor, dtype]
 
@@ -117,17 +121,17 @@ class _Narrowing:
         )
 
 
-def _rounded(value: Expr, dtype: DType, has_instruction: bool) -> Expr:
-    """``value`` rounded, without widening before. ``has_instruction``: whether the processor may have one for it."""
+def _rounded(value: Expr, dtype: DType, is_flushing: bool) -> Expr:
+    """``value`` rounded, without widening before."""
     match value:
         case Cast(a=a) if a.dtype == dtype and value.dtype.bits > dtype.bits:
             return a
         case Select():
-            a, b = (_rounded(side, dtype, has_instruction) for side in (value.a, value.b))
+            a, b = (_rounded(side, dtype, is_flushing) for side in (value.a, value.b))
             return select(value.condition, a, b)
         case Const(0):
             return const(0, dtype)
-        case _ if has_instruction and dtype == bf16:
-            return cast(without_subnormals(value), dtype)
+        case _ if is_flushing:
+            return cast(unary(UnaryOp.FLUSH, value), dtype)
         case _:
             return cast(value, dtype)

@@ -156,7 +156,8 @@ def _narrowed(
         return results, {}
     stored = {t: own if value in weights else laid_out.stored(value) for value, t in inputs.items()}
     factors = [t for value, t in inputs.items() if value in weights]
-    return narrowed(results, stored, factors, [laid_out.stored(value) for value in leaving])
+    dtypes = [laid_out.stored(value) for value in leaving]
+    return narrowed(results, stored, factors, dtypes, laid_out.narrow.is_flushing)
 
 
 def _have_functional_form(results: list[Tensor]) -> bool:

@@ -19,7 +19,7 @@ from tilewright.ops import FusionKind, Trait
 from tilewright.passes.blocks import can_be_blocked
 from tilewright.symbolic.expr import Const, Expr, Read, Var
 from tilewright.target.target import Target
-from tilewright.tensor.ir import Compute, Tensor, topological_order
+from tilewright.tensor.ir import Compute, Placeholder, Tensor, topological_order
 
 _STORED = {Precision.BF16: bf16, Precision.F16: f16}
 _PAIR = 2
@@ -33,6 +33,8 @@ class Narrow:
     dtype: DType | None = None
     values: frozenset[str] = frozenset()
     weights: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    is_flushing: bool = False
+    """Whether subnormal numbers become 0 when they are rounded."""
 
     def stored(self, name: str) -> DType | None:
         """The dtype in which the value is stored, if not its own."""
@@ -55,7 +57,13 @@ def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
     weights = dict(_weights(graph, dtype, target))
     wide = _wide(graph, weights)
     made = (value for node in graph.nodes for value in node.outputs if value.dtype == f32)
-    return Narrow(dtype, frozenset(value.name for value in made if value not in wide), weights)
+    names = frozenset(value.name for value in made if value not in wide)
+    return Narrow(dtype, names, weights, has_products(dtype, target))
+
+
+def has_products(dtype: DType, target: Target) -> bool:
+    """Whether ``target`` has dot products of ``dtype``."""
+    return any(i.description.params[0].dtype == dtype for i in dot_products(target).intrinsics)
 
 
 def _wide(graph: Graph, weights: Mapping[str, Value]) -> set[Value]:
@@ -94,8 +102,7 @@ def _through_views(values: Sequence[Value | None], producers: Mapping[Value, Nod
 
 def _weights(graph: Graph, dtype: DType, target: Target) -> Iterator[tuple[str, Value]]:
     """The weights of products in ``dtype``, by the first results of the nodes."""
-    has_instruction = any(i.description.params[0].dtype == dtype for i in dot_products(target).intrinsics)
-    for node in graph.nodes if has_instruction else ():
+    for node in graph.nodes if has_products(dtype, target) else ():
         if node.op.kind is FusionKind.CONTRACTION and any(value in graph.constants for value in node.inputs):
             weight = _weight(node, graph.constants, target)
             if weight is not None:
@@ -107,7 +114,10 @@ def _weight(node: Node, constants: Collection[Value], target: Target) -> Value |
     inputs = {as_placeholder(value): value for value in node.inputs if value is not None}
     tensors = {value: tensor for tensor, value in inputs.items()}
     results = node.op.apply([None if v is None else tensors[v] for v in node.inputs], dict(node.attributes))
-    for op in topological_order(results):
+    made = topological_order(results)
+    if not all(isinstance(op, Compute | Placeholder) for op in made):  # steps of a recurrence are scheduled otherwise
+        return None
+    for op in made:
         both = factors(op) if isinstance(op, Compute) else None
         for data, own in (both, both[::-1]) if both is not None else ():
             (source, _), (weight, indices) = _origin(data), _origin(own)

@@ -32,6 +32,11 @@ def _sigmoid(x: Array) -> Array:
     return np.where(np.signbit(x), small, 1.0) / (1.0 + small)
 
 
+def _flush(a: Array) -> Array:
+    """0 of the same sign for subnormal numbers."""
+    return np.where(np.abs(a) < np.finfo(a.dtype).tiny, np.copysign(a.dtype.type(0), a), a)
+
+
 _ROUNDING: dict[UnaryOp, Callable[[Array], Array]] = {
     UnaryOp.NEG: np.negative,
     UnaryOp.ABS: np.abs,
@@ -39,6 +44,7 @@ _ROUNDING: dict[UnaryOp, Callable[[Array], Array]] = {
     UnaryOp.CEIL: np.ceil,
     UnaryOp.ROUND: np.rint,
     UnaryOp.TRUNC: np.trunc,
+    UnaryOp.FLUSH: _flush,
     UnaryOp.SQRT: np.sqrt,
 }
 _ELEMENTARY: dict[UnaryOp, Callable[[Array], Array]] = {

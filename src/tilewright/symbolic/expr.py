@@ -19,6 +19,7 @@ Meaning
 - A shift by the width or more (or by a negative amount) gives 0, or -1 for ``>>`` of a negative number.
 - Floats are IEEE 754; ``a * b + c`` may be contracted to one rounding; no other reassociation is allowed. ``MIN`` and
   ``MAX`` give NaN where an operand is NaN.
+- ``flush`` is 0 of the same sign for subnormal numbers of f32 and f64, and the number itself for others.
 - ``Cast`` from float to integer truncates and saturates, NaN becomes 0; to bool it means ``!= 0``.
 - Variables have three kinds, and variables of different kinds are never equal, even with equal names: a ``Var`` is
   local (a loop, an axis, an operand of a reducer), an ``Extent`` is an input (a dimension of a model, a ``te.var``)

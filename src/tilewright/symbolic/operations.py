@@ -59,6 +59,7 @@ class UnaryOp(Enum):
     CEIL = "ceil"
     ROUND = "round"
     TRUNC = "trunc"
+    FLUSH = "flush"
     SQRT = "sqrt"
     EXP = "exp"
     EXP2 = "exp2"

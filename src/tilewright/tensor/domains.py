@@ -120,6 +120,8 @@ class Modular:
                 return _opposite(x)
             case UnaryOp.ABS:
                 return self._extreme(x, _opposite(x), largest=True)
+            case UnaryOp.FLUSH:
+                return x
             case UnaryOp.ISNAN:
                 return np.zeros(x.shape, np.bool_)
             case UnaryOp.ISINF:

@@ -28,6 +28,7 @@ EXACT_UNARY = (
     UnaryOp.CEIL,
     UnaryOp.ROUND,
     UnaryOp.TRUNC,
+    UnaryOp.FLUSH,
     UnaryOp.SQRT,
     UnaryOp.ISNAN,
     UnaryOp.ISINF,
@@ -48,7 +49,26 @@ def samples(dtype: DType, seed: int) -> Array:
         values = [*special * 8, *random.integers(low, high, COUNT, dtype=dtype.numpy, endpoint=True).tolist()][:COUNT]
         random.shuffle(values)
         return np.array(values, dtype.numpy)
-    special = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 1e-3, np.inf, -np.inf, np.nan, 3e4, -3e4, 1e30, -1e30, 300.0]
+    special = [
+        0.0,
+        -0.0,
+        1e-40,
+        -1e-310,
+        1.0,
+        -1.0,
+        2.5,
+        -2.5,
+        0.5,
+        1e-3,
+        np.inf,
+        -np.inf,
+        np.nan,
+        3e4,
+        -3e4,
+        1e30,
+        -1e30,
+        300.0,
+    ]
     values = [*special * 6, *(random.standard_normal(COUNT) * 10).tolist()][:COUNT]
     random.shuffle(values)
     with np.errstate(over="ignore"):

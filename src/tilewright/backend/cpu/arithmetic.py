@@ -296,6 +296,10 @@ class ArithmeticEmitter:
             return self._integer_unary(op, a)
         if op is UnaryOp.NEG:
             return self._pure(f"fneg {a.typed}", a.dtype, (a,))
+        if op is UnaryOp.FLUSH:
+            least = literal(_SMALLEST_NORMAL[a.dtype], a.dtype, a.lanes)
+            is_small = self._compare(BinaryOp.LT, self.unary(UnaryOp.ABS, a), least)
+            return self.select(is_small, self.binary(BinaryOp.MUL, a, literal(0.0, a.dtype, a.lanes)), a)
         if op in _FLOAT_INTRINSIC:
             return self._intrinsic(_FLOAT_INTRINSIC[op], (a,), a.dtype)
         return self._math(_MATH[op], (a,))
@@ -400,7 +404,7 @@ class ArithmeticEmitter:
         return self._pure(f"bitcast {high.typed} to {type_name(dtypes.f32, a.lanes)}", dtypes.f32, (high,))
 
     def rounded_to_bfloat(self, a: Value) -> Value:
-        """``a`` (f32, not subnormal) rounded by an instruction."""
+        """``a`` (f32) flushed and rounded by one instruction."""
         narrow = type_name(dtypes.bf16, a.lanes).replace("i16", "bfloat")
         name = self.text.pure(f"fptrunc {a.typed} to {narrow}", a.depth)
         return Value(
@@ -425,6 +429,7 @@ class ArithmeticEmitter:
         return self._convert("trunc", self.select(unordered, quiet, result), dtypes.bf16)
 
 
+_SMALLEST_NORMAL = {dtypes.f32: 2.0**-126, dtypes.f64: 2.0**-1022}
 _BITWISE = {BinaryOp.AND: int.__and__, BinaryOp.OR: int.__or__}
 
 

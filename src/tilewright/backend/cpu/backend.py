@@ -37,7 +37,9 @@ class CpuBackend:
 
     def listing(self, program: Program, target: Target, stage: Stage) -> str:
         """LLVM IR, or assembly."""
-        return image.assembly(program, target) if stage is Stage.ASM else image.kernel_text(program).text
+        if stage is Stage.ASM:
+            return image.assembly(program, target)
+        return image.kernel_text(program, rounds_to_bfloat=image.rounds_to_bfloat(target)).text
 
 
 CPU = CpuBackend()

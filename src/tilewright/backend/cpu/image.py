@@ -88,15 +88,21 @@ class KernelText:
 
 
 def kernel_text(
-    program: Program, *, checked: bool = False, checks: Checks = Checks.ON, apart: bool = False
+    program: Program,
+    *,
+    checked: bool = False,
+    checks: Checks = Checks.ON,
+    apart: bool = False,
+    rounds_to_bfloat: bool = False,
 ) -> KernelText:
     """The module of one kernel; with ``checked``, every access is checked. ``checks``: the policy for data-dependent
     indices.
 
     ``apart``: make all of its parallel regions but the last separate modules, if possible, so that regions common to
-    several candidates of its schedule are compiled once. It takes longer if there are none.
+    several candidates of its schedule are compiled once. It takes longer if there are none. ``rounds_to_bfloat``:
+    whether the processor does, by an instruction.
     """
-    module = Module(checked=checked, reports=checks is Checks.ON)
+    module = Module(checked=checked, reports=checks is Checks.ON, rounds_to_bfloat=rounds_to_bfloat)
     info = emit_kernel(program, module)
     regions = tuple(map(_alone, module.split())) if apart else ()
     return KernelText(_assemble(module), info, tuple(module.sites), regions)
@@ -124,7 +130,13 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
     for program in kernels:
         _require_features(program, target)
         try:
-            made = kernel_text(program, checked=emission.checked, checks=emission.checks, apart=emission.apart)
+            made = kernel_text(
+                program,
+                checked=emission.checked,
+                checks=emission.checks,
+                apart=emission.apart,
+                rounds_to_bfloat=rounds_to_bfloat(target),
+            )
         except Unsupported as error:
             raise UnsupportedKernel(program.name, str(error)) from error
         sites[program.name] = made.sites
@@ -168,7 +180,12 @@ def _require_features(program: Program, target: Target) -> None:
 def assembly(program: Program, target: Target) -> str:
     """The assembly of one kernel, to read."""
     _require_features(program, target)
-    return compile_assembly(kernel_text(program).text, target)
+    return compile_assembly(kernel_text(program, rounds_to_bfloat=rounds_to_bfloat(target)).text, target)
+
+
+def rounds_to_bfloat(target: Target) -> bool:
+    """Whether ``target`` has an instruction that rounds to bfloat16."""
+    return target.has("avx512bf16")
 
 
 def build_one(program: Program, target: Target, emission: Emission = PLAIN, *, cache: Cache | None = None) -> Image:

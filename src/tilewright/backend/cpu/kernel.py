@@ -49,7 +49,6 @@ def emit_kernel(program: Program, module: Module) -> FunctionInfo:
     if (count := copies(program.body)) > MOST_COPIES:
         raise Unsupported(f"its unrolled loops are {count} statements, more than {MOST_COPIES}; unroll fewer of them")
     prepared = prepare(program)
-    module.features = frozenset(name for intrinsic in program.intrinsics for name in intrinsic.features)
     below = plan_below(prepared)
     calls, signature = _intrinsic_calls(program), f"define hidden void @{program.name}"
     info = _emit(prepared, program.name, module, below.offsets, calls, signature)

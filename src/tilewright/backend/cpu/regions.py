@@ -84,6 +84,7 @@ class Region:
     """The numbers are the total iterations of all its loops, the chunks, and the extents of the loops."""
     bounds: tuple[tuple[Var, int | None], ...]
     offsets: tuple[tuple[str, Expr], ...]
+    rounds_to_bfloat: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ from tilewright.loops.ir import Buffer
 from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
-from tilewright.symbolic.subnormals import is_without_subnormals
 
 ZEROS = "@tw_zeros"
 """A block of zeros that guarded loads are diverted to."""
@@ -66,7 +65,7 @@ class ScalarEmitter:
         *,
         rounds_to_bfloat: bool = False,
     ) -> None:
-        """``rounds_to_bfloat``: whether the processor certainly rounds to bfloat16 by an instruction."""
+        """``rounds_to_bfloat``: whether the processor has an instruction that flushes and rounds."""
         self.text = text
         self.env = environment
         self.ops = ArithmeticEmitter(text)
@@ -88,7 +87,7 @@ class ScalarEmitter:
                 return self._variable(expr)
             case Read(source, indices) if isinstance(source, Buffer):
                 return self._read(source, indices)
-            case Cast(a, dtypes.bf16) if self._rounds_to_bfloat and is_without_subnormals(a):
+            case Cast(Unary(UnaryOp.FLUSH, a), dtypes.bf16) if self._rounds_to_bfloat and a.dtype == dtypes.f32:
                 return self.ops.rounded_to_bfloat(self.value(a))
             case Cast(a, dtype):
                 return self.ops.cast(self.value(a), dtype)

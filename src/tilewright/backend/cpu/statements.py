@@ -56,10 +56,6 @@ class Arena:
         return offset
 
 
-BFLOAT_ROUNDING = "avx512bf16"
-"""The feature of x86 that has an instruction which rounds to bfloat16."""
-
-
 @dataclass(slots=True)
 class Module:
     """State shared by the functions of one image during emission."""
@@ -73,8 +69,8 @@ class Module:
     """Whether every access is checked."""
     reports: bool = True
     """Whether out-of-range indices are reported."""
-    features: frozenset[str] = frozenset()
-    """Features of the processor that the functions need in any case."""
+    rounds_to_bfloat: bool = False
+    """Whether the processor has an instruction that rounds to bfloat16."""
 
     def add(self, name: str, region: RegionText) -> None:
         """Add the function of a region."""
@@ -121,7 +117,7 @@ class StatementEmitter:
         module = state.module
         indices = IndexChecks(module.sites if module.reports else None)
         accesses = BoundsChecks(module.sites) if module.checked else None
-        rounds = BFLOAT_ROUNDING in module.features
+        rounds = module.rounds_to_bfloat
         self.scalars = ScalarEmitter(state.text, state.environment, indices, accesses, rounds_to_bfloat=rounds)
         self._crossings = ByIdentity[Crossing | None]()
 
@@ -352,7 +348,8 @@ class StatementEmitter:
         numbers = (total, chunks, *extents)
         captures = Captures.of(self.env, numbers)
         name = f"{state.name}.region{len(module.functions)}"
-        region = Region(name, loop, captures, tuple(state.bounds.items()), tuple(state.offsets.items()))
+        known = tuple(state.bounds.items()), tuple(state.offsets.items())
+        region = Region(name, loop, captures, *known, module.rounds_to_bfloat)
         argument = captures.pack(self.text, self.env, numbers)
         is_alone = not (module.checked or _has_calls(region.loop) or has_checks(region.loop))
         module.add(name, region_text(region) if is_alone else _outlined(region, module, state.call))
@@ -391,7 +388,8 @@ def region_text(region: Region) -> RegionText:
     def refuse(_: StatementEmitter, call: Call) -> None:
         raise InternalError(f"`{call.callee}` is called by a region that was held to have no calls")
 
-    return replace(_outlined(region, Module(), refuse), is_alone=True)
+    module = Module(rounds_to_bfloat=region.rounds_to_bfloat)
+    return replace(_outlined(region, module, refuse), is_alone=True)
 
 
 def _outlined(region: Region, module: Module, call: CallEmitter) -> RegionText:
