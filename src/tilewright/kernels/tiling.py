@@ -161,10 +161,21 @@ def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> Non
     if lanes in own[:-1]:  # computed in blocks, stored in the plain layout
         own = [*(loop for loop in own if loop != lanes), lanes]
         s.reorder(*own)
+    if own:
+        own[-1:] = _by_blocks(s, epilogue, own[-1], made)
     for loop in own[:-1]:
         s.unroll(loop)
     if own:
         s.vectorize(own[-1])
+
+
+def _by_blocks(s: Schedule, epilogue: BlockRef, loop: LoopRef, made: str) -> list[LoopRef]:
+    """``loop`` over several blocks of the buffer ``made`` split into one over blocks and one in a block: then each
+    vector is in one register."""
+    read = next(r.buffer for r in block_at(s.program, epilogue).stmt.reads if r.buffer.name == made)
+    width, extent = read.shape[-1], extent_of(s, loop)
+    is_divided = isinstance(width, Const) and extent > int(width.value) and extent % int(width.value) == 0
+    return [*s.split(loop, (None, int(width.value)))] if isinstance(width, Const) and is_divided else [loop]
 
 
 def _finish_later(s: Schedule, epilogue: BlockRef, around: list[LoopRef], made: str, lanes: int) -> None:
